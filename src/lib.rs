@@ -1,1 +1,18 @@
+//! robocache is the perception front-end of a robot policy: sensor streams in, observation tensors out.
+//!
+//! The library is built in layers, each of which knows only those below it:
+//!
+//! | layer | what it holds |
+//! |---|---|
+//! | [`app`] | [`Plugin`](app::Plugin), [`App`](app::App) and dora's event loop (feature `dora`, on by default) |
+//! | [`ops`] | the operations: align, fuse, resample, voxelize; they know no dora |
+//! | [`stream`], [`time`], [`device`] | messages and histories; the grid and interpolation; element types and memory |
+//!
+//! Without default features the crate is the engine alone, for use from another runtime.
 
+#[cfg(feature = "dora")]
+pub mod app;
+pub mod device;
+pub mod ops;
+pub mod stream;
+pub mod time;

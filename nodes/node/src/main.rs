@@ -1,0 +1,2 @@
+//! Every robocache plugin in one process.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Plugins, the App and dora's event loop.

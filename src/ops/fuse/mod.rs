@@ -1,0 +1,1 @@
+//! Aligned streams as one tensor.

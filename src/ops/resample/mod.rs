@@ -1,0 +1,1 @@
+//! Batches of trajectories at their targets.

@@ -1,0 +1,1 @@
+//! Point clouds to voxel grids.

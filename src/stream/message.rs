@@ -1,0 +1,250 @@
+use crate::device::{Dtype, HostBuf, Values};
+
+/// How many elements a row of a column has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cells {
+    /// One.
+    One,
+    /// The same number in each row (Arrow: FixedSizeList).
+    Fixed(usize),
+    /// Any number; this many over all rows (Arrow: List with 32-bit offsets).
+    Ragged(usize),
+}
+
+/// The name, type and size of one column of a payload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ColumnLayout {
+    /// The field's name; empty for the only column of a flat array.
+    pub name: &'static str,
+    /// The type of its elements.
+    pub dtype: Dtype,
+    /// How many elements a row has.
+    pub cells: Cells,
+}
+
+/// The form of a payload: a flat primitive array, or a struct of columns with as many rows each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Rows of the Arrow array; for a flat array its length.
+    pub rows: usize,
+    /// The columns. One without a name is a flat array; otherwise the payload is a StructArray.
+    pub columns: Vec<ColumnLayout>,
+}
+
+impl Layout {
+    /// A flat array of `len` elements.
+    pub fn flat(dtype: Dtype, len: usize) -> Self {
+        Self {
+            rows: len,
+            columns: vec![ColumnLayout {
+                name: "",
+                dtype,
+                cells: Cells::One,
+            }],
+        }
+    }
+
+    /// Whether it is a flat array and not a struct.
+    pub fn is_flat(&self) -> bool {
+        matches!(self.columns.as_slice(), [only] if only.name.is_empty())
+    }
+}
+
+impl ColumnLayout {
+    /// Elements over all of `rows`.
+    pub fn len(&self, rows: usize) -> usize {
+        match self.cells {
+            Cells::One => rows,
+            Cells::Fixed(n) => rows * n,
+            Cells::Ragged(total) => total,
+        }
+    }
+}
+
+/// One column of a received message.
+pub struct Column {
+    /// The field's name; empty for the only column of a flat array.
+    pub name: String,
+    /// The type of its elements.
+    pub dtype: Dtype,
+    /// How many elements a row has.
+    pub cells: Cells,
+    /// The elements of all rows.
+    pub data: HostBuf,
+    /// With [`Cells::Ragged`]: row i is elements `offsets[i]..offsets[i + 1]`, from 0. Otherwise empty.
+    pub offsets: Vec<i32>,
+}
+
+impl Column {
+    /// The elements of all rows.
+    pub fn values(&self) -> Values<'_> {
+        Values::new(self.dtype, self.data.bytes())
+    }
+
+    /// The elements of one row of a ragged column.
+    pub fn row(&self, row: usize) -> Values<'_> {
+        self.values()
+            .slice(self.offsets[row] as usize, self.offsets[row + 1] as usize)
+    }
+}
+
+impl Default for Column {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            dtype: Dtype::Float32,
+            cells: Cells::One,
+            data: HostBuf::default(),
+            offsets: Vec::new(),
+        }
+    }
+}
+
+/// A message copied out of the transport: payload and what its metadata says, in memory that is reused.
+#[derive(Default)]
+pub struct Message {
+    /// Capture time of the newest sample, ns.
+    pub timestamp_ns: i64,
+    /// Capture time of each row, where the message carries several samples; otherwise empty.
+    pub timestamps_ns: Vec<i64>,
+    /// Dimensions, row-major; empty where the message does not say.
+    pub shape: Vec<usize>,
+    /// Names of the last axis; empty where the message does not say.
+    pub fields: Vec<String>,
+    /// Coordinate frame; may be empty.
+    pub frame_id: String,
+    /// `dim` of a batch of trajectories; 0 where the message does not say.
+    pub dim: usize,
+    /// 0/1 for each sample or part of one, as a fused tensor carries it; empty where the message does not say.
+    pub valid: Vec<i64>,
+    /// Rows of the Arrow array.
+    pub rows: usize,
+    columns: Vec<Column>,
+    used: usize,
+}
+
+impl Message {
+    /// Makes it empty, keeping its memory.
+    pub fn clear(&mut self) {
+        self.timestamp_ns = 0;
+        self.timestamps_ns.clear();
+        self.shape.clear();
+        self.frame_id.clear();
+        self.dim = 0;
+        self.valid.clear();
+        self.rows = 0;
+        self.used = 0;
+    }
+
+    /// The columns of the payload.
+    pub fn columns(&self) -> &[Column] {
+        &self.columns[..self.used]
+    }
+
+    /// The columns of the payload, to write.
+    pub fn columns_mut(&mut self) -> &mut [Column] {
+        &mut self.columns[..self.used]
+    }
+
+    /// The column of that name.
+    pub fn column(&self, name: &str) -> Option<&Column> {
+        self.columns().iter().find(|column| column.name == name)
+    }
+
+    /// The elements, where the payload is a flat array.
+    pub fn flat(&self) -> Option<Values<'_>> {
+        match self.columns() {
+            [only] if only.name.is_empty() => Some(only.values()),
+            _ => None,
+        }
+    }
+
+    /// Appends a column and returns it, to be filled. Its memory is that of an earlier use.
+    pub fn add_column(&mut self, name: &str, dtype: Dtype, cells: Cells) -> &mut Column {
+        if self.used == self.columns.len() {
+            self.columns.push(Column::default());
+        }
+        let column = &mut self.columns[self.used];
+        self.used += 1;
+        column.name.clear();
+        column.name.push_str(name);
+        column.dtype = dtype;
+        column.cells = cells;
+        column.offsets.clear();
+        column
+    }
+
+    /// Sets the names of the last axis, keeping their memory.
+    pub fn set_fields<S: AsRef<str>>(&mut self, names: &[S]) {
+        self.fields.truncate(names.len());
+        for (i, name) in names.iter().enumerate() {
+            match self.fields.get_mut(i) {
+                Some(field) => {
+                    field.clear();
+                    field.push_str(name.as_ref());
+                }
+                None => self.fields.push(name.as_ref().to_owned()),
+            }
+        }
+    }
+
+    /// Bytes of the payload.
+    pub fn bytes(&self) -> usize {
+        self.columns().iter().map(|column| column.data.len()).sum()
+    }
+
+    /// Makes it a message without rows that has the memory for `layout`, and returns its columns to be filled.
+    pub fn lay_out(&mut self, layout: &Layout) -> &mut [Column] {
+        self.clear();
+        self.rows = layout.rows;
+        for spec in &layout.columns {
+            let column = self.add_column(spec.name, spec.dtype, spec.cells);
+            column.data.resize(spec.len(layout.rows) * spec.dtype.size());
+            if matches!(spec.cells, Cells::Ragged(_)) {
+                column.offsets.resize(layout.rows + 1, 0);
+            }
+        }
+        self.columns_mut()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_reused_without_traces_of_its_last_content() {
+        let mut message = Message::default();
+        message
+            .add_column("x", Dtype::Float32, Cells::One)
+            .data
+            .copy_from(&[0; 8]);
+        message
+            .add_column("y", Dtype::Float64, Cells::One)
+            .data
+            .copy_from(&[0; 16]);
+        message.set_fields(&["a", "b"]);
+        assert_eq!(message.bytes(), 24);
+        message.clear();
+        message.set_fields::<&str>(&[]);
+        message
+            .add_column("", Dtype::UInt8, Cells::One)
+            .data
+            .copy_from(&[1, 2, 3]);
+        assert_eq!(message.columns().len(), 1);
+        assert_eq!(message.flat().unwrap().bytes(), [1, 2, 3]);
+        assert!(message.column("y").is_none());
+        assert!(message.fields.is_empty());
+    }
+
+    #[test]
+    fn ragged_rows_are_slices_of_their_column() {
+        let mut message = Message::default();
+        let column = message.add_column("values", Dtype::Float32, Cells::Ragged(3));
+        column.data.copy_from(bytemuck::cast_slice(&[1.0f32, 2.0, 3.0]));
+        column.offsets.extend([0, 0, 2, 3]);
+        assert_eq!(column.row(0).len(), 0);
+        assert_eq!(column.row(1).as_slice::<f32>(), [1.0, 2.0]);
+        assert_eq!(column.row(2).as_slice::<f32>(), [3.0]);
+    }
+}

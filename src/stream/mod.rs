@@ -1,0 +1,7 @@
+//! What streams are made of: messages in memory that is reused, and the bounded history of one stream.
+
+mod history;
+mod message;
+
+pub use history::{History, Insert};
+pub use message::{Cells, Column, ColumnLayout, Layout, Message};
