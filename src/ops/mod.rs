@@ -7,6 +7,8 @@ pub mod fuse;
 pub mod resample;
 pub mod voxelize;
 
+use serde::{Deserialize, Deserializer, de};
+
 /// A configuration that asks for something impossible.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{key}: {problem}")]
@@ -24,5 +26,27 @@ impl ConfigError {
             key: key.into(),
             problem: problem.into(),
         }
+    }
+}
+
+/// The value of a key that a later version will know: it has none, and asking for it is an error that says so.
+#[derive(Clone, Debug)]
+pub enum NotYet {}
+
+impl<'de> Deserialize<'de> for NotYet {
+    fn deserialize<D: Deserializer<'de>>(_: D) -> Result<Self, D::Error> {
+        Err(de::Error::custom("not supported yet"))
+    }
+}
+
+/// A duration in milliseconds from a configuration, in ns; `key` names it in the error.
+pub(crate) fn duration_ns(key: impl FnOnce() -> String, ms: f64) -> Result<i64, ConfigError> {
+    if (0.0..=1e12).contains(&ms) {
+        Ok(crate::time::ms_to_ns(ms))
+    } else {
+        Err(ConfigError::new(
+            key(),
+            format!("{ms} is no duration (allowed: 0 to 1e12 ms)"),
+        ))
     }
 }

@@ -18,10 +18,13 @@ pub struct History {
     values: Vec<f32>,
 }
 
+/// What a new history has room for; it grows to its working size from there.
+const PREALLOCATED_BYTES: usize = 1 << 19;
+
 impl History {
     /// A history of samples of `dim` values that holds `limit` of them at most.
     pub fn new(dim: usize, limit: usize) -> Self {
-        let room = limit.min(1024);
+        let room = limit.min(PREALLOCATED_BYTES / (dim * size_of::<f32>()).max(64)).max(2);
         Self {
             dim,
             limit: limit.max(2),
@@ -162,10 +165,13 @@ mod tests {
     #[test]
     fn a_long_run_needs_no_more_memory_than_its_window() {
         let mut history = History::new(2, 1 << 16);
-        let room = history.values.capacity();
+        let mut room = 0;
         for t in 0..100_000 {
             history.insert(t, &[t as f32, -t as f32]);
             history.forget_before(t - 300);
+            if t == 1000 {
+                room = history.values.capacity();
+            }
         }
         assert_eq!(history.times().len(), 301);
         assert_eq!(history.row(300), [99_999.0, -99_999.0]);

@@ -1,0 +1,38 @@
+//! The values of one modality at the targets of a window, on the CPU.
+
+use super::{Aligner, Masks, Target};
+use crate::device::Element;
+
+/// Writes the window of one modality, `[T, dim]` row-major, newest target last, and its masks (with M = 1).
+///
+/// # Panics
+/// If `out` has not T * dim elements.
+pub fn align<E: Element>(aligner: &Aligner, target: &Target, modality: usize, out: &mut [E], masks: &mut Masks) {
+    window(aligner, target, modality..modality + 1, out, masks);
+}
+
+/// Writes the window of a run of modalities side by side.
+pub(crate) fn window<E: Element>(
+    aligner: &Aligner,
+    target: &Target,
+    modalities: std::ops::Range<usize>,
+    out: &mut [E],
+    masks: &mut Masks,
+) {
+    let columns: usize = modalities.clone().map(|modality| aligner.dim(modality)).sum();
+    assert_eq!(out.len(), aligner.window() * columns, "T rows of {columns} columns");
+    masks.timestamps_ns.clear();
+    masks.valid.clear();
+    masks.age_ns.clear();
+    for (row, mut out) in out.chunks_exact_mut(columns).enumerate() {
+        let time = aligner.row_time(target, row);
+        masks.timestamps_ns.push(time);
+        for modality in modalities.clone() {
+            let (values, rest) = out.split_at_mut(aligner.dim(modality));
+            let (valid, age) = aligner.value_at(modality, time, values);
+            masks.valid.push(i64::from(valid));
+            masks.age_ns.push(age);
+            out = rest;
+        }
+    }
+}
