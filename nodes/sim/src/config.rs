@@ -1,0 +1,328 @@
+//! The section `sim:` of a config file: which sensors there are, and what their clocks and networks do wrong.
+
+use serde::{Deserialize, Deserializer};
+
+/// The longest latency, latency jitter or clock offset that is allowed, ms.
+pub const DELAY_MS_MAX: f64 = 60_000.0;
+/// The longest duration or drop-out, and the latest start of one, s.
+pub const DURATION_S_MAX: f64 = 1e9;
+/// The latest start, ns since 1970; leaves room for every duration.
+pub const START_NS_MAX: i64 = 4_000_000_000_000_000_000;
+
+/// A value in the config that is not allowed.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{key}: {value} is not allowed, expected {allowed}")]
+pub struct ConfigError {
+    /// Path of the key, from `sim.`.
+    pub key: String,
+    /// What it holds.
+    pub value: String,
+    /// What it may hold.
+    pub allowed: String,
+}
+
+/// What the robot does, and for how long.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SimConfig {
+    /// Seed of everything random. Two runs with one seed are the same.
+    pub seed: u64,
+    /// Seconds of captured time; null: for ever.
+    pub duration_s: Option<f64>,
+    /// True time of the first sample, ns since 1970.
+    pub start_ns: i64,
+    /// Publish at the pace of the clock; false: as fast as consumers take.
+    pub real_time: bool,
+    /// The sensors.
+    pub streams: Streams,
+}
+
+impl Default for SimConfig {
+    fn default() -> Self {
+        Self {
+            seed: 0,
+            duration_s: None,
+            start_ns: 1_700_000_000_000_000_000,
+            real_time: true,
+            streams: Streams::default(),
+        }
+    }
+}
+
+/// The sensors, by output id. A stream that is left out has its defaults, one that is null is off, and of one
+/// that is given, the keys that are left out have that stream's defaults.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Streams {
+    /// Camera features, 128 values. 30 Hz; stamped at read-out, 33 ms after the exposure.
+    #[serde(deserialize_with = "camera")]
+    pub camera: Option<StreamConfig>,
+    /// Wrist force and torque, 6 values. 1 kHz.
+    #[serde(deserialize_with = "force")]
+    pub force: Option<StreamConfig>,
+    /// Proprioception, 15 values. 500 Hz.
+    #[serde(deserialize_with = "proprio")]
+    pub proprio: Option<StreamConfig>,
+    /// Point clouds. 10 Hz, published after the sweep's 100 ms.
+    #[serde(deserialize_with = "lidar")]
+    pub lidar: Option<StreamConfig>,
+}
+
+impl Default for Streams {
+    fn default() -> Self {
+        Self {
+            camera: Some(StreamConfig::camera()),
+            force: Some(StreamConfig::force()),
+            proprio: Some(StreamConfig::proprio()),
+            lidar: Some(StreamConfig::lidar()),
+        }
+    }
+}
+
+/// How one sensor's samples are timed and lost.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StreamConfig {
+    /// Samples per second; the period is `round(1e9 / rate_hz)` ns.
+    pub rate_hz: f64,
+    /// What the sensor's clock shows more than the true time.
+    pub clock_offset_ms: f64,
+    /// Standard deviation of the capture instant about its nominal one; never past three of them. Below a sixth
+    /// of the period, so that stamps of a stream always increase.
+    pub jitter_ms: f64,
+    /// From capture (of a sweep's first point) to publishing.
+    pub latency_ms: f64,
+    /// Standard deviation of the latency; never past three of them, and the latency never below 0. Up to the
+    /// period messages wait for the one before them; beyond it they overtake each other.
+    pub latency_jitter_ms: f64,
+    /// Share of the samples that are lost, each by itself.
+    pub drop_rate: f64,
+    /// Intervals in which every sample is lost.
+    pub dropouts: Vec<Dropout>,
+}
+
+/// An interval in which every sample is lost, by nominal capture time: `start_s <= t < start_s + duration_s`.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Dropout {
+    /// Seconds after the robot's start.
+    pub start_s: f64,
+    /// Seconds.
+    pub duration_s: f64,
+}
+
+impl StreamConfig {
+    /// A sensor at `rate_hz` with a perfect clock and no delay, which loses nothing.
+    pub fn ideal(rate_hz: f64) -> Self {
+        Self {
+            rate_hz,
+            clock_offset_ms: 0.0,
+            jitter_ms: 0.0,
+            latency_ms: 0.0,
+            latency_jitter_ms: 0.0,
+            drop_rate: 0.0,
+            dropouts: Vec::new(),
+        }
+    }
+
+    /// The camera's defaults.
+    pub fn camera() -> Self {
+        Self {
+            clock_offset_ms: 33.0,
+            jitter_ms: 0.5,
+            latency_ms: 45.0,
+            latency_jitter_ms: 3.0,
+            drop_rate: 0.01,
+            ..Self::ideal(30.0)
+        }
+    }
+
+    /// The force sensor's defaults.
+    pub fn force() -> Self {
+        Self {
+            jitter_ms: 0.02,
+            latency_ms: 1.0,
+            latency_jitter_ms: 0.1,
+            ..Self::ideal(1_000.0)
+        }
+    }
+
+    /// The arm's defaults.
+    pub fn proprio() -> Self {
+        Self {
+            jitter_ms: 0.05,
+            latency_ms: 1.5,
+            latency_jitter_ms: 0.2,
+            ..Self::ideal(500.0)
+        }
+    }
+
+    /// The lidar's defaults.
+    pub fn lidar() -> Self {
+        Self {
+            jitter_ms: 0.1,
+            latency_ms: 105.0,
+            latency_jitter_ms: 2.0,
+            ..Self::ideal(10.0)
+        }
+    }
+
+    /// Nominal time between samples, ns.
+    pub fn period_ns(&self) -> i64 {
+        (1e9 / self.rate_hz).round() as i64
+    }
+}
+
+/// [`StreamConfig`] as it is written: what is left out is taken from the stream's own defaults.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StreamKeys {
+    rate_hz: Option<f64>,
+    clock_offset_ms: Option<f64>,
+    jitter_ms: Option<f64>,
+    latency_ms: Option<f64>,
+    latency_jitter_ms: Option<f64>,
+    drop_rate: Option<f64>,
+    dropouts: Option<Vec<Dropout>>,
+}
+
+fn stream<'de, D: Deserializer<'de>>(from: D, default: StreamConfig) -> Result<Option<StreamConfig>, D::Error> {
+    let keys = Option::<StreamKeys>::deserialize(from)?;
+    Ok(keys.map(|keys| StreamConfig {
+        rate_hz: keys.rate_hz.unwrap_or(default.rate_hz),
+        clock_offset_ms: keys.clock_offset_ms.unwrap_or(default.clock_offset_ms),
+        jitter_ms: keys.jitter_ms.unwrap_or(default.jitter_ms),
+        latency_ms: keys.latency_ms.unwrap_or(default.latency_ms),
+        latency_jitter_ms: keys.latency_jitter_ms.unwrap_or(default.latency_jitter_ms),
+        drop_rate: keys.drop_rate.unwrap_or(default.drop_rate),
+        dropouts: keys.dropouts.unwrap_or(default.dropouts),
+    }))
+}
+
+fn camera<'de, D: Deserializer<'de>>(from: D) -> Result<Option<StreamConfig>, D::Error> {
+    stream(from, StreamConfig::camera())
+}
+
+fn force<'de, D: Deserializer<'de>>(from: D) -> Result<Option<StreamConfig>, D::Error> {
+    stream(from, StreamConfig::force())
+}
+
+fn proprio<'de, D: Deserializer<'de>>(from: D) -> Result<Option<StreamConfig>, D::Error> {
+    stream(from, StreamConfig::proprio())
+}
+
+fn lidar<'de, D: Deserializer<'de>>(from: D) -> Result<Option<StreamConfig>, D::Error> {
+    stream(from, StreamConfig::lidar())
+}
+
+impl SimConfig {
+    /// Checks every value.
+    ///
+    /// # Errors
+    /// The first value that is not allowed, with its key and what is.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        if let Some(duration_s) = self.duration_s {
+            above_zero("sim.duration_s", duration_s, DURATION_S_MAX, " s, or null")?;
+        }
+        if !(0..=START_NS_MAX).contains(&self.start_ns) {
+            return Err(refuse("sim.start_ns", self.start_ns, format!("0 to {START_NS_MAX} ns")));
+        }
+        let Streams {
+            camera,
+            force,
+            proprio,
+            lidar,
+        } = &self.streams;
+        let streams = [
+            ("camera", camera),
+            ("force", force),
+            ("proprio", proprio),
+            ("lidar", lidar),
+        ];
+        if streams.iter().all(|(_, stream)| stream.is_none()) {
+            return Err(refuse("sim.streams", "null for all of them", "at least one stream"));
+        }
+        for (name, stream) in streams {
+            if let Some(stream) = stream {
+                stream.validate(name)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl StreamConfig {
+    fn validate(&self, name: &str) -> Result<(), ConfigError> {
+        let key = |key: &str| format!("sim.streams.{name}.{key}");
+        // one sweep takes a tenth of a second
+        let rate_max = if name == "lidar" { 10.0 } else { 10_000.0 };
+        within(&key("rate_hz"), self.rate_hz, 0.001, rate_max, " Hz")?;
+        within(
+            &key("clock_offset_ms"),
+            self.clock_offset_ms,
+            -DELAY_MS_MAX,
+            DELAY_MS_MAX,
+            " ms",
+        )?;
+        let jitter_max = self.period_ns() as f64 * 1e-6 / 6.0;
+        if !(self.jitter_ms >= 0.0 && self.jitter_ms < jitter_max) {
+            let allowed = format!("0 ms to less than a sixth of the period, here {jitter_max:.4} ms");
+            return Err(refuse(&key("jitter_ms"), self.jitter_ms, allowed));
+        }
+        within(&key("latency_ms"), self.latency_ms, 0.0, DELAY_MS_MAX, " ms")?;
+        within(
+            &key("latency_jitter_ms"),
+            self.latency_jitter_ms,
+            0.0,
+            DELAY_MS_MAX,
+            " ms",
+        )?;
+        if !(0.0..1.0).contains(&self.drop_rate) {
+            let allowed = "0 to less than 1 (null for the stream switches it off)";
+            return Err(refuse(&key("drop_rate"), self.drop_rate, allowed));
+        }
+        for (i, dropout) in self.dropouts.iter().enumerate() {
+            within(
+                &key(&format!("dropouts[{i}].start_s")),
+                dropout.start_s,
+                0.0,
+                DURATION_S_MAX,
+                " s",
+            )?;
+            above_zero(
+                &key(&format!("dropouts[{i}].duration_s")),
+                dropout.duration_s,
+                DURATION_S_MAX,
+                " s",
+            )?;
+        }
+        Ok(())
+    }
+}
+
+fn within(key: &str, value: f64, min: f64, max: f64, unit: &str) -> Result<(), ConfigError> {
+    if (min..=max).contains(&value) {
+        Ok(())
+    } else {
+        Err(refuse(key, value, format!("{min} to {max}{unit}")))
+    }
+}
+
+fn above_zero(key: &str, value: f64, max: f64, unit: &str) -> Result<(), ConfigError> {
+    let ok = value > 0.0 && value <= max;
+    if ok {
+        Ok(())
+    } else {
+        Err(refuse(key, value, format!("more than 0, up to {max}{unit}")))
+    }
+}
+
+fn refuse(key: &str, value: impl ToString, allowed: impl Into<String>) -> ConfigError {
+    ConfigError {
+        key: key.into(),
+        value: value.to_string(),
+        allowed: allowed.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

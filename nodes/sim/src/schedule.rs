@@ -1,0 +1,347 @@
+//! The whole robot's samples, in the order in which they are published.
+
+use crate::clock::{StreamClock, Times};
+use crate::config::{ConfigError, SimConfig};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// A sensor of the robot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Stream {
+    /// [`crate::signals::camera_features`].
+    Camera,
+    /// [`crate::signals::wrench`].
+    Force,
+    /// [`crate::signals::proprio`].
+    Proprio,
+    /// [`crate::lidar::Lidar::cast`].
+    Lidar,
+}
+
+impl Stream {
+    /// All of them, in the order that ties in publishing time are broken by.
+    pub const ALL: [Self; 4] = [Self::Camera, Self::Force, Self::Proprio, Self::Lidar];
+
+    /// Its output id, and its key in the config.
+    pub const fn id(self) -> &'static str {
+        match self {
+            Self::Camera => "camera",
+            Self::Force => "force",
+            Self::Proprio => "proprio",
+            Self::Lidar => "lidar",
+        }
+    }
+}
+
+/// A sample to publish.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// When it is published, in true time.
+    pub publish_ns: i64,
+    /// Whose it is.
+    pub stream: Stream,
+    /// When it was captured; of a sweep, its first column.
+    pub true_ns: i64,
+    /// When the sensor's own clock says it was: the message's `timestamp_ns`.
+    pub stamp_ns: i64,
+}
+
+/// The events of a robot in publishing order; ends after `duration_s` of nominal capture time, or never.
+///
+/// Nothing is allocated after [`Schedule::new`].
+pub struct Schedule {
+    lanes: Vec<Lane>,
+    end_ns: i64,
+}
+
+/// One stream: its clock and what it has captured but not published.
+struct Lane {
+    stream: Stream,
+    clock: StreamClock,
+    /// Publishing and capture first: the order of the heap is that of the events.
+    in_flight: BinaryHeap<Reverse<(i64, i64, i64)>>,
+}
+
+impl Schedule {
+    /// The events that `config` describes.
+    ///
+    /// # Errors
+    /// Those of [`SimConfig::validate`].
+    pub fn new(config: &SimConfig) -> Result<Self, ConfigError> {
+        config.validate()?;
+        let streams = &config.streams;
+        let lane = |stream: Stream| {
+            let settings = match stream {
+                Stream::Camera => &streams.camera,
+                Stream::Force => &streams.force,
+                Stream::Proprio => &streams.proprio,
+                Stream::Lidar => &streams.lidar,
+            };
+            let clock = StreamClock::new(settings.as_ref()?, config.seed, stream as u64, config.start_ns);
+            let in_flight = BinaryHeap::with_capacity(clock.in_flight_max());
+            Some(Lane {
+                stream,
+                clock,
+                in_flight,
+            })
+        };
+        let end_ns = match config.duration_s {
+            Some(duration_s) => config.start_ns + (duration_s * 1e9).round() as i64,
+            None => i64::MAX,
+        };
+        Ok(Self {
+            lanes: Stream::ALL.into_iter().filter_map(lane).collect(),
+            end_ns,
+        })
+    }
+}
+
+impl Lane {
+    /// Captures one sample if it could be published by `until_ns`. Whether it did.
+    fn advance(&mut self, until_ns: i64, end_ns: i64) -> bool {
+        if self.clock.nominal_ns() >= end_ns || self.clock.earliest_publish_ns() > until_ns {
+            return false;
+        }
+        if let Some(Times {
+            true_ns,
+            stamp_ns,
+            publish_ns,
+        }) = self.clock.capture()
+        {
+            self.in_flight.push(Reverse((publish_ns, true_ns, stamp_ns)));
+        }
+        true
+    }
+
+    fn first_publish_ns(&self) -> Option<i64> {
+        self.in_flight.peek().map(|Reverse((publish_ns, ..))| *publish_ns)
+    }
+}
+
+impl Iterator for Schedule {
+    type Item = Event;
+
+    fn next(&mut self) -> Option<Event> {
+        loop {
+            let first = self
+                .lanes
+                .iter()
+                .enumerate()
+                .filter_map(|(i, lane)| Some((lane.first_publish_ns()?, i)))
+                .min();
+            // an outage is walked through in step with the other streams, not all at once: until there is
+            // something to publish, the lane that is furthest behind goes on
+            let until_ns = match first {
+                Some((publish_ns, _)) => publish_ns,
+                None => {
+                    let running = self.lanes.iter().filter(|lane| lane.clock.nominal_ns() < self.end_ns);
+                    running.map(|lane| lane.clock.earliest_publish_ns()).min()?
+                }
+            };
+            let mut advanced = false;
+            for lane in &mut self.lanes {
+                advanced |= lane.advance(until_ns, self.end_ns);
+            }
+            if let (Some((_, i)), false) = (first, advanced) {
+                let lane = &mut self.lanes[i];
+                let stream = lane.stream;
+                return lane
+                    .in_flight
+                    .pop()
+                    .map(|Reverse((publish_ns, true_ns, stamp_ns))| Event {
+                        publish_ns,
+                        stream,
+                        true_ns,
+                        stamp_ns,
+                    });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Dropout, StreamConfig, Streams};
+
+    fn events(config: &SimConfig) -> Vec<Event> {
+        Schedule::new(config).expect("valid").collect()
+    }
+
+    fn of(events: &[Event], stream: Stream) -> Vec<Event> {
+        events.iter().copied().filter(|event| event.stream == stream).collect()
+    }
+
+    fn seconds(duration_s: f64) -> SimConfig {
+        SimConfig {
+            duration_s: Some(duration_s),
+            ..SimConfig::default()
+        }
+    }
+
+    #[test]
+    fn a_robot_without_faults_is_a_timeline() {
+        let off = Streams {
+            camera: None,
+            force: None,
+            proprio: None,
+            lidar: None,
+        };
+        let streams = Streams {
+            force: Some(StreamConfig {
+                latency_ms: 3.0,
+                ..StreamConfig::ideal(500.0)
+            }),
+            lidar: Some(StreamConfig {
+                clock_offset_ms: 1.0,
+                ..StreamConfig::ideal(10.0)
+            }),
+            ..off
+        };
+        let config = SimConfig {
+            start_ns: 0,
+            duration_s: Some(0.006),
+            streams,
+            ..SimConfig::default()
+        };
+        let ms = |publish: i64, stream, captured: i64, stamp: i64| Event {
+            publish_ns: publish * 1_000_000,
+            stream,
+            true_ns: captured * 1_000_000,
+            stamp_ns: stamp * 1_000_000,
+        };
+        let want = [
+            ms(0, Stream::Lidar, 0, 1),
+            ms(3, Stream::Force, 0, 0),
+            ms(5, Stream::Force, 2, 2),
+            ms(7, Stream::Force, 4, 4),
+        ];
+        assert_eq!(events(&config), want);
+    }
+
+    #[test]
+    fn events_come_in_publishing_order_at_their_rates() {
+        let events = events(&seconds(10.0));
+        assert!(events.is_sorted_by_key(|event| event.publish_ns));
+        assert_eq!(of(&events, Stream::Force).len(), 10_000);
+        assert_eq!(of(&events, Stream::Proprio).len(), 5_000);
+        assert_eq!(of(&events, Stream::Lidar).len(), 100);
+        // one in a hundred camera samples of 300 or 301 is lost
+        let camera = of(&events, Stream::Camera).len();
+        assert!((288..=301).contains(&camera), "{camera}");
+        for stream in Stream::ALL {
+            assert!(of(&events, stream).is_sorted_by(|a, b| a.stamp_ns < b.stamp_ns));
+        }
+    }
+
+    /// The merge against the obvious one: every sample, then sorted.
+    #[test]
+    fn the_merge_equals_a_sort_even_where_messages_overtake_each_other() {
+        let mut config = seconds(3.0);
+        let messy = |rate_hz: f64| {
+            Some(StreamConfig {
+                jitter_ms: 0.1,
+                latency_ms: 30.0,
+                latency_jitter_ms: 20.0,
+                drop_rate: 0.3,
+                dropouts: vec![Dropout {
+                    start_s: 0.5,
+                    duration_s: 1.2,
+                }],
+                ..StreamConfig::ideal(rate_hz)
+            })
+        };
+        config.streams.force = messy(1_000.0);
+        config.streams.proprio = messy(500.0);
+        let settings = [
+            &config.streams.camera,
+            &config.streams.force,
+            &config.streams.proprio,
+            &config.streams.lidar,
+        ];
+        let mut want = Vec::new();
+        for (stream, settings) in Stream::ALL.into_iter().zip(settings) {
+            let settings = settings.as_ref().expect("on");
+            let mut clock = StreamClock::new(settings, config.seed, stream as u64, config.start_ns);
+            while clock.nominal_ns() < config.start_ns + 3_000_000_000 {
+                want.extend(clock.capture().map(|t| (t.publish_ns, stream, t.true_ns, t.stamp_ns)));
+            }
+        }
+        want.sort();
+        let got: Vec<_> = events(&config)
+            .into_iter()
+            .map(|e| (e.publish_ns, e.stream, e.true_ns, e.stamp_ns))
+            .collect();
+        assert_eq!(got, want);
+        let force: Vec<_> = got.iter().filter(|event| event.1 == Stream::Force).collect();
+        assert!(!force.is_sorted_by_key(|event| event.3), "overtaken");
+    }
+
+    #[test]
+    fn one_seed_is_one_run_and_another_seed_another() {
+        let run = |seed| events(&SimConfig { seed, ..seconds(2.0) });
+        assert_eq!(run(1), run(1));
+        for stream in Stream::ALL {
+            assert_ne!(of(&run(1), stream), of(&run(2), stream));
+        }
+    }
+
+    #[test]
+    fn a_stream_is_the_same_whatever_the_others_do() {
+        let mut config = seconds(2.0);
+        let before = events(&config);
+        config.streams.camera = None;
+        config.streams.lidar = Some(StreamConfig {
+            jitter_ms: 5.0,
+            drop_rate: 0.5,
+            ..StreamConfig::lidar()
+        });
+        let after = events(&config);
+        assert!(of(&after, Stream::Camera).is_empty());
+        assert_eq!(of(&before, Stream::Force), of(&after, Stream::Force));
+        assert_eq!(of(&before, Stream::Proprio), of(&after, Stream::Proprio));
+        assert_ne!(of(&before, Stream::Lidar), of(&after, Stream::Lidar));
+    }
+
+    #[test]
+    fn a_drop_out_is_empty_and_ends() {
+        let mut config = seconds(3.0);
+        let dropouts = vec![Dropout {
+            start_s: 1.0,
+            duration_s: 1.0,
+        }];
+        config.streams.force = Some(StreamConfig {
+            dropouts,
+            ..StreamConfig::force()
+        });
+        let since: Vec<_> = of(&events(&config), Stream::Force)
+            .iter()
+            .map(|event| event.true_ns - config.start_ns)
+            .collect();
+        assert_eq!(since.len(), 2_000);
+        // half a period is more than the jitter
+        assert!(!since.iter().any(|t| (999_500_000..1_999_500_000).contains(t)));
+    }
+
+    #[test]
+    fn without_a_duration_it_goes_on() {
+        assert_eq!(
+            Schedule::new(&SimConfig::default())
+                .expect("valid")
+                .take(100_000)
+                .count(),
+            100_000
+        );
+    }
+
+    #[test]
+    fn a_wrong_config_is_refused() {
+        let mut config = SimConfig::default();
+        config.streams.camera = Some(StreamConfig {
+            rate_hz: 0.0,
+            ..StreamConfig::camera()
+        });
+        let error = Schedule::new(&config).err().expect("refused");
+        assert_eq!(error.key, "sim.streams.camera.rate_hz");
+    }
+}
