@@ -1,4 +1,5 @@
 use crate::device::{Dtype, HostBuf, Values};
+use std::borrow::Cow;
 
 /// How many elements a row of a column has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +16,7 @@ pub enum Cells {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ColumnLayout {
     /// The field's name; empty for the only column of a flat array.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// The type of its elements.
     pub dtype: Dtype,
     /// How many elements a row has.
@@ -37,7 +38,7 @@ impl Layout {
         Self {
             rows: len,
             columns: vec![ColumnLayout {
-                name: "",
+                name: Cow::Borrowed(""),
                 dtype,
                 cells: Cells::One,
             }],
@@ -198,7 +199,7 @@ impl Message {
         self.clear();
         self.rows = layout.rows;
         for spec in &layout.columns {
-            let column = self.add_column(spec.name, spec.dtype, spec.cells);
+            let column = self.add_column(&spec.name, spec.dtype, spec.cells);
             column.data.resize(spec.len(layout.rows) * spec.dtype.size());
             if matches!(spec.cells, Cells::Ragged(_)) {
                 column.offsets.resize(layout.rows + 1, 0);

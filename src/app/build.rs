@@ -1,0 +1,126 @@
+use super::{AppError, Config, Graph, Operation, runtime};
+use crate::device::Device;
+use crate::ops::ConfigError;
+use serde::de::DeserializeOwned;
+use serde_yaml::Value;
+
+/// An operation that can be added to an [`App`].
+pub trait Plugin {
+    /// Its name: the key of its section in the configuration.
+    fn name(&self) -> &'static str;
+
+    /// Reads its section with [`App::config`] and registers what it runs with [`App::add_operation`].
+    ///
+    /// # Errors
+    /// A configuration that can't be used ends the node before it joins the dataflow.
+    fn build(&self, app: &mut App) -> Result<(), AppError>;
+}
+
+/// A running operation with what it listens to and what it publishes.
+pub struct Registration {
+    /// Its name in the log.
+    pub name: String,
+    /// The inputs it listens to; [`Operation::input`] gets their places in this list.
+    pub inputs: Vec<String>,
+    /// The outputs it publishes; [`Outbox::send`](super::Outbox::send) takes their places in this list.
+    pub outputs: Vec<String>,
+    /// The operation itself.
+    pub operation: Box<dyn Operation>,
+}
+
+/// A node being put together from plugins and a configuration.
+pub struct App {
+    config: Config,
+    plugins: Vec<Box<dyn Plugin>>,
+    section: (&'static str, Value),
+    operations: Vec<Registration>,
+}
+
+impl App {
+    /// An app with the configuration that the command line (`--config FILE`) or `ROBOCACHE_CONFIG` names.
+    ///
+    /// # Errors
+    /// Without one, or where it can't be read.
+    pub fn from_env() -> Result<Self, AppError> {
+        Ok(Self::new(Config::from_env()?))
+    }
+
+    /// An app with this configuration.
+    pub fn new(config: Config) -> Self {
+        Self {
+            config,
+            plugins: Vec::new(),
+            section: ("", Value::Null),
+            operations: Vec::new(),
+        }
+    }
+
+    /// Makes a plugin available. Without `plugins:` in the configuration it runs, and its section is required; with
+    /// it, those run that are listed there.
+    #[must_use]
+    pub fn add_plugin(mut self, plugin: impl Plugin + 'static) -> Self {
+        self.plugins.push(Box::new(plugin));
+        self
+    }
+
+    /// Makes several plugins available.
+    #[must_use]
+    pub fn add_plugins(mut self, plugins: impl IntoIterator<Item = Box<dyn Plugin>>) -> Self {
+        self.plugins.extend(plugins);
+        self
+    }
+
+    /// The section of the plugin that is being built.
+    ///
+    /// # Errors
+    /// Unknown keys, wrong types: the file, the key and what is allowed.
+    pub fn config<C: DeserializeOwned>(&self) -> Result<C, AppError> {
+        self.config.section(self.section.0, &self.section.1)
+    }
+
+    /// Makes the refusal of a configuration an error that names the file and the section.
+    pub fn refused(&self, error: &ConfigError) -> AppError {
+        self.config.refused(self.section.0, error)
+    }
+
+    /// The device the operations run on.
+    pub fn device(&self) -> Device {
+        self.config.device()
+    }
+
+    /// Registers an operation.
+    pub fn add_operation(&mut self, registration: Registration) {
+        self.operations.push(registration);
+    }
+
+    /// Builds the plugins that the configuration asks for, without running them.
+    ///
+    /// # Errors
+    /// A configuration that can't be used; two operations with an output of the same name.
+    pub fn build(mut self, is_published: impl Fn(&str) -> bool) -> Result<Graph, AppError> {
+        let plugins = std::mem::take(&mut self.plugins);
+        let available: Vec<&'static str> = plugins.iter().map(|plugin| plugin.name()).collect();
+        for (name, section) in self.config.operations(&available)? {
+            self.section = (name, section);
+            if let Some(plugin) = plugins.iter().find(|plugin| plugin.name() == name) {
+                plugin.build(&mut self)?;
+            }
+        }
+        let outputs = || self.operations.iter().flat_map(|operation| &operation.outputs);
+        for (i, output) in outputs().enumerate() {
+            if outputs().take(i).any(|earlier| earlier == output) {
+                return Err(self.config.error("plugins", format!("two of them publish `{output}`")));
+            }
+        }
+        tracing::info!("device {} ({})", self.config.device(), self.config.device_reason());
+        Ok(Graph::new(self.operations, is_published))
+    }
+
+    /// Builds the plugins, joins the dataflow and runs until it ends.
+    ///
+    /// # Errors
+    /// A configuration that can't be used, before the dataflow is joined; afterwards only what ends the node.
+    pub fn run(self) -> Result<(), AppError> {
+        runtime::run(self)
+    }
+}

@@ -1,0 +1,302 @@
+use crate::device::{Device, DeviceChoice, DeviceError};
+use crate::ops::ConfigError;
+use serde::de::DeserializeOwned;
+use serde_yaml::Value;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Why a node can't run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AppError {
+    /// The command line can't be used.
+    #[error("{0} (allowed: --config FILE, or the environment variable ROBOCACHE_CONFIG)")]
+    Arguments(String),
+    /// The configuration can't be used.
+    #[error("{file}: {section}: {problem}", file = .file.display())]
+    Config {
+        /// The file it came from.
+        file: PathBuf,
+        /// The section, such as `fuse`; `configuration` for the file as a whole.
+        section: String,
+        /// The key, what came and what is allowed.
+        problem: String,
+    },
+    /// The dataflow does not wire what the configuration asks for.
+    #[error("{operation}: input `{input}` is not wired in the dataflow (wired: {wired})")]
+    NotWired {
+        /// The operation that asks for it.
+        operation: String,
+        /// The input.
+        input: String,
+        /// The inputs the dataflow wires.
+        wired: String,
+    },
+    /// dora failed.
+    #[error("dora: {0}")]
+    Dora(String),
+    /// An operation can't go on.
+    #[error("{operation}: {error}")]
+    Operation {
+        /// The operation.
+        operation: String,
+        /// Why.
+        error: Box<dyn std::error::Error + Send + Sync>,
+    },
+}
+
+impl AppError {
+    /// Whether it is the configuration that is wrong: exit code 2.
+    pub fn is_config(&self) -> bool {
+        matches!(self, Self::Arguments(_) | Self::Config { .. } | Self::NotWired { .. })
+    }
+}
+
+/// Sections of robocache's own nodes, which share one file with each other.
+const SECTIONS: [&str; 7] = ["align", "fuse", "resample", "voxelize", "record", "replay", "sim"];
+
+/// A configuration file: its sections, each of them read by the plugin of that name.
+#[derive(Debug)]
+pub struct Config {
+    file: PathBuf,
+    /// `None` where the file lists `plugins:`.
+    sections: BTreeMap<String, Value>,
+    plugins: Option<Vec<(String, Value)>>,
+    device: Device,
+    device_reason: &'static str,
+}
+
+impl Config {
+    /// Reads the file that the command line (`--config FILE`) or `ROBOCACHE_CONFIG` names.
+    pub fn from_env() -> Result<Self, AppError> {
+        let mut file = None;
+        let mut arguments = lexopt::Parser::from_env();
+        while let Some(argument) = arguments
+            .next()
+            .map_err(|error| AppError::Arguments(error.to_string()))?
+        {
+            match argument {
+                lexopt::Arg::Long("config") => {
+                    let value = arguments
+                        .value()
+                        .map_err(|error| AppError::Arguments(error.to_string()))?;
+                    file = Some(PathBuf::from(value));
+                }
+                other => return Err(AppError::Arguments(other.unexpected().to_string())),
+            }
+        }
+        let file = file
+            .or_else(|| std::env::var_os("ROBOCACHE_CONFIG").map(PathBuf::from))
+            .ok_or_else(|| AppError::Arguments("no configuration is given".into()))?;
+        let text = std::fs::read_to_string(&file).map_err(|error| AppError::Config {
+            file: file.clone(),
+            section: "configuration".into(),
+            problem: format!("it can't be read: {error}"),
+        })?;
+        Self::parse(&file, &text)
+    }
+
+    /// Reads the text of a file; `file` is for messages.
+    pub fn parse(file: &Path, text: &str) -> Result<Self, AppError> {
+        let error = |section: &str, problem: String| AppError::Config {
+            file: file.to_owned(),
+            section: section.into(),
+            problem,
+        };
+        let whole = |problem: String| error("configuration", problem);
+        let mut sections: BTreeMap<String, Value> =
+            serde_yaml::from_str(text).map_err(|problem| whole(problem.to_string()))?;
+        let choice: DeviceChoice = match sections.remove("device") {
+            Some(value) => serde_yaml::from_value(value).map_err(|problem| error("device", problem.to_string()))?,
+            None => DeviceChoice::Auto,
+        };
+        let (device, device_reason) = choice
+            .resolve()
+            .map_err(|problem: DeviceError| whole(problem.to_string()))?;
+        let plugins = match sections.remove("plugins") {
+            Some(value) => Some(plugin_list(value).map_err(|problem| error("plugins", problem))?),
+            None => None,
+        };
+        Ok(Self {
+            file: file.to_owned(),
+            sections,
+            plugins,
+            device,
+            device_reason,
+        })
+    }
+
+    /// The device that `device:` resolved to.
+    pub fn device(&self) -> Device {
+        self.device
+    }
+
+    /// Why it is that device.
+    pub fn device_reason(&self) -> &'static str {
+        self.device_reason
+    }
+
+    /// The operations to run, in order, each with its section: those that `plugins:` lists, else those of `available`.
+    pub(super) fn operations(&self, available: &[&'static str]) -> Result<Vec<(&'static str, Value)>, AppError> {
+        let mut known: Vec<&str> = SECTIONS.to_vec();
+        known.extend(available.iter().filter(|name| !SECTIONS.contains(name)));
+        if let Some(key) = self.sections.keys().find(|key| !known.contains(&key.as_str())) {
+            return Err(self.error(
+                "configuration",
+                format!("unknown key `{key}` (allowed: device, plugins, {})", known.join(", ")),
+            ));
+        }
+        let find = |name: &str| available.iter().copied().find(|known| *known == name);
+        match &self.plugins {
+            Some(listed) => listed
+                .iter()
+                .map(|(name, section)| match find(name) {
+                    Some(name) => Ok((name, section.clone())),
+                    None => Err(self.error(
+                        "plugins",
+                        format!("`{name}` is no plugin of this node (allowed: {})", available.join(", ")),
+                    )),
+                })
+                .collect(),
+            None => available
+                .iter()
+                .map(|&name| match self.sections.get(name) {
+                    Some(section) => Ok((name, section.clone())),
+                    None => Err(self.error("configuration", format!("the section `{name}:` is missing"))),
+                })
+                .collect(),
+        }
+    }
+
+    /// Reads a section into its typed configuration.
+    pub(super) fn section<C: DeserializeOwned>(&self, name: &str, section: &Value) -> Result<C, AppError> {
+        serde_path_to_error::deserialize(section.clone()).map_err(|error| {
+            let path = error.path().to_string();
+            let place = if path == "." {
+                String::new()
+            } else {
+                format!("{path}: ")
+            };
+            self.error(name, format!("{place}{}", error.into_inner()))
+        })
+    }
+
+    /// An error at a section of this file.
+    pub(super) fn error(&self, section: &str, problem: String) -> AppError {
+        AppError::Config {
+            file: self.file.clone(),
+            section: section.into(),
+            problem,
+        }
+    }
+
+    /// A checked configuration was refused.
+    pub(super) fn refused(&self, section: &str, refused: &ConfigError) -> AppError {
+        self.error(section, refused.to_string())
+    }
+}
+
+fn plugin_list(value: Value) -> Result<Vec<(String, Value)>, String> {
+    let Value::Sequence(entries) = value else {
+        return Err("it must be a list of one-key maps, such as `- fuse: {...}`".into());
+    };
+    if entries.is_empty() {
+        return Err("it is empty".into());
+    }
+    entries
+        .into_iter()
+        .enumerate()
+        .map(|(i, entry)| match entry {
+            Value::Mapping(map) if map.len() == 1 => match map.into_iter().next() {
+                Some((Value::String(name), section)) => Ok((name, section)),
+                _ => Err(format!("[{i}]: the key must be the name of a plugin")),
+            },
+            _ => Err(format!("[{i}]: it must be a map of one key, such as `fuse: {{...}}`")),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::align::AlignConfig;
+
+    fn parse(text: &str) -> Result<Config, AppError> {
+        Config::parse(Path::new("robot.yml"), text)
+    }
+
+    fn refusal(text: &str) -> String {
+        let config = match parse(text) {
+            Ok(config) => config,
+            Err(error) => return error.to_string(),
+        };
+        let operations = match config.operations(&["fuse"]) {
+            Ok(operations) => operations,
+            Err(error) => return error.to_string(),
+        };
+        let error = config.section::<AlignConfig>("fuse", &operations[0].1).unwrap_err();
+        assert!(error.is_config());
+        error.to_string()
+    }
+
+    #[test]
+    fn an_error_names_the_file_the_key_and_what_is_allowed() {
+        let cases = [
+            (
+                "fuse: {}\nfuze: {}",
+                "robot.yml: configuration: unknown key `fuze` (allowed: device, plugins, align, fuse",
+            ),
+            (
+                "device: gpu\nfuse: {}",
+                "robot.yml: device: `gpu` is no device (allowed: auto",
+            ),
+            ("device: cuda:0\nfuse: {}", "`cuda:0` is not supported yet"),
+            ("voxelize: {}", "the section `fuse:` is missing"),
+            ("plugins: {fuse: {}}", "robot.yml: plugins: it must be a list"),
+            (
+                "plugins: [{fuse: {}, align: {}}]",
+                "plugins: [0]: it must be a map of one key",
+            ),
+            (
+                "plugins: [{warp: {}}]",
+                "`warp` is no plugin of this node (allowed: fuse)",
+            ),
+            (
+                "fuse: {rate_hz: fast, modalities: []}",
+                "robot.yml: fuse: rate_hz: invalid type: string \"fast\"",
+            ),
+            ("fuse: {rate_hz: 50}", "fuse: missing field `modalities`"),
+            (
+                "fuse: {rate_hz: 50, modalities: [{input: a, dim: 1, latency: 3}]}",
+                "fuse: modalities[0].latency: unknown field `latency`, expected one of `input`",
+            ),
+            (
+                "fuse: {rate_hz: 50, modalities: [{input: a, dim: 1, interpolation: slerp}]}",
+                "fuse: modalities[0].interpolation: interpolation `slerp` is not supported yet",
+            ),
+            (
+                "fuse: {rate_hz: 50, trigger: camera, modalities: []}",
+                "fuse: trigger: not supported yet",
+            ),
+        ];
+        for (text, expected) in cases {
+            let message = refusal(text);
+            assert!(
+                message.contains(expected),
+                "{text}\n  gives: {message}\n  not:   {expected}"
+            );
+        }
+    }
+
+    #[test]
+    fn plugins_are_listed_in_order_and_may_repeat() {
+        let config = parse("plugins: [{voxelize: {}}, {fuse: {}}, {voxelize: {}}]").unwrap();
+        let names: Vec<_> = config
+            .operations(&["fuse", "voxelize"])
+            .unwrap()
+            .into_iter()
+            .map(|(name, _)| name)
+            .collect();
+        assert_eq!(names, ["voxelize", "fuse", "voxelize"]);
+    }
+}

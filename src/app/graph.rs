@@ -1,0 +1,291 @@
+//! The operations of a node, and the messages between them.
+
+use super::faults::Faults;
+use super::operation::{Change, Operation, Wake};
+use super::outbox::{Delivery, InputRoute, Internal, Outbox, OutputRoute, Sink};
+use super::{AppError, Registration};
+use crate::stream::Message;
+use dora_node_api::serde_json::Value;
+use std::time::Instant;
+
+/// The operations of a node in order, wired to one another and to the inputs and outputs of the dataflow. It knows no
+/// event loop: a test can feed it and look at what it publishes.
+pub struct Graph {
+    nodes: Vec<Node>,
+    /// The inputs that come from the dataflow, each with the operations and inputs that take it.
+    externals: Vec<(String, Vec<(usize, usize)>)>,
+    external_places: Vec<usize>,
+    internal: Internal,
+    faults: Faults,
+}
+
+struct Node {
+    name: String,
+    operation: Box<dyn Operation>,
+    inputs: Vec<InputRoute>,
+    outputs: Vec<OutputRoute>,
+    wake: Wake,
+    is_source: bool,
+}
+
+impl Graph {
+    /// Wires the operations: an input is taken from an earlier operation's output of that name, else from the
+    /// dataflow. `is_published` says which outputs the dataflow wants.
+    pub fn new(operations: Vec<Registration>, is_published: impl Fn(&str) -> bool) -> Self {
+        let mut graph = Self {
+            nodes: Vec::with_capacity(operations.len()),
+            externals: Vec::new(),
+            external_places: Vec::new(),
+            internal: Internal::default(),
+            faults: Faults::default(),
+        };
+        for (index, registration) in operations.into_iter().enumerate() {
+            graph.add(index, registration, &is_published);
+        }
+        for (name, _) in &graph.externals {
+            graph
+                .external_places
+                .push(graph.faults.add_place(format!("input `{name}`")));
+        }
+        graph
+    }
+
+    fn add(&mut self, index: usize, registration: Registration, is_published: impl Fn(&str) -> bool) {
+        let mut inputs = Vec::with_capacity(registration.inputs.len());
+        for (i, input) in registration.inputs.iter().enumerate() {
+            let place = self.faults.add_place(format!("{}: input `{input}`", registration.name));
+            inputs.push(InputRoute {
+                open: true,
+                fault_place: place,
+            });
+            let earlier = self
+                .nodes
+                .iter_mut()
+                .rev()
+                .flat_map(|node| &mut node.outputs)
+                .find(|output| output.name == *input);
+            match earlier {
+                Some(output) => output.consumers.push((index, i)),
+                None => match self.externals.iter_mut().find(|(name, _)| name == input) {
+                    Some((_, consumers)) => consumers.push((index, i)),
+                    None => self.externals.push((input.clone(), vec![(index, i)])),
+                },
+            }
+        }
+        let outputs = registration.outputs.into_iter().map(|name| OutputRoute {
+            published: is_published(&name),
+            consumers: Vec::new(),
+            fault_place: self.faults.add_place(format!("{}: output `{name}`", registration.name)),
+            name,
+        });
+        self.nodes.push(Node {
+            outputs: outputs.collect(),
+            is_source: inputs.is_empty(),
+            inputs,
+            name: registration.name,
+            operation: registration.operation,
+            wake: Wake::Never,
+        });
+    }
+
+    /// The inputs that have to come from the dataflow, and the operation that takes each first.
+    pub fn external_inputs(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.externals.iter().map(|(name, consumers)| {
+            let operation = consumers
+                .first()
+                .map_or("", |&(operation, _)| self.nodes[operation].name.as_str());
+            (name.as_str(), operation)
+        })
+    }
+
+    /// The places at which something can go wrong, such as "fuse: input `force`", and how often it did.
+    pub fn faults(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.faults.counts()
+    }
+
+    /// A message came on an input of the dataflow (by its place in [`external_inputs`](Self::external_inputs)).
+    pub fn message(&mut self, external: usize, message: &Message, sink: &mut dyn Sink) {
+        for i in 0..self.externals[external].1.len() {
+            let (operation, input) = self.externals[external].1[i];
+            self.hand_over(operation, input, message, sink);
+        }
+        self.settle(sink);
+    }
+
+    /// The state of an input of the dataflow changed.
+    pub fn changed(&mut self, external: usize, change: Change, sink: &mut dyn Sink) {
+        for i in 0..self.externals[external].1.len() {
+            let (operation, input) = self.externals[external].1[i];
+            self.change(operation, input, change, sink);
+        }
+        self.settle(sink);
+    }
+
+    /// Every input of the dataflow is closed.
+    pub fn close_all(&mut self, sink: &mut dyn Sink) {
+        for external in 0..self.externals.len() {
+            self.changed(external, Change::Closed, sink);
+        }
+    }
+
+    /// A parameter was set.
+    pub fn parameter(&mut self, key: &str, value: &Value, sink: &mut dyn Sink) {
+        let mut known = false;
+        for node in &mut self.nodes {
+            match node.operation.parameter(key, value) {
+                Ok(mine) => {
+                    if mine {
+                        tracing::info!("{}: parameter `{key}` is now {value}", node.name);
+                    }
+                    known |= mine;
+                }
+                Err(error) => {
+                    known = true;
+                    tracing::warn!("{}: parameter `{key}` = {value} is refused: {error}", node.name);
+                }
+            }
+        }
+        if !known {
+            tracing::warn!("parameter `{key}` = {value}: no operation of this node has it");
+        }
+        self.settle(sink);
+    }
+
+    /// Calls the operations whose time has come, and gives the time at which to call again.
+    pub fn wake(&mut self, now: Instant, starting: bool, sink: &mut dyn Sink) -> Result<(), AppError> {
+        for i in 0..self.nodes.len() {
+            let due = match self.nodes[i].wake {
+                Wake::At(time) => time <= now,
+                Wake::Never => starting,
+                Wake::Done => false,
+            };
+            if !due {
+                continue;
+            }
+            let node = &mut self.nodes[i];
+            let mut out = Outbox {
+                outputs: &node.outputs,
+                inputs: &node.inputs,
+                internal: &mut self.internal,
+                faults: &mut self.faults,
+                sink,
+            };
+            node.wake = node
+                .operation
+                .wake(now, &mut out)
+                .map_err(|error| AppError::Operation {
+                    operation: node.name.clone(),
+                    error: error.into_inner(),
+                })?;
+            self.settle(sink);
+            if self.nodes[i].wake == Wake::Done {
+                self.close_outputs(i, sink);
+                self.settle(sink);
+            }
+        }
+        Ok(())
+    }
+
+    /// When an operation next wants to be called.
+    pub fn next_wake(&self) -> Option<Instant> {
+        self.nodes
+            .iter()
+            .filter_map(|node| match node.wake {
+                Wake::At(time) => Some(time),
+                _ => None,
+            })
+            .min()
+    }
+
+    /// Whether the node has sources of its own only, and all of them are done.
+    pub fn is_done(&self) -> bool {
+        self.externals.is_empty()
+            && self
+                .nodes
+                .iter()
+                .filter(|node| node.is_source)
+                .all(|node| node.wake == Wake::Done)
+    }
+
+    /// The node ends.
+    pub fn finish(&mut self, sink: &mut dyn Sink) -> Result<(), AppError> {
+        let mut result = Ok(());
+        for node in &mut self.nodes {
+            let mut out = Outbox {
+                outputs: &node.outputs,
+                inputs: &node.inputs,
+                internal: &mut self.internal,
+                faults: &mut self.faults,
+                sink,
+            };
+            if let Err(error) = node.operation.finish(&mut out) {
+                result = result.and(Err(AppError::Operation {
+                    operation: node.name.clone(),
+                    error: error.into_inner(),
+                }));
+            }
+        }
+        self.settle(sink);
+        self.faults.summarize();
+        result
+    }
+
+    /// Counts a fault of an input of the dataflow.
+    pub(super) fn external_fault(&mut self, external: usize, times: u64, message: impl std::fmt::Display) {
+        self.faults.count(self.external_places[external], times, message);
+    }
+
+    fn hand_over(&mut self, operation: usize, input: usize, message: &Message, sink: &mut dyn Sink) {
+        let node = &mut self.nodes[operation];
+        node.inputs[input].open = true;
+        let mut out = Outbox {
+            outputs: &node.outputs,
+            inputs: &node.inputs,
+            internal: &mut self.internal,
+            faults: &mut self.faults,
+            sink,
+        };
+        if let Err(error) = node.operation.input(input, message, &mut out) {
+            out.fault(input, error);
+        }
+    }
+
+    fn change(&mut self, operation: usize, input: usize, change: Change, sink: &mut dyn Sink) {
+        let node = &mut self.nodes[operation];
+        node.inputs[input].open = change == Change::Opened;
+        let mut out = Outbox {
+            outputs: &node.outputs,
+            inputs: &node.inputs,
+            internal: &mut self.internal,
+            faults: &mut self.faults,
+            sink,
+        };
+        node.operation.changed(input, change, &mut out);
+        self.settle(sink);
+        if self.nodes[operation].inputs.iter().all(|input| !input.open) {
+            self.close_outputs(operation, sink);
+        }
+    }
+
+    fn close_outputs(&mut self, operation: usize, sink: &mut dyn Sink) {
+        for output in 0..self.nodes[operation].outputs.len() {
+            for i in 0..self.nodes[operation].outputs[output].consumers.len() {
+                let (consumer, input) = self.nodes[operation].outputs[output].consumers[i];
+                self.change(consumer, input, Change::Closed, sink);
+            }
+        }
+    }
+
+    /// Hands over what the operations published to one another, until nothing is on its way.
+    fn settle(&mut self, sink: &mut dyn Sink) {
+        while let Some(Delivery {
+            operation,
+            input,
+            message,
+        }) = self.internal.pending.pop_front()
+        {
+            self.hand_over(operation, input, &message, sink);
+            self.internal.free.push(message);
+        }
+    }
+}

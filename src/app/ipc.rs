@@ -1,0 +1,294 @@
+//! The Arrow IPC stream around a payload, so that an operation can write its result in the place it is sent from.
+//!
+//! Format: <https://arrow.apache.org/docs/format/Columnar.html#ipc-streaming-format>. One schema message with the single
+//! nullable field `data`, one record batch, the end-of-stream marker; every buffer of the body is aligned to 64 bytes.
+
+use super::outbox::{MAX_COLUMNS, Payload};
+use crate::device::Dtype;
+use crate::stream::{Cells, Layout};
+use arrow::datatypes::{DataType, Field, Fields, Schema};
+use arrow::ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteOptions};
+use arrow::ipc::{Buffer, FieldNode, MessageBuilder, MessageHeader, MetadataVersion, RecordBatchBuilder};
+use flatbuffers::FlatBufferBuilder;
+use std::sync::Arc;
+
+const ALIGNMENT: usize = 64;
+const CONTINUATION: [u8; 4] = [0xff; 4];
+const PREFIX: usize = 8;
+
+/// Writes the framing of one output; it keeps what does not change from message to message.
+#[derive(Default)]
+pub(super) struct Framing {
+    /// The last layout, whose header is still valid.
+    layout: Option<Layout>,
+    schema: Vec<u8>,
+    header: Vec<u8>,
+    builder: FlatBufferBuilder<'static>,
+    nodes: Vec<FieldNode>,
+    buffers: Vec<Buffer>,
+    body: usize,
+    /// Where the data and the offsets of each column lie in the body.
+    columns: Vec<ColumnPlace>,
+}
+
+struct ColumnPlace {
+    offsets: std::ops::Range<usize>,
+    data: std::ops::Range<usize>,
+}
+
+impl Framing {
+    /// Prepares messages of this layout, and gives their size in bytes.
+    pub fn prepare(&mut self, layout: &Layout) -> Result<usize, String> {
+        if layout.columns.len() > MAX_COLUMNS {
+            return Err(format!(
+                "a payload of {} columns (allowed: {MAX_COLUMNS})",
+                layout.columns.len()
+            ));
+        }
+        if self.layout.as_ref() != Some(layout) {
+            let same_type = self.layout.as_ref().is_some_and(|old| same_type(old, layout));
+            if !same_type {
+                self.schema = schema_message(layout)?;
+            }
+            self.lay_out(layout);
+            self.layout.clone_from(&Some(layout.clone()));
+        }
+        Ok(framed(&self.schema) + framed(&self.header) + self.body + PREFIX)
+    }
+
+    /// Writes the framing into `sample`, which has the size that [`prepare`](Self::prepare) gave, and returns the
+    /// places of the columns, to be filled.
+    pub fn write<'a>(&self, sample: &'a mut [u8]) -> Payload<'a> {
+        let (schema, rest) = sample.split_at_mut(framed(&self.schema));
+        let (header, rest) = rest.split_at_mut(framed(&self.header));
+        write_framed(schema, &self.schema);
+        write_framed(header, &self.header);
+        let (mut body, end) = rest.split_at_mut(self.body);
+        end[..4].copy_from_slice(&CONTINUATION);
+        end[4..PREFIX].fill(0);
+        let mut payload = Payload::default();
+        let mut at = 0;
+        let mut take = |range: &std::ops::Range<usize>| {
+            let (padding, rest) = std::mem::take(&mut body).split_at_mut(range.start - at);
+            let (taken, rest) = rest.split_at_mut(range.len());
+            padding.fill(0);
+            body = rest;
+            at = range.end;
+            taken
+        };
+        for place in &self.columns {
+            let offsets = take(&place.offsets);
+            let data = take(&place.data);
+            payload.push(data, bytemuck::cast_slice_mut(offsets));
+        }
+        body.fill(0);
+        payload
+    }
+
+    fn lay_out(&mut self, layout: &Layout) {
+        self.nodes.clear();
+        self.buffers.clear();
+        self.columns.clear();
+        self.body = 0;
+        if !layout.is_flat() {
+            self.node(layout.rows);
+        }
+        for column in &layout.columns {
+            let elements = column.len(layout.rows);
+            let mut offsets = self.body..self.body;
+            match column.cells {
+                Cells::One => {}
+                Cells::Fixed(_) => self.node(layout.rows),
+                Cells::Ragged(_) => {
+                    self.node(layout.rows);
+                    offsets = self.buffer((layout.rows + 1) * size_of::<i32>());
+                }
+            }
+            self.node(elements);
+            let data = self.buffer(elements * column.dtype.size());
+            self.columns.push(ColumnPlace { offsets, data });
+        }
+        self.write_header(layout.rows);
+    }
+
+    /// A node without nulls, whose validity bitmap may therefore be empty.
+    fn node(&mut self, len: usize) {
+        self.nodes.push(FieldNode::new(len as i64, 0));
+        self.buffers.push(Buffer::new(self.body as i64, 0));
+    }
+
+    fn buffer(&mut self, bytes: usize) -> std::ops::Range<usize> {
+        let start = self.body;
+        self.buffers.push(Buffer::new(start as i64, bytes as i64));
+        self.body += bytes.next_multiple_of(ALIGNMENT);
+        start..start + bytes
+    }
+
+    fn write_header(&mut self, rows: usize) {
+        let builder = &mut self.builder;
+        builder.reset();
+        let buffers = builder.create_vector(&self.buffers);
+        let nodes = builder.create_vector(&self.nodes);
+        let mut batch = RecordBatchBuilder::new(builder);
+        batch.add_length(rows as i64);
+        batch.add_nodes(nodes);
+        batch.add_buffers(buffers);
+        let batch = batch.finish();
+        let mut message = MessageBuilder::new(builder);
+        message.add_version(MetadataVersion::V5);
+        message.add_header_type(MessageHeader::RecordBatch);
+        message.add_bodyLength(self.body as i64);
+        message.add_header(batch.as_union_value());
+        let message = message.finish();
+        builder.finish(message, None);
+        self.header.clear();
+        self.header.extend_from_slice(builder.finished_data());
+    }
+}
+
+fn same_type(a: &Layout, b: &Layout) -> bool {
+    a.columns.len() == b.columns.len()
+        && a.columns.iter().zip(&b.columns).all(|(a, b)| {
+            let same_cells = match (a.cells, b.cells) {
+                (Cells::Ragged(_), Cells::Ragged(_)) => true,
+                (a, b) => a == b,
+            };
+            a.name == b.name && a.dtype == b.dtype && same_cells
+        })
+}
+
+fn framed(message: &[u8]) -> usize {
+    (PREFIX + message.len()).next_multiple_of(ALIGNMENT)
+}
+
+fn write_framed(place: &mut [u8], message: &[u8]) {
+    let length = (place.len() - PREFIX) as i32;
+    place[..4].copy_from_slice(&CONTINUATION);
+    place[4..PREFIX].copy_from_slice(&length.to_le_bytes());
+    place[PREFIX..PREFIX + message.len()].copy_from_slice(message);
+    place[PREFIX + message.len()..].fill(0);
+}
+
+fn schema_message(layout: &Layout) -> Result<Vec<u8>, String> {
+    let schema = Schema::new(vec![Field::new("data", data_type(layout), true)]);
+    let options = IpcWriteOptions::try_new(ALIGNMENT, false, MetadataVersion::V5).map_err(|error| error.to_string())?;
+    let mut dictionaries = DictionaryTracker::new(false);
+    Ok(IpcDataGenerator {}
+        .schema_to_bytes_with_dictionary_tracker(&schema, &mut dictionaries, &options)
+        .ipc_message)
+}
+
+/// The Arrow type of a payload.
+fn data_type(layout: &Layout) -> DataType {
+    let column_type = |column: &crate::stream::ColumnLayout| {
+        let element = element_type(column.dtype);
+        let item = || Arc::new(Field::new("item", element.clone(), false));
+        match column.cells {
+            Cells::One => element,
+            Cells::Fixed(n) => DataType::FixedSizeList(item(), n as i32),
+            Cells::Ragged(_) => DataType::List(item()),
+        }
+    };
+    if layout.is_flat() {
+        return column_type(&layout.columns[0]);
+    }
+    let fields: Fields = layout
+        .columns
+        .iter()
+        .map(|column| Field::new(column.name.as_ref(), column_type(column), false))
+        .collect();
+    DataType::Struct(fields)
+}
+
+fn element_type(dtype: Dtype) -> DataType {
+    match dtype {
+        Dtype::Float32 => DataType::Float32,
+        Dtype::Float64 => DataType::Float64,
+        Dtype::Float16 => DataType::Float16,
+        Dtype::BFloat16 | Dtype::UInt16 => DataType::UInt16,
+        Dtype::Int8 => DataType::Int8,
+        Dtype::Int16 => DataType::Int16,
+        Dtype::Int32 => DataType::Int32,
+        Dtype::Int64 => DataType::Int64,
+        Dtype::UInt8 => DataType::UInt8,
+        Dtype::UInt32 => DataType::UInt32,
+        Dtype::UInt64 => DataType::UInt64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stream::{ColumnLayout, Message};
+    use crate::{app::read_message, device::HostBuf};
+    use dora_node_api::arrow_utils::decode_arrow_ipc;
+
+    fn round_trip(framing: &mut Framing, layout: &Layout, fill: impl FnOnce(&mut Payload<'_>)) -> Message {
+        let mut sample = HostBuf::default();
+        sample.resize(framing.prepare(layout).unwrap());
+        sample.bytes_mut().fill(0xaa);
+        fill(&mut framing.write(sample.bytes_mut()));
+        let array = decode_arrow_ipc(sample.bytes()).unwrap();
+        let mut message = Message::default();
+        read_message(&Default::default(), array.as_array(), &mut message).unwrap();
+        message
+    }
+
+    #[test]
+    fn a_flat_payload_decodes_to_what_was_written_in_place() {
+        let mut framing = Framing::default();
+        for len in [0usize, 1, 17, 1000] {
+            let message = round_trip(&mut framing, &Layout::flat(Dtype::Float32, len), |payload| {
+                for (i, value) in payload.column::<f32>(0).iter_mut().enumerate() {
+                    *value = i as f32;
+                }
+            });
+            let expected: Vec<f32> = (0..len).map(|i| i as f32).collect();
+            assert_eq!(message.flat().unwrap().as_slice::<f32>(), expected);
+        }
+        let half = round_trip(&mut framing, &Layout::flat(Dtype::Float16, 3), |payload| {
+            payload.column(0).fill(7u16)
+        });
+        assert_eq!(half.flat().unwrap().dtype(), Dtype::Float16);
+    }
+
+    #[test]
+    fn structs_of_fixed_and_ragged_columns_decode() {
+        let mut framing = Framing::default();
+        let layout = |rows, ragged| Layout {
+            rows,
+            columns: vec![
+                ColumnLayout {
+                    name: "coords".into(),
+                    dtype: Dtype::Int32,
+                    cells: Cells::Fixed(3),
+                },
+                ColumnLayout {
+                    name: "values".into(),
+                    dtype: Dtype::Float64,
+                    cells: Cells::Ragged(ragged),
+                },
+                ColumnLayout {
+                    name: "ring".into(),
+                    dtype: Dtype::UInt16,
+                    cells: Cells::One,
+                },
+            ],
+        };
+        for rows in [0usize, 2, 5] {
+            let message = round_trip(&mut framing, &layout(rows, rows * 2), |payload| {
+                payload.column::<i32>(0).fill(-4);
+                payload.column::<f64>(1).fill(0.5);
+                for (i, offset) in payload.offsets(1).iter_mut().enumerate() {
+                    *offset = 2 * i as i32;
+                }
+                payload.column::<u16>(2).fill(9);
+            });
+            assert_eq!(message.rows, rows);
+            assert_eq!(message.columns()[0].values().as_slice::<i32>(), vec![-4; 3 * rows]);
+            assert_eq!(message.columns()[1].values().as_slice::<f64>(), vec![0.5; 2 * rows]);
+            assert_eq!(message.columns()[1].offsets.len(), rows + 1);
+            assert_eq!(message.columns()[2].values().as_slice::<u16>(), vec![9; rows]);
+        }
+    }
+}

@@ -1,0 +1,170 @@
+use super::Fault;
+use super::faults::Faults;
+use crate::stream::{Layout, Message};
+use bytemuck::Pod;
+use dora_node_api::MetadataParameters;
+
+/// The most columns a published payload can have.
+pub(super) const MAX_COLUMNS: usize = 32;
+
+/// The memory of a message that is being published: fill every element of every column.
+///
+/// It is the message's final place, in shared memory where dora uses that.
+#[derive(Default)]
+pub struct Payload<'a> {
+    columns: [(&'a mut [u8], &'a mut [i32]); MAX_COLUMNS],
+    used: usize,
+}
+
+impl<'a> Payload<'a> {
+    pub(super) fn push(&mut self, data: &'a mut [u8], offsets: &'a mut [i32]) {
+        self.columns[self.used] = (data, offsets);
+        self.used += 1;
+    }
+
+    /// The elements of column `i`, of type `T` by the layout.
+    pub fn column<T: Pod>(&mut self, i: usize) -> &mut [T] {
+        bytemuck::cast_slice_mut(self.columns[i].0)
+    }
+
+    /// The elements of the first two columns.
+    pub fn columns<T: Pod, U: Pod>(&mut self) -> (&mut [T], &mut [U]) {
+        let [first, second, ..] = &mut self.columns;
+        (bytemuck::cast_slice_mut(first.0), bytemuck::cast_slice_mut(second.0))
+    }
+
+    /// The offsets of the rows of column `i`, one more than there are rows, from 0; empty where it is not ragged.
+    pub fn offsets(&mut self, i: usize) -> &mut [i32] {
+        self.columns[i].1
+    }
+}
+
+/// Where published messages go: dora, or a test.
+pub trait Sink {
+    /// Makes room for a payload of this layout, has `fill` write it and say its metadata, and sends it.
+    fn send(
+        &mut self,
+        output: &str,
+        layout: &Layout,
+        fill: &mut dyn FnMut(&mut Payload<'_>) -> MetadataParameters,
+    ) -> Result<(), Fault>;
+}
+
+pub(super) struct OutputRoute {
+    pub name: String,
+    pub published: bool,
+    pub consumers: Vec<(usize, usize)>,
+    pub fault_place: usize,
+}
+
+pub(super) struct InputRoute {
+    pub open: bool,
+    pub fault_place: usize,
+}
+
+/// A message on its way from one operation to another in the same process.
+pub(super) struct Delivery {
+    pub operation: usize,
+    pub input: usize,
+    pub message: Message,
+}
+
+/// Messages between operations: those on their way, and the memory of those that arrived.
+#[derive(Default)]
+pub(super) struct Internal {
+    pub pending: std::collections::VecDeque<Delivery>,
+    pub free: Vec<Message>,
+}
+
+/// What an operation publishes through, and where it reports what went wrong.
+pub struct Outbox<'a> {
+    pub(super) outputs: &'a [OutputRoute],
+    pub(super) inputs: &'a [InputRoute],
+    pub(super) internal: &'a mut Internal,
+    pub(super) faults: &'a mut Faults,
+    pub(super) sink: &'a mut dyn Sink,
+}
+
+impl Outbox<'_> {
+    /// Whether anybody gets what is published on this output (by its place in the registration).
+    pub fn is_wanted(&self, output: usize) -> bool {
+        let route = &self.outputs[output];
+        route.published || !route.consumers.is_empty()
+    }
+
+    /// Publishes a message: `fill` writes the payload, once, and gives the metadata. Nothing is done where nobody
+    /// listens. A message that can't be sent is counted and logged.
+    pub fn send(&mut self, output: usize, layout: &Layout, fill: impl FnOnce(&mut Payload<'_>) -> MetadataParameters) {
+        let route = &self.outputs[output];
+        let mut fill = Some(fill);
+        let mut fill_once = |payload: &mut Payload<'_>| fill.take().map(|fill| fill(payload)).unwrap_or_default();
+        let sent = if route.consumers.is_empty() {
+            if !route.published {
+                return;
+            }
+            self.sink.send(&route.name, layout, &mut fill_once)
+        } else {
+            self.deliver(output, layout, &mut fill_once)
+        };
+        if let Err(error) = sent {
+            self.faults.count(route.fault_place, 1, error);
+        }
+    }
+
+    fn deliver(
+        &mut self,
+        output: usize,
+        layout: &Layout,
+        fill: &mut dyn FnMut(&mut Payload<'_>) -> MetadataParameters,
+    ) -> Result<(), Fault> {
+        let route = &self.outputs[output];
+        let mut message = self.internal.free.pop().unwrap_or_default();
+        let mut payload = Payload::default();
+        for column in message.lay_out(layout) {
+            payload.push(column.data.bytes_mut(), &mut column.offsets);
+        }
+        let parameters = fill(&mut payload);
+        super::message::read_parameters(&parameters, &mut message)?;
+        if route.published {
+            self.sink.send(&route.name, layout, &mut |payload| {
+                copy(&message, payload);
+                parameters.clone()
+            })?;
+        }
+        let Some(((last_operation, last_input), others)) = route.consumers.split_last() else {
+            return Ok(());
+        };
+        for &(operation, input) in others {
+            let mut copied = self.internal.free.pop().unwrap_or_default();
+            let mut payload = Payload::default();
+            for column in copied.lay_out(layout) {
+                payload.push(column.data.bytes_mut(), &mut column.offsets);
+            }
+            copy(&message, &mut payload);
+            super::message::read_parameters(&parameters, &mut copied)?;
+            self.internal.pending.push_back(Delivery {
+                operation,
+                input,
+                message: copied,
+            });
+        }
+        self.internal.pending.push_back(Delivery {
+            operation: *last_operation,
+            input: *last_input,
+            message,
+        });
+        Ok(())
+    }
+
+    /// Counts a fault of one of the operation's inputs and logs it at a limited rate.
+    pub fn fault(&mut self, input: usize, error: impl std::fmt::Display) {
+        self.faults.count(self.inputs[input].fault_place, 1, error);
+    }
+}
+
+fn copy(message: &Message, payload: &mut Payload<'_>) {
+    for (i, column) in message.columns().iter().enumerate() {
+        payload.column::<u8>(i).copy_from_slice(column.data.bytes());
+        payload.offsets(i).copy_from_slice(&column.offsets);
+    }
+}

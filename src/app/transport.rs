@@ -1,0 +1,152 @@
+//! What dora's transport needs so that nothing is lost between nodes.
+
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// dora publishes with zenoh's policy to drop what can't be sent within 1 ms, two batches deep, so that a burst loses
+/// messages unseen whenever a consumer is not scheduled at once. This gives the consumer more room and more time.
+const ZENOH_OVERLAY: &str = r#"{"transport":{"link":{"tx":{"queue":{
+    "size":{"real_time":16},
+    "congestion_control":{"drop":{"wait_before_drop":100000}}
+}}}}}"#;
+
+const OVERLAY_VARIABLE: &str = "DORA_ZENOH_CONFIG_OVERLAY";
+
+/// The file of the overlay, which is there for as long as this is.
+pub(super) struct Overlay(Option<PathBuf>);
+
+impl Overlay {
+    /// Sets the transport up for the node that this process will be, unless the operator has done so with
+    /// `DORA_ZENOH_CONFIG_OVERLAY` or `ZENOH_CONFIG`. Must be called before there is a second thread.
+    pub fn set() -> Self {
+        if std::env::var_os(OVERLAY_VARIABLE).is_some() || std::env::var_os("ZENOH_CONFIG").is_some() {
+            return Self(None);
+        }
+        let path = std::env::temp_dir().join(format!("robocache-zenoh-{}.json5", std::process::id()));
+        if let Err(error) = std::fs::write(&path, ZENOH_OVERLAY) {
+            tracing::warn!("{}: {error}; bursts may lose messages", path.display());
+            return Self(None);
+        }
+        // SAFETY: the process has no other thread yet, so nothing reads the environment at the same time.
+        unsafe { std::env::set_var(OVERLAY_VARIABLE, &path) };
+        Self(Some(path))
+    }
+}
+
+impl Drop for Overlay {
+    fn drop(&mut self) {
+        if let Some(path) = &self.0 {
+            // A file left behind in the temporary folder harms nobody.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// Waits until the processes on this machine have read what this one sent them, for `limit` at the most.
+///
+/// A node that ends earlier takes what is still on its way with it: the daemon tells consumers that their input closed
+/// before they have read the data, and shared memory goes with the process that made it.
+pub(super) fn wait_until_read(limit: Duration) {
+    const POLL: Duration = Duration::from_millis(2);
+    /// Data moves from one socket to the next unseen, so one look is not enough.
+    const QUIET_POLLS: u32 = 5;
+    let start = Instant::now();
+    let mut quiet = 0;
+    while quiet < QUIET_POLLS {
+        match unread_bytes() {
+            Some(0) => quiet += 1,
+            Some(_) => quiet = 0,
+            None => return,
+        }
+        if start.elapsed() > limit {
+            tracing::warn!("consumers have not read everything within {} s", limit.as_secs());
+            return;
+        }
+        std::thread::sleep(POLL);
+    }
+}
+
+/// The bytes that this process has sent over TCP and no process on this machine has read; `None` without `/proc`.
+fn unread_bytes() -> Option<u64> {
+    let own = own_sockets()?;
+    let mut sockets = HashMap::new();
+    for file in ["/proc/net/tcp", "/proc/net/tcp6"] {
+        let Ok(text) = std::fs::read_to_string(file) else {
+            continue;
+        };
+        for line in text.lines().skip(1) {
+            if let Some((ends, socket)) = parse_socket(line) {
+                sockets.insert(ends, socket);
+            }
+        }
+    }
+    let unread = sockets
+        .iter()
+        .filter(|(_, socket)| own.contains(&socket.inode))
+        .map(|((local, remote), socket)| {
+            let peer = sockets.get(&(remote.clone(), local.clone()));
+            socket.sending + peer.map_or(0, |peer| peer.received)
+        });
+    Some(unread.sum())
+}
+
+struct Socket {
+    sending: u64,
+    received: u64,
+    inode: u64,
+}
+
+/// A line of `/proc/net/tcp`: the addresses of both ends, and the queues. `None` for a socket that is not connected.
+fn parse_socket(line: &str) -> Option<((String, String), Socket)> {
+    const CONNECTED: [&str; 4] = ["01", "04", "05", "08"];
+    let columns: Vec<&str> = line.split_ascii_whitespace().collect();
+    let [_, local, remote, state, queues, _, _, _, _, inode, ..] = columns.as_slice() else {
+        return None;
+    };
+    let (sending, received) = queues.split_once(':')?;
+    let socket = Socket {
+        sending: u64::from_str_radix(sending, 16).ok()?,
+        received: u64::from_str_radix(received, 16).ok()?,
+        inode: inode.parse().ok()?,
+    };
+    CONNECTED
+        .contains(state)
+        .then(|| (((*local).to_owned(), (*remote).to_owned()), socket))
+}
+
+fn own_sockets() -> Option<HashSet<u64>> {
+    let files = std::fs::read_dir("/proc/self/fd").ok()?;
+    let inode = |file: std::fs::DirEntry| {
+        let target = std::fs::read_link(file.path()).ok()?;
+        target
+            .to_str()?
+            .strip_prefix("socket:[")?
+            .strip_suffix(']')?
+            .parse()
+            .ok()
+    };
+    Some(files.flatten().filter_map(inode).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    #[test]
+    fn what_a_peer_has_not_read_is_seen() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut receiver, _) = listener.accept().unwrap();
+        sender.write_all(&[7; 1000]).unwrap();
+        let waited = Instant::now();
+        wait_until_read(Duration::from_millis(50));
+        assert!(waited.elapsed() >= Duration::from_millis(50));
+        receiver.read_exact(&mut [0; 1000]).unwrap();
+        let waited = Instant::now();
+        wait_until_read(Duration::from_secs(20));
+        assert!(waited.elapsed() < Duration::from_secs(10));
+    }
+}
