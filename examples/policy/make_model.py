@@ -35,6 +35,7 @@ def shapes(config: dict) -> dict:
         "window": int(fuse["window"]),
         "modalities": [m["input"] for m in fuse["modalities"]],
         "dims": [int(m["dim"]) for m in fuse["modalities"]],
+        "period_ns": round(1e9 / float(fuse["rate_hz"])) * int(fuse.get("emit_every", 1)),
         "grid": [len(voxelize["channels"]), *(int(n) for n in voxelize["shape"])],
     }
 
@@ -101,7 +102,9 @@ def build(config: dict, seed: int = 0) -> onnx.ModelProto:
         weights,
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
-    helper.set_model_props(model, {"modalities": " ".join(s["modalities"]), "seed": str(seed)})
+    helper.set_model_props(
+        model, {"modalities": " ".join(s["modalities"]), "period_ns": str(s["period_ns"]), "seed": str(seed)}
+    )
     onnx.checker.check_model(model, full_check=True)
     return model
 

@@ -134,18 +134,16 @@ class Chunks:
     def add(self, timestamp_ns: int, chunk: np.ndarray) -> np.ndarray:
         """Takes the chunk [horizon, A] made for `timestamp_ns`, returns the ensembled one of the same shape."""
         horizon = len(chunk)
-        self._history.append((timestamp_ns, chunk))
-        total = np.zeros(chunk.shape, np.float64)
-        weights = np.zeros((horizon, 1), np.float64)
-        stale = 0
+        total = chunk.astype(np.float64)
+        weights = np.ones((horizon, 1))
+        kept = collections.deque()
         for made_ns, earlier in self._history:
             step = round((timestamp_ns - made_ns) / self.period_ns)
-            if step >= horizon:
-                stale += 1
-                continue
-            weight = self.decay**step
-            total[: horizon - step] += weight * earlier[step:]
-            weights[: horizon - step] += weight
-        for _ in range(stale):
-            self._history.popleft()
+            if 0 < step < horizon:
+                weight = self.decay**step
+                total[: horizon - step] += weight * earlier[step:]
+                weights[: horizon - step] += weight
+                kept.append((made_ns, earlier))
+        kept.append((timestamp_ns, chunk))
+        self._history = kept
         return (total / weights).astype(np.float32)

@@ -27,19 +27,20 @@ ACTION_FIELDS = [f"joint_{i}" for i in range(1, 8)] + ["gripper"]
 class Policy:
     """The network and the rules around it; `observe` and `look` take messages, the node does the rest."""
 
-    def __init__(self, model: pathlib.Path, gate: Gate, voxel_age_ms: float, period_ns: int):
+    def __init__(self, model: pathlib.Path, gate: Gate, voxel_age_ms: float):
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1
         self.session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
         self.shapes = {i.name: tuple(i.shape) for i in self.session.get_inputs()}
-        self.modalities = tuple(self.session.get_modelmeta().custom_metadata_map["modalities"].split())
+        trained_on = self.session.get_modelmeta().custom_metadata_map
+        self.modalities = tuple(trained_on["modalities"].split())
+        self.period_ns = int(trained_on["period_ns"])
         unknown = sorted(set(gate.max_age_ms) - set(self.modalities))
         if unknown:
             raise ValueError(f"--require names {unknown}, the model was made for {list(self.modalities)}")
         self.gate = gate
         self.voxel_age_ns = round(voxel_age_ms * NS_PER_MS)
-        self.period_ns = period_ns
-        self.chunks = Chunks(period_ns)
+        self.chunks = Chunks(self.period_ns)
         self.grid: Grid | None = None
         self.last: Observation | None = None
         self.report = Report()
@@ -161,7 +162,6 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
         help="modalities that the newest row must have, and how old their sample may be (default: force=20 proprio=20)",
     )
     parser.add_argument("--voxel-age-ms", type=float, default=250.0, help="how old a grid may be (default: 250)")
-    parser.add_argument("--period-ms", type=float, default=20.0, help="time from step to step (default: 20)")
     parser.add_argument(
         "--json",
         type=pathlib.Path,
@@ -174,8 +174,8 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
 def main() -> int:
     args = arguments()
     try:
-        policy = Policy(args.model, Gate(dict(args.require)), args.voxel_age_ms, round(args.period_ms * NS_PER_MS))
-    except Exception as error:  # onnxruntime raises its own types, which share no other base
+        policy = Policy(args.model, Gate(dict(args.require)), args.voxel_age_ms)
+    except Exception as error:  # onnxruntime raises types of its own, which share no other base
         print(f"policy: {args.model}: {error}", file=sys.stderr)
         return 2
     run(Node(), policy)

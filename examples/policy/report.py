@@ -2,6 +2,7 @@
 
 import collections
 import json
+import sys
 
 import numpy as np
 
@@ -132,3 +133,9 @@ def table(report: dict) -> str:
         lines.append(("malformed", counts(report["malformed"])))
     rule = "-" * 72
     return "\n".join([rule, "policy: what it got", rule, *(f"{k:<18}{v}" for k, v in lines), rule])
+
+
+if __name__ == "__main__":
+    # The report of a run that has ended: `report.py out/report.json`.
+    with open(sys.argv[1], encoding="utf-8") as file:
+        print(table(json.load(file)))
