@@ -90,7 +90,11 @@ def main() -> int:
     version = subprocess.run(["rustc", "-vV"], check=True, capture_output=True, text=True).stdout
     host = re.search(r"^host: (\S+)$", version, re.MULTILINE).group(1)
     command = ["cargo", "metadata", "--format-version", "1", "--locked", "--filter-platform", host]
-    metadata = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=root).stdout)
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, cwd=root)
+    if done.returncode != 0:
+        print("licences: cargo metadata failed, its error is above", file=sys.stderr)
+        return 1
+    metadata = json.loads(done.stdout)
     used = {node["id"] for node in metadata["resolve"]["nodes"]}
     packages = [p for p in metadata["packages"] if p["id"] in used]
     problems = sorted(filter(None, map(problem, packages)))

@@ -44,6 +44,8 @@ class Policy:
         self.grid: Grid | None = None
         self.last: Observation | None = None
         self.report = Report()
+        # The first run is the slowest; it belongs before the dataflow starts.
+        self.session.run(None, {name: np.zeros(shape, np.float32) for name, shape in self.shapes.items()})
 
     def look(self, values: np.ndarray, metadata: dict) -> None:
         """Takes a `voxels` message and keeps it until the next."""
