@@ -1,12 +1,14 @@
-"""Checks what dora can check without running anything: dataflows, node manifests, and that manifests repeat types truly.
+"""Checks what dora can check without running anything: dataflows, node manifests, and the YAML of the nodes' READMEs.
 
 `dora validate --node-manifest` knows a type only from the manifest itself, so manifests repeat the definitions of
 types/robocache/v1.yml that they use; here the two are held equal.
 """
 
 import pathlib
+import re
 import subprocess
 import sys
+import tempfile
 
 import yaml
 
@@ -45,6 +47,35 @@ def node_problems(folder: pathlib.Path, manifest: dict) -> list[str]:
     return [f"{key} is {manifest.get(key)!r}, expected {value!r}" for key, value in expected.items() if manifest.get(key) != value]
 
 
+def readme_problems(path: pathlib.Path) -> list[str]:
+    """What is wrong with the YAML in a README: a block that is a list of nodes is wired up and validated by dora."""
+    problems = []
+    shown = set()
+    for block in re.findall(r"^```yaml\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL):
+        try:
+            content = yaml.safe_load(block)
+        except yaml.YAMLError as error:
+            problems.append(f"YAML block can't be read: {error}")
+            continue
+        if not isinstance(content, list):
+            continue
+        shown |= {node.get("path") for node in content}
+        sources = {}
+        for node in content:
+            for source in node.get("inputs", {}).values():
+                name, output = (source["source"] if isinstance(source, dict) else source).split("/", 1)
+                sources.setdefault(name, []).append(output)
+        stubs = [{"id": name, "path": "stub", "outputs": outputs} for name, outputs in sources.items()]
+        with tempfile.TemporaryDirectory() as folder:
+            dataflow = pathlib.Path(folder) / "dataflow.yml"
+            dataflow.write_text(yaml.safe_dump({"nodes": stubs + content}))
+            problems.append(dora_says(str(dataflow)))
+    wanted = f"target/release/robocache-{path.parent.name}"
+    if wanted not in shown:
+        problems.append(f"shows no node with path {wanted}")
+    return problems
+
+
 def main() -> int:
     shipped = yaml.safe_load((ROOT / "types/robocache/v1.yml").read_text())["types"]
     found = {}
@@ -64,12 +95,15 @@ def main() -> int:
             *type_problems(manifest, shipped),
             *node_problems(path.parent, manifest),
         ]
+    readmes = sorted((ROOT / "nodes").glob("*/README.md"))
+    for path in readmes:
+        found[path] = readme_problems(path)
     count = 0
     for path, problems in found.items():
         for text in filter(None, problems):
             count += 1
             print(f"{path.relative_to(ROOT)}: {text}", file=sys.stderr)
-    print(f"dora validate: {len(dataflows)} dataflows, {len(manifests)} node manifests, {count} problems")
+    print(f"dora validate: {len(dataflows)} dataflows, {len(manifests)} node manifests, {len(readmes)} READMEs, {count} problems")
     return 1 if count else 0
 
 

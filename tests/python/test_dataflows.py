@@ -8,7 +8,7 @@ import pytest
 ROOT = pathlib.Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from dataflows import dora_says, node_problems, type_problems  # noqa: E402
+from dataflows import dora_says, node_problems, readme_problems, type_problems  # noqa: E402
 
 SHIPPED = {"Wrench": {"arrow": "Float32"}, "Fused": {"arrow": "Float32"}}
 
@@ -62,3 +62,20 @@ def test_dora_finds_a_dataflow_that_is_wired_wrongly(tmp_path, old, new, named):
     assert dora_says("--strict-types", str(path)) is None
     path.write_text(text.replace(old, old.replace("dim=6", "dim=7") if new is None else new))
     assert named in dora_says("--strict-types", str(path))
+
+
+@pytest.mark.parametrize(
+    ("block", "named"),
+    [
+        ("- id: x\n  path: target/release/robocache-fuse\n  inputs: {a: robot/a}\n  outputs: [fused]\n", None),
+        ("- id: x\n  path: target/release/robocache-fuse\n  inptus: {a: robot/a}\n", "inptus"),
+        ("- id: x\n  path: elsewhere\n", "shows no node"),
+        ("a: [\n", "can't be read"),
+    ],
+)
+def test_yaml_of_readmes(tmp_path, block, named):
+    readme = tmp_path / "fuse" / "README.md"
+    readme.parent.mkdir()
+    readme.write_text(f"# x\n\n```yaml\n{block}```\n")
+    problems = " ".join(filter(None, readme_problems(readme)))
+    assert (problems == "") if named is None else (named in problems)
