@@ -14,11 +14,13 @@ import yaml
 
 ROOT = pathlib.Path(__file__).parents[1]
 PREFIX = "robocache/v1/"
+# The command that belongs to this interpreter, whatever PATH says.
+DORA = pathlib.Path(sys.executable).with_name("dora")
 
 
 def dora_says(*arguments: str) -> str | None:
     """What `dora validate` finds wrong, None where nothing is."""
-    done = subprocess.run(["dora", "validate", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([DORA, "validate", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=60)
     if done.returncode == 0:
         return None
     # The interpreter's stack follows the finding; nobody can use it.

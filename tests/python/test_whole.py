@@ -9,6 +9,7 @@ import pathlib
 import shutil
 import socket
 import subprocess
+import sys
 import time
 
 import pyarrow as pa
@@ -16,6 +17,8 @@ import pytest
 import yaml
 
 ROOT = pathlib.Path(__file__).parents[2]
+# The command that belongs to this interpreter, whatever PATH says.
+DORA = pathlib.Path(sys.executable).with_name("dora")
 CONFIG = yaml.safe_load((ROOT / "robocache.yml").read_text())
 DURATION_S = CONFIG["sim"]["duration_s"]
 RATE_HZ = CONFIG["fuse"]["rate_hz"]
@@ -23,7 +26,7 @@ RATE_HZ = CONFIG["fuse"]["rate_hz"]
 
 def dora(*arguments: str, env: dict | None = None, timeout: float = 60.0) -> str:
     done = subprocess.run(
-        ["dora", *arguments],
+        [DORA, *arguments],
         cwd=ROOT,
         env={**os.environ, **(env or {})},
         stdout=subprocess.PIPE,
