@@ -59,6 +59,8 @@ def readme_problems(path: pathlib.Path) -> list[str]:
         except yaml.YAMLError as error:
             problems.append(f"YAML block can't be read: {error}")
             continue
+        if isinstance(content, dict):
+            content = content.get("nodes")
         if not isinstance(content, list):
             continue
         shown |= {node.get("path") for node in content}

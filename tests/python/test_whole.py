@@ -69,6 +69,9 @@ def test_the_demo_ends_by_itself_and_the_policy_reports(tmp_path):
     assert 0.9 * RATE_HZ < report["rate_hz"] < 1.1 * RATE_HZ
     # Not a performance test: a stall of whole seconds, or a stamp that is not the capture's, is what it would catch.
     assert 0.0 < report["latency_ms"]["p50"] < 500.0
+    # The drop-outs of robocache.yml reach the masks: the camera's is lived with, the force sensor's is not.
+    assert report["modalities"]["camera"]["valid_share"] < 1.0
+    assert report["refused"].keys() & {"force invalid", "force too old"}
     assert "policy: what it got" in log
     assert "source to policy" in log
 
