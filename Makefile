@@ -5,6 +5,8 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := demo
+# The order of the checks is meant, and cargo uses every core by itself.
+.NOTPARALLEL:
 
 PYTHON ?= python3
 CARGO := cargo

@@ -8,6 +8,8 @@ import numpy as np
 
 # Beyond this a capture stamp is not on the wall clock (a replay, a simulated start) and its latency says nothing.
 WALL_CLOCK_NS = 60_000_000_000
+# Percentiles are of the newest so many values, half an hour at 50 Hz, so that a robot may run for days; counts are of all.
+KEPT = 90_000
 
 
 def percentiles(values, scale: float = 1.0) -> dict | None:
@@ -25,8 +27,11 @@ class Report:
 
     def __init__(self):
         self.modalities: tuple[str, ...] = ()
-        self._valid, self._ages, self._latencies_ns, self._received_ns = [], [], [], []
-        self._fuse_us, self._voxelize_us, self._inference_us, self._voxel_ages_ns = [], [], [], []
+        self._observations = 0
+        self._first_ns = self._last_ns = 0
+        self._valid_counts: np.ndarray | int = 0
+        self._ages, self._latencies_ns, self._voxel_ages_ns = (collections.deque(maxlen=KEPT) for _ in range(3))
+        self._fuse_us, self._voxelize_us, self._inference_us = (collections.deque(maxlen=KEPT) for _ in range(3))
         self._counters = collections.Counter()
         self.refused = collections.Counter()
         self.malformed = collections.Counter()
@@ -36,9 +41,12 @@ class Report:
 
     def observation(self, observation, received_ns: int) -> None:
         self.modalities = observation.modalities
-        self._valid.append(observation.valid[-1])
-        self._ages.append(observation.age_ns[-1])
-        self._received_ns.append(received_ns)
+        if self._observations == 0:
+            self._first_ns = received_ns
+        self._observations += 1
+        self._last_ns = received_ns
+        self._valid_counts = self._valid_counts + observation.valid[-1].astype(np.int64)
+        self._ages.append(observation.age_ns[-1].copy())
         latency_ns = received_ns - observation.timestamp_ns
         if abs(latency_ns) < WALL_CLOCK_NS:
             self._latencies_ns.append(latency_ns)
@@ -61,13 +69,12 @@ class Report:
             self._voxel_ages_ns.append(voxel_age_ns)
 
     def as_dict(self) -> dict:
-        count = len(self._received_ns)
-        span_ns = self._received_ns[-1] - self._received_ns[0] if count else 0
+        count, span_ns = self._observations, self._last_ns - self._first_ns
         modalities = {}
         for m, name in enumerate(self.modalities):
             ages = np.array([row[m] for row in self._ages])
             modalities[name] = {
-                "valid_share": round(float(np.mean([row[m] for row in self._valid])), 4),
+                "valid_share": round(int(self._valid_counts[m]) / count, 4),
                 "age_ms": percentiles(ages[ages >= 0], 1e6),
             }
         return {
