@@ -1,0 +1,81 @@
+# `make demo` runs the default dataflow, `make test` every check. Each does its own set-up; a second run skips it.
+# Needs Rust (1.95), Python (3.11) with venv, a C compiler. There is one cargo profile, release: a second one would
+# build dora twice.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := demo
+# The order of the checks is meant, and cargo uses every core by itself.
+.NOTPARALLEL:
+
+PYTHON ?= python3
+CARGO := cargo
+BIN := .venv/bin
+# dora starts `python` nodes and its own daemon by name.
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+.PHONY: demo record replay test check-format check-licences check-dataflows clippy doc check-engine test-rust test-python build clean-out
+
+demo: build out/policy.onnx
+	@rm -f out/report.json
+	ROBOCACHE_POLICY_REPORT=$(CURDIR)/out/report.json dora run dataflow.yml --log-level info
+	@python examples/policy/report.py out/report.json
+
+record: build
+	@rm -rf out/recording
+	dora run examples/record.yml --log-level info
+
+replay: build out/policy.onnx
+	@rm -f out/report.json
+	ROBOCACHE_POLICY_REPORT=$(CURDIR)/out/report.json dora run examples/replay.yml --log-level info
+	@python examples/policy/report.py out/report.json
+
+# Cheap checks first; the closing lines of cargo and pytest come last.
+test: check-format check-licences check-dataflows clippy doc check-engine test-rust test-python
+	@echo "make test: all passed"
+
+check-format:
+	$(CARGO) fmt --all --check
+
+check-licences: .venv/.stamp
+	python tests/licences.py
+
+check-dataflows: .venv/.stamp
+	python tests/dataflows.py
+
+clippy:
+	$(CARGO) clippy --release --workspace --all-targets --locked -- -D warnings
+
+# `--examples` here and in `build`: with it cargo resolves features as it does for tests. Without it one dependency of
+# dora differs by a feature, and all of dora is built a second time.
+doc:
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --release --workspace --no-deps --lib --bins --examples --locked
+
+# The engine without dora. `check` only: it must not disturb what is built with dora.
+check-engine:
+	$(CARGO) check --release --no-default-features -p robocache --locked
+
+test-rust:
+	$(CARGO) test --release --workspace --locked
+
+# After test-rust, so that what both build is built once.
+test-python: build out/policy.onnx | test-rust
+	python -m pytest tests
+
+build: .venv/.stamp
+	$(CARGO) build --release --workspace --bins --examples --locked
+
+out/policy.onnx: examples/policy/make_model.py robocache.yml .venv/.stamp
+	python examples/policy/make_model.py --config robocache.yml --out $@
+
+.venv/.stamp: requirements.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Python 3.11 or newer is needed, $(PYTHON) is $$($(PYTHON) --version 2>&1). Name another: make PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null \
+	  || { echo "$(PYTHON) can't make virtual environments. On Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+	.venv/bin/python -m pip install --quiet --disable-pip-version-check --requirement requirements.txt
+	@touch $@
+
+clean-out:
+	rm -rf out examples/out

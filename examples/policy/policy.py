@@ -1,0 +1,194 @@
+"""A policy as a dora node: `fused` and `voxels` in, `action` out, an ONNX network in between.
+
+It shows how a policy treats what robocache says about its own data. Invalid entries are zeroed and the mask is fed to
+the network beside them. Where a modality that the policy can't do without is invalid or too old in the newest row, no
+action is published: the robot holds. When the epoch changes (a clock jumped), that observation is refused too, and the
+action history and the voxel grid, which belong to the old clock, are forgotten.
+
+At the end it prints what it got, as a table and as a line of JSON.
+"""
+
+import argparse
+import os
+import pathlib
+import sys
+import time
+
+import numpy as np
+import onnxruntime
+import pyarrow as pa
+from dora import Node
+from observation import NS_PER_MS, Chunks, Gate, Grid, MessageError, Observation
+from report import Report
+
+ACTION_FIELDS = [f"joint_{i}" for i in range(1, 8)] + ["gripper"]
+
+
+class Policy:
+    """The network and the rules around it; `observe` and `look` take messages, the node does the rest."""
+
+    def __init__(self, model: pathlib.Path, gate: Gate, voxel_age_ms: float):
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1
+        self.session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+        self.shapes = {i.name: tuple(i.shape) for i in self.session.get_inputs()}
+        trained_on = self.session.get_modelmeta().custom_metadata_map
+        self.modalities = tuple(trained_on["modalities"].split())
+        self.period_ns = int(trained_on["period_ns"])
+        unknown = sorted(set(gate.max_age_ms) - set(self.modalities))
+        if unknown:
+            raise ValueError(f"--require names {unknown}, the model was made for {list(self.modalities)}")
+        self.gate = gate
+        self.voxel_age_ns = round(voxel_age_ms * NS_PER_MS)
+        self.chunks = Chunks(self.period_ns)
+        self.grid: Grid | None = None
+        self.last: Observation | None = None
+        self.report = Report()
+        # The first run is the slowest; it belongs before the dataflow starts.
+        self.session.run(None, {name: np.zeros(shape, np.float32) for name, shape in self.shapes.items()})
+
+    def look(self, values: np.ndarray, metadata: dict) -> None:
+        """Takes a `voxels` message and keeps it until the next."""
+        grid = Grid.from_message(values, metadata)
+        self._check_shape("voxels", grid.voxels.shape)
+        self.grid = grid
+        self.report.grid(grid)
+
+    def observe(self, values: np.ndarray, metadata: dict, received_ns: int):
+        """Takes a `fused` message; returns the observation and its action chunk [horizon, 8], None where it refuses."""
+        observation = Observation.from_message(values, metadata)
+        if observation.modalities != self.modalities:
+            raise MessageError(f"modalities are {observation.modalities}, the model was made for {self.modalities}")
+        self._check_shape("fused", observation.fused.shape)
+        self.report.observation(observation, received_ns)
+        last, self.last = self.last, observation
+        if last is not None and last.epoch != observation.epoch:
+            self.chunks.clear()
+            self.grid = None
+            self.report.epoch_changes += 1
+            self.report.refused["epoch changed"] += 1
+            return observation, None
+        if last is not None:
+            steps = round((observation.timestamp_ns - last.timestamp_ns) / self.period_ns)
+            self.report.rows_missed += max(steps - 1, 0)
+        refusal = self.gate.refusal(observation)
+        if refusal is not None:
+            self.report.refused[refusal] += 1
+            return observation, None
+        return observation, self._act(observation)
+
+    def _act(self, observation: Observation) -> np.ndarray:
+        voxels, voxel_age_ns = np.zeros(self.shapes["voxels"], np.float32), None
+        if self.grid is not None:
+            age_ns = observation.timestamp_ns - self.grid.timestamp_ns
+            if abs(age_ns) <= self.voxel_age_ns:
+                voxels, voxel_age_ns = self.grid.voxels[None], age_ns
+        start = time.perf_counter_ns()
+        (chunk,) = self.session.run(
+            ["action"],
+            {
+                "fused": observation.fused[None],
+                "valid": observation.valid[None].astype(np.float32),
+                "voxels": voxels,
+                "voxels_valid": np.full((1, 1), voxel_age_ns is not None, np.float32),
+            },
+        )
+        self.report.action((time.perf_counter_ns() - start) / 1e3, voxel_age_ns)
+        return self.chunks.add(observation.timestamp_ns, chunk[0])
+
+    def _check_shape(self, name: str, shape: tuple) -> None:
+        if self.shapes[name][1:] != shape:
+            raise MessageError(f"{name} is {list(shape)}, the model was made for {list(self.shapes[name][1:])}")
+
+
+def run(node: Node, policy: Policy) -> None:
+    """Drains the node's events until every input has closed or the dataflow is stopped."""
+    open_inputs = {"fused", "voxels"}
+    for event in node:
+        match event["type"]:
+            case "INPUT" if event["id"] in ("fused", "voxels"):
+                values, metadata = event["value"].to_numpy(zero_copy_only=False), event["metadata"]
+                try:
+                    if event["id"] == "voxels":
+                        policy.look(values, metadata)
+                        continue
+                    observation, chunk = policy.observe(values, metadata, time.time_ns())
+                except MessageError as error:
+                    if not policy.report.malformed[event["id"]]:
+                        print(f"policy: {event['id']}: {error}; it and its like are counted, not used", file=sys.stderr)
+                    policy.report.malformed[event["id"]] += 1
+                    continue
+                if chunk is not None:
+                    send(node, policy, observation, chunk)
+            case "INPUT_CLOSED":
+                open_inputs.discard(event["id"])
+                if not open_inputs:
+                    return
+            case "STOP":
+                return
+            case "ERROR":
+                print(f"policy: dora: {event.get('error')}", file=sys.stderr)
+
+
+def send(node: Node, policy: Policy, observation: Observation, chunk: np.ndarray) -> None:
+    start, period = observation.timestamp_ns, policy.period_ns
+    node.send_output(
+        "action",
+        pa.array(chunk.reshape(-1), pa.float32()),
+        {
+            "shape": [int(n) for n in chunk.shape],
+            "timestamp_ns": start,
+            "timestamps_ns": [start + period * step for step in range(1, len(chunk) + 1)],
+            "fields": ACTION_FIELDS,
+            "epoch": observation.epoch,
+        },
+    )
+
+
+def requirement(text: str) -> tuple[str, float]:
+    name, _, limit_ms = text.partition("=")
+    if not name or not limit_ms:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=MAX_AGE_MS, such as force=20")
+    return name, float(limit_ms)
+
+
+def arguments(argv: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", type=pathlib.Path, required=True, help="written by make_model.py")
+    parser.add_argument(
+        "--require",
+        type=requirement,
+        nargs="*",
+        default=[("force", 20.0), ("proprio", 20.0)],
+        metavar="NAME=MAX_AGE_MS",
+        help="modalities that the newest row must have, and how old their sample may be (default: force=20 proprio=20)",
+    )
+    parser.add_argument("--voxel-age-ms", type=float, default=250.0, help="how old a grid may be (default: 250)")
+    parser.add_argument(
+        "--json",
+        type=pathlib.Path,
+        default=os.environ.get("ROBOCACHE_POLICY_REPORT") or None,
+        help="file for the report as JSON (default: ROBOCACHE_POLICY_REPORT, else none)",
+    )
+    return parser.parse_args(argv)
+
+
+def main() -> int:
+    args = arguments()
+    try:
+        policy = Policy(args.model, Gate(dict(args.require)), args.voxel_age_ms)
+    except Exception as error:  # onnxruntime raises types of its own, which share no other base
+        print(f"policy: {args.model}: {error}", file=sys.stderr)
+        return 2
+    run(Node(), policy)
+    print(policy.report.as_table(), flush=True)
+    print(policy.report.as_json(), flush=True)
+    if args.json:
+        path = pathlib.Path(args.json)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(policy.report.as_json() + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

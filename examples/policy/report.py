@@ -1,0 +1,148 @@
+"""What a policy saw of its perception front-end, in figures: a table to read and a JSON line to test."""
+
+import collections
+import json
+import sys
+
+import numpy as np
+
+# Beyond this a capture stamp is not on the wall clock (a replay, a simulated start) and its latency says nothing.
+WALL_CLOCK_NS = 60_000_000_000
+# Percentiles are of the newest so many values, half an hour at 50 Hz, so that a robot may run for days; counts are of all.
+KEPT = 90_000
+
+
+def percentiles(values, scale: float = 1.0) -> dict | None:
+    """p50 and p99 of `values` divided by `scale`, None where there are none."""
+    values = np.asarray(values, np.float64)
+    values = values[np.isfinite(values)]
+    if len(values) == 0:
+        return None
+    p50, p99 = np.percentile(values, [50, 99]) / scale
+    return {"p50": round(float(p50), 3), "p99": round(float(p99), 3)}
+
+
+class Report:
+    """Collects figures; times in ns of the wall clock (`received_ns`) or of capture (`timestamp_ns`)."""
+
+    def __init__(self):
+        self.modalities: tuple[str, ...] = ()
+        self._observations = 0
+        self._first_ns = self._last_ns = 0
+        self._valid_counts: np.ndarray | int = 0
+        self._ages, self._latencies_ns, self._voxel_ages_ns = (collections.deque(maxlen=KEPT) for _ in range(3))
+        self._fuse_us, self._voxelize_us, self._inference_us = (collections.deque(maxlen=KEPT) for _ in range(3))
+        self._counters = collections.Counter()
+        self.refused = collections.Counter()
+        self.malformed = collections.Counter()
+        self.actions = self.grids = self.voxels_used = self.epoch = self.epoch_changes = self.late_samples = 0
+        self.rows_missed = 0
+        self.devices = {}
+
+    def observation(self, observation, received_ns: int) -> None:
+        self.modalities = observation.modalities
+        if self._observations == 0:
+            self._first_ns = received_ns
+        self._observations += 1
+        self._last_ns = received_ns
+        self._valid_counts = self._valid_counts + observation.valid[-1].astype(np.int64)
+        self._ages.append(observation.age_ns[-1].copy())
+        latency_ns = received_ns - observation.timestamp_ns
+        if abs(latency_ns) < WALL_CLOCK_NS:
+            self._latencies_ns.append(latency_ns)
+        self._fuse_us.append(observation.compute_us)
+        self.devices["fuse"] = observation.device
+        self.epoch = observation.epoch
+        self.late_samples = observation.late_samples
+
+    def grid(self, grid) -> None:
+        self.grids += 1
+        self._counters.update(grid.counters)
+        self._voxelize_us.append(grid.compute_us)
+        self.devices["voxelize"] = grid.device
+
+    def action(self, inference_us: float, voxel_age_ns: int | None) -> None:
+        self.actions += 1
+        self._inference_us.append(inference_us)
+        if voxel_age_ns is not None:
+            self.voxels_used += 1
+            self._voxel_ages_ns.append(voxel_age_ns)
+
+    def as_dict(self) -> dict:
+        count, span_ns = self._observations, self._last_ns - self._first_ns
+        modalities = {}
+        for m, name in enumerate(self.modalities):
+            ages = np.array([row[m] for row in self._ages])
+            modalities[name] = {
+                "valid_share": round(int(self._valid_counts[m]) / count, 4),
+                "age_ms": percentiles(ages[ages >= 0], 1e6),
+            }
+        return {
+            "observations": count,
+            "rate_hz": round((count - 1) * 1e9 / span_ns, 2) if span_ns > 0 else None,
+            "modalities": modalities,
+            "latency_ms": percentiles(self._latencies_ns, 1e6),
+            "actions": self.actions,
+            "refused": dict(sorted(self.refused.items())),
+            "malformed": dict(sorted(self.malformed.items())),
+            "observations_missed": self.rows_missed,
+            "epoch": self.epoch,
+            "epoch_changes": self.epoch_changes,
+            "late_samples": self.late_samples,
+            "voxels": {
+                "grids": self.grids,
+                "actions_with_voxels": self.voxels_used,
+                "age_ms": percentiles(self._voxel_ages_ns, 1e6),
+                **{key: self._counters[key] for key in sorted(self._counters)},
+            },
+            "devices": dict(sorted(self.devices.items())),
+            "compute_us": {"fuse": percentiles(self._fuse_us), "voxelize": percentiles(self._voxelize_us)},
+            "inference_us": percentiles(self._inference_us),
+        }
+
+    def as_json(self) -> str:
+        return json.dumps(self.as_dict(), allow_nan=False)
+
+    def as_table(self) -> str:
+        return table(self.as_dict())
+
+
+def table(report: dict) -> str:
+    """The report as lines of text, at most 80 columns wide."""
+
+    def both(p: dict | None, unit: str) -> str:
+        return "-" if p is None else f"p50 {p['p50']:.1f}  p99 {p['p99']:.1f} {unit}"
+
+    def counts(c: dict) -> str:
+        return f"{sum(c.values())}" + (f"  ({', '.join(f'{v} {k}' for k, v in c.items())})" if c else "")
+
+    voxels, compute = report["voxels"], report["compute_us"]
+    rate = "-" if report["rate_hz"] is None else f"{report['rate_hz']:.1f} Hz"
+    dropped = {k.removeprefix("dropped_"): v for k, v in voxels.items() if k.startswith("dropped_")}
+    lines = [
+        ("observations", f"{report['observations']}  ({rate}, {report['observations_missed']} missed)"),
+        ("source to policy", both(report["latency_ms"], "ms")),
+    ]
+    for name, m in report["modalities"].items():
+        lines.append((f"  {name}", f"valid {100 * m['valid_share']:5.1f} %   age {both(m['age_ms'], 'ms')}"))
+    lines += [
+        ("actions", f"{report['actions']}  ({voxels['actions_with_voxels']} with voxels)"),
+        ("refused", counts(report["refused"])),
+        ("epoch", f"{report['epoch']}  ({report['epoch_changes']} changes, {report['late_samples']} late samples)"),
+        ("voxel grids", f"{voxels['grids']}  (age {both(voxels['age_ms'], 'ms')})"),
+        ("points kept", f"{voxels.get('points_kept', 0)} of {voxels.get('points_in', 0)}"),
+        ("points dropped", counts(dropped)),
+    ]
+    for operation, device in report["devices"].items():
+        lines.append((operation, f"{device}  ({both(compute[operation], 'us')})"))
+    lines.append(("inference", both(report["inference_us"], "us")))
+    if report["malformed"]:
+        lines.append(("malformed", counts(report["malformed"])))
+    rule = "-" * 72
+    return "\n".join([rule, "policy: what it got", rule, *(f"{k:<18}{v}" for k, v in lines), rule])
+
+
+if __name__ == "__main__":
+    # The report of a run that has ended: `report.py out/report.json`.
+    with open(sys.argv[1], encoding="utf-8") as file:
+        print(table(json.load(file)))

@@ -1,0 +1,115 @@
+"""Checks what dora can check without running anything: dataflows, node manifests, and the YAML of the nodes' READMEs.
+
+`dora validate --node-manifest` knows a type only from the manifest itself, so manifests repeat the definitions of
+types/robocache/v1.yml that they use; here the two are held equal.
+"""
+
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+import yaml
+
+ROOT = pathlib.Path(__file__).parents[1]
+PREFIX = "robocache/v1/"
+# The command that belongs to this interpreter, whatever PATH says.
+DORA = pathlib.Path(sys.executable).with_name("dora")
+
+
+def dora_says(*arguments: str) -> str | None:
+    """What `dora validate` finds wrong, None where nothing is."""
+    done = subprocess.run([DORA, "validate", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    if done.returncode == 0:
+        return None
+    # The interpreter's stack follows the finding; nobody can use it.
+    return (done.stdout + done.stderr).split("Stack backtrace:")[0].strip()
+
+
+def type_problems(manifest: dict, shipped: dict) -> list[str]:
+    """Types that a manifest uses and does not repeat as `shipped` has them, or repeats without a use."""
+    ports = [*manifest.get("inputs", {}).values(), *manifest.get("outputs", {}).values()]
+    used = {port["type"].split("[")[0] for port in ports if port.get("type", "").startswith(PREFIX)}
+    repeated = manifest.get("types", {})
+    problems = [f"{urn} is not in types/robocache/v1.yml" for urn in sorted(used - {PREFIX + n for n in shipped})]
+    problems += [f"{urn} is repeated but no port has it" for urn in sorted(repeated.keys() - used)]
+    problems += [
+        f"{urn} differs from types/robocache/v1.yml"
+        for urn in sorted(used & repeated.keys())
+        if repeated[urn] != shipped.get(urn.removeprefix(PREFIX))
+    ]
+    return problems
+
+
+def node_problems(folder: pathlib.Path, manifest: dict) -> list[str]:
+    """Where a manifest's names are not those of its folder."""
+    name = f"robocache-{folder.name}"
+    expected = {"name": name, "entrypoint": f"target/release/{name}", "dora": "=1.1.0"}
+    return [f"{key} is {manifest.get(key)!r}, expected {value!r}" for key, value in expected.items() if manifest.get(key) != value]
+
+
+def readme_problems(path: pathlib.Path) -> list[str]:
+    """What is wrong with the YAML in a README: a block that is a list of nodes is wired up and validated by dora."""
+    problems = []
+    shown = set()
+    for block in re.findall(r"^```yaml\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL):
+        try:
+            content = yaml.safe_load(block)
+        except yaml.YAMLError as error:
+            problems.append(f"YAML block can't be read: {error}")
+            continue
+        if isinstance(content, dict):
+            content = content.get("nodes")
+        if not isinstance(content, list):
+            continue
+        shown |= {node.get("path") for node in content}
+        sources = {}
+        for node in content:
+            for source in node.get("inputs", {}).values():
+                name, output = (source["source"] if isinstance(source, dict) else source).split("/", 1)
+                sources.setdefault(name, []).append(output)
+        stubs = [{"id": name, "path": "stub", "outputs": outputs} for name, outputs in sources.items()]
+        with tempfile.TemporaryDirectory() as folder:
+            dataflow = pathlib.Path(folder) / "dataflow.yml"
+            dataflow.write_text(yaml.safe_dump({"nodes": stubs + content}))
+            problems.append(dora_says(str(dataflow)))
+    wanted = f"target/release/robocache-{path.parent.name}"
+    if wanted not in shown:
+        problems.append(f"shows no node with path {wanted}")
+    return problems
+
+
+def main() -> int:
+    shipped = yaml.safe_load((ROOT / "types/robocache/v1.yml").read_text())["types"]
+    found = {}
+    dataflows = [ROOT / "dataflow.yml"]
+    for path in sorted((ROOT / "examples").rglob("*.yml")):
+        if "nodes" in (yaml.safe_load(path.read_text()) or {}):
+            dataflows.append(path)
+    for path in dataflows:
+        found[path] = [dora_says("--strict-types", str(path.relative_to(ROOT)))]
+    manifests = sorted((ROOT / "nodes").glob("*/dora-node.yml"))
+    for folder in sorted(path.parent for path in (ROOT / "nodes").glob("*/Cargo.toml")):
+        found[folder] = [f"has no {name}" for name in ("dora-node.yml", "README.md") if not (folder / name).exists()]
+    for path in manifests:
+        manifest = yaml.safe_load(path.read_text())
+        found[path] = [
+            dora_says("--node-manifest", str(path.relative_to(ROOT))),
+            *type_problems(manifest, shipped),
+            *node_problems(path.parent, manifest),
+        ]
+    readmes = sorted((ROOT / "nodes").glob("*/README.md"))
+    for path in readmes:
+        found[path] = readme_problems(path)
+    count = 0
+    for path, problems in found.items():
+        for text in filter(None, problems):
+            count += 1
+            print(f"{path.relative_to(ROOT)}: {text}", file=sys.stderr)
+    print(f"dora validate: {len(dataflows)} dataflows, {len(manifests)} node manifests, {len(readmes)} READMEs, {count} problems")
+    return 1 if count else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

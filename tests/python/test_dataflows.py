@@ -1,0 +1,81 @@
+"""The check of dataflows and manifests itself: it must be able to fail."""
+
+import pathlib
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+
+from dataflows import dora_says, node_problems, readme_problems, type_problems  # noqa: E402
+
+SHIPPED = {"Wrench": {"arrow": "Float32"}, "Fused": {"arrow": "Float32"}}
+
+
+def manifest(**types):
+    return {
+        "inputs": {"force": {"type": "robocache/v1/Wrench[dim=6]"}, "other": {}},
+        "types": {f"robocache/v1/{name}": definition for name, definition in types.items()},
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "problems"),
+    [
+        (manifest(Wrench={"arrow": "Float32"}), []),
+        (manifest(Wrench={"arrow": "Float64"}), ["robocache/v1/Wrench differs from types/robocache/v1.yml"]),
+        (
+            manifest(Wrench={"arrow": "Float32"}, Fused={"arrow": "Float32"}),
+            ["robocache/v1/Fused is repeated but no port has it"],
+        ),
+        (
+            {"outputs": {"x": {"type": "robocache/v1/Wrenhc"}}},
+            ["robocache/v1/Wrenhc is not in types/robocache/v1.yml"],
+        ),
+    ],
+)
+def test_types_of_manifests(given, problems):
+    assert type_problems(given, SHIPPED) == problems
+
+
+def test_names_of_manifests():
+    right = {"name": "robocache-fuse", "entrypoint": "target/release/robocache-fuse", "dora": "=1.1.0"}
+    assert node_problems(pathlib.Path("nodes/fuse"), right) == []
+    assert node_problems(pathlib.Path("nodes/align"), right) != []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "named"),
+    [
+        ("force: robocache/v1/Wrench[dim=6]\n      proprio: robocache/v1/Proprio[dim=15]\n    outputs", None, "type mismatch"),
+        ("fused: robocache/v1/Fused", "fused: robocache/v1/Fusde", "unknown type"),
+        ("source: robot/force", "source: robot/forec", "forec"),
+    ],
+)
+def test_dora_finds_a_dataflow_that_is_wired_wrongly(tmp_path, old, new, named):
+    (tmp_path / "types").symlink_to(ROOT / "types")
+    text = (ROOT / "dataflow.yml").read_text()
+    assert old in text
+    path = tmp_path / "dataflow.yml"
+    path.write_text(text)
+    assert dora_says("--strict-types", str(path)) is None
+    path.write_text(text.replace(old, old.replace("dim=6", "dim=7") if new is None else new))
+    assert named in dora_says("--strict-types", str(path))
+
+
+@pytest.mark.parametrize(
+    ("block", "named"),
+    [
+        ("- id: x\n  path: target/release/robocache-fuse\n  inputs: {a: robot/a}\n  outputs: [fused]\n", None),
+        ("- id: x\n  path: target/release/robocache-fuse\n  inptus: {a: robot/a}\n", "inptus"),
+        ("- id: x\n  path: elsewhere\n", "shows no node"),
+        ("a: [\n", "can't be read"),
+    ],
+)
+def test_yaml_of_readmes(tmp_path, block, named):
+    readme = tmp_path / "fuse" / "README.md"
+    readme.parent.mkdir()
+    readme.write_text(f"# x\n\n```yaml\n{block}```\n")
+    problems = " ".join(filter(None, readme_problems(readme)))
+    assert (problems == "") if named is None else (named in problems)

@@ -1,0 +1,231 @@
+"""The policy's rules on timelines that a reader can check by hand, and the network that make_model.py writes."""
+
+import json
+import pathlib
+import sys
+
+import numpy as np
+import onnx
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "examples" / "policy"))
+
+import make_model  # noqa: E402
+import policy as policy_node  # noqa: E402
+from observation import Chunks, Gate, Grid, MessageError, Observation  # noqa: E402
+from report import Report, percentiles, table  # noqa: E402
+
+MS = 1_000_000
+CONFIG = {
+    "fuse": {
+        "rate_hz": 50,
+        "window": 2,
+        "modalities": [{"input": "camera", "dim": 2}, {"input": "force", "dim": 1}],
+    },
+    "voxelize": {"channels": ["occupancy"], "shape": [8, 8, 4], "layout": "dense"},
+}
+
+
+def fused(t_ms=100, valid=(1, 1, 1, 1), age_ms=(5, 1, 5, 1), epoch=0, values=(1, 2, 3, 4, 5, 6)):
+    metadata = {
+        "shape": [2, 3],
+        "timestamp_ns": t_ms * MS,
+        "timestamps_ns": [(t_ms - 20) * MS, t_ms * MS],
+        "modalities": ["camera", "force"],
+        "offsets": [0, 2, 3],
+        "valid": list(valid),
+        "age_ns": [a * MS if a >= 0 else -1 for a in age_ms],
+        "epoch": epoch,
+        "late_samples": 3,
+        "device": "cpu",
+        "compute_us": 12,
+    }
+    return np.array(values, np.float32), metadata
+
+
+def voxels(t_ms=90, shape=(1, 8, 8, 4), fill=1.0):
+    metadata = {
+        "shape": list(shape),
+        "timestamp_ns": t_ms * MS,
+        "points_in": 10,
+        "points_kept": 6,
+        "dropped_nonfinite": 1,
+        "dropped_outside": 3,
+        "dropped_overflow": 0,
+        "device": "cpu",
+        "compute_us": 100,
+    }
+    return np.full(int(np.prod(shape)), fill, np.float32), metadata
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory):
+    path = tmp_path_factory.mktemp("model") / "policy.onnx"
+    onnx.save(make_model.build(CONFIG), path)
+    return path
+
+
+@pytest.fixture
+def policy(model):
+    return policy_node.Policy(model, Gate({"force": 20.0}), voxel_age_ms=50.0)
+
+
+def observe(policy, t_ms=100, **kwargs):
+    values, metadata = fused(t_ms, **kwargs)
+    return policy.observe(values, metadata, t_ms * MS + 4 * MS)[1]
+
+
+def test_invalid_entries_are_zeroed_and_the_received_array_is_left_alone():
+    values, metadata = fused(valid=(1, 0, 0, 1))
+    observation = Observation.from_message(values, metadata)
+    assert observation.fused.tolist() == [[1, 2, 0], [0, 0, 6]]
+    assert values.tolist() == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "named"),
+    [
+        ("shape", [2, 4], "shape"),
+        ("valid", [1, 1, 1], "valid has 3 entries, expected 4"),
+        ("offsets", [0, 2, 4], "offsets"),
+        ("timestamps_ns", [1], "timestamps_ns has 1 entries, expected 2"),
+        ("epoch", None, "no 'epoch'"),
+    ],
+)
+def test_a_message_that_breaks_the_contract_is_named(key, value, named):
+    values, metadata = fused()
+    if value is None:
+        del metadata[key]
+    else:
+        metadata[key] = value
+    with pytest.raises(MessageError, match=named):
+        Observation.from_message(values, metadata)
+
+
+@pytest.mark.parametrize(
+    ("valid", "age_ms", "refusal"),
+    [
+        ((1, 1, 1, 1), (5, 1, 5, 1), None),
+        ((1, 0, 1, 1), (5, 1, 5, 1), None),  # an older row may be masked
+        ((1, 1, 0, 1), (5, 1, 5, 1), None),  # the camera is not required
+        ((1, 1, 1, 0), (5, 1, 5, 1), "force invalid"),
+        ((1, 1, 1, 1), (5, 1, 5, 20), None),
+        ((1, 1, 1, 1), (5, 1, 5, 21), "force too old"),
+        ((1, 1, 1, 1), (5, 1, 5, -1), "force too old"),
+    ],
+)
+def test_the_newest_row_decides_whether_the_robot_holds(valid, age_ms, refusal):
+    observation = Observation.from_message(*fused(valid=valid, age_ms=age_ms))
+    assert Gate({"force": 20.0}).refusal(observation) == refusal
+
+
+def test_an_observation_without_the_required_modality_is_refused():
+    assert Gate({"tactile": 1.0}).refusal(Observation.from_message(*fused())) == "tactile absent"
+
+
+def test_chunks_average_what_was_said_about_the_same_step():
+    chunks = Chunks(period_ns=20, decay=0.5)
+    assert chunks.add(0, np.array([[1.0], [2.0], [3.0]], np.float32)).tolist() == [[1.0], [2.0], [3.0]]
+    # One step later the first chunk says 2, 3 with half the weight; nothing earlier reaches the last step.
+    assert np.allclose(chunks.add(20, np.array([[5.0], [6.0], [7.0]], np.float32)), [[4.0], [5.0], [7.0]])
+    # Four steps later all of it has run out.
+    assert chunks.add(100, np.array([[9.0], [9.0], [9.0]], np.float32)).tolist() == [[9.0], [9.0], [9.0]]
+    assert len(chunks) == 1
+
+
+def test_the_policy_acts_refuses_and_counts(policy):
+    assert observe(policy, 100).shape == (8, 8)
+    assert observe(policy, 120, valid=(1, 1, 1, 0)) is None
+    assert observe(policy, 200).shape == (8, 8)
+    report = policy.report.as_dict()
+    assert (report["observations"], report["actions"]) == (3, 2)
+    assert report["refused"] == {"force invalid": 1}
+    assert report["observations_missed"] == 3
+    assert report["modalities"]["force"]["valid_share"] == pytest.approx(2 / 3, abs=1e-4)
+    assert report["latency_ms"]["p50"] == pytest.approx(4.0)
+    assert report["late_samples"] == 3
+
+
+def test_a_new_epoch_forgets_the_old_clock(policy):
+    policy.look(*voxels(90))
+    observe(policy, 100)
+    assert len(policy.chunks) == 1
+    assert observe(policy, 5000, epoch=1) is None
+    assert (len(policy.chunks), policy.grid) == (0, None)
+    assert observe(policy, 5020, epoch=1) is not None
+    report = policy.report.as_dict()
+    assert (report["epoch"], report["epoch_changes"], report["refused"]) == (1, 1, {"epoch changed": 1})
+    assert report["observations_missed"] == 0
+
+
+def test_mask_and_voxels_reach_the_network(policy):
+    with_grid_absent = observe(policy, 100)
+    policy.chunks.clear()
+    policy.look(*voxels(90))
+    with_grid = observe(policy, 100)
+    policy.chunks.clear()
+    too_old = observe(policy, 90 + 51)
+    policy.chunks.clear()
+    masked = observe(policy, 90 + 51, valid=(0, 1, 1, 1))
+    assert not np.array_equal(with_grid, with_grid_absent)
+    assert np.array_equal(too_old, with_grid_absent)
+    assert not np.array_equal(masked, too_old)
+    assert policy.report.as_dict()["voxels"]["actions_with_voxels"] == 1
+    assert np.all(np.abs(with_grid) <= 1.0)
+
+
+def test_what_the_model_was_not_made_for_is_said(policy):
+    with pytest.raises(MessageError, match=r"voxels is \[1, 8, 8, 8\].*\[1, 8, 8, 4\]"):
+        policy.look(*voxels(shape=(1, 8, 8, 8)))
+    values, metadata = fused()
+    metadata["modalities"] = ["force", "camera"]
+    with pytest.raises(MessageError, match="modalities"):
+        policy.observe(values, metadata, 0)
+
+
+def test_a_requirement_that_the_model_does_not_know_stops_the_start(model):
+    with pytest.raises(ValueError, match="tactile"):
+        policy_node.Policy(model, Gate({"tactile": 1.0}), voxel_age_ms=50.0)
+
+
+def test_grid_needs_the_dense_layout():
+    values, metadata = voxels()
+    metadata["shape"] = [8, 8, 4]
+    with pytest.raises(MessageError, match="dense"):
+        Grid.from_message(values, metadata)
+
+
+def test_the_model_is_the_same_bytes_for_the_same_seed():
+    first, again, other = (make_model.build(CONFIG, seed).SerializeToString() for seed in (0, 0, 1))
+    assert first == again
+    assert first != other
+
+
+def test_the_model_wants_a_dense_grid():
+    config = {**CONFIG, "voxelize": {**CONFIG["voxelize"], "layout": "coo"}}
+    with pytest.raises(ValueError, match="dense"):
+        make_model.build(config)
+
+
+def test_report_of_nothing_is_still_a_report():
+    report = Report()
+    assert json.loads(report.as_json())["observations"] == 0
+    assert "observations" in report.as_table()
+
+
+def test_report_figures(policy):
+    policy.look(*voxels(90))
+    for t_ms in (100, 120, 140):
+        observe(policy, t_ms)
+    report = json.loads(policy.report.as_json())
+    assert report["rate_hz"] == 50.0
+    assert report["voxels"]["points_in"] == 10
+    assert report["voxels"]["dropped_outside"] == 3
+    assert report["compute_us"]["fuse"] == {"p50": 12.0, "p99": 12.0}
+    assert "6 of 10" in table(report)
+
+
+def test_percentiles_skip_what_is_not_a_number():
+    assert percentiles([float("nan"), 2.0, 2.0]) == {"p50": 2.0, "p99": 2.0}
+    assert percentiles([float("nan")]) is None

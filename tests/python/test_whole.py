@@ -1,0 +1,122 @@
+"""Whole dataflows, as a user runs them: the demo, recording and replay, and the demo on a daemon that was there before.
+
+Needs the release binaries (`make build`) and out/policy.onnx; `make test` makes both.
+"""
+
+import json
+import os
+import pathlib
+import shutil
+import socket
+import subprocess
+import sys
+import time
+
+import pyarrow as pa
+import pytest
+import yaml
+
+ROOT = pathlib.Path(__file__).parents[2]
+# The command that belongs to this interpreter, whatever PATH says.
+DORA = pathlib.Path(sys.executable).with_name("dora")
+CONFIG = yaml.safe_load((ROOT / "robocache.yml").read_text())
+DURATION_S = CONFIG["sim"]["duration_s"]
+RATE_HZ = CONFIG["fuse"]["rate_hz"]
+
+
+def dora(*arguments: str, env: dict | None = None, timeout: float = 60.0) -> str:
+    done = subprocess.run(
+        [DORA, *arguments],
+        cwd=ROOT,
+        env={**os.environ, **(env or {})},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=timeout,
+    )
+    assert done.returncode == 0, f"dora {' '.join(arguments)}: exit code {done.returncode}\n{done.stdout[-6000:]}"
+    return done.stdout
+
+
+def run_with_report(dataflow: str, tmp_path: pathlib.Path) -> tuple[dict, str]:
+    path = tmp_path / "report.json"
+    log = dora("run", dataflow, env={"ROBOCACHE_POLICY_REPORT": str(path)}, timeout=DURATION_S * 3 + 30)
+    return json.loads(path.read_text()), log
+
+
+def check(report: dict) -> None:
+    """What holds of any run of the demo's robot, live or replayed."""
+    assert report["malformed"] == {}
+    assert report["observations"] >= 0.9 * DURATION_S * RATE_HZ
+    assert [*report["modalities"]] == [m["input"] for m in CONFIG["fuse"]["modalities"]]
+    for name, modality in report["modalities"].items():
+        assert 0.5 < modality["valid_share"] <= 1.0, name
+        assert modality["age_ms"]["p50"] < 120.0, name
+    assert report["actions"] + sum(report["refused"].values()) == report["observations"]
+    assert report["actions"] >= 0.5 * report["observations"]
+    voxels = report["voxels"]
+    assert voxels["grids"] >= 0.8 * 10 * DURATION_S
+    assert voxels["actions_with_voxels"] >= 0.5 * report["actions"]
+    assert voxels["points_kept"] > 0
+    dropped = sum(voxels[f"dropped_{why}"] for why in ("nonfinite", "outside", "overflow"))
+    assert voxels["points_in"] == voxels["points_kept"] + dropped
+    assert report["devices"].keys() == {"fuse", "voxelize"}
+
+
+def test_the_demo_ends_by_itself_and_the_policy_reports(tmp_path):
+    report, log = run_with_report("dataflow.yml", tmp_path)
+    check(report)
+    assert 0.9 * RATE_HZ < report["rate_hz"] < 1.1 * RATE_HZ
+    # Not a performance test: a stall of whole seconds, or a stamp that is not the capture's, is what it would catch.
+    assert 0.0 < report["latency_ms"]["p50"] < 500.0
+    # The drop-outs of robocache.yml reach the masks: the camera's is lived with, the force sensor's is not.
+    assert report["modalities"]["camera"]["valid_share"] < 1.0
+    assert report["refused"].keys() & {"force invalid", "force too old"}
+    assert "policy: what it got" in log
+    assert "source to policy" in log
+
+
+def test_a_recording_replays_through_the_same_nodes(tmp_path):
+    recording = ROOT / "out" / "recording"
+    shutil.rmtree(recording, ignore_errors=True)
+    dora("run", "examples/record.yml", timeout=DURATION_S * 3 + 30)
+    files = {path.stem: path for path in recording.glob("*.arrow")}
+    assert files.keys() == {"camera", "force", "proprio", "lidar"}
+    for name, path in files.items():
+        with pa.memory_map(str(path)) as source:
+            table = pa.ipc.open_file(source).read_all()
+        assert table.num_rows > 0, name
+        assert "timestamp_ns" in table.column_names, name
+        if name != "lidar":
+            assert "data" in table.column_names, name
+    report, _ = run_with_report("examples/replay.yml", tmp_path)
+    check(report)
+
+
+@pytest.fixture
+def daemon(tmp_path):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    # A coordinator of this test's own: dora's default port may belong to somebody else on the machine.
+    env = {"DORA_COORDINATOR_PORT": str(port), "HOME": str(tmp_path)}
+    dora("up", env=env)
+    yield env
+    dora("down", "--force", env=env)
+
+
+def test_up_start_stop(daemon, tmp_path):
+    path = tmp_path / "report.json"
+    dora("start", "dataflow.yml", "--name", "demo", "--detach", "--env", f"ROBOCACHE_POLICY_REPORT={path}", env=daemon)
+    time.sleep(3.0)
+    listed = dora("list", env=daemon)
+    assert "demo" in listed and "Running" in listed
+    dora("stop", "demo", env=daemon)
+    deadline = time.monotonic() + 20.0
+    while not path.exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    time.sleep(0.2)
+    report = json.loads(path.read_text())
+    assert report["observations"] > RATE_HZ
+    assert report["malformed"] == {}
+    assert "Running" not in dora("list", env=daemon)
