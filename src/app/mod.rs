@@ -39,16 +39,21 @@ pub use outbox::{Outbox, Payload, Sink};
 
 use std::process::ExitCode;
 
-/// Runs a node: sets up its log (standard error, filtered by `RUST_LOG`, default `info`) and turns the result into an
-/// exit code: 0, 2 for a configuration that can't be used, 1 for anything else.
+/// What is logged where `RUST_LOG` does not say: dora's node API warns of every large message that it sends, and the
+/// runtime says itself what is lost.
+const LOG_FILTER: &str = "info,dora_node_api=error,zenoh=error,zenoh_shm=error,zenoh_transport=error";
+
+/// Runs a node: sets up its log (standard error, filtered by `RUST_LOG`) and turns the result into an exit code: 0, 2
+/// for a configuration that can't be used, 1 for anything else.
 pub fn main(run: impl FnOnce() -> Result<(), AppError>) -> ExitCode {
     let filter = tracing_subscriber::EnvFilter::try_from_default_env()
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn,robocache=info"));
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(LOG_FILTER));
     // A logger that the process has set already stays.
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_target(false)
+        .with_ansi(false)
         .without_time()
         .try_init();
     let _overlay = transport::Overlay::set();

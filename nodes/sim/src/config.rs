@@ -29,8 +29,8 @@ pub struct SimConfig {
     pub seed: u64,
     /// Seconds of captured time; null: for ever.
     pub duration_s: Option<f64>,
-    /// True time of the first sample, ns since 1970.
-    pub start_ns: i64,
+    /// True time of the first sample, ns since 1970; null: when the robot is switched on.
+    pub start_ns: Option<i64>,
     /// Publish at the pace of the clock; false: as fast as consumers take.
     pub real_time: bool,
     /// The sensors.
@@ -42,7 +42,7 @@ impl Default for SimConfig {
         Self {
             seed: 0,
             duration_s: None,
-            start_ns: 1_700_000_000_000_000_000,
+            start_ns: None,
             real_time: true,
             streams: Streams::default(),
         }
@@ -223,8 +223,14 @@ impl SimConfig {
         if let Some(duration_s) = self.duration_s {
             above_zero("sim.duration_s", duration_s, DURATION_S_MAX, " s, or null")?;
         }
-        if !(0..=START_NS_MAX).contains(&self.start_ns) {
-            return Err(refuse("sim.start_ns", self.start_ns, format!("0 to {START_NS_MAX} ns")));
+        if let Some(start_ns) = self.start_ns
+            && !(0..=START_NS_MAX).contains(&start_ns)
+        {
+            return Err(refuse(
+                "sim.start_ns",
+                start_ns,
+                format!("0 to {START_NS_MAX} ns, or null"),
+            ));
         }
         let Streams {
             camera,

@@ -27,6 +27,7 @@
 pub mod clock;
 pub mod config;
 pub mod lidar;
+pub mod plugin;
 pub mod scene;
 pub mod schedule;
 pub mod signals;

@@ -63,12 +63,13 @@ struct Lane {
 }
 
 impl Schedule {
-    /// The events that `config` describes.
+    /// The events that `config` describes, of a robot that is switched on at `config.start_ns`, or at 0.
     ///
     /// # Errors
     /// Those of [`SimConfig::validate`].
     pub fn new(config: &SimConfig) -> Result<Self, ConfigError> {
         config.validate()?;
+        let start_ns = config.start_ns.unwrap_or(0);
         let streams = &config.streams;
         let lane = |stream: Stream| {
             let settings = match stream {
@@ -77,7 +78,7 @@ impl Schedule {
                 Stream::Proprio => &streams.proprio,
                 Stream::Lidar => &streams.lidar,
             };
-            let clock = StreamClock::new(settings.as_ref()?, config.seed, stream as u64, config.start_ns);
+            let clock = StreamClock::new(settings.as_ref()?, config.seed, stream as u64, start_ns);
             let in_flight = BinaryHeap::with_capacity(clock.in_flight_max());
             Some(Lane {
                 stream,
@@ -86,7 +87,7 @@ impl Schedule {
             })
         };
         let end_ns = match config.duration_s {
-            Some(duration_s) => config.start_ns + (duration_s * 1e9).round() as i64,
+            Some(duration_s) => start_ns + (duration_s * 1e9).round() as i64,
             None => i64::MAX,
         };
         Ok(Self {
@@ -199,7 +200,7 @@ mod tests {
             ..off
         };
         let config = SimConfig {
-            start_ns: 0,
+            start_ns: Some(0),
             duration_s: Some(0.006),
             streams,
             ..SimConfig::default()
@@ -262,8 +263,8 @@ mod tests {
         let mut want = Vec::new();
         for (stream, settings) in Stream::ALL.into_iter().zip(settings) {
             let settings = settings.as_ref().expect("on");
-            let mut clock = StreamClock::new(settings, config.seed, stream as u64, config.start_ns);
-            while clock.nominal_ns() < config.start_ns + 3_000_000_000 {
+            let mut clock = StreamClock::new(settings, config.seed, stream as u64, 0);
+            while clock.nominal_ns() < 3_000_000_000 {
                 want.extend(clock.capture().map(|t| (t.publish_ns, stream, t.true_ns, t.stamp_ns)));
             }
         }
@@ -316,7 +317,7 @@ mod tests {
         });
         let since: Vec<_> = of(&events(&config), Stream::Force)
             .iter()
-            .map(|event| event.true_ns - config.start_ns)
+            .map(|event| event.true_ns)
             .collect();
         assert_eq!(since.len(), 2_000);
         // half a period is more than the jitter

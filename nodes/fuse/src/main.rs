@@ -1,0 +1,8 @@
+//! Publishes sensor streams on common timestamps as one tensor.
+
+use robocache::app::{App, plugins::FusePlugin};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    robocache::app::main(|| App::from_env()?.add_plugin(FusePlugin).run())
+}

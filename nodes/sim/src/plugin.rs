@@ -1,0 +1,176 @@
+//! The robot as a plugin: samples in their schedule's order, at the schedule's pace.
+
+use crate::config::SimConfig;
+use crate::lidar::{Lidar, PointBuffers};
+use crate::schedule::{Event, Schedule, Stream};
+use crate::signals::{CAMERA_DIM, camera_features, proprio, wrench};
+use robocache::app::{App, AppError, Fault, Operation, Outbox, Parameter, Parameters, Plugin, Registration, Wake};
+use robocache::device::Dtype;
+use robocache::ops::ConfigError;
+use robocache::stream::{Cells, ColumnLayout, Layout, Message};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Samples that are published between two looks at the clock.
+const AT_ONCE: usize = 64;
+
+/// Publishes the streams of `sim:`.
+pub struct SimPlugin;
+
+impl Plugin for SimPlugin {
+    fn name(&self) -> &'static str {
+        "sim"
+    }
+
+    fn build(&self, app: &mut App) -> Result<(), AppError> {
+        let config: SimConfig = app.config()?;
+        let refused = |error: crate::config::ConfigError| {
+            app.refused(&ConfigError::new(
+                error.key.trim_start_matches("sim."),
+                format!("{} is not allowed (allowed: {})", error.value, error.allowed),
+            ))
+        };
+        config.validate().map_err(refused)?;
+        app.add_operation(Registration {
+            name: self.name().into(),
+            inputs: Vec::new(),
+            outputs: Stream::ALL.iter().map(|stream| stream.id().to_owned()).collect(),
+            operation: Box::new(Robot {
+                config,
+                running: None,
+                lidar: Lidar::new(),
+                points: PointBuffers::for_sweep(),
+                cloud: cloud_layout(),
+            }),
+        });
+        Ok(())
+    }
+}
+
+struct Robot {
+    config: SimConfig,
+    running: Option<Running>,
+    lidar: Lidar,
+    points: PointBuffers,
+    cloud: Layout,
+}
+
+struct Running {
+    schedule: std::iter::Peekable<Schedule>,
+    switched_on: Instant,
+    start_ns: i64,
+}
+
+impl Operation for Robot {
+    fn input(&mut self, _: usize, _: &Message, _: &mut Outbox<'_>) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    fn wake(&mut self, now: Instant, out: &mut Outbox<'_>) -> Result<Wake, Fault> {
+        if self.running.is_none() {
+            self.running = Some(Running::switch_on(&mut self.config, now)?);
+        }
+        for _ in 0..AT_ONCE {
+            let Some(running) = &mut self.running else {
+                return Ok(Wake::Done);
+            };
+            let Some(event) = running.schedule.peek().copied() else {
+                return Ok(Wake::Done);
+            };
+            let time = running.time_of(&event);
+            if self.config.real_time && time > Instant::now() {
+                return Ok(Wake::At(time));
+            }
+            running.schedule.next();
+            self.publish(&event, out);
+        }
+        Ok(Wake::At(now))
+    }
+}
+
+impl Running {
+    fn switch_on(config: &mut SimConfig, now: Instant) -> Result<Self, Fault> {
+        let wall_clock = SystemTime::now().duration_since(UNIX_EPOCH)?;
+        let start_ns = *config.start_ns.get_or_insert(i64::try_from(wall_clock.as_nanos())?);
+        Ok(Self {
+            schedule: Schedule::new(config)?.peekable(),
+            switched_on: now,
+            start_ns,
+        })
+    }
+
+    fn time_of(&self, event: &Event) -> Instant {
+        let since_start = u64::try_from(event.publish_ns - self.start_ns).unwrap_or(0);
+        self.switched_on + Duration::from_nanos(since_start)
+    }
+}
+
+impl Robot {
+    fn publish(&mut self, event: &Event, out: &mut Outbox<'_>) {
+        let output = event.stream as usize;
+        if !out.is_wanted(output) {
+            return;
+        }
+        match event.stream {
+            Stream::Camera => {
+                let mut features = [0.0; CAMERA_DIM];
+                camera_features(event.true_ns, &mut features);
+                publish_tensor(event, &features, out);
+            }
+            Stream::Force => publish_tensor(event, &wrench(event.true_ns), out),
+            Stream::Proprio => publish_tensor(event, &proprio(event.true_ns), out),
+            Stream::Lidar => {
+                let points = &mut self.points;
+                self.lidar.cast(event.true_ns, points);
+                self.cloud.rows = points.len();
+                out.send(output, &self.cloud, |payload| {
+                    for (i, column) in [&points.x, &points.y, &points.z, &points.intensity]
+                        .into_iter()
+                        .enumerate()
+                    {
+                        payload.column(i).copy_from_slice(column);
+                    }
+                    payload.column(4).copy_from_slice(&points.ring);
+                    payload.column(5).copy_from_slice(&points.t_ns);
+                    let frame = ("frame_id".to_owned(), Parameter::String("lidar".into()));
+                    Parameters::from([stamp(event), frame])
+                });
+            }
+        }
+    }
+}
+
+fn publish_tensor(event: &Event, values: &[f32], out: &mut Outbox<'_>) {
+    out.send(
+        event.stream as usize,
+        &Layout::flat(Dtype::Float32, values.len()),
+        |payload| {
+            payload.column(0).copy_from_slice(values);
+            let shape = Parameter::ListInt(vec![values.len() as i64]);
+            Parameters::from([stamp(event), ("shape".to_owned(), shape)])
+        },
+    );
+}
+
+fn stamp(event: &Event) -> (String, Parameter) {
+    ("timestamp_ns".to_owned(), Parameter::Integer(event.stamp_ns))
+}
+
+fn cloud_layout() -> Layout {
+    let column = |(name, dtype): (&'static str, Dtype)| ColumnLayout {
+        name: name.into(),
+        dtype,
+        cells: Cells::One,
+    };
+    let columns = [
+        ("x", Dtype::Float32),
+        ("y", Dtype::Float32),
+        ("z", Dtype::Float32),
+        ("intensity", Dtype::Float32),
+        ("ring", Dtype::UInt16),
+        ("t_ns", Dtype::UInt32),
+    ];
+    Layout {
+        rows: 0,
+        columns: columns.map(column).into(),
+    }
+}
