@@ -99,7 +99,11 @@ impl Resampler {
             let targets = &batch.targets[span.clone()];
             let out = &mut values[span.start * dim..span.end * dim];
             let valid = &mut valid[span];
-            let next: &[T] = if row + 1 < batch.rows { batch.row_values(row + 1) } else { &[] };
+            let next: &[T] = if row + 1 < batch.rows {
+                batch.row_values(row + 1)
+            } else {
+                &[]
+            };
             counters.invalid += if !batch.has_ties && T::all_finite(samples) {
                 self.row(times, |i| &samples[i * dim..][..dim], targets, out, valid, next)
             } else {
