@@ -99,18 +99,13 @@ impl Resampler {
             let targets = &batch.targets[span.clone()];
             let out = &mut values[span.start * dim..span.end * dim];
             let valid = &mut valid[span];
-            let next: &[T] = if row + 1 < batch.rows {
-                batch.row_values(row + 1)
-            } else {
-                &[]
-            };
-            counters.invalid += if !batch.has_ties && T::all_finite(samples) {
-                self.row(times, |i| &samples[i * dim..][..dim], targets, out, valid, next)
+            counters.invalid += if !batch.has_ties && all_finite_ahead(samples) {
+                self.row(times, |i| &samples[i * dim..][..dim], targets, out, valid)
             } else {
                 let mut kept = std::mem::take(&mut self.kept);
                 counters.dropped_nonfinite += kept.choose(times, samples, dim);
                 let sample = |i: usize| &samples[kept.indices[i] * dim..][..dim];
-                let invalid = self.row(&kept.times, sample, targets, out, valid, next);
+                let invalid = self.row(&kept.times, sample, targets, out, valid);
                 self.kept = kept;
                 invalid
             };
@@ -118,8 +113,8 @@ impl Resampler {
         counters
     }
 
-    #[inline(always)]
     /// One trajectory, whose times ascend strictly. Returns how many targets are invalid.
+    #[inline(always)]
     fn row<'a, T: Sample>(
         &self,
         times: &[i64],
@@ -127,17 +122,12 @@ impl Resampler {
         targets: &[i64],
         out: &mut [T],
         valid: &mut [u8],
-        next: &[T],
     ) -> u64 {
         let (mut until, mut invalid) = (0, 0);
         let fill = T::from_fill(self.fill);
         let dim = out.len() / targets.len().max(1);
-        let mut ahead = next.chunks(next.len().div_ceil(targets.len().max(1)).max(1));
         for (i, (&target, valid)) in targets.iter().zip(valid).enumerate() {
             let out = &mut out[i * dim..][..dim];
-            if let Some(piece) = ahead.next() {
-                prefetch(piece);
-            }
             until = at_or_before(times, until, target);
             let picked = pick(times, until, target, self.mode, &self.limits);
             match picked {
@@ -154,14 +144,31 @@ impl Resampler {
     }
 }
 
-/// Has the cache fetch `values`. It reads ahead of the samples of the next trajectory while this one is computed, which
-/// is half of the time a batch takes otherwise.
+/// Whether all of a trajectory is finite. Nothing has read its samples before, so this has the cache fetch them a few
+/// kilobytes ahead: the time for a batch is the time to read it, and the CPU by itself does not look far enough.
+#[inline(always)]
+fn all_finite_ahead<T: Sample>(samples: &[T]) -> bool {
+    const PIECE_BYTES: usize = 2048;
+    const PIECES_AHEAD: usize = 4;
+    let pieces = samples.chunks(PIECE_BYTES / size_of::<T>());
+    let mut ahead = pieces.clone().skip(PIECES_AHEAD);
+    let mut finite = true;
+    for piece in pieces {
+        if let Some(later) = ahead.next() {
+            prefetch(later);
+        }
+        finite &= T::all_finite(piece);
+    }
+    finite
+}
+
+/// Has the second-level cache fetch `values`.
 #[inline(always)]
 fn prefetch<T: Sample>(values: &[T]) {
     #[cfg(target_arch = "x86_64")]
     for line in values.chunks(64 / size_of::<T>()) {
         use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-        // SAFETY: a prefetch is a hint and touches no memory; SSE is there on every x86-64.
+        // SAFETY: a prefetch is a hint that reads nothing, and every x86-64 has SSE.
         unsafe { _mm_prefetch::<_MM_HINT_T1>(line.as_ptr().cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
@@ -169,8 +176,8 @@ fn prefetch<T: Sample>(values: &[T]) {
 }
 
 impl Kept {
-    #[inline(always)]
     /// Keeps the samples without a NaN or an infinity, the last one of each time. Returns how many were not finite.
+    #[inline(always)]
     fn choose<T: Sample>(&mut self, times: &[i64], samples: &[T], dim: usize) -> u64 {
         self.times.clear();
         self.indices.clear();
@@ -191,8 +198,8 @@ impl Kept {
     }
 }
 
-#[inline(always)]
 /// How many of the ascending `times` are at or before `target`, of which `guess` was the number for the target before.
+#[inline(always)]
 fn at_or_before(times: &[i64], guess: usize, target: i64) -> usize {
     let mut until = guess;
     if until > 0 && times[until - 1] > target {
