@@ -1,0 +1,239 @@
+use super::sample::Sample;
+use super::{ResampleConfig, Trajectories};
+use crate::device::Dtype;
+use crate::ops::ConfigError;
+use crate::time::{Interpolation, Limits, Pick, pick};
+use half::{bf16, f16};
+
+/// What became of a batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Trajectories.
+    pub rows: u64,
+    /// Targets over all rows.
+    pub targets: u64,
+    /// Targets without a valid value.
+    pub invalid: u64,
+    /// Samples that were dropped for a NaN or an infinity in them.
+    pub dropped_nonfinite: u64,
+}
+
+/// Puts batches of trajectories on their targets. Once it has seen its largest trajectory it allocates nothing.
+pub struct Resampler {
+    mode: Interpolation,
+    limits: Limits,
+    fill: f32,
+    kept: Kept,
+}
+
+/// The samples of a trajectory that count, where not all of them do.
+#[derive(Default)]
+struct Kept {
+    times: Vec<i64>,
+    indices: Vec<usize>,
+}
+
+impl Resampler {
+    /// A resampler of that configuration.
+    ///
+    /// # Errors
+    /// Which key can't be what it is.
+    pub fn new(config: &ResampleConfig) -> Result<Self, ConfigError> {
+        Ok(Self {
+            mode: config.interpolation,
+            limits: config.limits()?,
+            fill: config.fill_value,
+            kept: Kept::default(),
+        })
+    }
+
+    /// Writes the value at each target to `values` (row by row, `[T, D]` each, of the batch's type) and whether it is
+    /// valid to `valid` (0/1, T a row).
+    ///
+    /// # Panics
+    /// If `values` are not [`Trajectories::output_bytes`] aligned for the batch's type, or `valid` is not one byte for
+    /// each target.
+    pub fn run(&mut self, batch: &Trajectories<'_>, values: &mut [u8], valid: &mut [u8]) -> Counters {
+        assert_eq!(
+            values.len(),
+            batch.output_bytes(),
+            "one value for each target and channel"
+        );
+        assert_eq!(valid.len(), batch.targets(), "one byte for each target");
+        match batch.dtype() {
+            Dtype::Float64 => self.dispatch::<f64>(batch, bytemuck::cast_slice_mut(values), valid),
+            Dtype::Float16 => self.dispatch::<f16>(batch, bytemuck::cast_slice_mut(values), valid),
+            Dtype::BFloat16 => self.dispatch::<bf16>(batch, bytemuck::cast_slice_mut(values), valid),
+            _ => self.dispatch::<f32>(batch, bytemuck::cast_slice_mut(values), valid),
+        }
+    }
+
+    /// The same code for the widest vectors there are. They change no result: each lane computes what a scalar would.
+    fn dispatch<T: Sample>(&mut self, batch: &Trajectories<'_>, values: &mut [T], valid: &mut [u8]) -> Counters {
+        #[cfg(target_arch = "x86_64")]
+        if std::arch::is_x86_feature_detected!("avx2") {
+            // SAFETY: the CPU has AVX2.
+            return unsafe { self.run_avx2(batch, values, valid) };
+        }
+        self.run_typed(batch, values, valid)
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2")]
+    fn run_avx2<T: Sample>(&mut self, batch: &Trajectories<'_>, values: &mut [T], valid: &mut [u8]) -> Counters {
+        self.run_typed(batch, values, valid)
+    }
+
+    #[inline(always)]
+    fn run_typed<T: Sample>(&mut self, batch: &Trajectories<'_>, values: &mut [T], valid: &mut [u8]) -> Counters {
+        let dim = batch.dim;
+        let mut counters = Counters {
+            rows: batch.rows as u64,
+            targets: batch.targets() as u64,
+            ..Counters::default()
+        };
+        for row in 0..batch.rows {
+            let times = batch.row_times(row);
+            let samples: &[T] = batch.row_values(row);
+            let span = batch.row_targets(row);
+            let targets = &batch.targets[span.clone()];
+            let out = &mut values[span.start * dim..span.end * dim];
+            let valid = &mut valid[span];
+            counters.invalid += if !batch.has_ties && all_finite_ahead(samples) {
+                self.row(times, |i| &samples[i * dim..][..dim], targets, out, valid)
+            } else {
+                let mut kept = std::mem::take(&mut self.kept);
+                counters.dropped_nonfinite += kept.choose(times, samples, dim);
+                let sample = |i: usize| &samples[kept.indices[i] * dim..][..dim];
+                let invalid = self.row(&kept.times, sample, targets, out, valid);
+                self.kept = kept;
+                invalid
+            };
+        }
+        counters
+    }
+
+    /// One trajectory, whose times ascend strictly. Returns how many targets are invalid.
+    #[inline(always)]
+    fn row<'a, T: Sample>(
+        &self,
+        times: &[i64],
+        sample: impl Fn(usize) -> &'a [T],
+        targets: &[i64],
+        out: &mut [T],
+        valid: &mut [u8],
+    ) -> u64 {
+        let (mut until, mut invalid) = (0, 0);
+        let fill = T::from_fill(self.fill);
+        let dim = out.len() / targets.len().max(1);
+        for (i, (&target, valid)) in targets.iter().zip(valid).enumerate() {
+            let out = &mut out[i * dim..][..dim];
+            until = at_or_before(times, until, target);
+            let picked = pick(times, until, target, self.mode, &self.limits);
+            match picked {
+                Pick::Between { before, after, weight } => T::lerp(sample(before), sample(after), weight, out),
+                Pick::Sample(i) => out.copy_from_slice(sample(i)),
+                Pick::Invalid => {
+                    out.fill(fill);
+                    invalid += 1;
+                }
+            }
+            *valid = u8::from(picked != Pick::Invalid);
+        }
+        invalid
+    }
+}
+
+/// Whether all of a trajectory is finite. Nothing has read its samples before, so this has the cache fetch them a few
+/// kilobytes ahead: the time for a batch is the time to read it, and the CPU by itself does not look far enough.
+#[inline(always)]
+fn all_finite_ahead<T: Sample>(samples: &[T]) -> bool {
+    const PIECE_BYTES: usize = 2048;
+    const PIECES_AHEAD: usize = 4;
+    let pieces = samples.chunks(PIECE_BYTES / size_of::<T>());
+    let mut ahead = pieces.clone().skip(PIECES_AHEAD);
+    let mut finite = true;
+    for piece in pieces {
+        if let Some(later) = ahead.next() {
+            prefetch(later);
+        }
+        finite &= T::all_finite(piece);
+    }
+    finite
+}
+
+/// Has the second-level cache fetch `values`.
+#[inline(always)]
+fn prefetch<T: Sample>(values: &[T]) {
+    #[cfg(target_arch = "x86_64")]
+    for line in values.chunks(64 / size_of::<T>()) {
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        // SAFETY: a prefetch is a hint that reads nothing, and every x86-64 has SSE.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(line.as_ptr().cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = values;
+}
+
+impl Kept {
+    /// Keeps the samples without a NaN or an infinity, the last one of each time. Returns how many were not finite.
+    #[inline(always)]
+    fn choose<T: Sample>(&mut self, times: &[i64], samples: &[T], dim: usize) -> u64 {
+        self.times.clear();
+        self.indices.clear();
+        let mut dropped = 0;
+        for (i, (&time, sample)) in times.iter().zip(samples.chunks_exact(dim)).enumerate() {
+            if !T::all_finite(sample) {
+                dropped += 1;
+                continue;
+            }
+            if self.times.last() == Some(&time) {
+                self.times.pop();
+                self.indices.pop();
+            }
+            self.times.push(time);
+            self.indices.push(i);
+        }
+        dropped
+    }
+}
+
+/// How many of the ascending `times` are at or before `target`, of which `guess` was the number for the target before.
+#[inline(always)]
+fn at_or_before(times: &[i64], guess: usize, target: i64) -> usize {
+    let mut until = guess;
+    if until > 0 && times[until - 1] > target {
+        return times[..until].partition_point(|&t| t <= target);
+    }
+    // Counting a few times at once has no branch that depends on them, and ascending targets rarely need more.
+    const STEP: usize = 8;
+    for _ in 0..2 {
+        let Some(next) = times[until..].first_chunk::<STEP>() else {
+            break;
+        };
+        let passed: usize = next.iter().map(|&t| usize::from(t <= target)).sum();
+        until += passed;
+        if passed < STEP {
+            return until;
+        }
+    }
+    until + times[until..].partition_point(|&t| t <= target)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bracket_is_found_from_any_guess() {
+        for len in [0, 1, 7, 8, 9, 40] {
+            let times: Vec<i64> = (0..len).map(|i| i * 10).collect();
+            for target in -11..len * 10 + 11 {
+                let expected = times.partition_point(|&t| t <= target);
+                for guess in 0..=times.len() {
+                    assert_eq!(at_or_before(&times, guess, target), expected, "{len} {target} {guess}");
+                }
+            }
+        }
+    }
+}

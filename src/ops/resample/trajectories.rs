@@ -1,0 +1,274 @@
+use crate::device::{Dtype, Values};
+use crate::stream::{Cells, Column, ColumnLayout, Layout, Message};
+
+/// A batch of trajectories, one a row. It borrows the message it was read from and can't be wrong.
+#[derive(Clone, Copy)]
+pub struct Trajectories<'a> {
+    pub(super) rows: usize,
+    pub(super) dim: usize,
+    pub(super) times: &'a [i64],
+    pub(super) time_offsets: &'a [i32],
+    pub(super) values: Values<'a>,
+    pub(super) value_offsets: &'a [i32],
+    pub(super) targets: &'a [i64],
+    pub(super) target_offsets: &'a [i32],
+    pub(super) has_ties: bool,
+}
+
+/// A message is no batch of trajectories.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TrajectoriesError {
+    /// A column is not there.
+    #[error(
+        "no column `{column}`, the payload has {came} (a batch of trajectories is a StructArray with `timestamps_ns` \
+         List<Int64>, `values` List<Float32 | Float64 | Float16 | UInt16 with dtype bfloat16>, `targets_ns` List<Int64>)"
+    )]
+    MissingColumn {
+        /// The column's name.
+        column: &'static str,
+        /// The names there are.
+        came: String,
+    },
+    /// A column has the wrong type.
+    #[error("column `{column}` is {came} (allowed: {allowed})")]
+    WrongType {
+        /// The column's name.
+        column: &'static str,
+        /// Its type in words.
+        came: String,
+        /// What it may be.
+        allowed: &'static str,
+    },
+    /// The metadata does not say how many values a sample has.
+    #[error("metadata `dim` is 0 or absent (allowed: an Integer of at least 1, the values of a sample)")]
+    Dim,
+    /// A row does not have `dim` values for each of its timestamps.
+    #[error("row {row}: {values} values for {samples} timestamps (allowed: {samples} times `dim` {dim})")]
+    Length {
+        /// The row.
+        row: usize,
+        /// Its values.
+        values: usize,
+        /// Its timestamps.
+        samples: usize,
+        /// Values a sample has.
+        dim: usize,
+    },
+    /// The timestamps of a row go back.
+    #[error("row {row}: timestamp {at} is {came}, after {before} (allowed: ascending timestamps, ties too)")]
+    Descending {
+        /// The row.
+        row: usize,
+        /// The index within the row.
+        at: usize,
+        /// The timestamp there, ns.
+        came: i64,
+        /// The one before it, ns.
+        before: i64,
+    },
+    /// The answer would have more elements than a List column can.
+    #[error(
+        "{targets} targets of `dim` {dim} (allowed: {} values in one answer; send fewer rows)",
+        i32::MAX
+    )]
+    TooLarge {
+        /// Targets over all rows.
+        targets: usize,
+        /// Values a sample has.
+        dim: usize,
+    },
+}
+
+impl<'a> Trajectories<'a> {
+    /// Reads the columns `timestamps_ns`, `values` and `targets_ns` of a message, and its `dim`.
+    ///
+    /// # Errors
+    /// What is missing, of the wrong type, length or order, with the row and what is allowed.
+    pub fn from_message(message: &'a Message) -> Result<Self, TrajectoriesError> {
+        let times = int64(message, "timestamps_ns")?;
+        let values = ragged(message, "values", FLOATS)?;
+        let targets = int64(message, "targets_ns")?;
+        if !matches!(
+            values.dtype,
+            Dtype::Float32 | Dtype::Float64 | Dtype::Float16 | Dtype::BFloat16
+        ) {
+            return Err(wrong_type("values", values, FLOATS));
+        }
+        if message.dim == 0 {
+            return Err(TrajectoriesError::Dim);
+        }
+        let mut batch = Self {
+            rows: message.rows,
+            dim: message.dim,
+            times: times.data.as_slice(),
+            time_offsets: &times.offsets,
+            values: values.values(),
+            value_offsets: &values.offsets,
+            targets: targets.data.as_slice(),
+            target_offsets: &targets.offsets,
+            has_ties: false,
+        };
+        let total = batch.targets.len().checked_mul(batch.dim);
+        if total.is_none_or(|total| total > i32::MAX as usize) {
+            return Err(TrajectoriesError::TooLarge {
+                targets: batch.targets.len(),
+                dim: batch.dim,
+            });
+        }
+        for row in 0..batch.rows {
+            batch.has_ties |= batch.check_row(row)?;
+        }
+        Ok(batch)
+    }
+
+    /// Whether two samples of the row have the same time.
+    fn check_row(&self, row: usize) -> Result<bool, TrajectoriesError> {
+        let times = self.row_times(row);
+        let values = span(self.value_offsets, row).len();
+        if times.len().checked_mul(self.dim) != Some(values) {
+            return Err(TrajectoriesError::Length {
+                row,
+                values,
+                samples: times.len(),
+                dim: self.dim,
+            });
+        }
+        let (mut ties, mut descending) = (false, false);
+        for pair in times.windows(2) {
+            ties |= pair[0] == pair[1];
+            descending |= pair[0] > pair[1];
+        }
+        match times.windows(2).position(|pair| descending && pair[0] > pair[1]) {
+            Some(i) => Err(TrajectoriesError::Descending {
+                row,
+                at: i + 1,
+                came: times[i + 1],
+                before: times[i],
+            }),
+            None => Ok(ties),
+        }
+    }
+
+    /// How many trajectories there are.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// How many values a sample has, D.
+    pub fn dim(&self) -> usize {
+        self.dim
+    }
+
+    /// The type of the values, which is that of the answer.
+    pub fn dtype(&self) -> Dtype {
+        self.values.dtype()
+    }
+
+    /// How many targets all rows have: as many bytes is `valid` of the answer.
+    pub fn targets(&self) -> usize {
+        self.targets.len()
+    }
+
+    /// Bytes of the `values` of the answer.
+    pub fn output_bytes(&self) -> usize {
+        self.targets.len() * self.dim * self.dtype().size()
+    }
+
+    /// Makes `layout` that of the answer: a struct of `values` (T*D a row) and `valid` (T a row), both ragged.
+    pub fn layout_into(&self, layout: &mut Layout) {
+        layout.rows = self.rows;
+        layout.columns.clear();
+        layout.columns.push(ColumnLayout {
+            name: "values",
+            dtype: self.dtype(),
+            cells: Cells::Ragged(self.targets.len() * self.dim),
+        });
+        layout.columns.push(ColumnLayout {
+            name: "valid",
+            dtype: Dtype::UInt8,
+            cells: Cells::Ragged(self.targets.len()),
+        });
+    }
+
+    /// Writes the offsets of the answer's columns: row i of `values` and `valid` is elements `offsets[i]..offsets[i + 1]`.
+    ///
+    /// # Panics
+    /// If there is not one offset more than rows in both.
+    pub fn offsets_into(&self, values: &mut [i32], valid: &mut [i32]) {
+        valid.copy_from_slice(self.target_offsets);
+        assert_eq!(values.len(), valid.len(), "one offset more than rows");
+        for (value, &target) in values.iter_mut().zip(&*valid) {
+            // It fits: the last one was checked against i32::MAX.
+            *value = target * self.dim as i32;
+        }
+    }
+
+    pub(super) fn row_times(&self, row: usize) -> &'a [i64] {
+        &self.times[span(self.time_offsets, row)]
+    }
+
+    pub(super) fn row_targets(&self, row: usize) -> std::ops::Range<usize> {
+        span(self.target_offsets, row)
+    }
+
+    pub(super) fn row_values<T: bytemuck::Pod>(&self, row: usize) -> &'a [T] {
+        &self.values.as_slice()[span(self.value_offsets, row)]
+    }
+}
+
+const FLOATS: &str = "List<Float32 | Float64 | Float16>, or List<UInt16> with metadata `dtype` bfloat16";
+
+fn span(offsets: &[i32], row: usize) -> std::ops::Range<usize> {
+    offsets[row] as usize..offsets[row + 1] as usize
+}
+
+fn ragged<'a>(
+    message: &'a Message,
+    name: &'static str,
+    allowed: &'static str,
+) -> Result<&'a Column, TrajectoriesError> {
+    let Some(column) = message.column(name) else {
+        return Err(TrajectoriesError::MissingColumn {
+            column: name,
+            came: columns_in_words(message),
+        });
+    };
+    match column.cells {
+        Cells::Ragged(_) => Ok(column),
+        _ => Err(wrong_type(name, column, allowed)),
+    }
+}
+
+fn int64<'a>(message: &'a Message, name: &'static str) -> Result<&'a Column, TrajectoriesError> {
+    const ALLOWED: &str = "List<Int64>";
+    let column = ragged(message, name, ALLOWED)?;
+    match column.dtype {
+        Dtype::Int64 => Ok(column),
+        _ => Err(wrong_type(name, column, ALLOWED)),
+    }
+}
+
+fn wrong_type(name: &'static str, column: &Column, allowed: &'static str) -> TrajectoriesError {
+    let dtype = column.dtype;
+    TrajectoriesError::WrongType {
+        column: name,
+        came: match column.cells {
+            Cells::One => dtype.to_string(),
+            Cells::Fixed(n) => format!("FixedSizeList<{dtype}, {n}>"),
+            Cells::Ragged(_) => format!("List<{dtype}>"),
+        },
+        allowed,
+    }
+}
+
+fn columns_in_words(message: &Message) -> String {
+    match message.columns() {
+        [] => "no columns".to_owned(),
+        [only] if only.name.is_empty() => format!("a flat {} array", only.dtype),
+        columns => columns
+            .iter()
+            .map(|column| format!("`{}`", column.name))
+            .collect::<Vec<_>>()
+            .join(", "),
+    }
+}
