@@ -2,14 +2,12 @@
 
 import json
 import pathlib
-import sys
 
 import numpy as np
 import onnx
 import pytest
 
-ROOT = pathlib.Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "examples" / "policy"))
+ROOT = pathlib.Path(__file__).parents[1]
 
 import make_model  # noqa: E402
 import policy as policy_node  # noqa: E402
