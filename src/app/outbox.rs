@@ -33,6 +33,12 @@ impl<'a> Payload<'a> {
         (bytemuck::cast_slice_mut(first.0), bytemuck::cast_slice_mut(second.0))
     }
 
+    /// The offsets of the rows of the first two columns.
+    pub fn both_offsets(&mut self) -> (&mut [i32], &mut [i32]) {
+        let [first, second, ..] = &mut self.columns;
+        (first.1, second.1)
+    }
+
     /// The offsets of the rows of column `i`, one more than there are rows, from 0; empty where it is not ragged.
     pub fn offsets(&mut self, i: usize) -> &mut [i32] {
         self.columns[i].1

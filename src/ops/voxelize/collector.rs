@@ -1,4 +1,5 @@
 use super::VoxelizeConfig;
+use crate::ops::{ConfigError, duration_ns};
 use crate::time::ms_to_ns;
 
 /// What to do with a cloud that has arrived. Each input keeps the newest one for the next grid.
@@ -66,6 +67,15 @@ impl Collector {
             valid: vec![0; n],
             ages: vec![-1; n],
         }
+    }
+
+    /// Sets how long a cloud waits for those of the other inputs; `None`: for ever.
+    ///
+    /// # Errors
+    /// If it is no duration.
+    pub fn set_max_wait_ms(&mut self, ms: Option<f64>) -> Result<(), ConfigError> {
+        self.max_wait = ms.map(|ms| duration_ns(|| "max_wait_ms".into(), ms)).transpose()?;
+        Ok(())
     }
 
     /// A cloud of an input with this stamp, ns, has arrived.

@@ -81,12 +81,12 @@ impl Voxelizer {
                 rows: 0,
                 columns: vec![
                     ColumnLayout {
-                        name: "coords",
+                        name: "coords".into(),
                         dtype: Dtype::Int32,
                         cells: Cells::Fixed(3),
                     },
                     ColumnLayout {
-                        name: "features",
+                        name: "features".into(),
                         dtype: Dtype::Float32,
                         cells: Cells::Fixed(columns),
                     },
