@@ -112,10 +112,11 @@ def fuse(config: dict, streams: dict[str, tuple]) -> list[Observation]:
 
 @dataclasses.dataclass
 class Voxels:
-    """Occupied cells in cell order, and a value for each channel."""
+    """Occupied cells in cell order, and the values of each channel; of a mean also that of float64, and how far the two may be apart."""
 
     cells: np.ndarray
     channels: dict[str, np.ndarray]
+    means: dict[str, tuple[np.ndarray, float]]
     counters: dict[str, int]
 
 
@@ -140,8 +141,18 @@ def move(xyz: list[np.ndarray], extrinsic: dict | None) -> list[np.ndarray]:
     return [((r[0] * x + r[1] * y) + r[2] * z) + t for r, t in zip(matrix, shift, strict=True)]
 
 
+def bits_of_sum(config: dict, name: str, dtype: np.dtype) -> int:
+    """s, where values are summed as the integers nearest to value * 2^s, as the engine's documentation says."""
+    if name in "xyz":
+        axis = "xyz".index(name)
+        low = np.float64(np.float32(config["origin_m"][axis]))
+        high = low + config["shape"][axis] * np.float64(np.float32(config["voxel_size_m"][axis]))
+        return 38 - math.ceil(math.log2(max(abs(low), abs(high))))
+    return 0 if dtype.kind in "iu" and dtype.itemsize >= 4 else 18
+
+
 def voxelize(config: dict, clouds: dict[str, dict[str, np.ndarray]]) -> Voxels:
-    """The grid of one cloud for each input, in the order of `inputs:`; means are those of float64."""
+    """The grid of one cloud for each input, in the order of `inputs:`."""
     parts = []
     for spec in config["inputs"]:
         if (cloud := clouds.get(spec["input"])) is not None:
@@ -173,7 +184,7 @@ def voxelize(config: dict, clouds: dict[str, dict[str, np.ndarray]]) -> Voxels:
     counters["dropped_overflow"] = int(count[limit:].sum())
     counters["points_kept"] = int(count[:limit].sum())
 
-    channels = {}
+    channels, means = {}, {}
     for channel in config["channels"]:
         if channel == "occupancy":
             values = np.ones(len(cells), np.float32)
@@ -183,10 +194,14 @@ def voxelize(config: dict, clouds: dict[str, dict[str, np.ndarray]]) -> Voxels:
             how, name = channel.split("_", 1)
             of = fields[name][keep]
             if how == "mean":
-                values = np.bincount(place, of.astype(np.float64), len(cells)) / count
+                bits = bits_of_sum(config, name, of.dtype)
+                sums = np.zeros(len(cells), np.int64)
+                np.add.at(sums, place, np.rint(of.astype(np.float64) * 2.0**bits).astype(np.int64))
+                values = (sums.astype(np.float64) / count * 2.0**-bits).astype(np.float32)
+                means[channel] = (np.bincount(place, of.astype(np.float64), len(cells)) / count)[:limit], 2.0 ** -(bits + 1)
             else:
                 extreme = np.maximum if how == "max" else np.minimum
                 values = np.full(len(cells), -np.inf if how == "max" else np.inf, np.float32)
                 extreme.at(values, place, of.astype(np.float32))
         channels[channel] = values[:limit]
-    return Voxels(cells[:limit], channels, counters)
+    return Voxels(cells[:limit], channels, means, counters)
