@@ -1,5 +1,6 @@
 //! The resample engine: timelines that can be checked by hand, then an oracle that is obviously right.
 
+#![allow(clippy::unwrap_used)]
 use bytemuck::Pod;
 use half::{bf16, f16};
 use proptest::prelude::*;
@@ -306,7 +307,7 @@ fn oracle<T: Kind>(row: &Row, dim: usize, config: &ResampleConfig, target: i64) 
         .map(|(&time, values)| (time, values.iter().map(|&v| T::from_f64(v)).collect()))
         .filter(|(_, values): &(i64, Vec<T>)| values.iter().all(|v| v.finite()))
         .collect();
-    let before = samples.iter().filter(|s| s.0 <= target).next_back();
+    let before = samples.iter().rfind(|s| s.0 <= target);
     let first_after = samples.iter().map(|s| s.0).find(|&time| time > target);
     let after = first_after.and_then(|first| samples.iter().rfind(|s| s.0 == first));
     let within = |distance: i64, limit_ms: Option<f64>| limit_ms.is_none_or(|ms| distance as f64 <= ms * 1e6);
