@@ -179,12 +179,12 @@ impl<'a> Trajectories<'a> {
         layout.rows = self.rows;
         layout.columns.clear();
         layout.columns.push(ColumnLayout {
-            name: "values",
+            name: "values".into(),
             dtype: self.dtype(),
             cells: Cells::Ragged(self.targets.len() * self.dim),
         });
         layout.columns.push(ColumnLayout {
-            name: "valid",
+            name: "valid".into(),
             dtype: Dtype::UInt8,
             cells: Cells::Ragged(self.targets.len()),
         });
