@@ -222,11 +222,11 @@ fn the_layout_of_the_answer_has_a_row_for_each_trajectory() {
     assert_eq!(layout.columns.len(), 2);
     let (values, valid) = (&layout.columns[0], &layout.columns[1]);
     assert_eq!(
-        (values.name, values.dtype, values.cells),
+        (&*values.name, values.dtype, values.cells),
         ("values", Dtype::Float16, Cells::Ragged(12))
     );
     assert_eq!(
-        (valid.name, valid.dtype, valid.cells),
+        (&*valid.name, valid.dtype, valid.cells),
         ("valid", Dtype::UInt8, Cells::Ragged(3))
     );
     assert_eq!(batch.output_bytes(), 24);
