@@ -1,15 +1,18 @@
 """What every test shares: where the real recordings are, and a dataflow to fill."""
 
 import pathlib
+import socket
 import sys
 
+import numpy as np
 import pytest
 
 TESTS = pathlib.Path(__file__).parent
 ROOT = TESTS.parent
 sys.path.insert(0, str(ROOT / "examples" / "policy"))
 
-from harness import Flow  # noqa: E402
+import convert  # noqa: E402
+from harness import Flow, dora  # noqa: E402
 
 # Recordings of real sensors are not part of the repository: they lie next to it, or next to the folder of a worktree.
 PLACES = [ROOT.parent / "shared" / "data", ROOT.parent.parent / "shared" / "data"]
@@ -26,6 +29,55 @@ def data() -> pathlib.Path:
 @pytest.fixture
 def flow(tmp_path) -> Flow:
     return Flow(tmp_path)
+
+
+@pytest.fixture
+def daemon(tmp_path) -> dict:
+    """A coordinator and a daemon of this test's own; the environment that finds them."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    # dora's default port may belong to somebody else on the machine.
+    env = {"DORA_COORDINATOR_PORT": str(port), "HOME": str(tmp_path)}
+    dora("up", env=env)
+    yield env
+    dora("down", "--force", env=env)
+
+
+@pytest.fixture(scope="session")
+def streams() -> dict:
+    """Two seconds of a made-up robot: every stream with its own clock, jitter and losses."""
+    rng = np.random.default_rng(11)
+    start = 1_700_000_000_000_000_000
+
+    def stream(rate_hz: float, dim: int, offset_ms: float, jitter_ms: float, loss: float = 0.0, batch: int = 1):
+        n = round(2 * rate_hz)
+        stamps = start + np.rint((np.arange(n) / rate_hz * 1e3 + offset_ms + rng.uniform(0, jitter_ms, n)) * 1e6).astype(np.int64)
+        values = np.cumsum(rng.normal(0, 0.1, (n, dim)), axis=0).astype(np.float32)
+        kept = rng.random(n) >= loss
+        return convert.Stream(stamps[kept], values[kept], batch)
+
+    times = [start + round((100 * i + 3.7) * 1e6) for i in range(20)]
+    clouds = [
+        {
+            **{axis: rng.normal(0, 6, 20_000).astype(np.float32) for axis in "xyz"},
+            "intensity": rng.uniform(0, 1, 20_000).astype(np.float32),
+            "ring": rng.integers(0, 64, 20_000).astype(np.uint16),
+            "t_ns": np.arange(20_000, dtype=np.uint32) * 5000,
+        }
+        for _ in times
+    ]
+    return {
+        "camera": stream(30, 128, 33, 3, loss=0.1),
+        "force": stream(1000, 6, 0, 0.4, loss=0.01),
+        "proprio": stream(500, 15, 1, 0.9, batch=4),
+        "lidar": convert.Clouds(times, clouds),
+    }
+
+
+@pytest.fixture(scope="session")
+def recording(streams, tmp_path_factory) -> pathlib.Path:
+    return convert.write(tmp_path_factory.mktemp("recording"), streams)
 
 
 def pytest_report_header():

@@ -113,7 +113,8 @@ class Flow:
         """A Python node that plays a script (see nodes/sender.py)."""
         path = self.folder / f"{name}.pickle"
         path.write_bytes(pickle.dumps(steps))
-        outputs = sorted({step[1] for step in steps if step[0] == "send"})
+        flat = [inner for step in steps for inner in (step[2] if step[0] == "until" else [step])]
+        outputs = sorted({step[1] for step in flat if step[0] == "send"})
         keys.setdefault("shared_memory_pool_size", "64MB")
         self.node(name, pathlib.Path(sys.executable), f"{NODES / 'sender.py'} {path}", inputs or {}, outputs, **keys)
 
@@ -195,12 +196,40 @@ class Flow:
         return found
 
 
-def send(output: str, values, stamp: int | None, **metadata) -> tuple:
-    """A step of a sender: a message with this payload and stamp."""
+def dora(*arguments: str, env: dict | None = None, timeout: float = 60.0, cwd: pathlib.Path = ROOT) -> str:
+    """What a dora command that succeeds prints."""
+    done = subprocess.run(
+        [DORA, *arguments],
+        cwd=cwd,
+        env={**os.environ, **(env or {})},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=timeout,
+    )
+    assert done.returncode == 0, f"dora {' '.join(arguments)}: exit code {done.returncode}\n{done.stdout[-6000:]}"
+    return done.stdout
+
+
+def send(output: str, values, stamp: int | str | None, **metadata) -> tuple:
+    """A step of a sender: a message with this payload and stamp (ns, or "now")."""
     array = values if isinstance(values, pa.Array) else pa.array(np.asarray(values).ravel())
     if stamp is not None:
-        metadata["timestamp_ns"] = int(stamp)
+        metadata["timestamp_ns"] = stamp if stamp == "now" else int(stamp)
     return ("send", output, array, metadata)
+
+
+def said(metadata: dict) -> dict:
+    """Metadata without what may differ from run to run: how long it took, and when dora published it."""
+    return {key: value for key, value in metadata.items() if key not in ("compute_us", "timestamp")}
+
+
+def check_same(a: list[Message], b: list[Message]) -> None:
+    """The same messages, bit for bit."""
+    assert len(a) == len(b) > 0
+    for one, other in zip(a, b, strict=True):
+        assert said(one.metadata) == said(other.metadata)
+        assert one.array.type == other.array.type and same_bits(one.values, other.values), one.stamp
 
 
 def wait_for(condition, timeout: float = 20.0, what: str = "it"):

@@ -4,38 +4,19 @@ Needs the release binaries (`make build`) and out/policy.onnx; `make test` makes
 """
 
 import json
-import os
 import pathlib
 import shutil
-import socket
-import subprocess
-import sys
 import time
 
 import pyarrow as pa
-import pytest
 import yaml
 
+from harness import dora
+
 ROOT = pathlib.Path(__file__).parents[1]
-# The command that belongs to this interpreter, whatever PATH says.
-DORA = pathlib.Path(sys.executable).with_name("dora")
 CONFIG = yaml.safe_load((ROOT / "robocache.yml").read_text())
 DURATION_S = CONFIG["sim"]["duration_s"]
 RATE_HZ = CONFIG["fuse"]["rate_hz"]
-
-
-def dora(*arguments: str, env: dict | None = None, timeout: float = 60.0) -> str:
-    done = subprocess.run(
-        [DORA, *arguments],
-        cwd=ROOT,
-        env={**os.environ, **(env or {})},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=timeout,
-    )
-    assert done.returncode == 0, f"dora {' '.join(arguments)}: exit code {done.returncode}\n{done.stdout[-6000:]}"
-    return done.stdout
 
 
 def run_with_report(dataflow: str, tmp_path: pathlib.Path) -> tuple[dict, str]:
@@ -91,18 +72,6 @@ def test_a_recording_replays_through_the_same_nodes(tmp_path):
             assert "data" in table.column_names, name
     report, _ = run_with_report("examples/replay.yml", tmp_path)
     check(report)
-
-
-@pytest.fixture
-def daemon(tmp_path):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    # A coordinator of this test's own: dora's default port may belong to somebody else on the machine.
-    env = {"DORA_COORDINATOR_PORT": str(port), "HOME": str(tmp_path)}
-    dora("up", env=env)
-    yield env
-    dora("down", "--force", env=env)
 
 
 def test_up_start_stop(daemon, tmp_path):

@@ -1,7 +1,8 @@
 """A node that plays a script: a pickled list of steps.
 
-("send", output, array, metadata), ("sleep", seconds), ("wait", file) until the file is there, ("die",). The steps
-after a `die` are those of the process that dora starts in its place.
+("send", output, array, metadata), where the stamp may be "now"; ("sleep", seconds); ("wait", file): until it is there;
+("until", file, steps): again and again until it is there or the dataflow stops; ("die",): the steps after it are those
+of the process that dora starts in its place.
 """
 
 import os
@@ -31,20 +32,41 @@ resume = script.with_suffix(".resume")
 done = int(resume.read_text()) if resume.exists() else 0
 
 node = Node()
-for place, step in enumerate(steps[done:], start=done):
+
+
+def is_stopped() -> bool:
+    event = node.next(timeout=0.001)
+    return event is not None and event["type"] == "STOP"
+
+
+def wait(file: str) -> None:
+    deadline = time.monotonic() + 30.0
+    while not pathlib.Path(file).exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+def play(step: tuple, place: int) -> None:
     match step:
         case ("send", output, array, metadata):
+            if metadata.get("timestamp_ns") == "now":
+                metadata = {**metadata, "timestamp_ns": time.time_ns()}
             node.send_output(output, array, metadata)
         case ("sleep", seconds):
             time.sleep(seconds)
         case ("wait", file):
-            deadline = time.monotonic() + 30.0
-            while not pathlib.Path(file).exists() and time.monotonic() < deadline:
-                time.sleep(0.01)
+            wait(file)
+        case ("until", file, steps):
+            while not pathlib.Path(file).exists() and not is_stopped():
+                for inner in steps:
+                    play(inner, place)
         case ("die",):
             time.sleep(LINGER_S)
             resume.write_text(str(place + 1))
             os.kill(os.getpid(), signal.SIGKILL)
         case _:
             raise SystemExit(f"{script}: step {place} is {step!r}")
+
+
+for place, step in enumerate(steps[done:], start=done):
+    play(step, place)
 time.sleep(LINGER_S)

@@ -1,0 +1,122 @@
+"""A running dataflow: parameters that change, and an orderly stop."""
+
+import json
+import time
+
+import numpy as np
+import pyarrow as pa
+
+from harness import Flow, Run, dora, send, wait_for
+from oracle import MS
+
+
+def fused(flow: Flow):
+    return flow.folder / "sink.pickle"
+
+
+def node_logs(flow: Flow, env: dict, name: str) -> str:
+    return dora("logs", "live", "--node", name, env=env, cwd=flow.folder)
+
+
+def test_parameters_change_while_the_dataflow_runs(flow, daemon, tmp_path):
+    """The camera's latency, then how long a target waits: for ever, until the camera is gone, then 40 ms."""
+    camera_ends, all_ends = tmp_path / "camera_ends", tmp_path / "all_ends"
+    camera = send("camera", np.array([1, 2], np.float32), "now")
+    force = send("force", np.array([3], np.float32), "now")
+    beat = [camera] + [force, ("sleep", 0.01)] * 3
+    flow.sender([("until", str(camera_ends), beat), ("until", str(all_ends), [force, ("sleep", 0.01)])])
+    modalities = [
+        {"input": "camera", "dim": 2, "interpolation": "previous", "max_age_ms": 400},
+        {"input": "force", "dim": 1, "interpolation": "linear"},
+    ]
+    config = {"rate_hz": 50, "max_wait_ms": None, "modalities": modalities}
+    sources = {name: {"source": f"sender/{name}", "queue_size": 100} for name in ("camera", "force")}
+    flow.robocache("fuse", {"fuse": config}, sources, ["fused"])
+    flow.collector({"fused": {"source": "fuse/fused", "queue_size": 1000}})
+    dora("start", str(flow.write()), "--name", "live", "--detach", env=daemon, cwd=flow.folder)
+
+    def set_parameter(key: str, value) -> int:
+        dora("param", "set", "fuse", key, json.dumps(value), "-d", "live", env=daemon)
+        return time.time_ns()
+
+    wait_for((tmp_path / "sink.started").exists, what="the first observation")
+    time.sleep(0.5)
+    before_latency = time.time_ns()
+    after_latency = set_parameter("camera.latency_ms", 100)
+    time.sleep(0.7)
+    camera_ends.touch()
+    gone = time.time_ns()
+    time.sleep(0.7)
+    before_wait = time.time_ns()
+    after_wait = set_parameter("max_wait_ms", 40)
+    set_parameter("max_wait_ms", "soon")
+    set_parameter("camera.latncy_ms", 5)
+    time.sleep(0.7)
+    ended = time.time_ns()
+    dora("stop", "live", env=daemon, timeout=30)
+    wait_for(fused(flow).exists, what="the end of the collector")
+
+    got = Run(0, "", {}, tmp_path).received("sink")
+    stamps = np.array([m.stamp for m in got])
+    published = np.array([m.metadata["timestamp"].timestamp() * 1e9 for m in got])
+    age = np.array([m.metadata["age_ns"][0] for m in got])
+    valid = np.array([m.metadata["valid"][0] for m in got])
+    assert (np.diff(stamps) == 20 * MS).all(), "no target is left out"
+
+    # Without a limit a target waits for the camera, which comes every 30 ms; by 100 ms longer when it is that much older.
+    delay = published - stamps
+    start = stamps < before_latency - 50 * MS
+    later = (stamps > after_latency + 50 * MS) & (stamps < gone - 300 * MS)
+    assert start.sum() > 10 and later.sum() > 5
+    assert 60 * MS < np.median(delay[later]) - np.median(delay[start]) < 140 * MS
+    assert (age[start] < 80 * MS).all() and valid[start].all()
+
+    # The camera's watermark holds up every target, until the wait is no longer for ever.
+    quiet = (published > gone + 200 * MS) & (published < before_wait)
+    assert not quiet.any()
+    resumed = published > after_wait + 100 * MS
+    assert resumed.sum() > 20
+    # The stream goes on to the end, 40 ms behind, without the camera.
+    assert stamps.max() > ended - 250 * MS
+    assert not valid[stamps > gone + 450 * MS].any()
+    assert (valid[stamps < gone - 100 * MS] == 1).all()
+
+    log = node_logs(flow, daemon, "fuse")
+    assert "`camera.latency_ms` is now 100" in log and "`max_wait_ms` is now 40" in log
+    assert "`max_wait_ms`" in log and "refused" in log and "latncy" in log
+    check_stopped(flow, daemon, ["sender", "fuse", "sink"])
+
+
+def check_stopped(flow: Flow, env: dict, nodes: list[str]) -> None:
+    listed = dora("list", env=env)
+    assert "Running" not in listed and "Failed" not in listed, listed
+    for node in nodes:
+        assert not flow.pids(node), f"{node} is still there"
+
+
+def test_every_node_ends_with_0_when_the_dataflow_is_stopped(flow, daemon, tmp_path):
+    """One of each kind, in the middle of its work."""
+    modalities = [{"input": "force", "dim": 6, "interpolation": "linear"}]
+    observe = {"rate_hz": 50, "modalities": modalities}
+    voxelize = {"origin_m": [-10, -10, -3], "voxel_size_m": [0.5] * 3, "shape": [40, 40, 12], "channels": ["count"], "layout": "coo", "inputs": [{"input": "lidar"}]}
+    live = lambda source: {"source": source, "queue_size": 100}  # noqa: E731
+    flow.robocache("sim", {"sim": {"real_time": True, "duration_s": None, "start_ns": None}}, outputs=["force", "lidar"])
+    flow.robocache("fuse", {"fuse": observe}, {"force": live("sim/force")}, ["fused"])
+    flow.robocache("align", {"align": observe}, {"force": live("sim/force")}, ["force"])
+    flow.robocache("voxelize", {"voxelize": voxelize}, {"lidar": live("sim/lidar")}, ["voxels"])
+    plugins = [{"voxelize": voxelize}, {"fuse": observe}]
+    flow.robocache("node", {"plugins": plugins}, {"lidar": live("sim/lidar"), "force": live("sim/force")}, ["fused", "voxels"])
+    flow.robocache("record", {"record": {"path": str(tmp_path / "recorded")}}, {"fused": live("fuse/fused"), "lidar": live("sim/lidar")})
+    flow.collector({"fused": live("fuse/fused"), "voxels": live("voxelize/voxels"), "both": live("node/fused"), "force": live("align/force")})
+    dora("start", str(flow.write()), "--name", "live", "--detach", env=daemon, cwd=flow.folder)
+    wait_for((tmp_path / "sink.started").exists, what="the first observation")
+    time.sleep(1.0)
+    begun = time.monotonic()
+    dora("stop", "live", env=daemon, timeout=30)
+    assert time.monotonic() - begun < 8.0, "a node that does not listen to Stop is killed by dora after its grace time"
+    wait_for(fused(flow).exists, what="the end of the collector")
+    check_stopped(flow, daemon, [node["id"] for node in flow.nodes])
+
+    for name in ("fused", "lidar"):
+        with pa.OSFile(str(tmp_path / "recorded" / f"{name}.arrow")) as file:
+            assert pa.ipc.open_file(file).read_all().num_rows > 5

@@ -1,0 +1,134 @@
+"""Recordings: what is recorded is what was sent, and a crash loses at most the last second."""
+
+import os
+import signal
+import time
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from harness import Flow, same_bits, send, wait_for
+from oracle import DTYPES, MS
+
+
+def table(path) -> pa.Table:
+    with pa.OSFile(str(path)) as file:
+        return pa.ipc.open_file(file).read_all()
+
+
+def replayed(folder, recording, outputs) -> Flow:
+    flow = Flow(folder)
+    flow.robocache("replay", {"replay": {"path": str(recording), "speed": "max"}}, outputs=outputs)
+    flow.collector({name: f"replay/{name}" for name in outputs})
+    return flow
+
+
+TYPES = ["float32", "float64", "float16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
+
+
+def test_every_form_of_message_comes_back_as_it_was(flow, tmp_path):
+    rng = np.random.default_rng(4)
+    steps = []
+    for i in range(5):
+        stamp = (100 + i) * MS
+        for dtype in TYPES:
+            steps.append(send(dtype, rng.integers(0, 100, 6).astype(dtype), stamp, shape=[2, 3]))
+        steps.append(send("bfloat16", rng.normal(size=4).astype(DTYPES["bfloat16"]).view(np.uint16), stamp, dtype="bfloat16", shape=[4]))
+        steps.append(send("batch", rng.normal(size=(3, 2)).astype(np.float32), stamp, shape=[3, 2], timestamps_ns=[stamp - 2, stamp - 1, stamp]))
+        # Every message has another length, one has none at all.
+        points = rng.normal(size=(i * 7, 4)).astype(np.float32)
+        steps.append(send("tensor", points, stamp, shape=[i * 7, 4], fields=["x", "y", "z", "intensity"], frame_id="roof"))
+        columns = {"x": np.float32, "y": np.float64, "ring": np.uint8, "t_ns": np.uint32}
+        cloud = pa.StructArray.from_arrays([pa.array(rng.integers(0, 9, i * 5).astype(kind)) for kind in columns.values()], list(columns))
+        steps.append(send("cloud", cloud, stamp, frame_id="bumper"))
+    names = sorted({step[1] for step in steps})
+    flow.sender(steps)
+    recording = flow.folder / "recorded"
+    flow.robocache("record", {"record": {"path": str(recording)}}, {name: f"sender/{name}" for name in names})
+    done = flow.run()
+    assert {path.name for path in recording.iterdir()} == {f"{name}.arrow" for name in names}, done.logs["record"]
+    done = replayed(tmp_path / "replay", recording, names).run()
+    for name in names:
+        sent = [step for step in steps if step[1] == name]
+        got = done.received("sink", name)
+        assert len(got) == len(sent), (name, done.logs)
+        for (_, _, array, metadata), message in zip(sent, got, strict=True):
+            assert message.array.type == array.type, name
+            assert message.array.equals(array), name
+            kept = {key: value for key, value in message.metadata.items() if key in metadata}
+            assert kept == metadata, name
+    assert table(recording / "float32.arrow").column_names[:3] == ["timestamp_ns", "data", "shape"]
+
+
+def test_the_inputs_may_come_and_go_in_the_middle(flow):
+    """A stream that begins late and one that ends early are in the recording all the same."""
+    early = [send("early", np.array([i], np.float32), i * MS) for i in range(100)]
+    late = [send("late", np.array([i], np.float32), i * MS) for i in range(100, 200)]
+    flow.sender(early, name="one")
+    flow.sender([("sleep", 1.2), *late], name="two")
+    recording = flow.folder / "recorded"
+    flow.robocache("record", {"record": {"path": str(recording)}}, {"early": "one/early", "late": "two/late"})
+    flow.run()
+    assert table(recording / "early.arrow")["timestamp_ns"].to_pylist() == [i * MS for i in range(100)]
+    assert table(recording / "late.arrow")["timestamp_ns"].to_pylist() == [i * MS for i in range(100, 200)]
+
+
+def test_a_recording_is_not_written_over(flow, tmp_path):
+    (tmp_path / "recorded").mkdir()
+    (tmp_path / "recorded" / "force.arrow").write_bytes(b"precious")
+    flow.sender([send("force", np.array([1], np.float32), 1)])
+    flow.robocache("record", {"record": {"path": str(tmp_path / "recorded")}}, {"force": "sender/force"})
+    done = flow.run(code=None)
+    assert "force.arrow" in done.logs["record"] and "exists" in done.logs["record"]
+    assert (tmp_path / "recorded" / "force.arrow").read_bytes() == b"precious"
+
+
+SIM = {"duration_s": 20.0, "real_time": True, "start_ns": None, "streams": {"lidar": {"latency_ms": 105}}}
+
+
+@pytest.mark.parametrize("after_s", [1.6, 2.3])
+def test_killed_in_the_middle_it_has_lost_at_most_its_last_second(flow, tmp_path, after_s):
+    names = ["camera", "force", "proprio", "lidar"]
+    recording = tmp_path / "recorded"
+    flow.robocache("sim", {"sim": SIM}, outputs=names)
+    flow.robocache("record", {"record": {"path": str(recording)}}, {name: {"source": f"sim/{name}", "queue_size": 1000} for name in names})
+    with flow.start() as wait:
+        wait_for(lambda: len(list(recording.glob("*.arrow"))) == 4, what="a file for each stream")
+        time.sleep(after_s)
+        (pid,) = flow.pids("record")
+        os.kill(pid, signal.SIGKILL)
+        killed = time.time_ns()
+        (sim,) = flow.pids("sim")
+        os.kill(sim, signal.SIGTERM)
+        wait()
+    counts = {}
+    for name in names:
+        rows = table(recording / f"{name}.arrow")
+        stamps = np.array(rows["timestamp_ns"])
+        counts[name] = len(stamps)
+        # Stamps are of the capture; a sample is on its way for 0.1 s at the most, a cloud for a sweep more.
+        assert killed - stamps.max() < 1000 * MS + (250 if name == "lidar" else 120) * MS, name
+        rate = {"camera": 30, "force": 1000, "proprio": 500, "lidar": 10}[name]
+        assert np.diff(np.sort(stamps)).max() < 6e9 / rate, f"{name} has a hole"
+    done = replayed(tmp_path / "replay", recording, names).run()
+    for name in names:
+        assert len(done.received("sink", name)) == counts[name], done.logs["replay"]
+
+
+def test_a_file_that_breaks_off_anywhere_plays_up_to_there(flow, tmp_path, recording):
+    """What a crash of the machine may leave: the file of one stream is cut, in each of several places."""
+    whole = (recording / "force.arrow").read_bytes()
+    stamps = table(recording / "force.arrow")["timestamp_ns"].to_pylist()
+    cuts = [len(whole) - 1, len(whole) // 2, len(whole) // 7]
+    counts = []
+    for cut in cuts:
+        folder = tmp_path / f"cut_{cut}"
+        folder.mkdir()
+        (folder / "force.arrow").write_bytes(whole[:cut])
+        done = replayed(tmp_path / f"replay_{cut}", folder, ["force"]).run()
+        got = [m.stamp for m in done.received("sink", "force")]
+        assert got == stamps[: len(got)]
+        assert "force.arrow" in done.logs["replay"], "it must say that the file is not whole"
+        counts.append(len(got))
+    assert counts[0] == len(stamps) > counts[1] > counts[2]

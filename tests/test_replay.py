@@ -1,0 +1,167 @@
+"""Replay = live: the same recording gives the same bytes at any speed, in any run, in any process; and loses nothing."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import convert
+import oracle
+from harness import Flow, check_same, same_bits
+
+FUSE = {
+    "rate_hz": 50,
+    "window": 16,
+    "max_wait_ms": None,
+    "modalities": [
+        {"input": "camera", "dim": 128, "interpolation": "previous", "latency_ms": 33, "max_age_ms": 60},
+        {"input": "force", "dim": 6, "interpolation": "linear", "max_gap_ms": 2.5, "extrapolate_ms": 5},
+        {
+            "input": "proprio",
+            "dim": 15,
+            "groups": [
+                {"channels": [0, 7], "interpolation": "linear", "max_gap_ms": 50},
+                {"channels": [7, 11], "interpolation": "nearest", "max_age_ms": 50},
+                {"channels": [11, 15], "interpolation": "previous", "max_age_ms": 50},
+            ],
+        },
+    ],
+}
+VOXELIZE = {
+    "origin_m": [-12.8, -12.8, -3.2],
+    "voxel_size_m": [0.4, 0.4, 0.4],
+    "shape": [64, 64, 16],
+    "channels": ["occupancy", "count", "mean_z", "mean_intensity", "max_ring"],
+    "layout": "coo",
+    "inputs": [{"input": "lidar"}],
+}
+SENSORS = ["camera", "force", "proprio"]
+
+
+def replay(flow: Flow, recording, speed, outputs) -> None:
+    flow.robocache("replay", {"replay": {"path": str(recording), "speed": speed}}, outputs=outputs)
+
+
+def table(path) -> pa.Table:
+    with pa.OSFile(str(path)) as file:
+        return pa.ipc.open_file(file).read_all()
+
+
+def perceive(folder, recording, speed) -> Flow:
+    """Fused and voxels of a recording; recorded, and with all their metadata."""
+    flow = Flow(folder)
+    replay(flow, recording, speed, [*SENSORS, "lidar"])
+    flow.robocache("fuse", {"fuse": FUSE}, {name: f"replay/{name}" for name in SENSORS}, ["fused"])
+    flow.robocache("voxelize", {"voxelize": VOXELIZE}, {"lidar": "replay/lidar"}, ["voxels"])
+    results = {"fused": "fuse/fused", "voxels": "voxelize/voxels"}
+    flow.robocache("record", {"record": {"path": str(folder / "recorded")}}, results)
+    flow.collector(results)
+    return flow
+
+
+def test_five_runs_at_each_speed_give_the_same_bytes(tmp_path, recording, streams):
+    runs = {}
+    for speed in (1.0, "max"):
+        for i in range(5):
+            folder = tmp_path / f"{speed}_{i}"
+            runs[folder] = perceive(folder, recording, speed).run()
+    folders = [*runs]
+    first = runs[folders[0]]
+    for folder in folders[1:]:
+        for output in ("fused", "voxels"):
+            check_same(first.received("sink", output), runs[folder].received("sink", output))
+            assert table(folders[0] / "recorded" / f"{output}.arrow").equals(table(folder / "recorded" / f"{output}.arrow"))
+    wanted = oracle.fuse(FUSE, {name: (streams[name].stamps, streams[name].values) for name in SENSORS})
+    got = first.received("sink", "fused")
+    assert [m.stamp for m in got] == [o.stamp for o in wanted]
+    for message, observation in zip(got, wanted, strict=True):
+        assert message.metadata["valid"] == observation.valid and message.metadata["age_ns"] == observation.age
+        assert message.values.tobytes() == observation.values.tobytes()
+    assert {*sum((o.valid for o in wanted), [])} == {0, 1}, "a mask that is all ones tests little"
+    recorded = table(folders[0] / "recorded" / "fused.arrow")
+    assert recorded["timestamp_ns"].to_pylist() == [o.stamp for o in wanted]
+    assert same_bits(recorded["data"].combine_chunks().values.to_numpy(), np.concatenate([o.values.ravel() for o in wanted]))
+    assert [m.stamp for m in first.received("sink", "voxels")] == streams["lidar"].stamps
+
+
+def test_speed_1_keeps_the_time_between_messages(flow, recording, streams):
+    replay(flow, recording, 1.0, ["camera", "lidar"])
+    flow.collector({name: f"replay/{name}" for name in ("camera", "lidar")})
+    got = flow.run().received("sink")
+    assert len(got) == len(streams["camera"].stamps) + len(streams["lidar"].stamps)
+    late = np.array([m.metadata["timestamp"].timestamp() - m.stamp * 1e-9 for m in got])
+    # Not a measurement: the machine may be busy. Twice the speed or half of it would be a second off.
+    assert np.ptp(late) < 0.5
+
+
+@pytest.mark.parametrize("speed", [4.0, 0.5])
+def test_other_speeds(flow, recording, streams, speed):
+    short = convert.Stream(streams["camera"].stamps[:15], streams["camera"].values[:15])
+    replay(flow, convert.write(flow.folder / "short", {"camera": short}), speed, ["camera"])
+    flow.collector({"camera": "replay/camera"})
+    got = flow.run().received("sink")
+    assert [m.stamp for m in got] == short.stamps.tolist()
+    spent = got[-1].metadata["timestamp"].timestamp() - got[0].metadata["timestamp"].timestamp()
+    wanted = (short.stamps[-1] - short.stamps[0]) * 1e-9 / speed
+    assert wanted - 0.05 < spent < wanted + 0.4
+
+
+def test_fifty_thousand_messages_at_max_and_none_lost(flow):
+    rng = np.random.default_rng(2)
+    stamps = np.arange(25_000) * 1_000_000
+    streams = {
+        "force": convert.Stream(stamps, rng.normal(size=(25_000, 6)).astype(np.float32)),
+        "proprio": convert.Stream(stamps + 500_000, rng.normal(size=(25_000, 15)).astype(np.float32)),
+    }
+    recording = convert.write(flow.folder / "recording", streams)
+    replay(flow, recording, "max", [*streams])
+    sources = {name: f"replay/{name}" for name in streams}
+    flow.robocache("record", {"record": {"path": str(flow.folder / "recorded")}}, sources)
+    modalities = [{"input": name, "dim": s.values.shape[1], "interpolation": "linear"} for name, s in streams.items()]
+    flow.robocache("fuse", {"fuse": {"rate_hz": 1000, "emit_every": 100, "modalities": modalities}}, sources, ["fused"])
+    flow.collector({"fused": "fuse/fused"})
+    done = flow.run(timeout=120)
+    for name in streams:
+        one, other = table(recording / f"{name}.arrow"), table(flow.folder / "recorded" / f"{name}.arrow")
+        assert other.num_rows == 25_000
+        for column in ("timestamp_ns", "data", "shape"):
+            assert one[column].to_pylist() == other[column].to_pylist(), column
+    # A hole in the middle would show as an age, or as a value from other neighbours.
+    got = done.received("sink")
+    assert [m.stamp for m in got] == list(range(1_000_000, 25_000_000_000, 100_000_000))
+    for message in got:
+        i = message.stamp // 1_000_000
+        assert message.metadata["age_ns"] == [0, 500_000]
+        a, b = streams["proprio"].values[i - 1 : i + 1]
+        assert message.values.tobytes() == np.concatenate([streams["force"].values[i], a + np.float32(0.5) * (b - a)]).tobytes()
+
+
+def test_one_process_gives_the_bytes_of_separate_nodes(flow, recording):
+    """And align gives, modality by modality, what fuse gives side by side."""
+    replay(flow, recording, "max", [*SENSORS, "lidar"])
+    sensors = {name: f"replay/{name}" for name in SENSORS}
+    flow.robocache("fuse", {"fuse": FUSE}, sensors, ["fused"])
+    flow.robocache("align", {"align": FUSE}, sensors, SENSORS)
+    flow.robocache("voxelize", {"voxelize": VOXELIZE}, {"lidar": "replay/lidar"}, ["voxels"])
+    plugins = [{"voxelize": VOXELIZE}, {"align": FUSE}, {"fuse": {**FUSE, "rate_hz": 25, "window": 2}}]
+    flow.robocache("node", {"plugins": plugins}, {**sensors, "lidar": "replay/lidar"}, ["voxels", "fused", *SENSORS])
+    # What fuse of the chain gets, through dora: windows of align, sixteen rows a message.
+    flow.robocache("fuse", {"fuse": {**FUSE, "rate_hz": 25, "window": 2}}, {n: f"align/{n}" for n in SENSORS}, ["fused"], name="second")
+    outputs = {"fused": "fuse/fused", "voxels": "voxelize/voxels", "again": "second/fused"}
+    flow.collector(outputs | {f"align_{name}": f"align/{name}" for name in SENSORS}, name="apart")
+    flow.collector({name: f"node/{name}" for name in ("fused", "voxels", *SENSORS)}, name="together")
+    done = flow.run(timeout=90)
+    check_same(done.received("apart", "voxels"), done.received("together", "voxels"))
+    check_same(done.received("apart", "again"), done.received("together", "fused"))
+    fused = done.received("apart", "fused")
+    offsets = np.cumsum([0, 128, 6, 15])
+    for i, name in enumerate(SENSORS):
+        aligned = done.received("apart", f"align_{name}")
+        check_same(aligned, done.received("together", name))
+        assert [m.stamp for m in aligned] == [m.stamp for m in fused]
+        for one, whole in zip(aligned, fused, strict=True):
+            part = whole.values.reshape(16, -1)[:, offsets[i] : offsets[i + 1]]
+            assert one.values.tobytes() == part.tobytes()
+            assert one.metadata["shape"] == [*part.shape]
+            assert one.metadata["valid"] == whole.metadata["valid"][i::3]
+            assert one.metadata["age_ns"] == whole.metadata["age_ns"][i::3]
+            assert one.metadata["modalities"] == [name]
