@@ -7,6 +7,7 @@ use arrow::buffer::Buffer;
 use arrow::ipc::reader::StreamDecoder;
 use std::fs::{self, File};
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use tracing::warn;
 
@@ -188,7 +189,11 @@ impl Stream {
     /// The batch of the file's next message; none if it is the schema.
     fn decode(&mut self) -> Result<Option<RecordBatch>, Stop> {
         let mut bytes = Buffer::from_vec(self.messages.next()?);
-        Ok(self.decoder.decode(&mut bytes)?)
+        let decoder = &mut self.decoder;
+        // Arrow takes it for granted that the parts of a batch are as long as they say, and panics where damaged bytes
+        // say otherwise. The decoder is not used again then.
+        let decoded = catch_unwind(AssertUnwindSafe(|| decoder.decode(&mut bytes)));
+        Ok(decoded.map_err(|_| Stop::Torn("a batch whose parts do not fit each other".to_owned()))??)
     }
 
     /// Reads the schema once it is there.
