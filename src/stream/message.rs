@@ -137,6 +137,24 @@ impl Message {
         self.used = 0;
     }
 
+    /// Makes it a copy of another message, keeping its memory.
+    pub fn copy_from(&mut self, other: &Self) {
+        self.clear();
+        self.timestamp_ns = other.timestamp_ns;
+        self.timestamps_ns.extend_from_slice(&other.timestamps_ns);
+        self.shape.extend_from_slice(&other.shape);
+        self.set_fields(&other.fields);
+        self.frame_id.push_str(&other.frame_id);
+        self.dim = other.dim;
+        self.valid.extend_from_slice(&other.valid);
+        self.rows = other.rows;
+        for column in other.columns() {
+            let copy = self.add_column(&column.name, column.dtype, column.cells);
+            copy.data.copy_from(column.data.bytes());
+            copy.offsets.extend_from_slice(&column.offsets);
+        }
+    }
+
     /// The columns of the payload.
     pub fn columns(&self) -> &[Column] {
         &self.columns[..self.used]

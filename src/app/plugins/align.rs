@@ -1,9 +1,9 @@
-use super::observe::{self, Fill, change, push_samples, set_parameter};
-use crate::app::{App, AppError, Change, Fault, Operation, Outbox, Plugin, Registration, Value};
+use super::observe::{self, Columns, Fill, change, push_samples, set_parameter};
+use crate::app::{App, AppError, Change, Fault, Operation, Outbox, Parameter, Plugin, Registration, Value};
 use crate::device::{Device, Element};
 use crate::ops::ConfigError;
 use crate::ops::align::{AlignConfig, Aligner, Masks, Target, cpu};
-use crate::stream::{Layout, Message};
+use crate::stream::Message;
 
 /// Publishes each stream of `align:` by itself, on the common targets, as an output of the input's name.
 pub struct AlignPlugin;
@@ -39,9 +39,8 @@ struct Align {
 }
 
 struct Output {
-    name: [String; 1],
-    offsets: [i64; 2],
-    layout: Layout,
+    columns: Columns,
+    frame_id: String,
 }
 
 struct AlignValues(usize);
@@ -55,10 +54,9 @@ impl Fill for AlignValues {
 impl Align {
     fn new(config: &AlignConfig, device: Device) -> Result<Self, ConfigError> {
         let aligner = Aligner::new(config)?;
-        let outputs = config.modalities.iter().map(|modality| Output {
-            name: [modality.input.clone()],
-            offsets: [0, modality.dim as i64],
-            layout: Layout::flat(config.dtype, config.window * modality.dim),
+        let outputs = (0..aligner.modalities()).map(|modality| Output {
+            columns: Columns::new(&aligner, modality..modality + 1),
+            frame_id: String::new(),
         });
         Ok(Self {
             outputs: outputs.collect(),
@@ -77,9 +75,14 @@ impl Align {
             masks,
         } = self;
         let emit = |aligner: &Aligner, target: &Target, out: &mut Outbox<'_>| {
-            for (i, Output { name, offsets, layout }) in outputs.iter().enumerate() {
-                out.send(i, layout, |payload| {
-                    observe::observe(aligner, target, *device, name, offsets, masks, payload, AlignValues(i))
+            for (i, Output { columns, frame_id }) in outputs.iter().enumerate() {
+                out.send(i, &columns.layout, |payload| {
+                    let fill = AlignValues(i);
+                    let mut parameters = observe::observe(aligner, target, *device, columns, masks, payload, fill);
+                    if !frame_id.is_empty() {
+                        parameters.insert("frame_id".into(), Parameter::String(frame_id.clone()));
+                    }
+                    parameters
                 });
             }
         };
@@ -89,6 +92,7 @@ impl Align {
 
 impl Operation for Align {
     fn input(&mut self, input: usize, message: &Message, out: &mut Outbox<'_>) -> Result<(), Fault> {
+        self.outputs[input].frame_id.clone_from(&message.frame_id);
         let (aligner, emit) = self.split();
         push_samples(aligner, input, message, out, emit)
     }

@@ -1,9 +1,10 @@
-use super::observe::{self, Fill, change, push_samples, set_parameter};
+use super::observe::{self, Columns, Fill, change, push_samples, set_parameter};
 use crate::app::{App, AppError, Change, Fault, Operation, Outbox, Plugin, Registration, Value};
 use crate::device::{Device, Element};
+use crate::ops::ConfigError;
 use crate::ops::align::{Aligner, Masks, Target};
 use crate::ops::fuse::{FuseConfig, cpu};
-use crate::stream::{Layout, Message};
+use crate::stream::Message;
 
 /// Publishes the streams of `fuse:` as one tensor, `fused`.
 pub struct FusePlugin;
@@ -18,7 +19,7 @@ impl Plugin for FusePlugin {
         let operation = Fuse::new(&config, app.device()).map_err(|error| app.refused(&error))?;
         app.add_operation(Registration {
             name: self.name().into(),
-            inputs: operation.names.clone(),
+            inputs: operation.columns.names.clone(),
             outputs: vec!["fused".into()],
             operation: Box::new(operation),
         });
@@ -29,9 +30,7 @@ impl Plugin for FusePlugin {
 struct Fuse {
     aligner: Aligner,
     device: Device,
-    names: Vec<String>,
-    offsets: Vec<i64>,
-    layout: Layout,
+    columns: Columns,
     masks: Masks,
 }
 
@@ -44,16 +43,10 @@ impl Fill for FuseValues {
 }
 
 impl Fuse {
-    fn new(config: &FuseConfig, device: Device) -> Result<Self, crate::ops::ConfigError> {
+    fn new(config: &FuseConfig, device: Device) -> Result<Self, ConfigError> {
         let aligner = Aligner::new(config)?;
-        let mut offsets = vec![0];
-        for modality in 0..aligner.modalities() {
-            offsets.push(offsets[modality] + aligner.dim(modality) as i64);
-        }
         Ok(Self {
-            names: aligner.inputs().map(str::to_owned).collect(),
-            layout: Layout::flat(aligner.dtype(), aligner.window() * config.columns()),
-            offsets,
+            columns: Columns::new(&aligner, 0..aligner.modalities()),
             masks: Masks::default(),
             device,
             aligner,
@@ -65,14 +58,12 @@ impl Fuse {
         let Self {
             aligner,
             device,
-            names,
-            offsets,
-            layout,
+            columns,
             masks,
         } = self;
         let emit = |aligner: &Aligner, target: &Target, out: &mut Outbox<'_>| {
-            out.send(0, layout, |payload| {
-                observe::observe(aligner, target, *device, names, offsets, masks, payload, FuseValues)
+            out.send(0, &columns.layout, |payload| {
+                observe::observe(aligner, target, *device, columns, masks, payload, FuseValues)
             });
         };
         (aligner, emit)

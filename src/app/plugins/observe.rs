@@ -3,7 +3,7 @@
 use crate::app::{Change, Fault, Outbox, Parameter, Parameters, Payload, Value};
 use crate::device::{Device, Dtype, Element};
 use crate::ops::align::{Aligner, Masks, Target};
-use crate::stream::Message;
+use crate::stream::{Layout, Message};
 use half::{bf16, f16};
 use std::time::Instant;
 
@@ -119,17 +119,46 @@ pub(super) fn set_parameter(aligner: &mut Aligner, section: &str, key: &str, val
     Ok(true)
 }
 
+/// What stands in the columns of an output: modality m is columns `offsets[m]..offsets[m + 1]`.
+pub(super) struct Columns {
+    pub names: Vec<String>,
+    pub offsets: Vec<i64>,
+    pub layout: Layout,
+}
+
+impl Columns {
+    /// The columns of these modalities side by side.
+    pub fn new(aligner: &Aligner, modalities: std::ops::Range<usize>) -> Self {
+        let mut offsets = vec![0];
+        let mut columns = 0;
+        for modality in modalities.clone() {
+            columns += aligner.dim(modality);
+            offsets.push(columns as i64);
+        }
+        Self {
+            names: aligner
+                .inputs()
+                .map(str::to_owned)
+                .skip(modalities.start)
+                .take(modalities.len())
+                .collect(),
+            offsets,
+            layout: Layout::flat(aligner.dtype(), aligner.window() * columns),
+        }
+    }
+}
+
 /// Writes an observation into a payload of the aligner's element type, times it, and gives its metadata.
 pub(super) fn observe(
     aligner: &Aligner,
     target: &Target,
     device: Device,
-    names: &[String],
-    offsets: &[i64],
+    columns: &Columns,
     masks: &mut Masks,
     payload: &mut Payload<'_>,
     fill: impl Fill,
 ) -> Parameters {
+    let Columns { names, offsets, .. } = columns;
     let start = Instant::now();
     match aligner.dtype() {
         Dtype::Float16 => fill.fill::<f16>(aligner, target, payload.column(0), masks),
@@ -137,14 +166,14 @@ pub(super) fn observe(
         _ => fill.fill::<f32>(aligner, target, payload.column(0), masks),
     }
     let compute_us = start.elapsed().as_secs_f64() * 1e6;
-    let columns = offsets.last().copied().unwrap_or(0);
+    let width = offsets.last().copied().unwrap_or(0);
     let entries = [
-        ("shape", Parameter::ListInt(vec![aligner.window() as i64, columns])),
+        ("shape", Parameter::ListInt(vec![aligner.window() as i64, width])),
         ("dtype", Parameter::String(aligner.dtype().name().into())),
         ("timestamp_ns", Parameter::Integer(target.time_ns)),
         ("timestamps_ns", Parameter::ListInt(masks.timestamps_ns.clone())),
-        ("modalities", Parameter::ListString(names.to_vec())),
-        ("offsets", Parameter::ListInt(offsets.to_vec())),
+        ("modalities", Parameter::ListString(names.clone())),
+        ("offsets", Parameter::ListInt(offsets.clone())),
         ("valid", Parameter::ListInt(masks.valid.clone())),
         ("age_ns", Parameter::ListInt(masks.age_ns.clone())),
         ("epoch", Parameter::Integer(target.epoch)),

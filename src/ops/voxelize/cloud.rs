@@ -1,0 +1,283 @@
+use crate::device::{Dtype, Values};
+use crate::stream::{Cells, Message};
+use half::{bf16, f16};
+
+/// The points of a message, read where they lie.
+///
+/// A message is a cloud if it is a flat tensor `[N, C]` with `fields`, or a struct with one column per field. `x`, `y`
+/// and `z` must be among the fields. Without `fields` a tensor of 3 columns is x, y, z; without a `shape`, N follows
+/// from the length.
+#[derive(Clone, Copy)]
+pub struct Cloud<'a> {
+    message: &'a Message,
+    tensor: Option<Values<'a>>,
+    columns: usize,
+    points: usize,
+    xyz: [Field<'a>; 3],
+}
+
+/// The values of one field of a cloud, in the order of its points.
+#[derive(Clone, Copy, Debug)]
+pub struct Field<'a> {
+    values: Values<'a>,
+    first: usize,
+    stride: usize,
+}
+
+/// A message that is no cloud, or not the cloud that the channels need.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CloudError {
+    /// A tensor has no names for its columns.
+    #[error("a tensor without `fields` must be [N, 3], x y z, but its shape is {shape:?} and its length {length}")]
+    NoFields {
+        /// The shape that came.
+        shape: Vec<usize>,
+        /// The elements that came.
+        length: usize,
+    },
+    /// The shape belongs neither to the fields nor to the length.
+    #[error("shape {shape:?} does not fit: {length} elements with {fields} fields must be [{}, {fields}]", length / fields)]
+    Shape {
+        /// The shape that came.
+        shape: Vec<usize>,
+        /// The elements that came.
+        length: usize,
+        /// How many fields there are.
+        fields: usize,
+    },
+    /// The elements are no whole number of points.
+    #[error("{length} elements are no whole number of points of {fields} fields")]
+    Length {
+        /// The elements that came.
+        length: usize,
+        /// How many fields there are.
+        fields: usize,
+    },
+    /// A field that is needed is not there.
+    #[error("no field `{name}`: the cloud has {}", list(fields))]
+    Missing {
+        /// The field.
+        name: String,
+        /// Those that came.
+        fields: Vec<String>,
+    },
+    /// A field is there twice.
+    #[error("field `{name}` is there twice (each once)")]
+    Twice {
+        /// The field.
+        name: String,
+    },
+    /// A column is not one number for each point.
+    #[error("column `{name}` has {length} values of {dtype} for {rows} points (one number for each point)")]
+    Column {
+        /// The column.
+        name: String,
+        /// Its values.
+        length: usize,
+        /// Their type.
+        dtype: Dtype,
+        /// The rows of the struct.
+        rows: usize,
+    },
+    /// The clouds of one grid have a field in types whose sums have different scales.
+    #[error(
+        "field `{name}` is {dtype} here, but an earlier cloud of the grid has it as {}: \
+         for mean_{name} all inputs must give 32- and 64-bit integers, or none",
+        if *wide { "a float or an 8- or 16-bit integer" } else { "a 32- or 64-bit integer" }
+    )]
+    Types {
+        /// The field.
+        name: String,
+        /// Its type in this cloud.
+        dtype: Dtype,
+        /// Whether that is a 32- or 64-bit integer.
+        wide: bool,
+    },
+    /// A grid can't take more points.
+    #[error("{points} points in one grid are too many (at most 2^24)")]
+    TooMany {
+        /// The points with those of this cloud.
+        points: usize,
+    },
+}
+
+fn list(fields: &[String]) -> String {
+    if fields.is_empty() {
+        "none".to_owned()
+    } else {
+        fields.join(", ")
+    }
+}
+
+const XYZ: [&str; 3] = ["x", "y", "z"];
+
+impl<'a> Cloud<'a> {
+    /// Reads a message as a cloud. Nothing is copied or allocated.
+    ///
+    /// # Errors
+    /// A [`CloudError`] that says what came and what is allowed.
+    pub fn from_message(message: &'a Message) -> Result<Self, CloudError> {
+        let tensor = message.flat();
+        let (columns, points) = match tensor {
+            Some(values) => tensor_size(message, values.len())?,
+            None => (message.columns().len(), message.rows),
+        };
+        let mut cloud = Self {
+            message,
+            tensor,
+            columns,
+            points,
+            xyz: [Field::none(); 3],
+        };
+        for i in 0..cloud.columns {
+            if (0..i).any(|earlier| cloud.name(earlier) == cloud.name(i)) {
+                return Err(CloudError::Twice {
+                    name: cloud.name(i).to_owned(),
+                });
+            }
+        }
+        for (axis, name) in XYZ.into_iter().enumerate() {
+            cloud.xyz[axis] = cloud.field(name)?;
+        }
+        Ok(cloud)
+    }
+
+    /// How many points there are.
+    pub fn len(&self) -> usize {
+        self.points
+    }
+
+    /// Whether there are no points.
+    pub fn is_empty(&self) -> bool {
+        self.points == 0
+    }
+
+    /// The coordinates as they came.
+    pub fn xyz(&self) -> &[Field<'a>; 3] {
+        &self.xyz
+    }
+
+    /// The field of that name.
+    ///
+    /// # Errors
+    /// [`CloudError::Missing`], or [`CloudError::Column`] if it is not one number for each point.
+    pub fn field(&self, name: &str) -> Result<Field<'a>, CloudError> {
+        let Some(i) = (0..self.columns).find(|&i| self.name(i) == name) else {
+            return Err(CloudError::Missing {
+                name: name.to_owned(),
+                fields: (0..self.columns).map(|i| self.name(i).to_owned()).collect(),
+            });
+        };
+        if let Some(values) = self.tensor {
+            return Ok(Field {
+                values,
+                first: i,
+                stride: self.columns,
+            });
+        }
+        let column = &self.message.columns()[i];
+        let values = column.values();
+        if column.cells != Cells::One || values.len() != self.points {
+            return Err(CloudError::Column {
+                name: name.to_owned(),
+                length: values.len(),
+                dtype: column.dtype,
+                rows: self.points,
+            });
+        }
+        Ok(Field {
+            values,
+            first: 0,
+            stride: 1,
+        })
+    }
+
+    fn name(&self, i: usize) -> &'a str {
+        match self.tensor {
+            Some(_) if self.message.fields.is_empty() => XYZ[i],
+            Some(_) => &self.message.fields[i],
+            None => &self.message.columns()[i].name,
+        }
+    }
+}
+
+/// Columns and points of a tensor of `length` elements.
+fn tensor_size(message: &Message, length: usize) -> Result<(usize, usize), CloudError> {
+    let shape = &message.shape;
+    let fields = match message.fields.len() {
+        0 if shape.is_empty() && length.is_multiple_of(3) => 3,
+        0 if shape.len() == 2 && shape[1] == 3 => 3,
+        0 => {
+            return Err(CloudError::NoFields {
+                shape: shape.clone(),
+                length,
+            });
+        }
+        named => named,
+    };
+    if !length.is_multiple_of(fields) {
+        return Err(CloudError::Length { length, fields });
+    }
+    let points = length / fields;
+    if !shape.is_empty() && shape[..] != [points, fields] {
+        return Err(CloudError::Shape {
+            shape: shape.clone(),
+            length,
+            fields,
+        });
+    }
+    Ok((fields, points))
+}
+
+impl<'a> Field<'a> {
+    fn none() -> Self {
+        Self {
+            values: Values::new(Dtype::UInt8, &[]),
+            first: 0,
+            stride: 1,
+        }
+    }
+
+    /// The type of its values.
+    pub fn dtype(&self) -> Dtype {
+        self.values.dtype()
+    }
+
+    /// The values from point `from` on as they lie, if they are contiguous float32.
+    pub fn as_f32(&self, from: usize) -> Option<&'a [f32]> {
+        (self.stride == 1 && self.dtype() == Dtype::Float32)
+            .then(|| &self.values.as_slice::<f32>()[self.first + from..])
+    }
+
+    /// Converts the values from point `from` on to the nearest float32 until `out` is full.
+    pub fn to_f32(&self, from: usize, out: &mut [f32]) {
+        self.values
+            .strided_to_f32(self.first + from * self.stride, self.stride, out);
+    }
+
+    /// Converts the values from point `from` on to the nearest float64 until `out` is full.
+    pub fn to_f64(&self, from: usize, out: &mut [f64]) {
+        macro_rules! read {
+            ($T:ty, $v:ident => $value:expr) => {{
+                let source = &self.values.as_slice::<$T>()[self.first + from * self.stride..];
+                for (to, $v) in out.iter_mut().zip(source.iter().step_by(self.stride)) {
+                    *to = $value;
+                }
+            }};
+        }
+        match self.dtype() {
+            Dtype::Float32 => read!(f32, v => f64::from(*v)),
+            Dtype::Float64 => read!(f64, v => *v),
+            Dtype::Float16 => read!(f16, v => v.to_f64()),
+            Dtype::BFloat16 => read!(bf16, v => v.to_f64()),
+            Dtype::Int8 => read!(i8, v => f64::from(*v)),
+            Dtype::Int16 => read!(i16, v => f64::from(*v)),
+            Dtype::Int32 => read!(i32, v => f64::from(*v)),
+            Dtype::Int64 => read!(i64, v => *v as f64),
+            Dtype::UInt8 => read!(u8, v => f64::from(*v)),
+            Dtype::UInt16 => read!(u16, v => f64::from(*v)),
+            Dtype::UInt32 => read!(u32, v => f64::from(*v)),
+            Dtype::UInt64 => read!(u64, v => *v as f64),
+        }
+    }
+}

@@ -1,0 +1,134 @@
+use super::Extrinsic;
+
+/// Cells of equal size in a box, and the arithmetic that finds the cell of a point.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Grid {
+    origin: [f32; 3],
+    voxel_size: [f32; 3],
+    inverse: [f32; 3],
+    shape: [usize; 3],
+}
+
+impl Grid {
+    pub(super) fn new(origin: [f32; 3], voxel_size: [f32; 3], shape: [usize; 3]) -> Self {
+        Self {
+            origin,
+            voxel_size,
+            inverse: voxel_size.map(|size| 1.0f32 / size),
+            shape,
+        }
+    }
+
+    /// The corner with the least coordinates, metres.
+    pub fn origin_m(&self) -> [f32; 3] {
+        self.origin
+    }
+
+    /// The edges of a cell, metres.
+    pub fn voxel_size_m(&self) -> [f32; 3] {
+        self.voxel_size
+    }
+
+    /// `1 / voxel_size_m` in float32, by which coordinates are multiplied.
+    pub fn inverse(&self) -> [f32; 3] {
+        self.inverse
+    }
+
+    /// Cells along x, y and z.
+    pub fn shape(&self) -> [usize; 3] {
+        self.shape
+    }
+
+    /// Cells in all, at most 2^32.
+    pub fn cells(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// The number s for which a coordinate along `axis` is summed as the integer nearest to `coordinate * 2^s`.
+    ///
+    /// It is `38 - ceil(log2(A))`, A the greater magnitude of the two corners: no integer is over 2^38 (but for the
+    /// rounding of the index), and the sum of 2^24 of them is less than 2^63.
+    pub fn coordinate_bits(&self, axis: usize) -> i32 {
+        let least = f64::from(self.origin[axis]);
+        let greatest = least + self.shape[axis] as f64 * f64::from(self.voxel_size[axis]);
+        38 - ceil_log2(least.abs().max(greatest.abs()))
+    }
+}
+
+/// The least n with 2^n at or above a positive normal number.
+fn ceil_log2(value: f64) -> i32 {
+    let bits = value.to_bits();
+    let floor = (bits >> 52) as i32 - 1023;
+    floor + i32::from(bits & ((1 << 52) - 1) != 0)
+}
+
+/// A rotation and a translation in float32, applied as `((r0*x + r1*y) + r2*z) + t`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Transform {
+    /// The rotation, by rows.
+    pub rotation: [[f32; 3]; 3],
+    /// The translation, metres.
+    pub translation: [f32; 3],
+}
+
+impl From<&Extrinsic> for Transform {
+    /// Normalizes the quaternion and makes the matrix of it in float64, then rounds to float32.
+    fn from(extrinsic: &Extrinsic) -> Self {
+        let [x, y, z, w] = extrinsic.rotation_xyzw;
+        let norm = (x * x + y * y + z * z + w * w).sqrt();
+        let [x, y, z, w] = [x / norm, y / norm, z / norm, w / norm];
+        let rotation = [
+            [
+                1.0 - 2.0 * (y * y + z * z),
+                2.0 * (x * y - z * w),
+                2.0 * (x * z + y * w),
+            ],
+            [
+                2.0 * (x * y + z * w),
+                1.0 - 2.0 * (x * x + z * z),
+                2.0 * (y * z - x * w),
+            ],
+            [
+                2.0 * (x * z - y * w),
+                2.0 * (y * z + x * w),
+                1.0 - 2.0 * (x * x + y * y),
+            ],
+        ];
+        Self {
+            rotation: rotation.map(|row| row.map(|v| v as f32)),
+            translation: extrinsic.translation_m.map(|v| v as f32),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_scale_of_sums_follows_the_greater_corner() {
+        assert_eq!(ceil_log2(1.0), 0);
+        assert_eq!(ceil_log2(1.5), 1);
+        assert_eq!(ceil_log2(0.5), -1);
+        assert_eq!(ceil_log2(0.2), -2);
+        assert_eq!(ceil_log2(64.0), 6);
+        // x reaches from -51.2 to 51.2, y from 0 to 64, z from -8 to -4.
+        let grid = Grid::new([-51.2, 0.0, -8.0], [0.2, 1.0, 0.5], [512, 64, 8]);
+        assert_eq!([0, 1, 2].map(|axis| grid.coordinate_bits(axis)), [32, 32, 35]);
+    }
+
+    #[test]
+    fn a_quarter_turn_about_z_takes_x_to_y() {
+        let transform = Transform::from(&Extrinsic {
+            translation_m: [1.0, 2.0, 3.0],
+            rotation_xyzw: [0.0, 0.0, 2.0, 2.0],
+        });
+        let expected = [[0.0, -1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]];
+        for (row, expected) in transform.rotation.iter().zip(expected) {
+            for (value, expected) in row.iter().zip(expected) {
+                assert!((value - expected).abs() < 1e-15, "{:?}", transform.rotation);
+            }
+        }
+        assert_eq!(transform.translation, [1.0, 2.0, 3.0]);
+    }
+}

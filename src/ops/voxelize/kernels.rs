@@ -1,0 +1,239 @@
+//! The loops that take the time, each compiled for any CPU and for AVX2; both give the same bits.
+
+use super::cells::bits;
+use super::grid::{Grid, Transform};
+
+/// Points that are worked on at a time, so that what is known of them stays in the cache.
+pub(super) const BLOCK: usize = 1024;
+
+/// Defines a function twice: for the target the crate is built for, and for an x86-64 CPU with AVX2, BMI and popcnt,
+/// which is taken where it is one. No feature here changes a result: FMA is not among them.
+macro_rules! kernel {
+    ($(#[$meta:meta])* fn $name:ident($($arg:ident: $T:ty),* $(,)?) $(-> $R:ty)? $body:block) => {
+        $(#[$meta])*
+        #[allow(clippy::too_many_arguments)]
+        pub(super) fn $name($($arg: $T),*) $(-> $R)? {
+            #[inline(always)]
+            #[allow(clippy::too_many_arguments)]
+            fn body($($arg: $T),*) $(-> $R)? $body
+
+            #[cfg(target_arch = "x86_64")]
+            {
+                #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
+                #[allow(clippy::too_many_arguments)]
+                fn wide($($arg: $T),*) $(-> $R)? {
+                    body($($arg),*)
+                }
+                if is_x86_feature_detected!("avx2")
+                    && is_x86_feature_detected!("bmi1")
+                    && is_x86_feature_detected!("bmi2")
+                    && is_x86_feature_detected!("popcnt")
+                {
+                    // SAFETY: the CPU has the features that `wide` is compiled for.
+                    return unsafe { wide($($arg),*) };
+                }
+            }
+            body($($arg),*)
+        }
+    };
+}
+
+/// What became of the points of a block.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Sorted {
+    pub(super) nonfinite: u32,
+    pub(super) outside: u32,
+}
+
+kernel! {
+    /// Applies a transform to coordinates, in float32 and in this order.
+    fn transform(transform: &Transform, xyz: [&[f32]; 3], out: &mut [[f32; BLOCK]; 3]) {
+        let n = xyz[0].len().min(BLOCK);
+        let [x, y, z] = xyz.map(|axis| &axis[..n]);
+        for (axis, out) in out.iter_mut().enumerate() {
+            let ([r0, r1, r2], t) = (transform.rotation[axis], transform.translation[axis]);
+            for (i, out) in out[..n].iter_mut().enumerate() {
+                *out = ((r0 * x[i] + r1 * y[i]) + r2 * z[i]) + t;
+            }
+        }
+    }
+}
+
+kernel! {
+    /// Finds the cells of points: `keep` becomes 1 where there is one, 0 elsewhere.
+    fn index(grid: &Grid, xyz: [&[f32]; 3], cells: &mut [u32; BLOCK], keep: &mut [u32; BLOCK]) -> Sorted {
+        let n = xyz[0].len().min(BLOCK);
+        let [x, y, z] = xyz.map(|axis| &axis[..n]);
+        let ([ox, oy, oz], [ix, iy, iz]) = (grid.origin_m(), grid.inverse());
+        let [sx, sy, sz] = grid.shape().map(|n| n as f32);
+        let [_, ny, nz] = grid.shape().map(|n| n as u32);
+        let (cells, keep) = (&mut cells[..n], &mut keep[..n]);
+        let (mut finite_points, mut inside_points) = (0u32, 0u32);
+        for i in 0..n {
+            let finite = (x[i].abs() <= f32::MAX) & (y[i].abs() <= f32::MAX) & (z[i].abs() <= f32::MAX);
+            let (tx, ty, tz) = ((x[i] - ox) * ix, (y[i] - oy) * iy, (z[i] - oz) * iz);
+            // Comparing before the conversion keeps values out of it that an integer can't hold. Where t is not
+            // negative, cutting the fraction off is the floor.
+            let inside = (tx >= 0.0) & (tx < sx) & (ty >= 0.0) & (ty < sy) & (tz >= 0.0) & (tz < sz) & finite;
+            let cell = |t: f32| {
+                let t = if inside { t } else { 0.0 };
+                // SAFETY: t is 0 or in 0..shape, and shape is at most 2^24.
+                unsafe { t.to_int_unchecked::<i32>() as u32 }
+            };
+            cells[i] = cell(tx).wrapping_mul(ny).wrapping_add(cell(ty)).wrapping_mul(nz).wrapping_add(cell(tz));
+            keep[i] = u32::from(inside);
+            finite_points += u32::from(finite);
+            inside_points += u32::from(inside);
+        }
+        Sorted {
+            nonfinite: n as u32 - finite_points,
+            outside: finite_points - inside_points,
+        }
+    }
+}
+
+kernel! {
+    /// Clears `keep` where a value is not finite in float32, or beyond the bound. Returns how many points that drops.
+    fn check(values: &[f32], exact: &[f64], bound: f64, keep: &mut [u32]) -> u32 {
+        let n = values.len();
+        let (exact, keep) = (&exact[..n], &mut keep[..n]);
+        let mut dropped = 0;
+        for i in 0..n {
+            let good = (values[i].abs() <= f32::MAX) & (exact[i].abs() <= bound);
+            let kept = keep[i] & u32::from(good);
+            dropped += keep[i] - kept;
+            keep[i] = kept;
+        }
+        dropped
+    }
+}
+
+/// Rounds to the nearest integer, ties to even. The magnitude must be less than 2^51.
+///
+/// Adding 1.5 * 2^52 leaves no place for a fraction, and the integer in the low bits.
+#[inline(always)]
+pub(super) fn round(value: f64) -> i64 {
+    const MAGIC: f64 = 6_755_399_441_055_744.0;
+    ((value + MAGIC).to_bits() as i64).wrapping_sub(MAGIC.to_bits() as i64)
+}
+
+kernel! {
+    /// Rounds `values * scale` to integers.
+    fn fix(values: &[f64], scale: f64, out: &mut [i64; BLOCK]) {
+        for (out, value) in out.iter_mut().zip(values) {
+            *out = round(value * scale);
+        }
+    }
+}
+
+/// Appends the values of the points that are kept.
+#[inline]
+pub(super) fn append<T: Copy + Default>(to: &mut Vec<T>, values: &[T], keep: &[u32], kept: usize) {
+    if kept == values.len() {
+        to.extend_from_slice(values);
+        return;
+    }
+    let from = to.len();
+    // One place more: what is not kept is written too, and then over again.
+    to.resize(from + kept + 1, T::default());
+    let out = &mut to[from..];
+    let mut next = 0;
+    for (value, &keep) in values.iter().zip(keep) {
+        out[next] = *value;
+        next += keep as usize;
+    }
+    to.truncate(from + kept);
+}
+
+kernel! {
+    fn set_bits(words: &mut [u64], used: &mut [u64], cells: &[u32]) {
+        for &cell in cells {
+            let word = cell as usize / 64;
+            words[word] |= 1 << (cell % 64);
+            used[word / 64] |= 1 << (word % 64);
+        }
+    }
+}
+
+kernel! {
+    fn number(words: &[u64], used: &[u64], ranks: &mut [u32], limit: usize, order: &mut Vec<u32>) -> usize {
+        let mut rank = 0;
+        for (i, &used) in used.iter().enumerate() {
+            for word in bits(used).map(|bit| i * 64 + bit) {
+                ranks[word] = rank as u32;
+                rank += words[word].count_ones() as usize;
+                if order.len() < limit {
+                    order.extend(bits(words[word]).map(|bit| (word * 64 + bit) as u32));
+                }
+            }
+        }
+        order.truncate(limit);
+        rank
+    }
+}
+
+kernel! {
+    fn find(words: &[u64], ranks: &[u32], limit: u32, cells: &mut [u32]) -> usize {
+        let mut over = 0;
+        for cell in cells {
+            let word = *cell as usize / 64;
+            let below = words[word] & ((1 << (*cell % 64)) - 1);
+            let number = ranks[word] + below.count_ones();
+            over += usize::from(number >= limit);
+            *cell = number.min(limit);
+        }
+        over
+    }
+}
+
+kernel! {
+    /// Counts the points of each cell and sums their coordinates, into the first 4 of `stride` sums for each cell.
+    fn add_points(sums: &mut [i64], stride: usize, slots: &[u32], xyz: [&[f32]; 3], scales: [f64; 3]) {
+        let [x, y, z] = xyz.map(|axis| &axis[..slots.len()]);
+        let [sx, sy, sz] = scales;
+        for (i, &slot) in slots.iter().enumerate() {
+            let from = slot as usize * stride;
+            let sums = &mut sums[from..from + 4];
+            sums[0] += 1;
+            sums[1] += round(f64::from(x[i]) * sx);
+            sums[2] += round(f64::from(y[i]) * sy);
+            sums[3] += round(f64::from(z[i]) * sz);
+        }
+    }
+}
+
+/// Counts the points of each cell in the first of `stride` sums for each.
+pub(super) fn add_ones(sums: &mut [i64], stride: usize, slots: &[u32]) {
+    for &slot in slots {
+        sums[slot as usize * stride] += 1;
+    }
+}
+
+/// Sums one coordinate in plane `plane`.
+pub(super) fn add_axis(sums: &mut [i64], stride: usize, plane: usize, slots: &[u32], values: &[f32], scale: f64) {
+    for (&slot, &value) in slots.iter().zip(values) {
+        sums[slot as usize * stride + plane] += round(f64::from(value) * scale);
+    }
+}
+
+/// Sums values that are integers already in plane `plane`.
+pub(super) fn add_fixed(sums: &mut [i64], stride: usize, plane: usize, slots: &[u32], values: &[i64]) {
+    for (&slot, value) in slots.iter().zip(values) {
+        sums[slot as usize * stride + plane] += value;
+    }
+}
+
+/// An integer that is ordered as the value is, -0 before +0. It is its own inverse on the bits.
+#[inline(always)]
+pub(super) fn order_key(bits: i32) -> i32 {
+    bits ^ (((bits >> 31) as u32) >> 1) as i32
+}
+
+/// Keeps the greatest (or the least) key of each cell.
+pub(super) fn add_extreme(keys: &mut [i32], slots: &[u32], values: &[f32], greatest: bool) {
+    for (&slot, value) in slots.iter().zip(values) {
+        let key = order_key(value.to_bits() as i32);
+        let best = &mut keys[slot as usize];
+        *best = if greatest { (*best).max(key) } else { (*best).min(key) };
+    }
+}
