@@ -35,7 +35,11 @@ class Clouds:
 
 
 def nanoseconds(values, unit_s: float) -> np.ndarray:
-    return np.rint(np.asarray(values, np.float64) * (1e9 * unit_s)).astype(np.int64)
+    """Stamps as int64. Whole units are multiplied as integers: float64 has no ns left in the time since 1970."""
+    values = np.asarray(values, np.float64)
+    whole = np.floor(values)
+    factor = round(1e9 * unit_s)
+    return whole.astype(np.int64) * factor + np.rint((values - whole) * factor).astype(np.int64)
 
 
 def lists(rows: list[np.ndarray], dtype=None) -> pa.Array:

@@ -207,7 +207,9 @@ def dora(*arguments: str, env: dict | None = None, timeout: float = 60.0, cwd: p
         text=True,
         timeout=timeout,
     )
-    assert done.returncode == 0, f"dora {' '.join(arguments)}: exit code {done.returncode}\n{done.stdout[-6000:]}"
+    # The interpreter's stack follows an error; nobody can use it.
+    words = done.stdout.split("Stack backtrace:")[0]
+    assert done.returncode == 0, f"dora {' '.join(arguments)}: exit code {done.returncode}\n{words[-6000:]}"
     return done.stdout
 
 

@@ -14,10 +14,6 @@ def fused(flow: Flow):
     return flow.folder / "sink.pickle"
 
 
-def node_logs(flow: Flow, env: dict, name: str) -> str:
-    return dora("logs", "live", "--node", name, env=env, cwd=flow.folder)
-
-
 def test_parameters_change_while_the_dataflow_runs(flow, daemon, tmp_path):
     """The camera's latency, then how long a target waits: for ever, until the camera is gone, then 40 ms."""
     camera_ends, all_ends = tmp_path / "camera_ends", tmp_path / "all_ends"
@@ -81,7 +77,7 @@ def test_parameters_change_while_the_dataflow_runs(flow, daemon, tmp_path):
     assert not valid[stamps > gone + 450 * MS].any()
     assert (valid[stamps < gone - 100 * MS] == 1).all()
 
-    log = node_logs(flow, daemon, "fuse")
+    log = flow.logs()["fuse"]
     assert "`camera.latency_ms` is now 100" in log and "`max_wait_ms` is now 40" in log
     assert "`max_wait_ms`" in log and "refused" in log and "latncy" in log
     check_stopped(flow, daemon, ["sender", "fuse", "sink"])

@@ -131,9 +131,8 @@ def test_the_stall_and_the_early_tracker_are_masked(flow, data):
     assert np.diff(wrench).max() == 153 * MS and wrench[0] - tracker[0] == 659 * MS
     recording = convert.write(flow.folder / "recording", streams)
     flow.robocache("replay", {"replay": {"path": str(recording), "speed": "max"}}, outputs=["wrench", "tracker"])
-    rule = {"interpolation": "linear", "max_gap_ms": 100}
+    rule = {"interpolation": "linear", "max_gap_ms": 120}
     modalities = [{"input": "wrench", "dim": 6, **rule}, {"input": "tracker", "dim": 4, **rule}]
-    # `wait: false` alone would let the grid start with the tracker, and not wait for the wrench later.
     config = {"rate_hz": 100, "window": 80, "modalities": modalities}
     flow.robocache("fuse", {"fuse": config}, {"wrench": "replay/wrench", "tracker": "replay/tracker"}, ["fused"])
     flow.collector({"fused": "fuse/fused"})
