@@ -66,8 +66,8 @@ def column(streams, name: str, channel: int):
 
 
 def interpolated(stamps: np.ndarray, values: np.ndarray, targets) -> np.ndarray:
-    """NumPy's, in seconds since the first sample: good to some ns."""
-    return np.interp((np.asarray(targets) - stamps[0]) * 1e-9, (stamps - stamps[0]) * 1e-9, values)
+    """NumPy's, in ns since the first sample, which float64 holds exactly."""
+    return np.interp(np.asarray(targets) - stamps[0], stamps - stamps[0], values)
 
 
 @pytest.mark.parametrize("name", FUSED)
@@ -113,7 +113,8 @@ def check_with_numpy(config, streams, got, offsets):
                 stamps, values = column(streams, modality["input"], channel)
                 stamps = stamps - round(modality.get("latency_ms", 0) * MS)
                 inside = valid[:, i] & (targets <= stamps[-1])
-                t, x = (targets[inside] - stamps[0]) * 1e-9, (stamps - stamps[0]) * 1e-9
+                # Since the first sample, so that float64 holds them exactly and a tie stays one.
+                t, x = (targets[inside] - stamps[0]).astype(np.float64), (stamps - stamps[0]).astype(np.float64)
                 if rule["interpolation"] == "linear":
                     wanted = np.interp(t, x, values)
                 else:
