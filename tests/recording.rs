@@ -1,5 +1,7 @@
 //! Recordings: what goes in comes out, any Arrow reader can open them, and a torn file gives what was whole in it.
 
+#![allow(clippy::unwrap_used)]
+
 use arrow::array::{Array, AsArray, Int64Array, ListArray, RecordBatch};
 use arrow::datatypes::{DataType, Field, Float32Type, Int64Type, Schema};
 use arrow::ipc::reader::FileReader;
