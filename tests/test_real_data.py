@@ -208,7 +208,15 @@ def value_of(samples, t, rule, dtype):
     return samples.values[left] + weight * (samples.values[right] - samples.values[left])
 
 
-@pytest.mark.parametrize("rule", [{"interpolation": "previous", "max_age_ms": 40}, {"interpolation": "nearest", "max_age_ms": 12}], ids=["previous", "nearest"])
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"interpolation": "previous", "max_age_ms": 40},
+        {"interpolation": "nearest", "max_age_ms": 12},
+        {"interpolation": "linear", "max_gap_ms": 25, "extrapolate_ms": 10},
+    ],
+    ids=lambda rule: rule["interpolation"],
+)
 def test_imu_and_speed_of_a_drive_on_its_pose_stamps(flow, data, rule):
     streams = convert.comma2k19_drive_1min(data / "comma2k19_drive_1min")
     targets = streams["pose"].stamps
@@ -224,3 +232,7 @@ def test_imu_and_speed_of_a_drive_on_its_pose_stamps(flow, data, rule):
         assert valid.sum(dtype=int) > 1000
         none = np.zeros(stream.values.shape[1], np.float32)
         assert values.tobytes() == np.stack([none if w is None else w for w in wanted]).tobytes()
+        ok = valid.astype(bool) & (targets <= stream.stamps[-1])
+        x, t = (array.astype(np.float64) for array in (stream.stamps - stream.stamps[0], targets[ok] - stream.stamps[0]))
+        theirs = scipy.interpolate.interp1d(x, stream.values.astype(np.float64), kind=rule["interpolation"], axis=0)(t)
+        assert np.allclose(values.reshape(len(targets), -1)[ok], theirs, rtol=1e-6, atol=1e-6)
