@@ -27,6 +27,17 @@ def random_points(seed, n, reach=9.0):
     return points
 
 
+def points_at_faces(config: dict, seed: int) -> dict:
+    """Points on the faces of cells and one float32 to either side, where the way of rounding decides; also outside."""
+    rng = np.random.default_rng(seed)
+    points = {}
+    for axis, origin, size, cells in zip("xyz", config["origin_m"], config["voxel_size_m"], config["shape"], strict=True):
+        faces = (origin + rng.integers(-2, cells + 3, 6000) * size).astype(np.float32)
+        aside = rng.choice([-np.inf, 0, np.inf], 6000).astype(np.float32)
+        points[axis] = np.where(aside == 0, faces, np.nextafter(faces, aside))
+    return points
+
+
 def check(message: Message, config: dict, clouds: dict) -> oracle.Voxels:
     """A message of `voxels` is the grid of these clouds."""
     wanted = oracle.voxelize(config, clouds)
@@ -147,6 +158,19 @@ def test_every_kind_of_cloud_and_of_output(flow):
         if "dtype" in config:
             assert got[0].metadata["dtype"] == config["dtype"]
     assert done.received("sink_few")[0].metadata["dropped_overflow"] > 0
+
+
+def test_points_on_the_faces_of_cells(flow):
+    """Sizes whose reciprocals are not exact: a division in place of the reciprocal would put some points elsewhere."""
+    config = grid(0.5, (8.0, 8.0, 4.0), "coo", channels=["count", "mean_x", "max_y"])
+    config |= {"origin_m": [-1.7, -2.3, -0.9], "voxel_size_m": [0.3, 0.7, 0.11], "shape": [43, 17, 40]}
+    points = points_at_faces(config, 21)
+    flow.sender([cloud(1, points)])
+    voxelize(flow, "voxelize", config, {"lidar": "sender/lidar"})
+    (message,) = flow.run().received("sink_voxelize")
+    check(message, config, {"lidar": points})
+    x, size = points["x"] - np.float32(config["origin_m"][0]), np.float32(config["voxel_size_m"][0])
+    assert (np.floor(x / size) != np.floor(x * (np.float32(1) / size))).sum() > 10
 
 
 def test_several_lidars_with_extrinsics_make_one_grid(flow):
