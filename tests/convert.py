@@ -61,10 +61,11 @@ def write(folder: pathlib.Path, streams: dict[str, Stream | Clouds]) -> pathlib.
 
 def tensor_table(stream: Stream) -> pa.Table:
     groups = [slice(i, i + stream.batch) for i in range(0, len(stream.stamps), stream.batch)]
+    shape = lambda group: stream.values[group].shape if stream.batch > 1 else stream.values.shape[1:]  # noqa: E731
     columns = {
         "timestamp_ns": pa.array([int(stream.stamps[group].max()) for group in groups], pa.int64()),
         "data": lists([stream.values[group].ravel() for group in groups]),
-        "shape": lists([np.array(stream.values[group].shape if stream.batch > 1 else stream.values.shape[1:]) for group in groups], np.int64),
+        "shape": lists([np.array(shape(group)) for group in groups], np.int64),
     }
     if stream.batch > 1:
         columns["timestamps_ns"] = lists([stream.stamps[group] for group in groups])
@@ -133,7 +134,8 @@ def ouster_os1_128_3scans(folder: pathlib.Path) -> dict[str, Stream | Clouds]:
 
 def velodyne_vlp16_4scans(folder: pathlib.Path) -> dict[str, Clouds]:
     """Four sweeps of a lidar with 16 rings, indoors, stamped with the host's clock at its last packet."""
-    layout = [("x", "<f4"), ("y", "<f4"), ("z", "<f4"), ("intensity", "<f4"), ("t_s", "<f4"), ("col", "<u2"), ("ring", "u1"), ("return", "u1")]
+    floats = [(name, "<f4") for name in ("x", "y", "z", "intensity", "t_s")]
+    layout = [*floats, ("col", "<u2"), ("ring", "u1"), ("return", "u1")]
     with (folder / "packets.csv").open() as file:
         last_packet = {int(row["scan"]): int(row["host_stamp_ns"]) for row in csv.DictReader(file)}
     stamps, fields = [], []

@@ -55,7 +55,7 @@ CASES = [
     ("fuse", FUSE, ("max_wait_ms: 40", "max_wait_ms: -1"), ["fuse", "max_wait_ms", "-1"]),
     ("fuse", FUSE, ("dim: 6", "dim: six"), ["modalities[0].dim", "six"]),
     ("fuse", FUSE, ("dim: 6", "dim: 0"), ["modalities[0].dim", "0"]),
-    ("fuse", FUSE, ("interpolation: linear }\n    - input: proprio", "interpolation: spline }\n    - input: proprio"), ["modalities[0].interpolation", "spline", "previous"]),
+    ("fuse", FUSE, ("6, interpolation: linear", "6, interpolation: spline"), ["modalities[0].interpolation", "spline", "previous"]),
     ("fuse", FUSE, ("input: proprio", "input: force"), ["modalities[1].input", "force", "modalities[0]"]),
     ("fuse", FUSE, ("[2, 4]", "[1, 4]"), ["modalities[1].groups[1].channels", "overlaps"]),
     ("fuse", FUSE, ("[2, 4]", "[3, 4]"), ["modalities[1].groups[1].channels", "hole"]),

@@ -94,7 +94,8 @@ def test_every_node_ends_with_0_when_the_dataflow_is_stopped(flow, daemon, tmp_p
     """One of each kind, in the middle of its work."""
     modalities = [{"input": "force", "dim": 6, "interpolation": "linear"}]
     observe = {"rate_hz": 50, "modalities": modalities}
-    voxelize = {"origin_m": [-10, -10, -3], "voxel_size_m": [0.5] * 3, "shape": [40, 40, 12], "channels": ["count"], "layout": "coo", "inputs": [{"input": "lidar"}]}
+    grid = {"origin_m": [-10, -10, -3], "voxel_size_m": [0.5] * 3, "shape": [40, 40, 12]}
+    voxelize = grid | {"channels": ["count"], "layout": "coo", "inputs": [{"input": "lidar"}]}
     live = lambda source: {"source": source, "queue_size": 100}  # noqa: E731
     flow.robocache("sim", {"sim": {"real_time": True, "duration_s": None, "start_ns": None}}, outputs=["force", "lidar"])
     flow.robocache("fuse", {"fuse": observe}, {"force": live("sim/force")}, ["fused"])
@@ -102,8 +103,10 @@ def test_every_node_ends_with_0_when_the_dataflow_is_stopped(flow, daemon, tmp_p
     flow.robocache("voxelize", {"voxelize": voxelize}, {"lidar": live("sim/lidar")}, ["voxels"])
     plugins = [{"voxelize": voxelize}, {"fuse": observe}]
     flow.robocache("node", {"plugins": plugins}, {"lidar": live("sim/lidar"), "force": live("sim/force")}, ["fused", "voxels"])
-    flow.robocache("record", {"record": {"path": str(tmp_path / "recorded")}}, {"fused": live("fuse/fused"), "lidar": live("sim/lidar")})
-    flow.collector({"fused": live("fuse/fused"), "voxels": live("voxelize/voxels"), "both": live("node/fused"), "force": live("align/force")})
+    recorded = {"fused": live("fuse/fused"), "lidar": live("sim/lidar")}
+    flow.robocache("record", {"record": {"path": str(tmp_path / "recorded")}}, recorded)
+    outputs = {"fused": "fuse/fused", "voxels": "voxelize/voxels", "both": "node/fused", "force": "align/force"}
+    flow.collector({name: live(source) for name, source in outputs.items()})
     dora("start", str(flow.write()), "--name", "live", "--detach", env=daemon, cwd=flow.folder)
     wait_for((tmp_path / "sink.started").exists, what="the first observation")
     time.sleep(1.0)

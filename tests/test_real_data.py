@@ -7,7 +7,7 @@ import scipy.interpolate
 
 import convert
 import oracle
-from harness import send
+from harness import Flow, check_same, send
 from oracle import DTYPES, MS
 
 # name -> the recording's folder, the configuration of fuse
@@ -148,6 +148,31 @@ def test_the_stall_and_the_early_tracker_are_masked(flow, data):
     assert got[0].stamp - wrench[0] < 10 * MS
     assert first[:, 0].tolist() == [0] * 79 + [1]
     assert first[:, 1].sum() == (np.array(got[0].metadata["timestamps_ns"]) >= tracker[0]).sum()
+
+
+def test_a_real_lidar_and_its_imu_give_the_same_bytes_at_both_speeds(tmp_path, data):
+    streams = convert.ouster_os1_128_3scans(data / "ouster_os1_128_3scans")
+    recording = convert.write(tmp_path / "recording", streams)
+    fuse = {"rate_hz": 200, "window": 4, "modalities": [{"input": "imu", "dim": 6, "interpolation": "linear"}]}
+    voxelize = {
+        "origin_m": [-25.6, -25.6, -6.0],
+        "voxel_size_m": [0.2, 0.2, 0.2],
+        "shape": [256, 256, 60],
+        "channels": ["count", "mean_x", "mean_y", "mean_z", "mean_intensity"],
+        "layout": "coo",
+        "inputs": [{"input": "lidar"}],
+    }
+    runs = []
+    for speed in (1.0, "max"):
+        flow = Flow(tmp_path / str(speed))
+        flow.robocache("replay", {"replay": {"path": str(recording), "speed": speed}}, outputs=["lidar", "imu"])
+        flow.robocache("node", {"plugins": [{"voxelize": voxelize}, {"fuse": fuse}]}, {n: f"replay/{n}" for n in streams}, ["voxels", "fused"])
+        flow.collector({name: f"node/{name}" for name in ("voxels", "fused")})
+        runs.append(flow.run())
+    for name in ("voxels", "fused"):
+        check_same(*(run.received("sink", name) for run in runs))
+    assert len(runs[0].received("sink", "voxels")) == 3
+    assert len(runs[0].received("sink", "fused")) == len(oracle.fuse(fuse, {"imu": (streams["imu"].stamps, streams["imu"].values)}))
 
 
 def trajectory(streams: list[convert.Stream], targets: list[np.ndarray], dtype: str) -> tuple:

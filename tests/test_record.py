@@ -48,7 +48,8 @@ def test_every_form_of_message_comes_back_as_it_was(flow, tmp_path):
         points = rng.normal(size=(i * 7, 4)).astype(np.float32)
         steps.append(send("tensor", points, stamp, shape=[i * 7, 4], fields=["x", "y", "z", "intensity"], frame_id="roof"))
         columns = {"x": np.float32, "y": np.float64, "ring": np.uint8, "t_ns": np.uint32}
-        cloud = pa.StructArray.from_arrays([pa.array(rng.integers(0, 9, i * 5).astype(kind)) for kind in columns.values()], list(columns))
+        arrays = [pa.array(rng.integers(0, 9, i * 5).astype(kind)) for kind in columns.values()]
+        cloud = pa.StructArray.from_arrays(arrays, list(columns))
         steps.append(send("cloud", cloud, stamp, frame_id="bumper"))
     names = sorted({step[1] for step in steps})
     flow.sender(steps)

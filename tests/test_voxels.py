@@ -207,8 +207,8 @@ def test_the_order_of_points_and_of_inputs_changes_no_bit(flow):
     shuffled = {name: values[order] for name, values in points.items()}
     config = grid(0.5, (8.0, 8.0, 4.0), "coo")
     config["inputs"] = [{"input": "a"}, {"input": "b"}]
-    steps = [cloud(1, points, "a"), cloud(2, others, "b"), cloud(3, others, "b"), cloud(4, shuffled, "a"), cloud(5, others, "a"), cloud(6, shuffled, "b")]
-    flow.sender(steps)
+    sent = [(points, "a"), (others, "b"), (others, "b"), (shuffled, "a"), (others, "a"), (shuffled, "b")]
+    flow.sender([cloud(stamp, cloud_of, name) for stamp, (cloud_of, name) in enumerate(sent, start=1)])
     voxelize(flow, "voxelize", config, {"a": "sender/a", "b": "sender/b"})
     first, *rest = flow.run().received("sink_voxelize")
     assert len(rest) == 2
