@@ -1,5 +1,7 @@
 //! Recordings: what goes in comes out, any Arrow reader can open them, and a torn file gives what was whole in it.
 
+#![allow(clippy::unwrap_used)]
+
 use arrow::array::{Array, AsArray, Int64Array, ListArray, RecordBatch};
 use arrow::datatypes::{DataType, Field, Float32Type, Int64Type, Schema};
 use arrow::ipc::reader::FileReader;
@@ -41,6 +43,9 @@ impl Drop for Folder {
     }
 }
 
+/// Name, type, form, bytes and offsets of a column.
+type Part = (String, Dtype, Cells, Vec<u8>, Vec<i32>);
+
 /// All of a message that a recording keeps.
 #[derive(Clone, Debug, PartialEq)]
 struct Content {
@@ -53,7 +58,7 @@ struct Content {
     dim: usize,
     valid: Vec<i64>,
     rows: usize,
-    columns: Vec<(String, Dtype, Cells, Vec<u8>, Vec<i32>)>,
+    columns: Vec<Part>,
 }
 
 fn content(stream: &str, message: &Message) -> Content {
@@ -463,7 +468,13 @@ fn what_is_wrong_with_a_recording_is_said_with_its_file() {
     let data = || list_field("data", DataType::Float32);
     let ones = || list_of_f32(&[Some(&[1.0])]);
     let with = |fields: Vec<Field>, columns: Vec<Arc<dyn Array>>| {
-        move |f: &Folder| foreign(&f.file("a"), Schema::new(fields.clone()), &[columns.clone()])
+        move |f: &Folder| {
+            foreign(
+                &f.file("a"),
+                Schema::new(fields.clone()),
+                std::slice::from_ref(&columns),
+            )
+        }
     };
     check(
         &with(vec![data()], vec![ones()]),
@@ -588,7 +599,7 @@ fn a_file_cut_off_anywhere_gives_what_was_whole_in_it() {
             let came = read(&folder.0).unwrap();
             assert_eq!(came, written[..came.len()], "{len} bytes");
             assert!(
-                came.len() >= before && came.len() % 3 == 0,
+                came.len() >= before && came.len().is_multiple_of(3),
                 "{len} bytes give {} messages",
                 came.len()
             );

@@ -1,5 +1,7 @@
 //! A process that is killed while it records loses at most its last second.
 
+#![allow(clippy::unwrap_used)]
+
 use robocache::device::Dtype;
 use robocache::stream::recording::{Reader, Writer};
 use robocache::stream::{Cells, Message};
