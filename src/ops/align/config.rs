@@ -63,7 +63,7 @@ pub struct ModalityConfig {
     /// Whether a target waits for this stream.
     #[serde(default = "yes")]
     pub wait: bool,
-    /// A stamp that goes back by more than this is a clock jump.
+    /// A stamp that goes back by more than this is a clock jump; no less than `reorder_ms`.
     #[serde(default = "one_second")]
     pub reset_ms: f64,
     /// A stamp that goes forward by more than this is a clock jump; absent: none is.
