@@ -1,5 +1,6 @@
 use serde::{Deserialize, Deserializer, de};
 use std::fmt;
+use std::marker::PhantomData;
 use std::str::FromStr;
 
 /// One value for each cell.
@@ -58,7 +59,22 @@ impl FromStr for Channel {
 
 impl<'de> Deserialize<'de> for Channel {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+        deserializer.deserialize_str(Name(PhantomData))
+    }
+}
+
+/// Parses a name where it is read, so that an error has its key.
+struct Name<T>(PhantomData<T>);
+
+impl<T: FromStr<Err = String>> de::Visitor<'_> for Name<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a name")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
+        text.parse().map_err(E::custom)
     }
 }
 
@@ -90,19 +106,24 @@ impl fmt::Display for VoxelLayout {
     }
 }
 
-impl<'de> Deserialize<'de> for VoxelLayout {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let name = String::deserialize(deserializer)?;
-        match name.as_str() {
+impl FromStr for VoxelLayout {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        match name {
             "dense" => Ok(Self::Dense),
             "bits" => Ok(Self::Bits),
             "coo" => Ok(Self::Coo),
-            "pillars" | "tsdf" | "esdf" | "hash" => Err(de::Error::custom(format!(
-                "`{name}` is not supported yet (allowed: dense, bits, coo)"
-            ))),
-            _ => Err(de::Error::custom(format!(
-                "`{name}` is no layout (allowed: dense, bits, coo)"
-            ))),
+            "pillars" | "tsdf" | "esdf" | "hash" => {
+                Err(format!("`{name}` is not supported yet (allowed: dense, bits, coo)"))
+            }
+            _ => Err(format!("`{name}` is no layout (allowed: dense, bits, coo)")),
         }
+    }
+}
+
+impl<'de> Deserialize<'de> for VoxelLayout {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(Name(PhantomData))
     }
 }

@@ -1,6 +1,7 @@
 use super::{Channel, ConfigError, Grid, VoxelLayout};
 use crate::device::Dtype;
 use serde::{Deserialize, Deserializer, de};
+use std::fmt;
 
 /// What voxels are made of which clouds: the section `voxelize:` of a configuration.
 ///
@@ -75,8 +76,40 @@ pub struct Later;
 
 impl<'de> Deserialize<'de> for Later {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        de::IgnoredAny::deserialize(deserializer)?;
-        Err(de::Error::custom("not supported yet"))
+        struct Refuse;
+
+        /// Whatever the value is: an error out of the visitor is one that has the key.
+        macro_rules! refuse {
+            ($($visit:ident $T:ty),*) => {$(
+                fn $visit<E: de::Error>(self, _: $T) -> Result<Later, E> {
+                    Err(E::custom("not supported yet"))
+                }
+            )*};
+        }
+
+        impl<'de> de::Visitor<'de> for Refuse {
+            type Value = Later;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("nothing, since the key is not supported yet")
+            }
+
+            refuse!(visit_bool bool, visit_i64 i64, visit_u64 u64, visit_f64 f64, visit_str &str);
+
+            fn visit_unit<E: de::Error>(self) -> Result<Later, E> {
+                Err(E::custom("not supported yet"))
+            }
+
+            fn visit_seq<A: de::SeqAccess<'de>>(self, _: A) -> Result<Later, A::Error> {
+                Err(de::Error::custom("not supported yet"))
+            }
+
+            fn visit_map<A: de::MapAccess<'de>>(self, _: A) -> Result<Later, A::Error> {
+                Err(de::Error::custom("not supported yet"))
+            }
+        }
+
+        deserializer.deserialize_any(Refuse)
     }
 }
 

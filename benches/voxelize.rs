@@ -1,0 +1,195 @@
+//! What a cloud costs: `cargo bench --bench voxelize`, one JSON line per row.
+//!
+//! A room as a 128-beam lidar sees it, 1024 columns in firing order; the same points shuffled; as many points anywhere
+//! in the grid. Eight clouds are rotated, so that none is in the cache from its last turn, and the first rounds are not
+//! counted. A row is one cloud: from the message to the output in the caller's buffers.
+
+use robocache::device::Dtype;
+use robocache::ops::voxelize::{Cloud, VoxelLayout, VoxelizeConfig, Voxelizer};
+use robocache::stream::{Cells, Message};
+use std::hint::black_box;
+use std::time::Instant;
+
+const BEAMS: usize = 128;
+const COLUMNS: usize = 1024;
+const POINTS: usize = BEAMS * COLUMNS;
+const CLOUDS: usize = 8;
+const ROUNDS: usize = 40;
+
+/// A small generator, so that every run sees the same clouds.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        self.0 >> 33
+    }
+
+    /// In 0..1.
+    fn unit(&mut self) -> f32 {
+        self.next() as f32 / (1u64 << 31) as f32
+    }
+}
+
+/// Ranges to the walls, floor and ceiling of a room with pillars, from a sensor that has moved `step` times.
+fn sweep(step: usize) -> Vec<[f32; 3]> {
+    let mut random = Random(step as u64);
+    let (cx, cy) = (0.4 * step as f32, -0.3 * step as f32);
+    let mut points = Vec::with_capacity(POINTS);
+    for column in 0..COLUMNS {
+        let (sin, cos) = (std::f32::consts::TAU * column as f32 / COLUMNS as f32).sin_cos();
+        for beam in 0..BEAMS {
+            let (rise, run) = (0.39 - 0.78 * beam as f32 / BEAMS as f32).sin_cos();
+            let (dx, dy, dz) = (cos * run, sin * run, rise);
+            let to = |d: f32, near: f32, far: f32, from: f32| match d {
+                d if d > 1e-6 => (far - from) / d,
+                d if d < -1e-6 => (near - from) / d,
+                _ => f32::INFINITY,
+            };
+            let mut range = to(dx, -23.0, 24.5, cx)
+                .min(to(dy, -19.0, 22.0, cy))
+                .min(to(dz, -1.7, 5.0, 0.0));
+            for pillar in 0..12 {
+                let (px, py) = (
+                    -18.0 + 12.0 * (pillar % 4) as f32 - cx,
+                    -14.0 + 12.0 * (pillar / 4) as f32 - cy,
+                );
+                // Where the ray meets a vertical cylinder of 0.4 m.
+                let (a, b, c) = (run * run, cos * px + sin * py, px * px + py * py - 0.16);
+                let root = b * b - c;
+                if root > 0.0 && b > 0.0 {
+                    range = range.min((b - root.sqrt()) / a.sqrt());
+                }
+            }
+            let range = range + 0.02 * (random.unit() - 0.5);
+            points.push([cx + range * dx, cy + range * dy, range * dz]);
+        }
+    }
+    points
+}
+
+fn shuffled(mut points: Vec<[f32; 3]>) -> Vec<[f32; 3]> {
+    let mut random = Random(7);
+    for i in (1..points.len()).rev() {
+        points.swap(i, random.next() as usize % (i + 1));
+    }
+    points
+}
+
+fn uniform(step: usize) -> Vec<[f32; 3]> {
+    let mut random = Random(step as u64);
+    let mut anywhere = |extent: f32| (random.unit() - 0.5) * extent;
+    (0..POINTS)
+        .map(|_| [anywhere(51.0), anywhere(51.0), anywhere(7.5)])
+        .collect()
+}
+
+fn columns(points: &[[f32; 3]]) -> Message {
+    let mut message = Message::default();
+    message.rows = points.len();
+    for (axis, name) in ["x", "y", "z"].into_iter().enumerate() {
+        let values: Vec<f32> = points.iter().map(|p| p[axis]).collect();
+        let column = message.add_column(name, Dtype::Float32, Cells::One);
+        column.data.copy_from(bytemuck::cast_slice(&values));
+    }
+    let values: Vec<f32> = points.iter().map(|p| (p[0] * 7.0).sin().abs() * 100.0).collect();
+    let column = message.add_column("intensity", Dtype::Float32, Cells::One);
+    column.data.copy_from(bytemuck::cast_slice(&values));
+    message
+}
+
+fn tensor(points: &[[f32; 3]]) -> Message {
+    let mut message = Message::default();
+    message.rows = points.len() * 3;
+    message.shape = vec![points.len(), 3];
+    let column = message.add_column("", Dtype::Float32, Cells::One);
+    column.data.copy_from(bytemuck::cast_slice(points));
+    message
+}
+
+const MEANS: &str = "[occupancy, count, mean_x, mean_y, mean_z]";
+const ALL: &str = "[occupancy, count, mean_x, mean_y, mean_z, mean_intensity, max_intensity, max_z, min_z]";
+const CUBE: &str = "origin_m: [-25.6, -25.6, -25.6], voxel_size_m: [0.2, 0.2, 0.2], shape: [256, 256, 256]";
+const FLAT: &str = "origin_m: [-51.2, -51.2, -4.0], voxel_size_m: [0.2, 0.2, 0.2], shape: [512, 512, 40]";
+const TURNED: &str = "{ input: lidar, extrinsic: { translation_m: [0, 0, 0.5], rotation_xyzw: [0, 0, 0.1, 1] } }";
+
+fn measure(name: &str, clouds: &[Message], config: &str) {
+    let config: VoxelizeConfig = match serde_yaml::from_str(config) {
+        Ok(config) => config,
+        Err(error) => panic!("{config}: {error}"),
+    };
+    let mut voxelizer = match Voxelizer::new(&config) {
+        Ok(voxelizer) => voxelizer,
+        Err(error) => panic!("{error}"),
+    };
+    let (cells, channels) = (voxelizer.grid().cells(), config.channels.len());
+    let dense_size = if config.layout == VoxelLayout::Dense {
+        cells * channels
+    } else {
+        0
+    };
+    let (mut dense, mut bits) = (vec![0.0f32; dense_size], vec![0u8; cells.div_ceil(8)]);
+    let (mut coords, mut features) = (vec![0i32; POINTS * 3], vec![0.0f32; POINTS * channels]);
+    let rounds = if dense_size > 0 { ROUNDS / 4 } else { ROUNDS };
+    let mut times = Vec::new();
+    let mut voxels = 0;
+    for round in 0..rounds + 3 {
+        for message in clouds {
+            let start = Instant::now();
+            voxelizer.begin();
+            let added = Cloud::from_message(black_box(message)).and_then(|cloud| voxelizer.add(0, &cloud));
+            if let Err(error) = added {
+                panic!("{error}");
+            }
+            voxelizer.finish();
+            voxels = voxelizer.voxels();
+            match config.layout {
+                VoxelLayout::Dense => voxelizer.write_dense(black_box(&mut dense[..])),
+                VoxelLayout::Bits => voxelizer.write_bits(black_box(&mut bits)),
+                VoxelLayout::Coo => voxelizer.write_coo(
+                    black_box(&mut coords[..voxels * 3]),
+                    black_box(&mut features[..voxels * channels]),
+                ),
+            }
+            if round >= 3 {
+                times.push(start.elapsed().as_nanos() as f64 / 1e3);
+            }
+        }
+    }
+    times.sort_by(f64::total_cmp);
+    let at = |part: f64| times[(part * (times.len() - 1) as f64).round() as usize];
+    println!(
+        "{{\"op\":\"voxelize\",\"config\":\"{name}, {voxels} voxels\",\"us_p50\":{:.1},\"us_p99\":{:.1}}}",
+        at(0.5),
+        at(0.99)
+    );
+}
+
+fn main() {
+    let all = |make: &dyn Fn(usize) -> Message| (0..CLOUDS).map(make).collect::<Vec<_>>();
+    let room = all(&|i| columns(&sweep(i)));
+    let room_tensor = all(&|i| tensor(&sweep(i)));
+    let room_shuffled = all(&|i| columns(&shuffled(sweep(i))));
+    let anywhere = all(&|i| columns(&uniform(i)));
+    for (grid_name, grid) in [("256x256x256", CUBE), ("512x512x40", FLAT)] {
+        for (cloud_name, clouds, layout, channels, input) in [
+            ("room", &room, "coo", MEANS, "{ input: lidar }"),
+            ("room shuffled", &room_shuffled, "coo", MEANS, "{ input: lidar }"),
+            ("uniform", &anywhere, "coo", MEANS, "{ input: lidar }"),
+            ("room as tensor", &room_tensor, "coo", MEANS, "{ input: lidar }"),
+            ("room with extrinsic", &room, "coo", MEANS, TURNED),
+            ("room, 9 channels", &room, "coo", ALL, "{ input: lidar }"),
+            ("room", &room, "bits", "[occupancy]", "{ input: lidar }"),
+            ("room, occupancy", &room, "dense", "[occupancy]", "{ input: lidar }"),
+        ] {
+            measure(
+                &format!("{cloud_name}, {POINTS} points, {grid_name}, {layout}"),
+                clouds,
+                &format!("{{ {grid}, layout: {layout}, channels: {channels}, inputs: [{input}] }}"),
+            );
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! Little clouds.
+
+use crate::oracle;
+use crate::support::{TestCloud, bits, config, coo, dense, run};
+use robocache::device::{Dtype, Element};
+use robocache::ops::voxelize::{
+    Cloud, CloudError, Counters, Extrinsic, VoxelInput, VoxelLayout, VoxelizeConfig, Voxelizer,
+};
+
+fn counters(kept: u64, nonfinite: u64, outside: u64, overflow: u64) -> Counters {
+    Counters {
+        points_in: kept + nonfinite + outside + overflow,
+        points_kept: kept,
+        dropped_nonfinite: nonfinite,
+        dropped_outside: outside,
+        dropped_overflow: overflow,
+    }
+}
+
+/// Along x, in a grid of four cells of half a metre from -1 to 1.
+fn along_x(values: &[f64]) -> (Counters, Vec<i32>) {
+    let points: Vec<_> = values.iter().map(|x| [*x, 0.0, 0.0]).collect();
+    let output = run(&config(-1.0, 0.5, [4, 4, 4], &["count"]), &TestCloud::xyz(&points));
+    (output.counters, output.coords.iter().map(|c| c[0]).collect())
+}
+
+#[test]
+fn a_cell_holds_its_lower_edge_and_not_its_upper() {
+    assert_eq!(along_x(&[-1.0]), (counters(1, 0, 0, 0), vec![0]));
+    assert_eq!(along_x(&[-0.5]).1, [1]);
+    assert_eq!(along_x(&[-0.500_000_06]).1, [0]);
+    assert_eq!(along_x(&[0.0]).1, [2]);
+    assert_eq!(along_x(&[-0.0]).1, [2]);
+    assert_eq!(along_x(&[0.5]).1, [3]);
+    assert_eq!(along_x(&[0.999_999_9]).1, [3]);
+    assert_eq!(along_x(&[1.0]), (counters(0, 0, 1, 0), vec![]));
+    assert_eq!(along_x(&[-1.000_000_1]), (counters(0, 0, 1, 0), vec![]));
+}
+
+#[test]
+fn what_is_not_finite_and_what_is_far_outside_are_told_apart() {
+    let values = [
+        f64::NAN,
+        f64::INFINITY,
+        f64::NEG_INFINITY,
+        1e38,
+        -1e38,
+        3.4e38,
+        -3.4e38,
+        1e10,
+        4.3e9,
+        -1e-3,
+    ];
+    assert_eq!(along_x(&values), (counters(1, 3, 6, 0), vec![1]));
+    for axis in 0..3 {
+        let mut point = [0.0; 3];
+        point[axis] = f64::NAN;
+        let output = run(&config(-1.0, 0.5, [4, 4, 4], &["count"]), &TestCloud::xyz(&[point]));
+        assert_eq!(output.counters, counters(0, 1, 0, 0));
+        point[axis] = 1.0;
+        let output = run(&config(-1.0, 0.5, [4, 4, 4], &["count"]), &TestCloud::xyz(&[point]));
+        assert_eq!(output.counters, counters(0, 0, 1, 0));
+    }
+}
+
+#[test]
+fn every_channel_of_two_cells() {
+    let channels = [
+        "occupancy",
+        "count",
+        "mean_x",
+        "mean_z",
+        "mean_i",
+        "max_i",
+        "min_i",
+        "max_z",
+        "min_x",
+    ];
+    let cloud = TestCloud::new(
+        ["x", "y", "z", "i"],
+        &[
+            [1.75, 0.5, 0.5, -7.0],
+            [0.25, 0.5, 0.25, 10.0],
+            [0.75, 0.5, 0.75, 3.0],
+            [0.5, 0.5, 0.5, -1.0],
+        ],
+    );
+    let output = run(&config(0.0, 1.0, [2, 2, 2], &channels), &cloud);
+    assert_eq!(output.counters, counters(4, 0, 0, 0));
+    assert_eq!(output.coords, [[0, 0, 0], [1, 0, 0]]);
+    assert_eq!(
+        output.values(),
+        [
+            [1.0, 3.0, 0.5, 0.5, 4.0, 10.0, -1.0, 0.75, 0.25],
+            [1.0, 1.0, 1.75, 0.5, -7.0, -7.0, -7.0, 0.5, 1.75]
+        ]
+    );
+}
+
+#[test]
+fn cells_come_in_the_order_of_x_then_y_then_z() {
+    let cloud = TestCloud::xyz(&[[1.5, 0.5, 0.5], [0.5, 0.5, 2.5], [0.5, 1.5, 0.5], [0.5, 0.5, 0.5]]);
+    let config = config(0.0, 1.0, [2, 2, 3], &["occupancy"]);
+    assert_eq!(
+        run(&config, &cloud).coords,
+        [[0, 0, 0], [0, 0, 2], [0, 1, 0], [1, 0, 0]]
+    );
+    let message = cloud.to_struct();
+    // Cells 0, 2, 3 and 6 of 12.
+    assert_eq!(
+        bits(&config, &[(0, &message)]),
+        (counters(4, 0, 0, 0), vec![0b0100_1101, 0])
+    );
+    let mut expected = [0.0; 12];
+    for cell in [0, 2, 3, 6] {
+        expected[cell] = 1.0;
+    }
+    assert_eq!(dense(&config, &[(0, &message)]).1, expected);
+}
+
+fn with_extrinsics(mut config: VoxelizeConfig, extrinsics: &[Extrinsic]) -> VoxelizeConfig {
+    config.inputs = extrinsics
+        .iter()
+        .enumerate()
+        .map(|(i, extrinsic)| VoxelInput {
+            input: format!("lidar_{i}"),
+            extrinsic: Some(extrinsic.clone()),
+        })
+        .collect();
+    config
+}
+
+#[test]
+fn each_input_has_its_extrinsic() {
+    let half = std::f64::consts::FRAC_1_SQRT_2;
+    let config = with_extrinsics(
+        config(0.0, 1.0, [8, 8, 8], &["mean_x", "mean_y", "mean_z"]),
+        &[
+            // A quarter turn about z: x to y, y to -x.
+            Extrinsic {
+                translation_m: [4.0, 0.0, 1.0],
+                rotation_xyzw: [0.0, 0.0, half, half],
+            },
+            Extrinsic {
+                translation_m: [0.0, 0.0, -1.0],
+                ..Extrinsic::default()
+            },
+        ],
+    );
+    let mut voxelizer = Voxelizer::new(&config).unwrap();
+    let (a, b) = (
+        TestCloud::xyz(&[[3.5, 1.5, 0.5]]),
+        TestCloud::xyz(&[[7.5, 0.5, 1.5], [7.5, 0.5, 0.5]]),
+    );
+    let output = coo(&mut voxelizer, &[(0, &a.to_struct()), (1, &b.to_tensor())]);
+    assert_eq!(output.counters, counters(2, 0, 1, 0));
+    assert_eq!(output.coords, [[2, 3, 1], [7, 0, 0]]);
+    assert_eq!(output.values(), [[2.5, 3.5, 1.5], [7.5, 0.5, 0.5]]);
+}
+
+#[test]
+fn a_point_that_the_extrinsic_takes_past_float32_is_not_finite() {
+    let far = Extrinsic {
+        translation_m: [3e38, 0.0, 0.0],
+        ..Extrinsic::default()
+    };
+    let config = with_extrinsics(config(0.0, 1.0, [2, 2, 2], &["count"]), &[far]);
+    let cloud = TestCloud::xyz(&[[3e38, 0.0, 0.0], [0.0, f64::NAN, 0.0], [0.0, 0.0, 0.0]]);
+    assert_eq!(run(&config, &cloud).counters, counters(0, 2, 1, 0));
+}
+
+#[test]
+fn the_cells_past_max_voxels_are_cut_whatever_the_order_of_points() {
+    let mut config = config(0.0, 1.0, [4, 1, 1], &["count", "mean_x", "max_x"]);
+    config.max_voxels = Some(2);
+    let at = |x: f64| [x, 0.5, 0.5];
+    let cloud = TestCloud::xyz(&[at(3.5), at(2.5), at(1.5), at(3.25), at(0.5), at(9.0), at(1.25)]);
+    let output = run(&config, &cloud);
+    assert_eq!(output.counters, counters(3, 0, 1, 3));
+    assert_eq!(output.coords, [[0, 0, 0], [1, 0, 0]]);
+    assert_eq!(output.values(), [[1.0, 0.5, 0.5], [2.0, 1.375, 1.5]]);
+    assert_eq!(run(&config, &cloud.select(&[6, 5, 4, 3, 2, 1, 0])), output);
+    config.channels = vec!["occupancy".parse().unwrap()];
+    assert_eq!(run(&config, &cloud).counters, counters(3, 0, 1, 3));
+}
+
+#[test]
+fn an_empty_cloud_is_a_grid_without_voxels() {
+    let all = ["occupancy", "count", "mean_x", "max_i", "mean_i"];
+    let config = config(0.0, 1.0, [4, 4, 4], &all);
+    let cloud = TestCloud::new(["x", "y", "z", "i"], &[]);
+    for message in [cloud.to_struct(), cloud.to_tensor()] {
+        let output = coo(&mut Voxelizer::new(&config).unwrap(), &[(0, &message)]);
+        assert_eq!(output.counters, Counters::default());
+        assert!(output.coords.is_empty());
+        assert!(dense(&config, &[(0, &message)]).1.iter().all(|v| v.to_bits() == 0));
+        assert!(bits(&config, &[(0, &message)]).1.iter().all(|byte| *byte == 0));
+    }
+    assert_eq!(
+        coo(&mut Voxelizer::new(&config).unwrap(), &[]).counters,
+        Counters::default()
+    );
+}
+
+#[test]
+fn a_field_that_a_channel_cannot_take_drops_its_point() {
+    let values = [
+        1.0,
+        f64::NAN,
+        f64::INFINITY,
+        1_048_576.0,
+        -1_048_576.0,
+        1_048_577.0,
+        1e30,
+    ];
+    let points: Vec<_> = values.iter().map(|v| [0.5, 0.5, 0.5, *v]).collect();
+    let cloud = TestCloud::new(["x", "y", "z", "i"], &points);
+    let of = |channels: &[&str], cloud: &TestCloud| run(&config(0.0, 1.0, [1, 1, 1], channels), cloud);
+    assert_eq!(of(&["count", "mean_x"], &cloud).counters, counters(7, 0, 0, 0));
+    assert_eq!(of(&["mean_i"], &cloud).counters, counters(3, 4, 0, 0));
+    assert_eq!(of(&["max_i"], &cloud).counters, counters(5, 2, 0, 0));
+    assert_eq!(of(&["max_i"], &cloud).values(), [[1e30]]);
+    assert_eq!(of(&["max_i", "min_i", "mean_i"], &cloud).counters, counters(3, 4, 0, 0));
+    // Not finite in float32, though it is in float64.
+    let cloud = TestCloud::new(["x", "y", "z", "i"], &[[0.5, 0.5, 0.5, 1e300]]).with_type("i", Dtype::Float64);
+    assert_eq!(of(&["min_i"], &cloud).counters, counters(0, 1, 0, 0));
+    // A wide integer has a wider bound.
+    let wide = [[0.5, 0.5, 0.5, 274_877_906_944.0], [0.5, 0.5, 0.5, 274_877_906_945.0]];
+    let cloud = TestCloud::new(["x", "y", "z", "i"], &wide).with_type("i", Dtype::UInt64);
+    assert_eq!(of(&["mean_i"], &cloud).counters, counters(1, 1, 0, 0));
+    assert_eq!(of(&["mean_i"], &cloud).values(), [[274_877_906_944.0]]);
+    // A point that is outside anyway counts as that.
+    let cloud = TestCloud::new(["x", "y", "z", "i"], &[[5.0, 0.5, 0.5, f64::NAN]]);
+    assert_eq!(of(&["mean_i"], &cloud).counters, counters(0, 0, 1, 0));
+}
+
+#[test]
+fn zeros_have_their_signs_in_order() {
+    let cloud = TestCloud::new(["x", "y", "z", "i"], &[[0.5, 0.5, 0.5, 0.0], [0.5, 0.5, 0.5, -0.0]]);
+    for cloud in [cloud.clone(), cloud.select(&[1, 0])] {
+        let output = run(&config(0.0, 1.0, [1, 1, 1], &["max_i", "min_i"]), &cloud);
+        assert_eq!(output.features, [[0.0f32.to_bits(), (-0.0f32).to_bits()]]);
+    }
+}
+
+#[test]
+fn a_mean_of_sixteen_million_points_is_exact() {
+    // The most that fit in a grid, each at the far corner: the greatest sum there can be.
+    let n = 1 << 24;
+    let corner = [255.999_9f64; 3];
+    let grid = config(-256.0, 1.0, [512, 512, 512], &["count", "mean_x", "mean_y"]);
+    let message = TestCloud::xyz(&vec![corner; 1 << 16]).to_tensor();
+    let cloud = Cloud::from_message(&message).unwrap();
+    let mut voxelizer = Voxelizer::new(&grid).unwrap();
+    voxelizer.begin();
+    for _ in 0..n / cloud.len() {
+        voxelizer.add(0, &cloud).unwrap();
+    }
+    let one = TestCloud::xyz(&[corner]).to_tensor();
+    let refused = voxelizer.add(0, &Cloud::from_message(&one).unwrap()).unwrap_err();
+    assert_eq!(refused, CloudError::TooMany { points: n + 1 });
+    assert_eq!(voxelizer.finish(), counters(n as u64, 0, 0, 0));
+    let (mut coords, mut features) = ([0; 3], [0.0; 3]);
+    voxelizer.write_coo(&mut coords, &mut features);
+    assert_eq!(features, [n as f32, corner[0] as f32, corner[0] as f32]);
+}
+
+#[test]
+fn the_last_cell_of_the_largest_grid_is_found() {
+    let grid = config(0.0, 1.0, [2048, 2048, 1024], &["count"]);
+    let cloud = TestCloud::xyz(&[[2047.5, 2047.5, 1023.5], [0.5, 0.5, 0.5]]);
+    assert_eq!(run(&grid, &cloud).coords, [[0, 0, 0], [2047, 2047, 1023]]);
+}
+
+#[test]
+fn dense_is_written_in_the_type_that_is_asked_for() {
+    fn check<E: Element>(message: &robocache::stream::Message, expected: &[f32]) {
+        let grid = VoxelizeConfig {
+            layout: VoxelLayout::Dense,
+            dtype: E::DTYPE,
+            ..config(0.0, 1.0, [2, 1, 1], &["count", "mean_x"])
+        };
+        let mut voxelizer = Voxelizer::new(&grid).unwrap();
+        voxelizer.begin();
+        voxelizer.add(0, &Cloud::from_message(message).unwrap()).unwrap();
+        voxelizer.finish();
+        let mut out = vec![E::from_f32(f32::NAN); 4];
+        voxelizer.write_dense(&mut out);
+        assert_eq!(voxelizer.layout().columns[0].dtype, E::DTYPE);
+        assert_eq!(voxelizer.layout().rows, 4);
+        let out: Vec<_> = out.into_iter().map(E::to_f32).collect();
+        assert_eq!(out, expected, "{}", E::DTYPE);
+    }
+    // 1.2890625 needs 9 bits of mantissa: bfloat16 has 8, and the tie goes to even.
+    let message = TestCloud::xyz(&[[1.2890625, 0.5, 0.5]]).to_tensor();
+    check::<f32>(&message, &[0.0, 1.0, 0.0, 1.2890625]);
+    check::<half::f16>(&message, &[0.0, 1.0, 0.0, 1.2890625]);
+    check::<half::bf16>(&message, &[0.0, 1.0, 0.0, half::bf16::from_f32(1.2890625).to_f32()]);
+}
+
+#[test]
+fn a_voxelizer_carries_nothing_over_from_grid_to_grid() {
+    let mut grid = config(
+        -2.0,
+        0.25,
+        [16, 16, 16],
+        &["count", "mean_x", "mean_i", "max_i", "min_z"],
+    );
+    grid.max_voxels = Some(40);
+    let mut reused = Voxelizer::new(&grid).unwrap();
+    for round in 0..20u32 {
+        let n = [0, 1, 700, 3000, 5][round as usize % 5];
+        let value =
+            |i: u32, k: u32| f64::from((i * 2_654_435_761u32.wrapping_mul(k + round + 1)) >> 16) / 16384.0 - 2.0;
+        let points: Vec<_> = (0..n)
+            .map(|i| [value(i, 1), value(i, 2), value(i, 3), value(i, 4)])
+            .collect();
+        // The type of a field is that of the grid's clouds only.
+        let dtype = if round % 2 == 0 { Dtype::Float32 } else { Dtype::Int32 };
+        let cloud = TestCloud::new(["x", "y", "z", "i"], &points).with_type("i", dtype);
+        let message = cloud.to_struct();
+        let output = coo(&mut reused, &[(0, &message)]);
+        assert_eq!(output, coo(&mut Voxelizer::new(&grid).unwrap(), &[(0, &message)]));
+        assert_eq!(output, oracle::voxelize(&grid, &[(0, &cloud)]));
+    }
+}

@@ -1,0 +1,229 @@
+//! What a configuration may say.
+
+use robocache::device::Dtype;
+use robocache::ops::voxelize::{Channel, Extrinsic, VoxelInput, VoxelLayout, VoxelizeConfig, Voxelizer};
+
+const GOOD: &str = "
+origin_m: [-51.2, -51.2, -5.0]
+voxel_size_m: [0.2, 0.2, 0.2]
+shape: [512, 512, 40]
+channels: [occupancy, count, mean_x, mean_intensity, max_return_type, min_z]
+layout: coo
+max_voxels: 200000
+inputs:
+  - { input: lidar, extrinsic: { translation_m: [0, 0, 1.8], rotation_xyzw: [0, 0, 0, 1] } }
+  - { input: rear }
+";
+
+/// The good configuration with the lines of some keys replaced, or added.
+fn with(lines: &str) -> String {
+    lines.lines().fold(GOOD.to_owned(), |text, line| {
+        let key = line.split_inclusive(':').next().unwrap();
+        let mut skip = false;
+        let old = text.lines().filter(|old| {
+            skip = old.starts_with(key) || skip && old.starts_with(' ');
+            !skip
+        });
+        old.chain([line]).flat_map(|line| [line, "\n"]).collect()
+    })
+}
+
+fn parse(text: &str) -> Result<VoxelizeConfig, String> {
+    serde_yaml::from_str(text).map_err(|error| error.to_string())
+}
+
+#[test]
+fn every_key_is_read() {
+    let config = parse(&with("dtype: float32\nmax_wait_ms: 50\nreset_ms: 250.5")).unwrap();
+    let names: Vec<_> = config.channels.iter().map(Channel::to_string).collect();
+    assert_eq!(
+        names,
+        [
+            "occupancy",
+            "count",
+            "mean_x",
+            "mean_intensity",
+            "max_return_type",
+            "min_z"
+        ]
+    );
+    let expected = VoxelizeConfig {
+        origin_m: [-51.2, -51.2, -5.0],
+        voxel_size_m: [0.2; 3],
+        shape: [512, 512, 40],
+        channels: vec![
+            Channel::Occupancy,
+            Channel::Count,
+            Channel::Mean("x".into()),
+            Channel::Mean("intensity".into()),
+            Channel::Max("return_type".into()),
+            Channel::Min("z".into()),
+        ],
+        layout: VoxelLayout::Coo,
+        dtype: Dtype::Float32,
+        max_voxels: Some(200_000),
+        max_wait_ms: Some(50.0),
+        reset_ms: 250.5,
+        inputs: vec![
+            VoxelInput {
+                input: "lidar".into(),
+                extrinsic: Some(Extrinsic {
+                    translation_m: [0.0, 0.0, 1.8],
+                    rotation_xyzw: [0.0, 0.0, 0.0, 1.0],
+                }),
+            },
+            VoxelInput {
+                input: "rear".into(),
+                extrinsic: None,
+            },
+        ],
+        ..VoxelizeConfig::default()
+    };
+    assert_eq!(config, expected);
+    let least = parse(GOOD).unwrap();
+    assert_eq!(
+        (least.dtype, least.max_wait_ms, least.reset_ms),
+        (Dtype::Float32, None, 1000.0)
+    );
+    assert!(Voxelizer::new(&least).is_ok());
+}
+
+#[test]
+fn what_is_not_of_the_language_is_refused_with_its_key_and_what_is_allowed() {
+    let cases = [
+        ("voxel_size: [1, 1, 1]", "unknown field `voxel_size`"),
+        ("origin_m: [0, 0]", "origin_m: invalid length 2"),
+        ("shape: [1, 2, -3]", "shape[2]: invalid type"),
+        ("shape: [1, 2, 2.5]", "shape[2]: invalid type"),
+        (
+            "channels: [mean]",
+            "channels[0]: `mean` is no channel (allowed: occupancy, count, mean_F, max_F, min_F",
+        ),
+        ("channels: [count, mean_]", "channels[1]: `mean_` is no channel"),
+        (
+            "layout: pillars",
+            "layout: `pillars` is not supported yet (allowed: dense, bits, coo)",
+        ),
+        (
+            "layout: tsdf",
+            "layout: `tsdf` is not supported yet (allowed: dense, bits, coo)",
+        ),
+        (
+            "layout: sparse",
+            "layout: `sparse` is no layout (allowed: dense, bits, coo)",
+        ),
+        (
+            "dtype: int8",
+            "`int8` can't be published (allowed: float32, float16, bfloat16)",
+        ),
+        (
+            "inputs: [{ input: a, extrinsics: {} }]",
+            "inputs[0]: unknown field `extrinsics`",
+        ),
+        (
+            "inputs: [{ input: a, extrinsic: { rotation: [0] } }]",
+            "inputs[0].extrinsic: unknown field `rotation`",
+        ),
+        ("deskew: { input: imu }", "deskew: not supported yet"),
+        ("crop: [0, 1]", "crop: not supported yet"),
+        ("accumulate: true", "accumulate: not supported yet"),
+        ("accumulation: 5", "accumulation: not supported yet"),
+        ("decay: 0.5", "decay: not supported yet"),
+    ];
+    for (line, expected) in cases {
+        let error = parse(&with(line)).expect_err(line);
+        assert!(error.contains(expected), "{line}: {error}");
+    }
+}
+
+#[test]
+fn values_that_make_no_grid_are_refused_with_their_key_and_what_is_allowed() {
+    let cases = [
+        ("origin_m: [0, .nan, 0]", "origin_m: [0.0, NaN, 0.0] must be finite"),
+        ("origin_m: [0, 1e39, 0]", "origin_m: [0.0, inf, 0.0] must be finite"),
+        (
+            "voxel_size_m: [1, 0, 1]",
+            "voxel_size_m: [1.0, 0.0, 1.0] is not allowed (each must be from 1e-6 to 1e6 metres)",
+        ),
+        (
+            "voxel_size_m: [1, 1, -0.1]",
+            "voxel_size_m: [1.0, 1.0, -0.1] is not allowed",
+        ),
+        (
+            "voxel_size_m: [.nan, 1, 1]",
+            "voxel_size_m: [NaN, 1.0, 1.0] is not allowed",
+        ),
+        (
+            "voxel_size_m: [.inf, 1, 1]",
+            "voxel_size_m: [inf, 1.0, 1.0] is not allowed",
+        ),
+        (
+            "shape: [4, 0, 4]",
+            "shape: [4, 0, 4] is not allowed (each must be from 1 to 2^24 cells)",
+        ),
+        ("shape: [16777217, 1, 1]", "shape: [16777217, 1, 1] is not allowed"),
+        (
+            "shape: [16384, 16384, 4096]",
+            "shape: [16384, 16384, 4096] is 1099511627776 cells (at most 2^32)",
+        ),
+        ("shape: [16777216, 16777216, 16777216]", "cells (at most 2^32)"),
+        (
+            "layout: dense\nmax_voxels: null\nshape: [1024, 1024, 512]",
+            "shape: [1024, 1024, 512] with 6 channels is 3221225472 elements (at most 2^31 as `dense`)",
+        ),
+        ("channels: []", "channels: is empty (at least one of occupancy, count"),
+        (
+            "channels: [count, mean_x, count]",
+            "channels[2]: `count` is there twice",
+        ),
+        (
+            "layout: bits\nmax_voxels: null\nchannels: [occupancy, count]",
+            "channels: [occupancy, count] can't be had as `bits` (allowed: [occupancy])",
+        ),
+        (
+            "dtype: float16",
+            "dtype: `float16` can't be had as `coo`, whose types are fixed (allowed: float32)",
+        ),
+        (
+            "layout: dense",
+            "max_voxels: is of no use to layout `dense` (allowed with: coo)",
+        ),
+        ("max_voxels: 0", "max_voxels: 0 is not allowed"),
+        ("max_wait_ms: -1", "max_wait_ms: -1 is not allowed"),
+        ("max_wait_ms: .nan", "max_wait_ms: NaN is not allowed"),
+        ("reset_ms: .inf", "reset_ms: inf is not allowed"),
+        ("inputs: []", "inputs: is empty"),
+        ("inputs: [{ input: '' }]", "inputs[0].input: is empty"),
+        (
+            "inputs: [{ input: a }, { input: b }, { input: a }]",
+            "inputs[2].input: `a` is there twice",
+        ),
+        (
+            "inputs: [{ input: a }, { input: b, extrinsic: { rotation_xyzw: [0, 0, 0, 0] } }]",
+            "inputs[1].extrinsic.rotation_xyzw: [0.0, 0.0, 0.0, 0.0] has the norm 0",
+        ),
+        (
+            "inputs: [{ input: a, extrinsic: { rotation_xyzw: [0, 0, .nan, 1] } }]",
+            "inputs[0].extrinsic.rotation_xyzw: [0.0, 0.0, NaN, 1.0]",
+        ),
+        (
+            "inputs: [{ input: a, extrinsic: { translation_m: [0, .inf, 1] } }]",
+            "inputs[0].extrinsic.translation_m: [0.0, inf, 1.0] must be finite",
+        ),
+    ];
+    for (lines, expected) in cases {
+        let error = parse(&with(lines)).unwrap().validate().expect_err(lines).to_string();
+        assert!(error.contains(expected), "{lines}: {error}");
+    }
+}
+
+#[test]
+fn the_largest_grids_are_allowed() {
+    for lines in [
+        "shape: [65536, 65536, 1]",
+        "layout: bits\nchannels: [occupancy]\nmax_voxels: null\nshape: [16777216, 256, 1]",
+        "layout: dense\nchannels: [count]\nmax_voxels: null\nshape: [2048, 1024, 1024]",
+    ] {
+        assert_eq!(parse(&with(lines)).unwrap().validate(), Ok(()), "{lines}");
+    }
+}

@@ -1,0 +1,182 @@
+//! What is a cloud, and what is refused in which words.
+
+use crate::support::{TestCloud, config, coo};
+use robocache::device::Dtype;
+use robocache::ops::voxelize::{Cloud, Voxelizer};
+use robocache::stream::{Cells, Message};
+
+fn tensor(fields: &[&str], shape: &[usize], length: usize) -> Message {
+    let mut message = Message::default();
+    message.rows = length;
+    message.shape = shape.to_vec();
+    message.set_fields(fields);
+    let values: Vec<f32> = (0..length).map(|i| i as f32).collect();
+    message
+        .add_column("", Dtype::Float32, Cells::One)
+        .data
+        .copy_from(bytemuck::cast_slice(&values));
+    message
+}
+
+fn columns(columns: &[(&str, Cells, usize)], rows: usize) -> Message {
+    let mut message = Message::default();
+    message.rows = rows;
+    for &(name, cells, length) in columns {
+        message.add_column(name, Dtype::Float32, cells).data.resize(length * 4);
+    }
+    message
+}
+
+fn refused(message: &Message) -> String {
+    match Cloud::from_message(message) {
+        Ok(_) => panic!("it is a cloud"),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn a_tensor_is_a_cloud_with_or_without_its_shape() {
+    let len = |message: &Message| Cloud::from_message(message).unwrap().len();
+    assert_eq!(len(&tensor(&["x", "y", "z", "i"], &[2, 4], 8)), 2);
+    assert_eq!(len(&tensor(&["x", "y", "z", "i"], &[], 8)), 2);
+    assert_eq!(len(&tensor(&[], &[3, 3], 9)), 3);
+    assert_eq!(len(&tensor(&[], &[], 9)), 3);
+    assert_eq!(len(&tensor(&["z", "i", "y", "x"], &[0, 4], 0)), 0);
+    assert!(Cloud::from_message(&tensor(&[], &[0, 3], 0)).unwrap().is_empty());
+}
+
+#[test]
+fn fields_are_found_by_name_wherever_they_are() {
+    let mut voxelizer = Voxelizer::new(&config(0.0, 1.0, [9, 9, 9], &["mean_x", "mean_i"])).unwrap();
+    let output = coo(&mut voxelizer, &[(0, &tensor(&["i", "z", "y", "x"], &[2, 4], 8))]);
+    assert_eq!(output.coords, [[3, 2, 1], [7, 6, 5]]);
+    assert_eq!(output.values(), [[3.0, 0.0], [7.0, 4.0]]);
+}
+
+#[test]
+fn a_tensor_that_is_no_cloud_is_refused_with_what_is_allowed() {
+    assert_eq!(
+        refused(&tensor(&[], &[2, 4], 8)),
+        "a tensor without `fields` must be [N, 3], x y z, but its shape is [2, 4] and its length 8"
+    );
+    assert_eq!(
+        refused(&tensor(&[], &[], 8)),
+        "a tensor without `fields` must be [N, 3], x y z, but its shape is [] and its length 8"
+    );
+    assert_eq!(
+        refused(&tensor(&["x", "y", "z", "i"], &[], 10)),
+        "10 elements are no whole number of points of 4 fields"
+    );
+    for shape in [&[3, 3][..], &[12], &[1, 3, 4], &[4, 3], &[usize::MAX, 4]] {
+        assert_eq!(
+            refused(&tensor(&["x", "y", "z", "i"], shape, 12)),
+            format!("shape {shape:?} does not fit: 12 elements with 4 fields must be [3, 4]")
+        );
+    }
+    assert_eq!(
+        refused(&tensor(&["x", "z", "i"], &[], 9)),
+        "no field `y`: the cloud has x, z, i"
+    );
+    assert_eq!(
+        refused(&tensor(&["x", "y", "z", "x"], &[], 8)),
+        "field `x` is there twice (each once)"
+    );
+}
+
+#[test]
+fn a_struct_that_is_no_cloud_is_refused_with_what_is_allowed() {
+    let one = Cells::One;
+    assert_eq!(refused(&Message::default()), "no field `x`: the cloud has none");
+    assert_eq!(
+        refused(&columns(&[("x", one, 2), ("y", one, 2)], 2)),
+        "no field `z`: the cloud has x, y"
+    );
+    assert_eq!(
+        refused(&columns(&[("x", one, 2), ("y", one, 3), ("z", one, 2)], 2)),
+        "column `y` has 3 values of float32 for 2 points (one number for each point)"
+    );
+    assert_eq!(
+        refused(&columns(&[("x", one, 2), ("y", one, 2), ("z", Cells::Fixed(1), 2)], 2)),
+        "column `z` has 2 values of float32 for 2 points (one number for each point)"
+    );
+    // What no channel needs may be anything.
+    let odd = columns(
+        &[("x", one, 2), ("y", one, 2), ("z", one, 2), ("rgb", Cells::Fixed(3), 6)],
+        2,
+    );
+    assert_eq!(Cloud::from_message(&odd).unwrap().len(), 2);
+}
+
+#[test]
+fn a_cloud_without_a_field_of_a_channel_is_refused_and_the_grid_is_as_it_was() {
+    let mut voxelizer = Voxelizer::new(&config(0.0, 1.0, [9, 9, 9], &["count", "mean_i"])).unwrap();
+    let with = TestCloud::new(["x", "y", "z", "i"], &[[0.5, 0.5, 0.5, 1.0]]);
+    let (good, without) = (with.to_struct(), TestCloud::xyz(&[[1.5, 1.5, 1.5]]).to_tensor());
+    let wide = with.clone().with_type("i", Dtype::UInt32).to_struct();
+    let narrow = with.clone().with_type("i", Dtype::UInt8).to_struct();
+    voxelizer.begin();
+    voxelizer.add(0, &Cloud::from_message(&good).unwrap()).unwrap();
+    let cloud = Cloud::from_message(&without).unwrap();
+    assert_eq!(
+        voxelizer.check(&cloud).unwrap_err().to_string(),
+        "no field `i`: the cloud has x, y, z"
+    );
+    assert_eq!(voxelizer.add(0, &cloud), voxelizer.check(&cloud));
+    assert_eq!(
+        voxelizer
+            .add(0, &Cloud::from_message(&wide).unwrap())
+            .unwrap_err()
+            .to_string(),
+        "field `i` is uint32 here, but an earlier cloud of the grid has it as a float or an 8- or 16-bit integer: \
+         for mean_i all inputs must give 32- and 64-bit integers, or none"
+    );
+    voxelizer.add(0, &Cloud::from_message(&narrow).unwrap()).unwrap();
+    let counters = voxelizer.finish();
+    assert_eq!((counters.points_in, counters.points_kept), (2, 2));
+    assert_eq!(voxelizer.voxels(), 1);
+}
+
+#[test]
+fn every_type_and_form_of_the_same_numbers_is_the_same_cloud() {
+    let points: Vec<_> = (0..3000u32)
+        .map(|i| [i % 7, i % 5, i / 7 % 6, i % 90].map(f64::from))
+        .collect();
+    let cloud = TestCloud::new(["x", "y", "z", "i"], &points);
+    let channels = [
+        "count", "mean_x", "mean_y", "mean_z", "mean_i", "max_i", "min_i", "max_y",
+    ];
+    let mut voxelizer = Voxelizer::new(&config(-0.5, 2.0, [3, 2, 3], &channels)).unwrap();
+    let expected = coo(&mut voxelizer, &[(0, &cloud.to_struct())]);
+    assert_eq!(expected.counters.dropped_outside, 943);
+    for dtype in Dtype::ALL {
+        let names = ["x", "y", "z", "i"];
+        let typed = names
+            .iter()
+            .fold(cloud.clone(), |cloud, name| cloud.with_type(name, dtype));
+        assert_eq!(
+            coo(&mut voxelizer, &[(0, &typed.to_struct())]),
+            expected,
+            "struct of {dtype}"
+        );
+        assert_eq!(
+            coo(&mut voxelizer, &[(0, &typed.to_tensor())]),
+            expected,
+            "tensor of {dtype}"
+        );
+    }
+}
+
+#[test]
+fn sixty_four_bit_integers_are_rounded_once() {
+    // 2^60 + 2^36 + 1 is over half way to the next float32, but not once it has been rounded to float64.
+    let value = (1i64 << 60) + (1 << 36) + 1;
+    let mut message = TestCloud::xyz(&[[0.5; 3]]).to_struct();
+    message
+        .add_column("i", Dtype::Int64, Cells::One)
+        .data
+        .copy_from(&value.to_le_bytes());
+    let mut voxelizer = Voxelizer::new(&config(0.0, 1.0, [1, 1, 1], &["max_i", "min_i"])).unwrap();
+    let output = coo(&mut voxelizer, &[(0, &message)]);
+    assert_ne!(value as f32, value as f64 as f32);
+    assert_eq!(output.values(), [[value as f32; 2]]);
+}

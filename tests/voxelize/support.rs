@@ -1,0 +1,205 @@
+//! Clouds as lists of numbers, and runs of the voxelizer with all of its output.
+
+use half::{bf16, f16};
+use robocache::device::Dtype;
+use robocache::ops::voxelize::{Cloud, Counters, VoxelInput, VoxelLayout, VoxelizeConfig, Voxelizer};
+use robocache::stream::{Cells, Message};
+
+/// A column: values that are rounded to a type.
+#[derive(Clone, Debug)]
+pub struct Column {
+    pub name: String,
+    pub dtype: Dtype,
+    pub values: Vec<f64>,
+}
+
+#[derive(Clone, Debug)]
+pub struct TestCloud {
+    pub columns: Vec<Column>,
+}
+
+/// The bytes of a value in a type, and what they mean, exactly where float64 can tell.
+pub fn encode(dtype: Dtype, value: f64) -> (Vec<u8>, f64) {
+    macro_rules! as_type {
+        ($($dtype:ident $T:ty),*) => {
+            match dtype {
+                $(Dtype::$dtype => ((value as $T).to_le_bytes().to_vec(), (value as $T) as f64),)*
+                Dtype::Float16 => (f16::from_f64(value).to_le_bytes().to_vec(), f16::from_f64(value).to_f64()),
+                Dtype::BFloat16 => (bf16::from_f64(value).to_le_bytes().to_vec(), bf16::from_f64(value).to_f64()),
+            }
+        };
+    }
+    as_type!(Float32 f32, Float64 f64, Int8 i8, Int16 i16, Int32 i32, Int64 i64, UInt8 u8, UInt16 u16, UInt32 u32, UInt64 u64)
+}
+
+impl TestCloud {
+    /// Points x, y, z and further float32 fields.
+    pub fn new<const C: usize>(names: [&str; C], points: &[[f64; C]]) -> Self {
+        let column = |(i, name): (usize, &str)| Column {
+            name: name.to_owned(),
+            dtype: Dtype::Float32,
+            values: points.iter().map(|point| point[i]).collect(),
+        };
+        Self {
+            columns: names.into_iter().enumerate().map(column).collect(),
+        }
+    }
+
+    pub fn xyz(points: &[[f64; 3]]) -> Self {
+        Self::new(["x", "y", "z"], points)
+    }
+
+    /// The same numbers with one column in another type.
+    pub fn with_type(mut self, name: &str, dtype: Dtype) -> Self {
+        self.columns.iter_mut().find(|c| c.name == name).unwrap().dtype = dtype;
+        self
+    }
+
+    pub fn len(&self) -> usize {
+        self.columns[0].values.len()
+    }
+
+    /// The points of these places, in this order.
+    pub fn select(&self, places: &[usize]) -> Self {
+        let mut selected = self.clone();
+        for column in &mut selected.columns {
+            column.values = places.iter().map(|&i| column.values[i]).collect();
+        }
+        selected
+    }
+
+    /// The meaning of a column's values in its type.
+    pub fn column(&self, name: &str) -> Vec<f64> {
+        let column = self.columns.iter().find(|c| c.name == name).unwrap();
+        column.values.iter().map(|v| encode(column.dtype, *v).1).collect()
+    }
+
+    pub fn dtype(&self, name: &str) -> Dtype {
+        self.columns.iter().find(|c| c.name == name).unwrap().dtype
+    }
+
+    /// A message with one column per field.
+    pub fn to_struct(&self) -> Message {
+        let mut message = Message::default();
+        message.rows = self.len();
+        for column in &self.columns {
+            let bytes: Vec<u8> = column.values.iter().flat_map(|v| encode(column.dtype, *v).0).collect();
+            message
+                .add_column(&column.name, column.dtype, Cells::One)
+                .data
+                .copy_from(&bytes);
+        }
+        message
+    }
+
+    /// A message with a tensor `[N, C]` of the type of the first column.
+    pub fn to_tensor(&self) -> Message {
+        let dtype = self.columns[0].dtype;
+        let names: Vec<_> = self.columns.iter().map(|c| c.name.as_str()).collect();
+        let mut message = Message::default();
+        message.rows = self.len() * names.len();
+        message.shape = vec![self.len(), names.len()];
+        message.set_fields(&names);
+        let rows = (0..self.len()).flat_map(|i| self.columns.iter().map(move |column| column.values[i]));
+        let bytes: Vec<u8> = rows.flat_map(|v| encode(dtype, v).0).collect();
+        message.add_column("", dtype, Cells::One).data.copy_from(&bytes);
+        message
+    }
+}
+
+/// Everything a run gives, bit for bit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Output {
+    pub counters: Counters,
+    pub coords: Vec<[i32; 3]>,
+    /// The bits of the features, by rows.
+    pub features: Vec<Vec<u32>>,
+}
+
+impl Output {
+    pub fn values(&self) -> Vec<Vec<f32>> {
+        self.features
+            .iter()
+            .map(|row| row.iter().map(|v| f32::from_bits(*v)).collect())
+            .collect()
+    }
+}
+
+pub fn coo(voxelizer: &mut Voxelizer, clouds: &[(usize, &Message)]) -> Output {
+    voxelizer.begin();
+    for (input, message) in clouds {
+        voxelizer.add(*input, &Cloud::from_message(message).unwrap()).unwrap();
+    }
+    let counters = voxelizer.finish();
+    let (voxels, columns) = (voxelizer.voxels(), voxelizer.channels().len());
+    let (mut coords, mut features) = (vec![-1; voxels * 3], vec![f32::NAN; voxels * columns]);
+    voxelizer.write_coo(&mut coords, &mut features);
+    Output {
+        counters,
+        coords: coords.chunks_exact(3).map(|c| [c[0], c[1], c[2]]).collect(),
+        features: features
+            .chunks_exact(columns)
+            .map(|row| row.iter().map(|v| v.to_bits()).collect())
+            .collect(),
+    }
+}
+
+/// The dense float32 output of clouds, every element of it written over something else.
+pub fn dense(config: &VoxelizeConfig, clouds: &[(usize, &Message)]) -> (Counters, Vec<f32>) {
+    let config = VoxelizeConfig {
+        layout: VoxelLayout::Dense,
+        max_voxels: None,
+        ..config.clone()
+    };
+    let mut voxelizer = Voxelizer::new(&config).unwrap();
+    voxelizer.begin();
+    for (input, message) in clouds {
+        voxelizer.add(*input, &Cloud::from_message(message).unwrap()).unwrap();
+    }
+    let counters = voxelizer.finish();
+    let mut out = vec![f32::NAN; config.channels.len() * voxelizer.grid().cells()];
+    voxelizer.write_dense(&mut out);
+    (counters, out)
+}
+
+/// The bitmap of clouds.
+pub fn bits(config: &VoxelizeConfig, clouds: &[(usize, &Message)]) -> (Counters, Vec<u8>) {
+    let config = VoxelizeConfig {
+        layout: VoxelLayout::Bits,
+        channels: vec!["occupancy".parse().unwrap()],
+        max_voxels: None,
+        ..config.clone()
+    };
+    let mut voxelizer = Voxelizer::new(&config).unwrap();
+    voxelizer.begin();
+    for (input, message) in clouds {
+        voxelizer.add(*input, &Cloud::from_message(message).unwrap()).unwrap();
+    }
+    let counters = voxelizer.finish();
+    let mut out = vec![0xaa; voxelizer.grid().cells().div_ceil(8)];
+    voxelizer.write_bits(&mut out);
+    assert_eq!(
+        voxelizer.voxels(),
+        out.iter().map(|b| b.count_ones() as usize).sum::<usize>()
+    );
+    (counters, out)
+}
+
+/// A `coo` configuration with one input and no extrinsic.
+pub fn config(origin: f32, size: f32, shape: [usize; 3], channels: &[&str]) -> VoxelizeConfig {
+    VoxelizeConfig {
+        origin_m: [origin; 3],
+        voxel_size_m: [size; 3],
+        shape,
+        channels: channels.iter().map(|c| c.parse().unwrap()).collect(),
+        inputs: vec![VoxelInput {
+            input: "lidar".into(),
+            extrinsic: None,
+        }],
+        ..VoxelizeConfig::default()
+    }
+}
+
+pub fn run(config: &VoxelizeConfig, cloud: &TestCloud) -> Output {
+    coo(&mut Voxelizer::new(config).unwrap(), &[(0, &cloud.to_struct())])
+}
