@@ -46,10 +46,8 @@ check-dataflows: .venv/.stamp
 clippy:
 	$(CARGO) clippy --release --workspace --all-targets --locked -- -D warnings
 
-# `--examples` here and in `build`: with it cargo resolves features as it does for tests. Without it one dependency of
-# dora differs by a feature, and all of dora is built a second time.
 doc:
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --release --workspace --no-deps --lib --bins --examples --locked
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --release --workspace --no-deps --locked
 
 # The engine without dora. `check` only: it must not disturb what is built with dora.
 check-engine:
@@ -63,7 +61,7 @@ test-python: build out/policy.onnx | test-rust
 	python -m pytest tests
 
 build: .venv/.stamp
-	$(CARGO) build --release --workspace --bins --examples --locked
+	$(CARGO) build --release --workspace --locked
 
 out/policy.onnx: examples/policy/make_model.py robocache.yml .venv/.stamp
 	python examples/policy/make_model.py --config robocache.yml --out $@

@@ -1,5 +1,7 @@
 //! The resample engine: timelines that can be checked by hand, then an oracle that is obviously right.
 
+#![allow(clippy::unwrap_used)]
+
 use bytemuck::Pod;
 use half::{bf16, f16};
 use proptest::prelude::*;
@@ -257,27 +259,27 @@ fn a_message_that_is_no_batch_is_refused_with_what_came_and_what_is_allowed() {
     flat.add_column("", Dtype::Float32, Cells::One);
     check(refused(&flat), &["a flat float32 array"]);
 
-    let mut wrong = message::<f32>(&[good.clone()], 2);
+    let mut wrong = message::<f32>(std::slice::from_ref(&good), 2);
     wrong.columns_mut()[0].dtype = Dtype::UInt64;
     check(refused(&wrong), &["`timestamps_ns` is List<uint64>", "List<Int64>"]);
-    wrong = message::<f32>(&[good.clone()], 2);
+    wrong = message::<f32>(std::slice::from_ref(&good), 2);
     wrong.columns_mut()[1].dtype = Dtype::Int32;
     check(
         refused(&wrong),
         &["`values` is List<int32>", "Float32 | Float64 | Float16"],
     );
-    wrong = message::<bf16>(&[good.clone()], 2);
+    wrong = message::<bf16>(std::slice::from_ref(&good), 2);
     wrong.columns_mut()[1].dtype = Dtype::UInt16;
     check(
         refused(&wrong),
         &["`values` is List<uint16>", "metadata `dtype` bfloat16"],
     );
-    wrong = message::<f32>(&[good.clone()], 2);
+    wrong = message::<f32>(std::slice::from_ref(&good), 2);
     wrong.columns_mut()[2].cells = Cells::Fixed(1);
     check(refused(&wrong), &["`targets_ns` is FixedSizeList<int64, 1>"]);
 
     check(
-        refused(&message::<f32>(&[good.clone()], 0)),
+        refused(&message::<f32>(std::slice::from_ref(&good), 0)),
         &["`dim` is 0 or absent", "at least 1"],
     );
     let short = row(&[0, 1], &[0.0; 3], &[0]);
@@ -306,7 +308,7 @@ fn oracle<T: Kind>(row: &Row, dim: usize, config: &ResampleConfig, target: i64) 
         .map(|(&time, values)| (time, values.iter().map(|&v| T::from_f64(v)).collect()))
         .filter(|(_, values): &(i64, Vec<T>)| values.iter().all(|v| v.finite()))
         .collect();
-    let before = samples.iter().filter(|s| s.0 <= target).next_back();
+    let before = samples.iter().rfind(|s| s.0 <= target);
     let first_after = samples.iter().map(|s| s.0).find(|&time| time > target);
     let after = first_after.and_then(|first| samples.iter().rfind(|s| s.0 == first));
     let within = |distance: i64, limit_ms: Option<f64>| limit_ms.is_none_or(|ms| distance as f64 <= ms * 1e6);

@@ -33,6 +33,7 @@ pub struct App {
     config: Config,
     plugins: Vec<Box<dyn Plugin>>,
     section: (&'static str, Value),
+    wired: Vec<String>,
     operations: Vec<Registration>,
 }
 
@@ -51,6 +52,7 @@ impl App {
             config,
             plugins: Vec::new(),
             section: ("", Value::Null),
+            wired: Vec::new(),
             operations: Vec::new(),
         }
     }
@@ -86,6 +88,18 @@ impl App {
     /// The device the operations run on.
     pub fn device(&self) -> Device {
         self.config.device()
+    }
+
+    /// The inputs that the dataflow wires to this node, for an operation that takes whatever comes.
+    pub fn wired_inputs(&self) -> &[String] {
+        &self.wired
+    }
+
+    /// Says what [`wired_inputs`](Self::wired_inputs) are.
+    #[must_use]
+    pub fn with_wired_inputs(mut self, inputs: impl IntoIterator<Item = String>) -> Self {
+        self.wired = inputs.into_iter().collect();
+        self
     }
 
     /// Registers an operation.

@@ -17,6 +17,15 @@ pub struct Payload<'a> {
 }
 
 impl<'a> Payload<'a> {
+    /// The memory of `message`, which is given this layout: for a [`Sink`] that keeps messages in this process.
+    pub fn in_message(message: &'a mut Message, layout: &Layout) -> Self {
+        let mut payload = Self::default();
+        for column in message.lay_out(layout) {
+            payload.push(column.data.bytes_mut(), &mut column.offsets);
+        }
+        payload
+    }
+
     pub(super) fn push(&mut self, data: &'a mut [u8], offsets: &'a mut [i32]) {
         self.columns[self.used] = (data, offsets);
         self.used += 1;
@@ -125,11 +134,7 @@ impl Outbox<'_> {
     ) -> Result<(), Fault> {
         let route = &self.outputs[output];
         let mut message = self.internal.free.pop().unwrap_or_default();
-        let mut payload = Payload::default();
-        for column in message.lay_out(layout) {
-            payload.push(column.data.bytes_mut(), &mut column.offsets);
-        }
-        let parameters = fill(&mut payload);
+        let parameters = fill(&mut Payload::in_message(&mut message, layout));
         super::message::read_parameters(&parameters, &mut message)?;
         if route.published {
             self.sink.send(&route.name, layout, &mut |payload| {
@@ -142,11 +147,7 @@ impl Outbox<'_> {
         };
         for &(operation, input) in others {
             let mut copied = self.internal.free.pop().unwrap_or_default();
-            let mut payload = Payload::default();
-            for column in copied.lay_out(layout) {
-                payload.push(column.data.bytes_mut(), &mut column.offsets);
-            }
-            copy(&message, &mut payload);
+            copy(&message, &mut Payload::in_message(&mut copied, layout));
             super::message::read_parameters(&parameters, &mut copied)?;
             self.internal.pending.push_back(Delivery {
                 operation,

@@ -73,6 +73,7 @@ fn wiring() -> Result<Option<RunConfig>, AppError> {
 
 pub(super) fn run(app: App) -> Result<(), AppError> {
     let wiring = wiring()?;
+    let app = app.with_wired_inputs(wiring.iter().flat_map(|wiring| wiring.inputs.keys().cloned()));
     let mut graph = app.build(|output| wiring.as_ref().is_none_or(|wiring| wiring.outputs.contains(output)))?;
     let names: Vec<String> = graph.external_inputs().map(|(name, _)| name.to_owned()).collect();
     let mut bounds = Vec::with_capacity(names.len());

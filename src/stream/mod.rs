@@ -2,6 +2,7 @@
 
 mod history;
 mod message;
+pub mod recording;
 
 pub use history::{History, Insert};
 pub use message::{Cells, Column, ColumnLayout, Layout, Message};

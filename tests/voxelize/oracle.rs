@@ -123,8 +123,8 @@ fn transform(config: &VoxelizeConfig, input: usize, [x, y, z]: [f32; 3]) -> [f32
 
 fn index(config: &VoxelizeConfig, p: [f32; 3]) -> Option<u64> {
     let mut cell = 0;
-    for axis in 0..3 {
-        let i = ((p[axis] - config.origin_m[axis]) * (1.0f32 / config.voxel_size_m[axis])).floor();
+    for (axis, coordinate) in p.into_iter().enumerate() {
+        let i = ((coordinate - config.origin_m[axis]) * (1.0f32 / config.voxel_size_m[axis])).floor();
         if !(0.0..config.shape[axis] as f32).contains(&i) {
             return None;
         }

@@ -220,16 +220,16 @@ impl Aligner {
     /// The next observation that is due, if one is. Its window can be read until the next call.
     pub fn due(&mut self) -> Option<Target> {
         let newest = self.newest()?;
-        let overdue = |index: i64| {
-            self.max_wait
-                .map_or(0, |wait| (newest - wait - self.grid.time(index)) / self.grid.period())
-        };
-        if self.next.is_some_and(|index| overdue(index) > MAX_TARGETS_AT_ONCE) {
+        let due_until = self.due_until(newest);
+        if let (Some(index), Some(until)) = (self.next, due_until)
+            && until.saturating_sub(self.grid.time(index)) / self.grid.period() > MAX_TARGETS_AT_ONCE
+        {
             tracing::warn!(
                 epoch = self.epoch + 1,
                 "a stamp is so far ahead that the grid starts anew"
             );
             self.restart();
+            self.next = Some(self.grid.index_at_or_after(until));
         }
         let index = match self.next {
             Some(index) => {
@@ -239,9 +239,7 @@ impl Aligner {
             None => self.grid.index_at_or_after(self.start(newest)?),
         };
         let time_ns = self.grid.time(index);
-        let complete = newest >= time_ns && self.modalities.iter().all(|stream| stream.is_past(time_ns));
-        let waited = self.max_wait.is_some_and(|wait| newest - wait >= time_ns);
-        if !complete && !waited {
+        if due_until.is_none_or(|until| until < time_ns) {
             return None;
         }
         self.next = Some(index + self.emit_every);
@@ -300,6 +298,15 @@ impl Aligner {
             .max()
     }
 
+    /// Targets up to this time are due, if any are: where every stream is past them, or the wait for them is over.
+    fn due_until(&self, newest: i64) -> Option<i64> {
+        let holding = self.modalities.iter().filter(|stream| stream.open && stream.waits);
+        let complete = holding
+            .map(Modality::watermark)
+            .try_fold(newest, |until, watermark| Some(until.min(watermark?)));
+        complete.max(self.max_wait.map(|wait| newest - wait))
+    }
+
     /// The earliest time at which every stream that is waited for has a sample or its wait ran out.
     fn start(&self, newest: i64) -> Option<i64> {
         let firsts = || self.modalities.iter().filter_map(|stream| stream.history.oldest());
@@ -342,15 +349,26 @@ impl Modality {
         let groups = config.checked_groups(i)?;
         let key = |key: &str| format!("modalities[{i}].{key}");
         let bytes = config.dim * size_of::<f32>() + size_of::<i64>();
+        let reorder = duration_ns(|| key("reorder_ms"), config.reorder_ms)?;
+        let reset = duration_ns(|| key("reset_ms"), config.reset_ms)?;
+        if reset < reorder {
+            return Err(ConfigError::new(
+                key("reset_ms"),
+                format!(
+                    "{} is less than reorder_ms, {}: a sample that comes late would be a clock jump",
+                    config.reset_ms, config.reorder_ms
+                ),
+            ));
+        }
         Ok(Self {
             input: config.input.clone(),
             dim: config.dim,
             looks_ahead: groups.iter().any(|group| group.mode.looks_ahead()),
             groups,
             latency: signed_ns(&key("latency_ms"), config.latency_ms)?,
-            reorder: duration_ns(|| key("reorder_ms"), config.reorder_ms)?,
+            reorder,
             waits: config.wait,
-            reset: duration_ns(|| key("reset_ms"), config.reset_ms)?,
+            reset,
             jump: match config.jump_ms {
                 Some(ms) => duration_ns(|| key("jump_ms"), ms)?,
                 None => i64::MAX,
@@ -378,21 +396,15 @@ impl Modality {
         }
     }
 
-    /// Whether nothing that may still come in time changes the value at `time`.
-    fn is_past(&self, time: i64) -> bool {
-        if !self.open || !self.waits {
-            return true;
-        }
-        let Some(newest) = self.history.newest() else {
-            return false;
-        };
-        let settled = newest - self.reorder;
+    /// Nothing that may still come in time changes the values up to here.
+    fn watermark(&self) -> Option<i64> {
+        let settled = self.history.newest()? - self.reorder;
         if self.reorder == 0 || !self.looks_ahead {
-            return settled >= time;
+            return Some(settled);
         }
         let times = self.history.times();
         let until = times.partition_point(|&t| t <= settled);
-        until > 0 && times[until - 1] >= time
+        until.checked_sub(1).map(|i| times[i])
     }
 }
 

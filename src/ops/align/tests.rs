@@ -1,1 +1,135 @@
+//! Timelines that a reader checks by hand: samples in the order of their arrival, times in ms, and after each what
+//! falls due. The grid is 10 ms unless a test says otherwise.
+//!
+//! An observation is written as its rows, `TIME: INPUT=VALUES@AGE ...`, the newest last, `|` between them. `!` after the
+//! values: not valid. `@-`: there is no sample at or before the row. `late=` and `epoch=` are left out where they are 0.
 
+mod due;
+mod jumps;
+mod refusals;
+mod samples;
+mod start;
+mod values;
+
+use super::{AlignConfig, Aligner, Masks, Pushed, SampleError, Target, cpu};
+use crate::device::Values;
+use crate::ops::{ConfigError, fuse};
+use std::fmt::Write;
+
+const MS: i64 = 1_000_000;
+
+/// The section of these keys and modalities. What is not said: `rate_hz: 100`, `dim: 1`, `interpolation: previous`.
+fn config(keys: &str, modalities: &[&str]) -> AlignConfig {
+    let or = |text: &str, key: &str, default: &str| match text.contains(key) {
+        true => String::new(),
+        false => format!("{key}: {default}, "),
+    };
+    let modality = |text: &&str| {
+        let (dim, mode) = (or(text, "dim", "1"), or(text, "interpolation", "previous"));
+        format!("{{ {dim}{mode}{text} }}")
+    };
+    let modalities: Vec<String> = modalities.iter().map(modality).collect();
+    let comma = if keys.is_empty() { "" } else { "," };
+    let rate = or(keys, "rate_hz", "100");
+    let text = format!("{{ {rate}{keys}{comma} modalities: [{}] }}", modalities.join(", "));
+    serde_yaml::from_str(&text).unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+/// The message of the refusal of a configuration.
+fn refusal(config: &AlignConfig) -> String {
+    let error: ConfigError = Aligner::new(config).err().expect("it was taken");
+    error.to_string()
+}
+
+struct Timeline {
+    aligner: Aligner,
+}
+
+impl Timeline {
+    fn new(keys: &str, modalities: &[&str]) -> Self {
+        Self {
+            aligner: Aligner::new(&config(keys, modalities)).unwrap(),
+        }
+    }
+
+    fn place(&self, input: &str) -> usize {
+        self.aligner.inputs().position(|name| name == input).unwrap()
+    }
+
+    /// A sample of one value comes; `due` falls due.
+    #[track_caller]
+    fn push(&mut self, input: &str, ms: i64, value: f32, due: &[&str]) -> Pushed {
+        self.push_all(input, ms, &[value], due)
+    }
+
+    /// A sample of several values comes; `due` falls due.
+    #[track_caller]
+    fn push_all(&mut self, input: &str, ms: i64, sample: &[f32], due: &[&str]) -> Pushed {
+        let pushed = self.try_push(input, ms * MS, Values::from_f32(sample)).unwrap();
+        self.falls_due(due);
+        pushed
+    }
+
+    fn try_push(&mut self, input: &str, stamp_ns: i64, sample: Values<'_>) -> Result<Pushed, SampleError> {
+        let modality = self.place(input);
+        self.aligner.push(modality, stamp_ns, sample)
+    }
+
+    #[track_caller]
+    fn close(&mut self, input: &str, due: &[&str]) {
+        let modality = self.place(input);
+        self.aligner.close(modality);
+        self.falls_due(due);
+    }
+
+    #[track_caller]
+    fn open(&mut self, input: &str, due: &[&str]) {
+        let modality = self.place(input);
+        self.aligner.open(modality);
+        self.falls_due(due);
+    }
+
+    #[track_caller]
+    fn falls_due(&mut self, due: &[&str]) {
+        let mut fell = Vec::new();
+        while let Some(target) = self.aligner.due() {
+            fell.push(self.show(&target));
+            assert!(fell.len() < 1000, "it has no end: {:?} ...", &fell[..3]);
+        }
+        assert_eq!(fell, due);
+    }
+
+    fn show(&self, target: &Target) -> String {
+        let aligner = &self.aligner;
+        let names: Vec<&str> = aligner.inputs().collect();
+        let columns: usize = (0..names.len()).map(|modality| aligner.dim(modality)).sum();
+        let mut values = vec![f32::NAN; aligner.window() * columns];
+        let mut masks = Masks::default();
+        fuse::cpu::fuse(aligner, target, &mut values, &mut masks);
+        assert_eq!(masks.timestamps_ns.last(), Some(&target.time_ns));
+        let mut text = String::new();
+        for (row, mut rest) in values.chunks_exact(columns).enumerate() {
+            let bar = if row == 0 { "" } else { " | " };
+            write!(text, "{bar}{}:", masks.timestamps_ns[row] as f64 / MS as f64).unwrap();
+            for (modality, name) in names.iter().enumerate() {
+                let (own, others) = rest.split_at(aligner.dim(modality));
+                rest = others;
+                let own: Vec<String> = own.iter().map(f32::to_string).collect();
+                let place = row * names.len() + modality;
+                let invalid = if masks.valid[place] == 1 { "" } else { "!" };
+                let age = match masks.age_ns[place] {
+                    -1 => "-".to_owned(),
+                    age => (age as f64 / MS as f64).to_string(),
+                };
+                write!(text, " {name}={}{invalid}@{age}", own.join(",")).unwrap();
+            }
+        }
+        if target.late_samples > 0 {
+            write!(text, " late={}", target.late_samples).unwrap();
+        }
+        if target.epoch > 0 {
+            write!(text, " epoch={}", target.epoch).unwrap();
+        }
+        text
+    }
+}

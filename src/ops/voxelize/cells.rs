@@ -37,7 +37,7 @@ impl CellSet {
         }
     }
 
-    /// Numbers the occupied cells in cell order, appends the first `limit` of them to `order`, and returns how many
+    /// Numbers the occupied cells in cell order, puts the first `limit` of them in `order`, and returns how many
     /// there are.
     pub(super) fn number(&mut self, limit: usize, order: &mut Vec<u32>) -> usize {
         kernels::number(&self.words, &self.used, &mut self.ranks, limit, order)
@@ -60,7 +60,7 @@ impl CellSet {
 
 /// The positions of the bits that are set, ascending.
 #[inline(always)]
-pub(super) fn bits(mut word: u64) -> impl Iterator<Item = usize> {
+fn bits(mut word: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         (word != 0).then(|| {
             let bit = word.trailing_zeros() as usize;

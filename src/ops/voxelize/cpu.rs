@@ -263,11 +263,8 @@ impl Voxelizer {
     /// Computes the cells, and says what became of the points.
     pub fn finish(&mut self) -> Counters {
         if self.layout == VoxelLayout::Bits {
-            self.occupied = self
-                .cells
-                .used_words()
-                .map(|(_, word)| word.count_ones() as usize)
-                .sum();
+            let occupied = self.cells.used_words().map(|(_, word)| word.count_ones() as usize);
+            self.occupied = occupied.sum();
             return self.counters;
         }
         let occupied = self.cells.number(self.max_voxels, &mut self.order);

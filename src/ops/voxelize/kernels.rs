@@ -1,6 +1,5 @@
 //! The loops that take the time, each compiled for any CPU and for AVX2; both give the same bits.
 
-use super::cells::bits;
 use super::grid::{Grid, Transform};
 
 /// Points that are worked on at a time, so that what is known of them stays in the cache.
@@ -157,17 +156,31 @@ kernel! {
 
 kernel! {
     fn number(words: &[u64], used: &[u64], ranks: &mut [u32], limit: usize, order: &mut Vec<u32>) -> usize {
+        order.clear();
         let mut rank = 0;
-        for (i, &used) in used.iter().enumerate() {
-            for word in bits(used).map(|bit| i * 64 + bit) {
-                ranks[word] = rank as u32;
-                rank += words[word].count_ones() as usize;
-                if order.len() < limit {
-                    order.extend(bits(words[word]).map(|bit| (word * 64 + bit) as u32));
+        // Loops and no closures: a closure is not compiled for the CPU that this is compiled for.
+        for (group, &used) in used.iter().enumerate() {
+            let mut left = used;
+            while left != 0 {
+                let i = group * 64 + left.trailing_zeros() as usize;
+                left &= left - 1;
+                let mut word = words[i];
+                let count = word.count_ones() as usize;
+                ranks[i] = rank as u32;
+                if rank < limit {
+                    if order.len() < rank + 64 {
+                        order.resize((rank + 64) * 2, 0);
+                    }
+                    // Most words have one cell or two. The second is written in any case, and over again if it is none.
+                    for cell in &mut order[rank..rank + count.max(2)] {
+                        *cell = (i as u32 * 64).wrapping_add(word.trailing_zeros());
+                        word &= word.wrapping_sub(1);
+                    }
                 }
+                rank += count;
             }
         }
-        order.truncate(limit);
+        order.truncate(limit.min(rank));
         rank
     }
 }
@@ -189,15 +202,23 @@ kernel! {
 kernel! {
     /// Counts the points of each cell and sums their coordinates, into the first 4 of `stride` sums for each cell.
     fn add_points(sums: &mut [i64], stride: usize, slots: &[u32], xyz: [&[f32]; 3], scales: [f64; 3]) {
-        let [x, y, z] = xyz.map(|axis| &axis[..slots.len()]);
-        let [sx, sy, sz] = scales;
-        for (i, &slot) in slots.iter().enumerate() {
-            let from = slot as usize * stride;
-            let sums = &mut sums[from..from + 4];
-            sums[0] += 1;
-            sums[1] += round(f64::from(x[i]) * sx);
-            sums[2] += round(f64::from(y[i]) * sy);
-            sums[3] += round(f64::from(z[i]) * sz);
+        // Rounded by blocks first, which is done in vectors; the sums are not.
+        const PART: usize = 128;
+        let mut fixed = [[0i64; PART]; 3];
+        for (i, slots) in slots.chunks(PART).enumerate() {
+            let from = i * PART;
+            for ((out, values), scale) in fixed.iter_mut().zip(xyz).zip(scales) {
+                for (out, &value) in out.iter_mut().zip(&values[from..from + slots.len()]) {
+                    *out = round(f64::from(value) * scale);
+                }
+            }
+            for (i, &slot) in slots.iter().enumerate() {
+                let sums = &mut sums[slot as usize * stride..][..4];
+                sums[0] += 1;
+                sums[1] += fixed[0][i];
+                sums[2] += fixed[1][i];
+                sums[3] += fixed[2][i];
+            }
         }
     }
 }
@@ -235,5 +256,118 @@ pub(super) fn add_extreme(keys: &mut [i32], slots: &[u32], values: &[f32], great
         let key = order_key(value.to_bits() as i32);
         let best = &mut keys[slot as usize];
         *best = if greatest { (*best).max(key) } else { (*best).min(key) };
+    }
+}
+
+kernel! {
+    /// The coordinates of cells that are in ascending order.
+    fn coordinates(order: &[u32], ny: u32, nz: u32, coords: &mut [i32]) {
+        // Neighbours in this order are mostly in one column along z, and columns in one plane: divisions are few.
+        let (mut x, mut y, mut plane, mut column) = (0, 0, 0, 0);
+        for (&cell, out) in order.iter().zip(coords.chunks_exact_mut(3)) {
+            let mut z = cell - column * nz;
+            if z >= nz {
+                column = cell / nz;
+                z = cell - column * nz;
+                y = column - plane;
+                if y >= ny {
+                    x = column / ny;
+                    plane = x * ny;
+                    y = column - plane;
+                }
+            }
+            out.copy_from_slice(&[x as i32, y as i32, z as i32]);
+        }
+    }
+}
+
+/// The nearest float64, as `as f64` gives it, in operations that there are vectors for.
+///
+/// The halves are put into the mantissas of 2^84 and 2^52, from which subtraction takes them out exactly; the addition
+/// rounds once.
+#[inline(always)]
+fn to_f64(value: i64) -> f64 {
+    const HIGH: u64 = 0x4530_0000_0000_0000;
+    const LOW: u64 = 0x4330_0000_0000_0000;
+    // 2^84 + 2^63 + 2^52
+    const BIAS: f64 = 19_342_822_341_709_703_277_445_120.0;
+    let high = f64::from_bits(((value as u64 ^ (1 << 63)) >> 32) | HIGH);
+    let low = f64::from_bits((value as u64 & 0xffff_ffff) | LOW);
+    (high - BIAS) + low
+}
+
+kernel! {
+    /// The counts as they are, and sum plane `plane` over the counts for others.
+    fn means(sums: &[i64], stride: usize, plane: usize, unit: f64, out: &mut [f32]) {
+        for (sums, out) in sums.chunks_exact(stride).zip(out) {
+            *out = match plane {
+                0 => sums[0] as f32,
+                _ => (to_f64(sums[plane]) / to_f64(sums[0]) * unit) as f32,
+            };
+        }
+    }
+}
+
+kernel! {
+    /// The counts and the means of planes 1 to 3, a row for each cell.
+    fn rows(sums: &[i64], stride: usize, units: [f64; 3], out: &mut [[f32; 4]]) {
+        for (sums, out) in sums.chunks_exact(stride).zip(out) {
+            let mut values = [0.0; 4];
+            for (value, &sum) in values.iter_mut().zip(&sums[..4]) {
+                *value = to_f64(sum);
+            }
+            let [x, y, z] = units;
+            let (over, units) = ([1.0, values[0], values[0], values[0]], [1.0, x, y, z]);
+            for (plane, out) in out.iter_mut().enumerate() {
+                *out = (values[plane] / over[plane] * units[plane]) as f32;
+            }
+        }
+    }
+}
+
+kernel! {
+    fn extremes(keys: &[i32], out: &mut [f32]) {
+        for (&key, out) in keys.iter().zip(out) {
+            *out = f32::from_bits(order_key(key) as u32);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers_become_the_nearest_float64() {
+        let mut values = vec![
+            0,
+            1,
+            -1,
+            i64::MAX,
+            i64::MIN,
+            (1 << 53) + 1,
+            -(1 << 53) - 1,
+            (1 << 62) + 257,
+        ];
+        values.extend((0..64).flat_map(|bit| [1i64.wrapping_shl(bit) - 1, -(1i64.wrapping_shl(bit) >> 1) - 3]));
+        values.extend((1..10_000i64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15u64 as i64) >> (i % 40)));
+        for value in values {
+            assert_eq!(to_f64(value).to_bits(), (value as f64).to_bits(), "{value}");
+        }
+    }
+
+    #[test]
+    fn rounding_takes_ties_to_even() {
+        for (value, expected) in [
+            (0.5, 0),
+            (1.5, 2),
+            (2.5, 2),
+            (-0.5, 0),
+            (-1.5, -2),
+            (-2.4, -2),
+            (2e15, 2_000_000_000_000_000),
+        ] {
+            assert_eq!(round(value), expected, "{value}");
+        }
     }
 }

@@ -1,9 +1,12 @@
 //! From what was gathered to the layouts.
 
 use super::cpu::Voxelizer;
-use super::kernels::order_key;
+use super::kernels;
 use super::plan::Output;
 use crate::device::Element;
+
+/// Occupied cells that are worked on at a time.
+const BLOCK: usize = 256;
 
 impl Voxelizer {
     /// Writes every element of the tensor `[C, X, Y, Z]`: 0 in all channels of a cell without points.
@@ -19,10 +22,15 @@ impl Voxelizer {
         );
         // The all-zero bits are 0.0 in every float type.
         bytemuck::fill_zeroes(out);
-        for (&output, out) in self.plan.outputs.iter().zip(out.chunks_exact_mut(cells)) {
-            self.each_value(output, |slot, value| {
-                out[self.order[slot] as usize] = E::from_f32(value);
-            });
+        let mut values = [0.0; BLOCK];
+        for (from, order) in self.blocks() {
+            for (&output, out) in self.plan.outputs.iter().zip(out.chunks_exact_mut(cells)) {
+                let values = &mut values[..order.len()];
+                self.values(output, from, values);
+                for (&cell, &value) in order.iter().zip(&*values) {
+                    out[cell as usize] = E::from_f32(value);
+                }
+            }
         }
     }
 
@@ -48,50 +56,56 @@ impl Voxelizer {
         let columns = self.plan.outputs.len();
         assert_eq!(coords.len(), self.voxels() * 3, "three coordinates for each voxel");
         assert_eq!(features.len(), self.voxels() * columns, "one feature for each channel");
-        self.write_coords(coords);
-        for (column, &output) in self.plan.outputs.iter().enumerate() {
-            self.each_value(output, |slot, value| features[slot * columns + column] = value);
-        }
-    }
-
-    fn write_coords(&self, coords: &mut [i32]) {
         let [_, ny, nz] = self.grid.shape().map(|n| n as u32);
-        // Neighbours in cell order are mostly in one column of cells, so that the divisions are few.
-        let (mut x, mut y, mut column) = (0, 0, 0);
-        for (&cell, out) in self.order.iter().zip(coords.chunks_exact_mut(3)) {
-            let mut z = cell.wrapping_sub(column);
-            if z >= nz {
-                z = cell % nz;
-                column = cell - z;
-                (x, y) = (cell / nz / ny, cell / nz % ny);
+        kernels::coordinates(&self.order, ny, nz, coords);
+        let mut values = [0.0; BLOCK];
+        let mut table = [[0.0; 4]; BLOCK];
+        for (from, order) in self.blocks() {
+            let rows = &mut features[from * columns..][..order.len() * columns];
+            let table = self.table(from, &mut table[..order.len()]);
+            for (column, &output) in self.plan.outputs.iter().enumerate() {
+                if let (Some(table), Output::Count | Output::Mean(1..=3)) = (table, output) {
+                    let plane = if let Output::Mean(plane) = output { plane } else { 0 };
+                    for (row, values) in rows.chunks_exact_mut(columns).zip(table) {
+                        row[column] = values[plane];
+                    }
+                    continue;
+                }
+                let values = &mut values[..order.len()];
+                self.values(output, from, values);
+                for (row, &value) in rows.chunks_exact_mut(columns).zip(&*values) {
+                    row[column] = value;
+                }
             }
-            out.copy_from_slice(&[x as i32, y as i32, z as i32]);
         }
     }
 
-    /// Calls `write` with each occupied cell's number and its value of a channel.
-    #[inline(always)]
-    fn each_value(&self, output: Output, mut write: impl FnMut(usize, f32)) {
-        let voxels = self.voxels();
+    /// The occupied cells by blocks, so that what is read and written for one stays in the cache over its channels.
+    fn blocks(&self) -> impl Iterator<Item = (usize, &[u32])> {
+        let blocks = self.order.chunks(BLOCK).enumerate();
+        blocks.map(|(i, order)| (i * BLOCK, order))
+    }
+
+    /// The count and the mean x, y and z of occupied cells, if all are gathered: it is quicker to make them together.
+    fn table<'a>(&self, from: usize, out: &'a mut [[f32; 4]]) -> Option<&'a [[f32; 4]]> {
+        self.plan.sums_all_axes().then(|| {
+            let stride = self.plan.stride();
+            let sums = &self.sums[from * stride..][..out.len() * stride];
+            kernels::rows(sums, stride, [1, 2, 3].map(|plane| self.unit(plane)), out);
+            &*out
+        })
+    }
+
+    /// The values of a channel for the occupied cells from the `from`-th on.
+    fn values(&self, output: Output, from: usize, out: &mut [f32]) {
         let stride = self.plan.stride();
+        let n = out.len();
+        let sums = || &self.sums[from * stride..][..n * stride];
         match output {
-            Output::One => (0..voxels).for_each(|slot| write(slot, 1.0)),
-            Output::Count => {
-                for (slot, sums) in self.sums.chunks_exact(stride).take(voxels).enumerate() {
-                    write(slot, sums[0] as f32);
-                }
-            }
-            Output::Mean(plane) => {
-                let unit = self.unit(plane);
-                for (slot, sums) in self.sums.chunks_exact(stride).take(voxels).enumerate() {
-                    write(slot, (sums[plane] as f64 / sums[0] as f64 * unit) as f32);
-                }
-            }
-            Output::Extreme(place) => {
-                for (slot, &key) in self.extremes[place][..voxels].iter().enumerate() {
-                    write(slot, f32::from_bits(order_key(key) as u32));
-                }
-            }
+            Output::One => out.fill(1.0),
+            Output::Count => kernels::means(sums(), stride, 0, 1.0, out),
+            Output::Mean(plane) => kernels::means(sums(), stride, plane, self.unit(plane), out),
+            Output::Extreme(place) => kernels::extremes(&self.extremes[place][from..][..out.len()], out),
         }
     }
 }

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 import yaml
 
-ROOT = pathlib.Path(__file__).parents[2]
+ROOT = pathlib.Path(__file__).parents[1]
 # The command that belongs to this interpreter, whatever PATH says.
 DORA = pathlib.Path(sys.executable).with_name("dora")
 CONFIG = yaml.safe_load((ROOT / "robocache.yml").read_text())

@@ -1,20 +1,15 @@
 """The policy's rules on timelines that a reader can check by hand, and the network that make_model.py writes."""
 
 import json
-import pathlib
-import sys
 
 import numpy as np
 import onnx
 import pytest
 
-ROOT = pathlib.Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "examples" / "policy"))
-
-import make_model  # noqa: E402
-import policy as policy_node  # noqa: E402
-from observation import Chunks, Gate, Grid, MessageError, Observation  # noqa: E402
-from report import Report, percentiles, table  # noqa: E402
+import make_model
+import policy as policy_node
+from observation import Chunks, Gate, Grid, MessageError, Observation
+from report import Report, percentiles, table
 
 MS = 1_000_000
 CONFIG = {

@@ -1,0 +1,205 @@
+//! Configurations that can't be.
+
+use super::{AlignConfig, Aligner, config, refusal};
+
+#[track_caller]
+fn refuses(keys: &str, modalities: &[&str], message: &str) {
+    assert_eq!(refusal(&config(keys, modalities)), message);
+}
+
+#[test]
+fn counts_are_at_least_one() {
+    for key in ["window", "stride", "emit_every"] {
+        refuses(
+            &format!("{key}: 0"),
+            &["input: a"],
+            &format!("{key}: 0 (allowed: 1 to 1048576)"),
+        );
+        refuses(
+            &format!("{key}: 1048577"),
+            &["input: a"],
+            &format!("{key}: 1048577 (allowed: 1 to 1048576)"),
+        );
+    }
+}
+
+#[test]
+fn a_rate_is_a_rate() {
+    for (rate, shown) in [
+        ("0", "0"),
+        ("-5", "-5"),
+        (".nan", "NaN"),
+        (".inf", "inf"),
+        ("2e9", "2000000000"),
+    ] {
+        refuses(
+            &format!("rate_hz: {rate}"),
+            &["input: a"],
+            &format!("rate_hz: {shown} (allowed: 1e-6 to 1e9)"),
+        );
+    }
+}
+
+#[test]
+fn durations_are_not_negative_and_finite() {
+    refuses(
+        "max_wait_ms: -1",
+        &["input: a"],
+        "max_wait_ms: -1 is no duration (allowed: 0 to 1e12 ms)",
+    );
+    for key in [
+        "reorder_ms",
+        "reset_ms",
+        "jump_ms",
+        "max_age_ms",
+        "max_gap_ms",
+        "extrapolate_ms",
+    ] {
+        for (value, shown) in [("-0.5", "-0.5"), (".nan", "NaN"), (".inf", "inf")] {
+            refuses(
+                "",
+                &["input: x", &format!("input: a, {key}: {value}")],
+                &format!("modalities[1].{key}: {shown} is no duration (allowed: 0 to 1e12 ms)"),
+            );
+        }
+    }
+    refuses(
+        "",
+        &["input: a, dim: 2, groups: [{channels: [0, 1]}, {channels: [1, 2], max_age_ms: -3}]"],
+        "modalities[0].groups[1].max_age_ms: -3 is no duration (allowed: 0 to 1e12 ms)",
+    );
+}
+
+/// Otherwise a sample that is only late would clear the stream.
+#[test]
+fn reset_is_no_less_than_reorder() {
+    refuses(
+        "",
+        &["input: a, reorder_ms: 1500"],
+        "modalities[0].reset_ms: 1000 is less than reorder_ms, 1500: a sample that comes late would be a clock jump",
+    );
+    assert!(Aligner::new(&config("", &["input: a, reorder_ms: 1500, reset_ms: 1500"])).is_ok());
+}
+
+#[test]
+fn a_latency_may_be_negative_but_is_a_number() {
+    refuses(
+        "",
+        &["input: a, latency_ms: .nan"],
+        "modalities[0].latency_ms: NaN (allowed: -1e12 to 1e12 ms)",
+    );
+    assert!(Aligner::new(&config("", &["input: a, latency_ms: -20"])).is_ok());
+}
+
+#[test]
+fn a_fill_value_is_finite() {
+    refuses("fill_value: .nan", &["input: a"], "fill_value: NaN is not finite");
+    refuses("fill_value: -.inf", &["input: a"], "fill_value: -inf is not finite");
+}
+
+#[test]
+fn there_is_a_modality_and_each_input_is_one() {
+    refuses("", &[], "modalities: there is none (at least one is needed)");
+    refuses(
+        "",
+        &["input: a", "input: b", "input: a"],
+        "modalities[2].input: `a` is modalities[0] already",
+    );
+    refuses(
+        "",
+        &["input: a, wait: false", "input: b, wait: false"],
+        "modalities: every one has `wait: false`, so nothing says when a target is due (at least one must wait)",
+    );
+}
+
+#[test]
+fn a_size_is_one_that_fits() {
+    refuses(
+        "",
+        &["input: a, dim: 0"],
+        "modalities[0].dim: 0 (allowed: 1 to 268435456)",
+    );
+    refuses(
+        "window: 1000000",
+        &["input: a, dim: 200", "input: b, dim: 100"],
+        "window: 1000000 rows of 300 columns (allowed: 268435456 elements)",
+    );
+}
+
+#[test]
+fn groups_are_all_channels_each_once() {
+    let group = |groups: &str, message: &str| {
+        let modality = format!("input: a, dim: 6, groups: [{groups}]");
+        refuses("", &["input: x", &modality], message);
+    };
+    group(
+        "{channels: [0, 4]}, {channels: [3, 6]}",
+        "modalities[1].groups[1].channels: [3, 6] overlaps the group before it, which ends at 4 \
+         (each channel is in one group)",
+    );
+    group(
+        "{channels: [4, 6]}, {channels: [0, 3]}", // the error names the place in the file
+        "modalities[1].groups[0].channels: [4, 6] leaves a hole before it, which ends at 3 \
+         (each channel is in one group)",
+    );
+    group(
+        "{channels: [0, 7]}",
+        "modalities[1].groups[0].channels: [0, 7] (allowed: [from, to] with from < to <= dim = 6)",
+    );
+    group(
+        "{channels: [2, 2]}",
+        "modalities[1].groups[0].channels: [2, 2] (allowed: [from, to] with from < to <= dim = 6)",
+    );
+    group(
+        "{channels: [0, 5]}",
+        "modalities[1].groups: channels 5 to 6 are in no group (each channel is in one group)",
+    );
+}
+
+#[test]
+fn an_interpolation_is_said_by_the_modality_or_by_every_group() {
+    let parse = |text: &str| serde_yaml::from_str::<AlignConfig>(text).unwrap();
+    let missing = parse("{rate_hz: 50, modalities: [{input: a, dim: 2}]}");
+    assert_eq!(
+        refusal(&missing),
+        "modalities[0].interpolation: it is missing (allowed: previous, nearest, linear)"
+    );
+    let in_a_group = parse(
+        "{rate_hz: 50, modalities: [{input: a, dim: 2, groups: [\
+         {channels: [0, 1], interpolation: linear}, {channels: [1, 2]}]}]}",
+    );
+    assert_eq!(
+        refusal(&in_a_group),
+        "modalities[0].groups[1].interpolation: it is missing (allowed: previous, nearest, linear)"
+    );
+}
+
+#[test]
+fn what_no_version_knows_is_refused_when_it_is_read() {
+    let refused = |text: &str| serde_yaml::from_str::<AlignConfig>(text).unwrap_err().to_string();
+    let cases = [
+        ("{rate_hz: 50, modalities: [], windows: 3}", "unknown field `windows`"),
+        ("{modalities: []}", "missing field `rate_hz`"),
+        (
+            "{rate_hz: 50, modalities: [], dtype: int8}",
+            "`int8` can't be published",
+        ),
+        ("{rate_hz: 50, modalities: [], trigger: camera}", "not supported yet"),
+        (
+            "{rate_hz: 50, modalities: [{input: a, dim: -1}]}",
+            "dim: invalid type: integer `-1`",
+        ),
+        (
+            "{rate_hz: 50, modalities: [{input: a, dim: 1, interpolation: slerp}]}",
+            "`slerp` is not supported yet",
+        ),
+        (
+            "{rate_hz: 50, modalities: [{input: a, dim: 1, groups: [{channels: [0, 1], latency_ms: 3}]}]}",
+            "unknown field `latency_ms`",
+        ),
+    ];
+    for (text, message) in cases {
+        let refused = refused(text);
+        assert!(refused.contains(message), "{text}: {refused}");
+    }
+}

@@ -1,0 +1,332 @@
+//! The columns of a file, and the rows of a batch as messages.
+
+use super::schema::{DIM, DTYPE, FIELDS, FRAME_ID, Row, dtype_of};
+use super::{DATA, ReadError, SHAPE, TIMESTAMP, TIMESTAMPS, VALID};
+use crate::device::Dtype;
+use crate::stream::{Cells, Message};
+use arrow::array::{Array, ArrayRef, AsArray, FixedSizeListArray, Int64Array, ListArray, RecordBatch};
+use arrow::datatypes::{DataType, Int64Type, Schema};
+use std::path::Path;
+
+const LISTS: &str = "a List of a primitive type; in a struct's field also of a FixedSizeList or a List of one";
+
+/// A column of the payload.
+struct Part {
+    name: String,
+    column: usize,
+    dtype: Dtype,
+    row: Row,
+}
+
+/// What a file's schema says.
+pub(super) struct Plan {
+    timestamp: usize,
+    parts: Vec<Part>,
+    shape: Option<usize>,
+    timestamps: Option<usize>,
+    valid: Option<usize>,
+    fields: Vec<String>,
+    frame_id: String,
+    dim: usize,
+}
+
+impl Plan {
+    /// Reads the schema of the file `path`.
+    pub fn new(path: &Path, schema: &Schema) -> Result<Self, ReadError> {
+        let names = || {
+            schema
+                .fields()
+                .iter()
+                .map(|field| format!("`{}`", field.name()))
+                .collect::<Vec<_>>()
+        };
+        let missing = |column, allowed| {
+            let names = names();
+            Err(ReadError::MissingColumn {
+                path: path.to_owned(),
+                column,
+                came: if names.is_empty() {
+                    "none".to_owned()
+                } else {
+                    names.join(", ")
+                },
+                allowed,
+            })
+        };
+        let find = |name: &str| schema.fields().iter().position(|field| field.name() == name);
+        let typed = |column: usize, fits: bool, allowed| {
+            let field = schema.field(column);
+            if fits {
+                return Ok(column);
+            }
+            Err(ReadError::ColumnType {
+                path: path.to_owned(),
+                column: field.name().clone(),
+                came: field.data_type().to_string(),
+                allowed,
+            })
+        };
+        let metadata = |key: &'static str, allowed, fits: fn(&str) -> bool| match schema.metadata().get(key) {
+            Some(value) if !fits(value) => Err(ReadError::Metadata {
+                path: path.to_owned(),
+                key,
+                came: value.clone(),
+                allowed,
+            }),
+            value => Ok(value.map(String::as_str)),
+        };
+
+        let Some(timestamp) = find(TIMESTAMP) else {
+            return missing(TIMESTAMP, "Int64, the capture time of each message in ns");
+        };
+        typed(
+            timestamp,
+            *schema.field(timestamp).data_type() == DataType::Int64,
+            "Int64",
+        )?;
+        let is_flat = find(DATA).is_some();
+        let int64_list = |name: &str| match find(name) {
+            None => Ok(None),
+            Some(column) => {
+                let fits = list_item(schema.field(column).data_type()) == Some(&DataType::Int64);
+                typed(column, fits, "List<Int64>").map(Some)
+            }
+        };
+        let shape = int64_list(SHAPE)?;
+        let timestamps = int64_list(TIMESTAMPS)?;
+        // In a struct it is a field like any other.
+        let valid = if is_flat { int64_list(VALID)? } else { None };
+
+        let dtypes = "float32, float64, float16, bfloat16, int8, int16, int32, int64, uint8, uint16, uint32, uint64";
+        let dtype = metadata(DTYPE, dtypes, |name| Dtype::from_name(name).is_some())?.and_then(Dtype::from_name);
+        let is_list_of_names = |text: &str| serde_yaml::from_str::<Vec<String>>(text).is_ok();
+        let fields = metadata(FIELDS, "a JSON list of strings", is_list_of_names)?;
+        let dim = metadata(DIM, "a whole number", |text| text.parse::<usize>().is_ok())?;
+        let frame_id = metadata(FRAME_ID, "a string", |_| true)?;
+
+        let mut parts = Vec::new();
+        for (column, field) in schema.fields().iter().enumerate() {
+            let known = [Some(timestamp), shape, timestamps, valid].contains(&Some(column));
+            if known || is_flat && field.name() != DATA {
+                continue;
+            }
+            let own = field.metadata().get(DTYPE).and_then(|name| Dtype::from_name(name));
+            let named = if is_flat { own.or(dtype) } else { own };
+            let found = list_item(field.data_type()).and_then(|item| match item {
+                DataType::List(item) if !is_flat => Some((dtype_of(item.data_type(), named)?, Row::Ragged)),
+                DataType::FixedSizeList(item, n) if !is_flat => Some((
+                    dtype_of(item.data_type(), named)?,
+                    Row::Fixed(usize::try_from(*n).ok()?),
+                )),
+                item => Some((dtype_of(item, named)?, Row::One)),
+            });
+            typed(column, found.is_some(), LISTS)?;
+            parts.extend(found.map(|(dtype, row)| Part {
+                name: if is_flat { String::new() } else { field.name().clone() },
+                column,
+                dtype,
+                row,
+            }));
+        }
+        if parts.is_empty() {
+            return missing(DATA, "List<T>, or a List column for each field of a struct");
+        }
+        Ok(Self {
+            timestamp,
+            parts,
+            shape,
+            timestamps,
+            valid,
+            fields: fields
+                .and_then(|text| serde_yaml::from_str(text).ok())
+                .unwrap_or_default(),
+            frame_id: frame_id.unwrap_or_default().to_owned(),
+            dim: dim.and_then(|text| text.parse().ok()).unwrap_or(0),
+        })
+    }
+
+    /// The capture times of a batch.
+    pub fn timestamps<'a>(&self, batch: &'a RecordBatch) -> &'a Int64Array {
+        batch.column(self.timestamp).as_primitive::<Int64Type>()
+    }
+
+    /// The first row of a batch that is no message, with what is wrong with it.
+    pub fn check(&self, batch: &RecordBatch) -> Result<(), (usize, String)> {
+        self.no_nulls(batch)?;
+        for row in 0..batch.num_rows() {
+            let len = |part: &Part| list(batch, part.column).value_length(row) as usize;
+            let rows = len(&self.parts[0]);
+            if let Some(part) = self.parts.iter().find(|part| len(part) != rows) {
+                let (a, b) = (&self.parts[0].name, &part.name);
+                let problem = format!(
+                    "`{a}` has {rows} values and `{b}` {} (allowed: as many in each field)",
+                    len(part)
+                );
+                return Err((row, problem));
+            }
+            let shape = self.int64_row(batch, self.shape, row);
+            if shape.iter().any(|&n| n < 0) {
+                return Err((row, format!("`shape` is {shape:?} (allowed: no negative dimensions)")));
+            }
+            let elements = shape.iter().try_fold(1, |n: i64, &d| n.checked_mul(d));
+            if !shape.is_empty() && self.is_flat() && elements != Some(rows as i64) {
+                let problem = format!("`shape` is {shape:?} for {rows} elements (allowed: a shape of as many)");
+                return Err((row, problem));
+            }
+        }
+        Ok(())
+    }
+
+    fn no_nulls(&self, batch: &RecordBatch) -> Result<(), (usize, String)> {
+        let null_at = |array: &dyn Array| {
+            array
+                .nulls()
+                .and_then(|nulls| (0..array.len()).find(|&i| nulls.is_null(i)))
+        };
+        let problem = |column: &str| format!("`{column}` has a null (allowed: none)");
+        if let Some(row) = null_at(self.timestamps(batch)) {
+            return Err((row, problem(TIMESTAMP)));
+        }
+        for part in &self.parts {
+            let name = if self.is_flat() { DATA } else { &part.name };
+            let rows = list(batch, part.column);
+            if let Some(row) = null_at(rows) {
+                return Err((row, problem(name)));
+            }
+            // Which row holds a null of an element: the one whose end is past it.
+            let row_of = |at: usize| rows.value_offsets()[1..].partition_point(|&end| end as usize <= at);
+            let (from, to) = ends(rows);
+            let cells = rows.values().slice(from, to - from);
+            if let Some(at) = null_at(&cells) {
+                return Err((row_of(from + at), problem(name)));
+            }
+            let elements = match part.row {
+                Row::One => continue,
+                Row::Fixed(_) => fixed(&cells).values().clone(),
+                Row::Ragged => {
+                    let cells = ragged(&cells);
+                    let (from, to) = ends(cells);
+                    cells.values().slice(from, to - from)
+                }
+            };
+            if elements.null_count() > 0 {
+                return Err((0, format!("or a later one of its batch: {}", problem(name))));
+            }
+        }
+        Ok(())
+    }
+
+    fn is_flat(&self) -> bool {
+        self.parts[0].name.is_empty()
+    }
+
+    fn int64_row<'a>(&self, batch: &'a RecordBatch, column: Option<usize>, row: usize) -> &'a [i64] {
+        let Some(column) = column else {
+            return &[];
+        };
+        let rows = list(batch, column);
+        if rows.is_null(row) {
+            return &[];
+        }
+        let (from, to) = (
+            rows.value_offsets()[row] as usize,
+            rows.value_offsets()[row + 1] as usize,
+        );
+        &rows.values().as_primitive::<Int64Type>().values()[from..to]
+    }
+
+    /// Makes `message` that of a row of a batch that has been checked.
+    pub fn read(&self, batch: &RecordBatch, row: usize, message: &mut Message) {
+        message.clear();
+        message.timestamp_ns = self.timestamps(batch).value(row);
+        message.set_fields(&self.fields);
+        message.frame_id.push_str(&self.frame_id);
+        message.dim = self.dim;
+        let shape = self.int64_row(batch, self.shape, row);
+        message.shape.extend(shape.iter().map(|&n| n as usize));
+        message
+            .timestamps_ns
+            .extend_from_slice(self.int64_row(batch, self.timestamps, row));
+        message.valid.extend_from_slice(self.int64_row(batch, self.valid, row));
+        for part in &self.parts {
+            let rows = list(batch, part.column);
+            let (from, to) = (
+                rows.value_offsets()[row] as usize,
+                rows.value_offsets()[row + 1] as usize,
+            );
+            message.rows = to - from;
+            match part.row {
+                Row::One => {
+                    let column = message.add_column(&part.name, part.dtype, Cells::One);
+                    column.data.copy_from(elements(rows.values(), part.dtype, from, to));
+                }
+                Row::Fixed(n) => {
+                    let cells = fixed(rows.values());
+                    let column = message.add_column(&part.name, part.dtype, Cells::Fixed(n));
+                    column
+                        .data
+                        .copy_from(elements(cells.values(), part.dtype, from * n, to * n));
+                }
+                Row::Ragged => {
+                    let cells = ragged(rows.values());
+                    let offsets = &cells.value_offsets()[from..=to];
+                    let (first, last) = (offsets[0], offsets[to - from]);
+                    let total = Cells::Ragged((last - first) as usize);
+                    let column = message.add_column(&part.name, part.dtype, total);
+                    column.offsets.extend(offsets.iter().map(|offset| offset - first));
+                    column
+                        .data
+                        .copy_from(elements(cells.values(), part.dtype, first as usize, last as usize));
+                }
+            }
+        }
+    }
+}
+
+fn list_item(data_type: &DataType) -> Option<&DataType> {
+    match data_type {
+        DataType::List(item) => Some(item.data_type()),
+        _ => None,
+    }
+}
+
+fn list(batch: &RecordBatch, column: usize) -> &ListArray {
+    batch.column(column).as_list::<i32>()
+}
+
+fn ragged(array: &ArrayRef) -> &ListArray {
+    array.as_list::<i32>()
+}
+
+fn fixed(array: &ArrayRef) -> &FixedSizeListArray {
+    array.as_fixed_size_list()
+}
+
+/// The elements that the rows of a list have, which may be a slice.
+fn ends(list: &ListArray) -> (usize, usize) {
+    let offsets = list.value_offsets();
+    (offsets[0] as usize, offsets[list.len()] as usize)
+}
+
+/// The bytes of elements `from..to` of a primitive array.
+fn elements(array: &ArrayRef, dtype: Dtype, from: usize, to: usize) -> &[u8] {
+    macro_rules! bytes {
+        ($Type:ident) => {{
+            let values = array.as_primitive::<arrow::datatypes::$Type>().values();
+            bytemuck::cast_slice(&values[from..to])
+        }};
+    }
+    match dtype {
+        Dtype::Float32 => bytes!(Float32Type),
+        Dtype::Float64 => bytes!(Float64Type),
+        Dtype::Float16 => bytes!(Float16Type),
+        Dtype::BFloat16 | Dtype::UInt16 => bytes!(UInt16Type),
+        Dtype::Int8 => bytes!(Int8Type),
+        Dtype::Int16 => bytes!(Int16Type),
+        Dtype::Int32 => bytes!(Int32Type),
+        Dtype::Int64 => bytes!(Int64Type),
+        Dtype::UInt8 => bytes!(UInt8Type),
+        Dtype::UInt32 => bytes!(UInt32Type),
+        Dtype::UInt64 => bytes!(UInt64Type),
+    }
+}

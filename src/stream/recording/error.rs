@@ -1,0 +1,142 @@
+use std::io;
+use std::path::PathBuf;
+
+/// A message can't be recorded.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// A folder or a file can't be made or written.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The folder or file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// A batch of messages could not be written and is lost; the recording can go on.
+    #[error("{}: {lost} messages are lost: {source}", path.display())]
+    Lost {
+        /// The file.
+        path: PathBuf,
+        /// How many messages the batch had.
+        lost: usize,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// There is a recording of that stream already, and it is not written over.
+    #[error("{}: the file exists (allowed: a folder without a recording of this stream)", path.display())]
+    Exists {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A stream's name can't be that of a file.
+    #[error(
+        "stream `{name}` can't be a file's name (allowed: a name without `/` and `\\` that does not start with `.`)"
+    )]
+    Name {
+        /// The name.
+        name: String,
+    },
+    /// A message differs from the first one of its stream in what is recorded once for all of them.
+    #[error(
+        "stream `{stream}`: {what} {came}, and the first message of the recording has {recorded} (allowed: the same in every message)"
+    )]
+    Misfit {
+        /// The stream.
+        stream: String,
+        /// What differs.
+        what: &'static str,
+        /// What came.
+        came: String,
+        /// What the recording has.
+        recorded: String,
+    },
+    /// A message has no form that a recording can hold.
+    #[error("stream `{stream}`: {problem}")]
+    Form {
+        /// The stream.
+        stream: String,
+        /// What came, and what is allowed.
+        problem: String,
+    },
+}
+
+/// A recording can't be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// A folder or a file can't be read.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The folder or file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// There is no file of a stream in the folder.
+    #[error("{}: no streams (allowed: a folder with a file `<output id>.arrow` for each stream)", path.display())]
+    NoStreams {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A file is no Arrow IPC file.
+    #[error("{}: no Arrow IPC file (allowed: one that starts with `ARROW1`)", path.display())]
+    NotArrow {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A file that was finished can't be read to its end.
+    #[error("{}: damaged at byte {at}: {problem}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Where the part starts that can't be read.
+        at: u64,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A column is not there.
+    #[error("{}: no column `{column}`, the file has {came} (allowed: {allowed})", path.display())]
+    MissingColumn {
+        /// The file.
+        path: PathBuf,
+        /// The column.
+        column: &'static str,
+        /// The columns there are.
+        came: String,
+        /// What a file must have.
+        allowed: &'static str,
+    },
+    /// A column has the wrong type.
+    #[error("{}: column `{column}` is {came} (allowed: {allowed})", path.display())]
+    ColumnType {
+        /// The file.
+        path: PathBuf,
+        /// The column.
+        column: String,
+        /// Its type.
+        came: String,
+        /// What it may be.
+        allowed: &'static str,
+    },
+    /// The schema's metadata has a value that it can't have.
+    #[error("{}: metadata `{key}` is `{came}` (allowed: {allowed})", path.display())]
+    Metadata {
+        /// The file.
+        path: PathBuf,
+        /// The key.
+        key: &'static str,
+        /// Its value.
+        came: String,
+        /// What it may be.
+        allowed: &'static str,
+    },
+    /// A row is no message.
+    #[error("{}: row {row}: {problem}", path.display())]
+    Row {
+        /// The file.
+        path: PathBuf,
+        /// The row, counted over the whole file.
+        row: u64,
+        /// What came, and what is allowed.
+        problem: String,
+    },
+}

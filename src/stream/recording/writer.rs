@@ -1,0 +1,234 @@
+use super::framing::{START, block, push_footer};
+use super::pending::Pending;
+use super::schema::Common;
+use super::{EXTENSION, WriteError};
+use crate::stream::Message;
+use arrow::ipc::writer::{IpcWriteOptions, StreamWriter};
+use arrow::ipc::{Block, MetadataVersion};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// The oldest message of a batch waits no longer than this before it is written.
+const FLUSH_AFTER: Duration = Duration::from_millis(500);
+/// A batch is written when its payloads have reached this, whatever their age.
+const FLUSH_BYTES: usize = 8 << 20;
+
+/// Records streams into a folder, one file each.
+///
+/// Messages are collected and written as a batch half a second after the first of them at the latest, if
+/// [`tick`](Self::tick) is called when [`due`](Self::due) says. Every batch is followed by a footer, which the next one
+/// replaces, so that the files can be opened at nearly any time and a process that dies leaves whole ones. In the
+/// moment of a write a file has no footer; [`Reader`](super::Reader) reads it up to its last whole batch then.
+///
+/// What is written is in the hands of the operating system: it outlives the process, and a loss of power only as far
+/// as the system has put it on the disk; [`finish`](Self::finish) waits for that.
+///
+/// The memory needed does not depend on the recording's length but for 24 bytes a batch.
+pub struct Writer {
+    folder: PathBuf,
+    streams: Vec<Stream>,
+}
+
+struct Stream {
+    name: String,
+    path: PathBuf,
+    file: File,
+    pending: Pending,
+    first_pending: Option<Instant>,
+    encoder: StreamWriter<Vec<u8>>,
+    blocks: Vec<Block>,
+    /// Where the next batch goes: the end of the last one.
+    end: u64,
+}
+
+impl Writer {
+    /// A recording in `folder`, which is made if it is not there.
+    ///
+    /// # Errors
+    /// If the folder can't be made.
+    pub fn create(folder: impl Into<PathBuf>) -> Result<Self, WriteError> {
+        let folder = folder.into();
+        fs::create_dir_all(&folder).map_err(|source| WriteError::Io {
+            path: folder.clone(),
+            source,
+        })?;
+        Ok(Self {
+            folder,
+            streams: Vec::new(),
+        })
+    }
+
+    /// Adds a message of `stream`. The first one decides what the file's columns and metadata are.
+    ///
+    /// # Errors
+    /// If the message does not fit the stream's first one or has no form that can be recorded: it is not recorded, and
+    /// the recording can go on. If the file exists or can't be written.
+    pub fn append(&mut self, stream: &str, message: &Message, now: Instant) -> Result<(), WriteError> {
+        let at = match self.streams.iter().position(|s| s.name == stream) {
+            Some(at) => at,
+            None => {
+                self.streams.push(Stream::create(&self.folder, stream, message)?);
+                self.streams.len() - 1
+            }
+        };
+        self.streams[at].append(message, now)
+    }
+
+    /// Writes every batch whose time has come.
+    ///
+    /// # Errors
+    /// If a file can't be written. The other streams are written nevertheless.
+    pub fn tick(&mut self, now: Instant) -> Result<(), WriteError> {
+        let due = |stream: &Stream| stream.due().is_some_and(|due| due <= now);
+        self.each(|stream| if due(stream) { stream.flush() } else { Ok(()) })
+    }
+
+    /// When [`tick`](Self::tick) has something to do next; `None` while no message waits.
+    pub fn due(&self) -> Option<Instant> {
+        self.streams.iter().filter_map(Stream::due).min()
+    }
+
+    /// Writes what waits and has the system put it on the disk.
+    ///
+    /// # Errors
+    /// If a file can't be written. The other streams are written nevertheless.
+    pub fn finish(mut self) -> Result<(), WriteError> {
+        self.each(|stream| {
+            stream.flush()?;
+            stream.file.sync_all().map_err(|source| stream.io(source))
+        })
+    }
+
+    /// The first error, after all streams had their turn.
+    fn each(&mut self, mut act: impl FnMut(&mut Stream) -> Result<(), WriteError>) -> Result<(), WriteError> {
+        let results = self.streams.iter_mut().map(&mut act);
+        results.fold(Ok(()), Result::and)
+    }
+}
+
+impl Stream {
+    fn create(folder: &Path, name: &str, first: &Message) -> Result<Self, WriteError> {
+        if name.is_empty() || name.starts_with('.') || name.contains(['/', '\\']) {
+            return Err(WriteError::Name { name: name.to_owned() });
+        }
+        let pending = Pending::new(Common::of(name, first)?);
+        let path = folder.join(format!("{name}.{EXTENSION}"));
+        let io = |source: io::Error| match source.kind() {
+            io::ErrorKind::AlreadyExists => WriteError::Exists { path: path.clone() },
+            _ => WriteError::Io {
+                path: path.clone(),
+                source,
+            },
+        };
+        let options = IpcWriteOptions::try_new(8, false, MetadataVersion::V5);
+        let encoder = options
+            .and_then(|options| StreamWriter::try_new_with_options(START.to_vec(), pending.schema(), options))
+            .map_err(|error| io(io::Error::other(error)))?;
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(&path)
+            .map_err(&io)?;
+        let mut stream = Self {
+            name: name.to_owned(),
+            path: path.clone(),
+            file,
+            pending,
+            first_pending: None,
+            encoder,
+            blocks: Vec::new(),
+            end: 0,
+        };
+        stream.write_encoded().map_err(io)?;
+        Ok(stream)
+    }
+
+    fn append(&mut self, message: &Message, now: Instant) -> Result<(), WriteError> {
+        self.pending.common().check(&self.name, message)?;
+        // Offsets of a List column have 32 bits, and no element is smaller than a byte.
+        if message.bytes() > i32::MAX as usize - FLUSH_BYTES {
+            return Err(WriteError::Form {
+                stream: self.name.clone(),
+                problem: format!("a message of {} bytes (allowed: 2 GiB less 8 MiB)", message.bytes()),
+            });
+        }
+        self.pending.push(message);
+        self.first_pending.get_or_insert(now);
+        if self.pending.bytes() >= FLUSH_BYTES || self.due().is_some_and(|due| due <= now) {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    fn due(&self) -> Option<Instant> {
+        self.first_pending.map(|first| first + FLUSH_AFTER)
+    }
+
+    /// Writes the rows that wait. Whether or not it can be done they wait no longer, so that a full disk does not
+    /// become a full memory.
+    fn flush(&mut self) -> Result<(), WriteError> {
+        self.first_pending = None;
+        let rows = self.pending.rows();
+        if rows == 0 {
+            return Ok(());
+        }
+        let written = self.write_pending();
+        self.pending.clear();
+        written.map_err(|source| WriteError::Lost {
+            path: self.path.clone(),
+            lost: rows,
+            source,
+        })
+    }
+
+    fn write_pending(&mut self) -> io::Result<()> {
+        let encoded = self
+            .pending
+            .batch()
+            .and_then(|batch| self.encoder.write(&batch))
+            .map_err(io::Error::other);
+        if let Err(error) = encoded {
+            self.encoder.get_mut().clear();
+            return Err(error);
+        }
+        self.blocks.push(block(self.end, self.encoder.get_ref()));
+        let written = self.write_encoded();
+        if written.is_err() {
+            self.blocks.pop();
+        }
+        written
+    }
+
+    /// Puts what the encoder made in the place of the footer, and a new footer after it, in one write.
+    fn write_encoded(&mut self) -> io::Result<()> {
+        let bytes = self.encoder.get_mut();
+        let added = bytes.len() as u64;
+        push_footer(bytes, self.pending.schema(), &self.blocks);
+        // Without the old footer's tail, a write that breaks off can't be taken for a whole file.
+        let written = self
+            .file
+            .set_len(self.end)
+            .and_then(|()| self.file.seek(SeekFrom::Start(self.end)))
+            .and_then(|_| self.file.write_all(bytes));
+        bytes.clear();
+        written?;
+        self.end += added;
+        Ok(())
+    }
+
+    fn io(&self, source: io::Error) -> WriteError {
+        WriteError::Io {
+            path: self.path.clone(),
+            source,
+        }
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        // Nobody is left to tell: finish() is for those who want to know.
+        let _ = self.each(Stream::flush);
+    }
+}

@@ -1,0 +1,185 @@
+//! Aligning and fusing allocate nothing once they have seen their working set.
+
+mod common;
+
+use common::MS;
+use robocache::app::{Fault, Graph, Parameters, Payload, Sink};
+use robocache::device::Values;
+use robocache::ops::align::{AlignConfig, Aligner, Masks, cpu};
+use robocache::ops::fuse;
+use robocache::stream::{Layout, Message};
+use std::alloc::{GlobalAlloc, Layout as Block, System};
+use std::cell::Cell;
+
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+fn count() {
+    // Gone while its thread ends, when nobody counts any more.
+    let _ = ALLOCATIONS.try_with(|n| n.set(n.get() + 1));
+}
+
+fn allocations() -> u64 {
+    ALLOCATIONS.with(Cell::get)
+}
+
+// SAFETY: every call is passed on to the system's allocator as it came.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, block: Block) -> *mut u8 {
+        count();
+        // SAFETY: as the caller promised.
+        unsafe { System.alloc(block) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, block: Block) {
+        // SAFETY: as the caller promised.
+        unsafe { System.dealloc(at, block) }
+    }
+
+    unsafe fn realloc(&self, at: *mut u8, block: Block, size: usize) -> *mut u8 {
+        count();
+        // SAFETY: as the caller promised.
+        unsafe { System.realloc(at, block, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// What `align:` and `fuse:` get.
+const KEYS: &str = "rate_hz: 50, window: 16, max_wait_ms: 40, modalities: [
+    { input: camera, dim: 128, interpolation: previous, latency_ms: 33, max_age_ms: 100 },
+    { input: force, dim: 6, interpolation: linear, max_gap_ms: 50, reorder_ms: 3 },
+    { input: proprio, dim: 15, interpolation: nearest } ]";
+
+const STREAMS: [(&str, i64, usize); 3] = [("camera", 33, 128), ("force", 1, 6), ("proprio", 2, 15)];
+
+/// Warm-up, then what is counted: seconds of the streams.
+const WARM_UP: std::ops::Range<i64> = 0..3;
+const COUNTED: std::ops::Range<i64> = 3..8;
+
+/// The streams' samples in order: place of the stream, stamp. Every third sample of force overtakes its neighbour.
+fn arrivals(seconds: std::ops::Range<i64>) -> impl Iterator<Item = (usize, i64)> {
+    (seconds.start * 1000..seconds.end * 1000).flat_map(|ms| {
+        let due = STREAMS
+            .into_iter()
+            .enumerate()
+            .filter(move |(_, (_, period, _))| ms % period == 0);
+        due.map(move |(i, (name, _, _))| {
+            let overtakes = i64::from(name == "force" && ms % 3 == 0);
+            (i, (ms + 2 * overtakes) * MS)
+        })
+    })
+}
+
+#[test]
+fn the_engine_allocates_nothing_in_steady_state() {
+    let config: AlignConfig = serde_yaml::from_str(&format!("{{ {KEYS} }}")).unwrap();
+    let mut aligner = Aligner::new(&config).unwrap();
+    let sample = [0.5f32; 128];
+    let mut out = vec![0f32; aligner.window() * config.columns()];
+    let mut one = vec![0f32; aligner.window() * 128];
+    let (mut masks, mut masks_of_one) = (Masks::default(), Masks::default());
+    let mut observations = 0;
+    let mut run = |seconds| {
+        for (i, stamp) in arrivals(seconds) {
+            aligner
+                .push(i, stamp, Values::from_f32(&sample[..STREAMS[i].2]))
+                .unwrap();
+            while let Some(target) = aligner.due() {
+                fuse::cpu::fuse(&aligner, &target, &mut out, &mut masks);
+                cpu::align(&aligner, &target, 0, &mut one, &mut masks_of_one);
+                observations += 1;
+            }
+        }
+    };
+    run(WARM_UP);
+    let before = allocations();
+    assert!(before > 0, "the counter counts");
+    run(COUNTED);
+    assert_eq!(allocations(), before);
+    assert!(observations > 380, "{observations}");
+}
+
+/// Writes what is published over what was published before, and counts what the operation allocates meanwhile.
+#[derive(Default)]
+struct Overwrite {
+    memory: Message,
+    sent: u64,
+    by_fill: u64,
+}
+
+impl Sink for Overwrite {
+    fn send(
+        &mut self,
+        _: &str,
+        layout: &Layout,
+        fill: &mut dyn FnMut(&mut Payload<'_>) -> Parameters,
+    ) -> Result<(), Fault> {
+        let mut payload = Payload::in_message(&mut self.memory, layout);
+        let before = allocations();
+        let parameters = fill(&mut payload);
+        self.by_fill += allocations() - before;
+        self.sent += 1;
+        drop(parameters);
+        Ok(())
+    }
+}
+
+/// What is allocated for a published message, once the graph is warm: in writing payload and metadata, and otherwise
+/// (over all messages).
+fn of_graph(mut graph: Graph) -> (u64, u64) {
+    let inputs: Vec<usize> = STREAMS.iter().map(|(name, ..)| common::input(&graph, name)).collect();
+    let mut messages = STREAMS.map(|(_, _, dim)| common::sample(0, &vec![0.5; dim]));
+    let mut sink = Overwrite::default();
+    let mut run = |seconds, sink: &mut Overwrite| {
+        let before = (allocations(), sink.by_fill, sink.sent);
+        for (i, stamp) in arrivals(seconds) {
+            messages[i].timestamp_ns = stamp;
+            graph.message(inputs[i], &messages[i], sink);
+        }
+        let by_fill = sink.by_fill - before.1;
+        (allocations() - before.0 - by_fill, by_fill, sink.sent - before.2)
+    };
+    run(WARM_UP, &mut sink);
+    let (others, by_fill, sent) = run(COUNTED, &mut sink);
+    assert!(sent > 240, "{sent}");
+    assert_eq!(by_fill % sent, 0, "each message takes as many");
+    (by_fill / sent, others)
+}
+
+/// What the metadata of an observation of so many modalities takes: dora's map owns it, so that it is made anew for each
+/// message. 12 keys; 7 lists and strings; the list of names and the names; the map's entries in a list to be sorted, and
+/// three nodes.
+fn metadata(modalities: u64) -> u64 {
+    12 + 7 + (1 + modalities) + (1 + 3)
+}
+
+#[test]
+fn the_graph_allocates_the_metadata_that_dora_takes_and_nothing_else() {
+    for (plugin, modalities) in [("fuse", 3), ("align", 1)] {
+        let graph = common::graph(&format!("plugins: [{plugin}: {{ {KEYS} }}]")).unwrap();
+        let (by_fill, others) = of_graph(graph);
+        assert_eq!(others, 0, "{plugin}");
+        assert!(by_fill <= metadata(modalities), "{plugin}: {by_fill}");
+    }
+}
+
+/// What align hands to fuse in one process has metadata, too, and costs no more than that.
+#[test]
+fn a_message_between_two_operations_takes_its_metadata_only() {
+    let keys = KEYS.replace("window: 16", "window: 1");
+    let fuse = "rate_hz: 50, window: 16, max_wait_ms: 40, modalities: [
+        { input: camera, dim: 128, interpolation: previous },
+        { input: force, dim: 6, interpolation: previous },
+        { input: proprio, dim: 15, interpolation: previous } ]";
+    let config = format!("plugins: [align: {{ {keys} }}, fuse: {{ {fuse} }}]");
+    let (by_fill, others) = of_graph(common::graph_of(&config, |output| output == "fused").unwrap());
+    assert!(by_fill <= metadata(3), "{by_fill}");
+    // One more than its share may fall into the time.
+    let targets = 50 * (COUNTED.end - COUNTED.start) as u64 + 1;
+    assert!(others <= 3 * targets * metadata(1), "{others}");
+}

@@ -1,0 +1,111 @@
+//! A graph of operations that is fed by hand, and what it publishes.
+
+// Each test takes a part of it.
+#![allow(dead_code)]
+
+use robocache::app::{App, AppError, Config, Fault, Graph, Parameter, Parameters, Payload, Sink, plugins};
+use robocache::device::Dtype;
+use robocache::stream::{Cells, Layout, Message};
+use std::path::Path;
+
+pub const MS: i64 = 1_000_000;
+
+/// A graph of all of robocache's plugins that the configuration lists; every output is published.
+pub fn graph(config: &str) -> Result<Graph, AppError> {
+    graph_of(config, |_| true)
+}
+
+/// A graph whose outputs are published as `is_published` says.
+pub fn graph_of(config: &str, is_published: impl Fn(&str) -> bool) -> Result<Graph, AppError> {
+    let config = Config::parse(Path::new("robot.yml"), config)?;
+    App::new(config).add_plugins(plugins::all()).build(is_published)
+}
+
+/// The place of an input of the dataflow.
+pub fn input(graph: &Graph, name: &str) -> usize {
+    graph.external_inputs().position(|(input, _)| input == name).unwrap()
+}
+
+/// How often something went wrong at a place, such as "fuse: input `a`".
+pub fn faults(graph: &Graph, place: &str) -> u64 {
+    graph.faults().find(|(name, _)| *name == place).unwrap().1
+}
+
+/// A message of one sample.
+pub fn sample(stamp_ns: i64, values: &[f32]) -> Message {
+    let mut message = Message::default();
+    message.rows = values.len();
+    message.timestamp_ns = stamp_ns;
+    let column = message.add_column("", Dtype::Float32, Cells::One);
+    column.data.copy_from(bytemuck::cast_slice(values));
+    message
+}
+
+/// A message of several samples, `[K, D]`.
+pub fn samples(stamps_ns: &[i64], values: &[f32]) -> Message {
+    let mut message = sample(*stamps_ns.last().unwrap(), values);
+    message.timestamps_ns.extend_from_slice(stamps_ns);
+    message.shape = vec![stamps_ns.len(), values.len() / stamps_ns.len()];
+    message
+}
+
+/// A message that was published: a flat float32 payload and its metadata.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sent {
+    pub output: String,
+    pub values: Vec<f32>,
+    pub parameters: Parameters,
+}
+
+impl Sent {
+    pub fn integer(&self, key: &str) -> i64 {
+        match self.parameters.get(key) {
+            Some(Parameter::Integer(value)) => *value,
+            other => panic!("`{key}` is {other:?}"),
+        }
+    }
+
+    pub fn integers(&self, key: &str) -> &[i64] {
+        match self.parameters.get(key) {
+            Some(Parameter::ListInt(values)) => values,
+            other => panic!("`{key}` is {other:?}"),
+        }
+    }
+
+    /// The newest target, ms.
+    pub fn ms(&self) -> f64 {
+        self.integer("timestamp_ns") as f64 / MS as f64
+    }
+}
+
+/// Keeps what is published.
+#[derive(Default)]
+pub struct Recorder {
+    pub sent: Vec<Sent>,
+    memory: Message,
+}
+
+impl Recorder {
+    /// What was published since it was last asked.
+    pub fn take(&mut self) -> Vec<Sent> {
+        std::mem::take(&mut self.sent)
+    }
+}
+
+impl Sink for Recorder {
+    fn send(
+        &mut self,
+        output: &str,
+        layout: &Layout,
+        fill: &mut dyn FnMut(&mut Payload<'_>) -> Parameters,
+    ) -> Result<(), Fault> {
+        let parameters = fill(&mut Payload::in_message(&mut self.memory, layout));
+        let values = self.memory.flat().ok_or("a struct")?.as_slice().to_vec();
+        self.sent.push(Sent {
+            output: output.to_owned(),
+            values,
+            parameters,
+        });
+        Ok(())
+    }
+}

@@ -1,0 +1,361 @@
+//! Operations chained in one process, fed by hand: what goes where, what is counted, what can be set.
+
+mod common;
+
+use arrow::array::{ArrayRef, Float32Array, Int32Array, StringArray};
+use common::{MS, Recorder, Sent, faults, graph, graph_of, input, sample, samples};
+use robocache::app::{AppError, Change, Graph, Parameter, Parameters, Value, read_message};
+use robocache::device::Dtype;
+use robocache::stream::{Cells, Message};
+use std::sync::Arc;
+
+const ALIGN_TO_FUSE: &str = "plugins:
+  - align: { rate_hz: 100, modalities: [
+      { input: a, dim: 2, interpolation: linear },
+      { input: b, dim: 1, interpolation: previous } ] }
+  - fuse: { rate_hz: 50, window: 2, modalities: [
+      { input: b, dim: 1, interpolation: previous },
+      { input: a, dim: 2, interpolation: previous },
+      { input: c, dim: 1, interpolation: nearest } ] }";
+
+fn fuse(keys: &str) -> String {
+    format!("plugins: [fuse: {{ rate_hz: 100, {keys} }}]")
+}
+
+const ONE: &str = "modalities: [{ input: a, dim: 2, interpolation: previous, latency_ms: 0 }]";
+
+struct Robot {
+    graph: Graph,
+    sink: Recorder,
+}
+
+impl Robot {
+    fn new(graph: Result<Graph, AppError>) -> Self {
+        Self {
+            graph: graph.unwrap(),
+            sink: Recorder::default(),
+        }
+    }
+
+    fn comes(&mut self, name: &str, message: &Message) -> Vec<Sent> {
+        let input = input(&self.graph, name);
+        self.graph.message(input, message, &mut self.sink);
+        self.sink.take()
+    }
+
+    fn changes(&mut self, name: &str, change: Change) -> Vec<Sent> {
+        let input = input(&self.graph, name);
+        self.graph.changed(input, change, &mut self.sink);
+        self.sink.take()
+    }
+
+    fn sets(&mut self, key: &str, value: Value) -> Vec<Sent> {
+        self.graph.parameter(key, &value, &mut self.sink);
+        self.sink.take()
+    }
+}
+
+fn ms(sent: &[Sent]) -> Vec<f64> {
+    sent.iter().map(Sent::ms).collect()
+}
+
+#[test]
+fn one_operation_s_output_feeds_the_next_without_leaving_the_process() {
+    let mut robot = Robot::new(graph_of(ALIGN_TO_FUSE, |output| output == "fused"));
+    let inputs: Vec<_> = robot.graph.external_inputs().collect();
+    assert_eq!(inputs, [("a", "align"), ("b", "align"), ("c", "fuse")]);
+    robot.comes("c", &sample(0, &[7.0]));
+    robot.comes("c", &sample(30 * MS, &[8.0]));
+    assert_eq!(robot.comes("a", &sample(0, &[0.0, 100.0])), []);
+    // align has its target 0 now, and with it fuse
+    let sent = robot.comes("b", &sample(0, &[5.0]));
+    assert_eq!(ms(&sent), [0.0]);
+    // c is the nearest, also before its first sample
+    assert_eq!(sent[0].values, [0.0, 0.0, 0.0, 7.0, 5.0, 0.0, 100.0, 7.0]);
+    assert_eq!(sent[0].integers("valid"), [0, 0, 1, 1, 1, 1]);
+    robot.comes("b", &sample(24 * MS, &[6.0]));
+    // a is 12.5, 50 at 25 ms: align interpolates it at 10 and 20, fuse takes 20
+    let sent = robot.comes("a", &sample(25 * MS, &[25.0, 50.0]));
+    assert_eq!(ms(&sent), [20.0]);
+    assert_eq!(sent[0].values, [5.0, 0.0, 100.0, 7.0, 5.0, 20.0, 60.0, 8.0]);
+    assert_eq!(sent[0].integers("age_ns"), [0, 0, 0, 0, 0, 20 * MS]);
+    assert!(robot.graph.faults().all(|(_, count)| count == 0));
+}
+
+#[test]
+fn only_outputs_that_the_dataflow_declares_are_published() {
+    let outputs = |published: fn(&str) -> bool| {
+        let mut robot = Robot::new(graph_of(ALIGN_TO_FUSE, published));
+        robot.comes("c", &sample(0, &[7.0]));
+        robot.comes("a", &sample(0, &[0.0, 1.0]));
+        let sent = robot.comes("b", &sample(0, &[5.0]));
+        sent.into_iter().map(|message| message.output).collect::<Vec<_>>()
+    };
+    assert_eq!(outputs(|_| true), ["a", "b", "fused"]);
+    assert_eq!(outputs(|output| output == "fused"), ["fused"]);
+    assert_eq!(outputs(|output| output == "b"), ["b"]);
+    assert_eq!(outputs(|_| false), [""; 0]);
+}
+
+/// What an operation publishes for the dataflow and for the next one is the same message.
+#[test]
+fn an_output_can_be_published_and_taken() {
+    let mut robot = Robot::new(graph(ALIGN_TO_FUSE));
+    robot.comes("c", &sample(0, &[7.0]));
+    robot.comes("a", &sample(0, &[3.0, 4.0]));
+    let sent = robot.comes("b", &sample(0, &[5.0]));
+    assert_eq!(sent[0].values, [3.0, 4.0]);
+    assert_eq!(sent[0].integers("shape"), [1, 2]);
+    assert_eq!(
+        sent[0].parameters["modalities"],
+        Parameter::ListString(vec!["a".into()])
+    );
+    assert_eq!(sent[2].values[4..], [5.0, 3.0, 4.0, 7.0]);
+}
+
+/// A row of an aligned stream that is masked is no sample for what comes after it.
+#[test]
+fn a_masked_row_is_not_taken_for_a_sample() {
+    let config = "plugins:
+  - align: { rate_hz: 100, max_wait_ms: 10, modalities: [
+      { input: a, dim: 1, interpolation: previous, max_age_ms: 5 },
+      { input: b, dim: 1, interpolation: previous } ] }
+  - fuse: { rate_hz: 100, modalities: [
+      { input: a, dim: 1, interpolation: previous, wait: false },
+      { input: b, dim: 1, interpolation: previous } ] }";
+    let mut robot = Robot::new(graph_of(config, |output| output == "fused"));
+    robot.comes("a", &sample(0, &[3.0]));
+    robot.comes("b", &sample(0, &[5.0]));
+    robot.comes("b", &sample(10 * MS, &[6.0]));
+    let sent = robot.comes("b", &sample(20 * MS, &[7.0]));
+    // a at 10 is masked by align, so that fuse holds the one of 0
+    assert_eq!(ms(&sent), [10.0]);
+    assert_eq!(sent[0].values, [3.0, 6.0]);
+    assert_eq!(sent[0].integers("age_ns"), [10 * MS, 0]);
+}
+
+#[test]
+fn closing_goes_through_the_chain_and_flushes_it() {
+    let mut robot = Robot::new(graph_of(ALIGN_TO_FUSE, |output| output == "fused"));
+    robot.comes("c", &sample(0, &[7.0]));
+    robot.comes("a", &sample(0, &[0.0, 1.0]));
+    robot.comes("b", &sample(0, &[5.0]));
+    robot.comes("a", &sample(60 * MS, &[60.0, 1.0]));
+    assert_eq!(robot.changes("c", Change::Closed), []);
+    // align has a up to 60 and nothing to wait for: 10 to 60 pass, and fuse sends 20, 40 and 60
+    let sent = robot.changes("b", Change::Closed);
+    assert_eq!(ms(&sent), [20.0, 40.0, 60.0]);
+    assert_eq!(sent[2].values[4..], [5.0, 60.0, 1.0, 7.0]);
+    robot.comes("c", &sample(81 * MS, &[8.0])); // opens it again
+    assert_eq!(robot.changes("c", Change::Closed), []);
+    // With a all of align is closed, and with that all of fuse.
+    assert_eq!(ms(&robot.changes("a", Change::Closed)), [80.0]);
+}
+
+#[test]
+fn an_input_that_opens_is_waited_for_again() {
+    let config = fuse(
+        "modalities: [{ input: a, dim: 1, interpolation: previous }, { input: b, dim: 1, interpolation: previous }]",
+    );
+    let mut robot = Robot::new(graph(&config));
+    robot.changes("b", Change::Closed);
+    assert_eq!(ms(&robot.comes("a", &sample(0, &[1.0]))), [0.0]);
+    robot.changes("b", Change::Opened);
+    assert_eq!(robot.comes("a", &sample(10 * MS, &[1.0])), []);
+    let mut sink = Recorder::default();
+    robot.graph.close_all(&mut sink);
+    assert_eq!(ms(&sink.take()), [10.0]);
+}
+
+#[test]
+fn what_is_wrong_with_a_message_is_counted_at_its_input_and_the_node_lives_on() {
+    let mut robot = Robot::new(graph(&fuse(ONE)));
+    let place = "fuse: input `a`";
+    let struct_of = |name: &str| {
+        let mut message = sample(0, &[]);
+        message.clear();
+        message.add_column(name, Dtype::Float32, Cells::One);
+        message
+    };
+    let mut no_stamps_for_all = samples(&[0, 10 * MS], &[1.0; 4]);
+    no_stamps_for_all.timestamps_ns.push(20 * MS);
+    let wrong = [
+        sample(0, &[1.0]),
+        sample(0, &[1.0, 2.0, 3.0]),
+        sample(0, &[f32::NAN, 1.0]),
+        sample(0, &[1.0, f32::INFINITY]),
+        sample(i64::MAX, &[1.0, 2.0]),
+        struct_of("x"),
+        no_stamps_for_all,
+    ];
+    for (i, message) in wrong.iter().enumerate() {
+        assert_eq!(robot.comes("a", message), []);
+        assert_eq!(faults(&robot.graph, place), i as u64 + 1);
+    }
+    // Of several samples only the wrong one is lost.
+    let sent = robot.comes(
+        "a",
+        &samples(&[0, 10 * MS, 20 * MS], &[1.0, 2.0, f32::NAN, 3.0, 5.0, 6.0]),
+    );
+    assert_eq!(ms(&sent), [0.0, 10.0, 20.0]);
+    assert_eq!(sent[1].values, [1.0, 2.0]);
+    assert_eq!(sent[2].values, [5.0, 6.0]);
+    assert_eq!(faults(&robot.graph, place), wrong.len() as u64 + 1);
+}
+
+#[test]
+fn stamps_that_go_backwards_are_late_or_a_clock_jump() {
+    let mut robot = Robot::new(graph(&fuse(ONE)));
+    robot.comes("a", &sample(5000 * MS, &[1.0, 2.0]));
+    assert_eq!(robot.comes("a", &sample(4990 * MS, &[3.0, 4.0])), []);
+    assert_eq!(faults(&robot.graph, "fuse: input `a`"), 0);
+    let sent = robot.comes("a", &sample(5010 * MS, &[5.0, 6.0]));
+    assert_eq!((sent[0].integer("late_samples"), sent[0].integer("epoch")), (1, 0));
+    let sent = robot.comes("a", &sample(100 * MS, &[7.0, 8.0]));
+    assert_eq!(ms(&sent), [100.0]);
+    assert_eq!((sent[0].integer("late_samples"), sent[0].integer("epoch")), (1, 1));
+    assert_eq!(faults(&robot.graph, "fuse: input `a`"), 1);
+}
+
+/// As dora hands it over.
+fn read(stamp: Option<Parameter>, array: ArrayRef) -> Result<Message, String> {
+    let mut message = Message::default();
+    message.timestamp_ns = 30 * MS; // the stamp of the transport
+    let parameters: Parameters = stamp.into_iter().map(|stamp| ("timestamp_ns".into(), stamp)).collect();
+    let stamped = read_message(&parameters, &array, &mut message).map_err(|error| error.to_string())?;
+    assert_eq!(stamped, !parameters.is_empty());
+    Ok(message)
+}
+
+#[test]
+fn messages_of_the_transport_are_of_any_number_type_and_may_have_no_stamp() {
+    let mut robot = Robot::new(graph(&fuse(ONE)));
+    let ints = Arc::new(Int32Array::from(vec![-3, 4]));
+    let sent = robot.comes("a", &read(Some(Parameter::Integer(20 * MS)), ints.clone()).unwrap());
+    assert_eq!(
+        (ms(&sent), sent[0].values.as_slice()),
+        (vec![20.0], [-3.0, 4.0].as_slice())
+    );
+    assert_eq!(ms(&robot.comes("a", &read(None, ints).unwrap())), [30.0]);
+    let refused = |stamp, array| read(stamp, array).err().unwrap();
+    let text = refused(None, Arc::new(StringArray::from(vec!["a", "b"])));
+    assert!(text.contains("Arrow type Utf8"), "{text}");
+    let nulls = refused(None, Arc::new(Float32Array::from(vec![Some(1.0), None])));
+    assert!(nulls.contains("1 nulls"), "{nulls}");
+    let stamp = refused(
+        Some(Parameter::Float(0.5)),
+        Arc::new(Float32Array::from(vec![1.0, 2.0])),
+    );
+    assert!(
+        stamp.contains("`timestamp_ns` is Float(0.5) (allowed: an Integer"),
+        "{stamp}"
+    );
+}
+
+#[test]
+fn max_wait_can_be_set_while_the_node_runs() {
+    let two =
+        "modalities: [{ input: a, dim: 1, interpolation: previous }, { input: b, dim: 1, interpolation: previous }]";
+    let mut robot = Robot::new(graph(&fuse(two)));
+    robot.comes("a", &sample(0, &[1.0]));
+    assert_eq!(ms(&robot.comes("b", &sample(0, &[2.0]))), [0.0]);
+    assert_eq!(robot.comes("a", &sample(50 * MS, &[1.0])), []);
+    for refused in [
+        Value::from(-1),
+        Value::from("soon"),
+        Value::from(1e13),
+        Value::from(true),
+    ] {
+        assert_eq!(robot.sets("max_wait_ms", refused), []);
+    }
+    robot.sets("fuse.max_wait_ms", Value::from(35.5));
+    // 10 has waited for longer than 35.5 ms; it goes with the next event
+    assert_eq!(ms(&robot.comes("b", &sample(5 * MS, &[3.0]))), [10.0]);
+    robot.sets("max_wait_ms", Value::Null);
+    assert_eq!(robot.comes("a", &sample(500 * MS, &[1.0])), []);
+    assert_eq!(ms(&robot.comes("b", &sample(20 * MS, &[3.0]))), [20.0]);
+}
+
+#[test]
+fn the_latency_of_an_input_can_be_set_while_the_node_runs() {
+    let mut robot = Robot::new(graph(&fuse(ONE)));
+    assert_eq!(ms(&robot.comes("a", &sample(0, &[1.0, 2.0]))), [0.0]);
+    for (key, value) in [
+        ("a.latency_ms", Value::from("much")),
+        ("a.latency_ms", Value::from(1e13)),
+        ("a.latency_ms", Value::Null),
+        ("b.latency_ms", Value::from(3)),
+        ("latency_ms", Value::from(3)),
+        ("align.a.latency_ms", Value::from(3)),
+    ] {
+        robot.sets(key, value);
+    }
+    assert_eq!(ms(&robot.comes("a", &sample(10 * MS, &[3.0, 4.0]))), [10.0]);
+    for (i, key) in ["a.latency_ms", "fuse.a.latency_ms", "fuse.modalities.a.latency_ms"]
+        .into_iter()
+        .enumerate()
+    {
+        let latency = 3 + i as i64;
+        robot.sets(key, Value::from(latency));
+        let at = (20 + 10 * i as i64) * MS;
+        assert_eq!(robot.comes("a", &sample(at + latency * MS - 1, &[5.0, 6.0])), []);
+        assert_eq!(
+            ms(&robot.comes("a", &sample(at + latency * MS, &[7.0, 8.0]))),
+            [(at / MS) as f64]
+        );
+    }
+}
+
+#[test]
+fn the_first_taker_of_an_output_is_an_operation_after_it() {
+    // fuse comes first, so that its `a` is the dataflow's, not align's
+    let config = "plugins:
+  - fuse: { rate_hz: 100, modalities: [{ input: a, dim: 1, interpolation: previous }] }
+  - align: { rate_hz: 10, modalities: [{ input: a, dim: 1, interpolation: previous }] }";
+    let mut robot = Robot::new(graph(config));
+    let outputs = |sent: Vec<Sent>| sent.into_iter().map(|message| message.output).collect::<Vec<_>>();
+    assert_eq!(outputs(robot.comes("a", &sample(0, &[1.0]))), ["fused", "a"]);
+    assert_eq!(outputs(robot.comes("a", &sample(10 * MS, &[1.0]))), ["fused"]);
+}
+
+#[test]
+fn two_operations_that_publish_the_same_output_are_refused() {
+    let config = "plugins:
+  - fuse: { rate_hz: 100, modalities: [{ input: a, dim: 1, interpolation: previous }] }
+  - fuse: { rate_hz: 10, modalities: [{ input: a, dim: 1, interpolation: previous }] }";
+    let refused = graph(config).err().unwrap();
+    assert!(refused.is_config());
+    assert_eq!(refused.to_string(), "robot.yml: plugins: two of them publish `fused`");
+}
+
+#[test]
+fn a_refused_configuration_names_the_file_the_section_and_the_key() {
+    let refused = graph(&fuse("modalities: [{ input: a, dim: 1 }]")).err().unwrap();
+    assert!(refused.is_config());
+    assert_eq!(
+        refused.to_string(),
+        "robot.yml: fuse: modalities[0].interpolation: it is missing (allowed: previous, nearest, linear)"
+    );
+}
+
+/// Clouds and streams in one process: what is wired to neither the one nor the other does not disturb it.
+#[test]
+fn fuse_and_voxelize_run_side_by_side() {
+    let config = "plugins:
+  - fuse: { rate_hz: 100, modalities: [{ input: a, dim: 2, interpolation: previous }] }
+  - voxelize: { origin_m: [0, 0, 0], voxel_size_m: [1, 1, 1], shape: [1, 1, 4], channels: [count], layout: dense,
+      inputs: [{ input: lidar }] }";
+    let mut robot = Robot::new(graph(config));
+    let mut cloud = sample(5 * MS, &[0.5, 0.5, 2.5, 0.5, 0.5, 2.75, 0.5, 9.0, 0.5]);
+    cloud.shape = vec![3, 3];
+    cloud.set_fields(&["x", "y", "z"]);
+    let sent = robot.comes("lidar", &cloud);
+    assert_eq!((sent.len(), sent[0].output.as_str()), (1, "voxels"));
+    assert_eq!(sent[0].values, [0.0, 0.0, 2.0, 0.0]);
+    assert_eq!(sent[0].integer("dropped_outside"), 1);
+    assert_eq!(robot.comes("a", &sample(0, &[1.0, 2.0]))[0].output, "fused");
+    assert_eq!(faults(&robot.graph, "voxelize: input `lidar`"), 0);
+    robot.comes("lidar", &sample(15 * MS, &[1.0])); // no cloud
+    assert_eq!(faults(&robot.graph, "voxelize: input `lidar`"), 1);
+    assert_eq!(faults(&robot.graph, "fuse: input `a`"), 0);
+}

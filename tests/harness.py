@@ -1,0 +1,221 @@
+"""Whole dataflows under `dora run`: nodes with their configuration in, what every node received and logged out."""
+
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import pickle
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pyarrow as pa
+import yaml
+
+ROOT = pathlib.Path(__file__).parents[1]
+NODES = pathlib.Path(__file__).parent / "nodes"
+# The command that belongs to this interpreter, whatever PATH says.
+DORA = pathlib.Path(sys.executable).with_name("dora")
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def binary(name: str) -> pathlib.Path:
+    return ROOT / "target" / "release" / f"robocache-{name}"
+
+
+@dataclasses.dataclass
+class Message:
+    """A received message: metadata, and a NumPy array or, of a struct, a dict of them (a list of arrays where ragged)."""
+
+    metadata: dict
+    array: pa.Array
+
+    @property
+    def values(self):
+        return to_numpy(self.array)
+
+    @property
+    def stamp(self) -> int:
+        return self.metadata["timestamp_ns"]
+
+
+def to_numpy(array: pa.Array):
+    if pa.types.is_struct(array.type):
+        return {field.name: to_numpy(array.field(i)) for i, field in enumerate(array.type)}
+    if pa.types.is_fixed_size_list(array.type):
+        return array.flatten().to_numpy(zero_copy_only=False).reshape(len(array), array.type.list_size)
+    if pa.types.is_list(array.type):
+        return [row.values.to_numpy(zero_copy_only=False) for row in array]
+    return array.to_numpy(zero_copy_only=False)
+
+
+def same_bits(a, b) -> bool:
+    """Whether two payloads have the same types, lengths and bits."""
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same_bits(a[key], b[key]) for key in a)
+    if isinstance(a, list):
+        return len(a) == len(b) and all(map(same_bits, a, b))
+    return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+
+
+@dataclasses.dataclass
+class Run:
+    """What came of a dataflow."""
+
+    code: int
+    output: str
+    logs: dict[str, str]
+    folder: pathlib.Path
+
+    def received(self, collector: str, name: str | None = None) -> list[Message]:
+        """What a collector got, in order; of one input, or of all."""
+        path = self.folder / f"{collector}.pickle"
+        messages = pickle.loads(path.read_bytes())
+        problems = [metadata for what, metadata, _ in messages if what == "ERROR"]
+        assert not problems, f"{collector}: {problems}"
+        return [Message(metadata, pickle.loads(data)) for what, metadata, data in messages if name in (None, what)]
+
+
+class Flow:
+    """A dataflow in a folder of its own.
+
+    Edges lose nothing (`queue_policy: backpressure`) unless an input says otherwise, so that a test may count.
+    """
+
+    def __init__(self, folder: pathlib.Path):
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self.nodes: list[dict] = []
+
+    def node(self, name: str, path: pathlib.Path, args: str, inputs: dict, outputs: list[str], **keys) -> None:
+        edges = {key: self._edge(source) for key, source in inputs.items()}
+        self.nodes.append({"id": name, "path": str(path), "args": args, "inputs": edges, "outputs": outputs, **keys})
+
+    @staticmethod
+    def _edge(source: str | dict) -> str | dict:
+        if isinstance(source, dict) or source.startswith("dora/"):
+            return source
+        return {"source": source, "queue_policy": "backpressure", "queue_size": 1000}
+
+    def robocache(self, kind: str, config: dict, inputs: dict | None = None, outputs=(), name: str | None = None, **keys) -> None:
+        """A node robocache-`kind` with this configuration."""
+        name = name or kind
+        path = self.folder / f"{name}.config.yml"
+        path.write_text(yaml.safe_dump(config, sort_keys=False))
+        keys.setdefault("shared_memory_pool_size", "64MB")
+        self.node(name, binary(kind), f"--config {path}", inputs or {}, list(outputs), **keys)
+
+    def sender(self, steps: list[tuple], name: str = "sender", inputs: dict | None = None, **keys) -> None:
+        """A Python node that plays a script (see nodes/sender.py)."""
+        path = self.folder / f"{name}.pickle"
+        path.write_bytes(pickle.dumps(steps))
+        outputs = sorted({step[1] for step in steps if step[0] == "send"})
+        keys.setdefault("shared_memory_pool_size", "64MB")
+        self.node(name, pathlib.Path(sys.executable), f"{NODES / 'sender.py'} {path}", inputs or {}, outputs, **keys)
+
+    def collector(self, inputs: dict, name: str = "sink", pause_s: float = 0.0) -> None:
+        """A Python node that keeps what it gets. Its queue holds a whole test: Python's drops what is past it."""
+        path = self.folder / f"{name}.pickle"
+        edges = {
+            key: {"source": source, "queue_policy": "backpressure", "queue_size": 20000} if isinstance(source, str) else source
+            for key, source in inputs.items()
+        }
+        self.node(name, pathlib.Path(sys.executable), f"{NODES / 'collector.py'} {path} {pause_s}", edges, [])
+
+    def write(self) -> pathlib.Path:
+        path = self.folder / "dataflow.yml"
+        path.write_text(yaml.safe_dump({"nodes": self.nodes}, sort_keys=False))
+        return path
+
+    @contextlib.contextmanager
+    def start(self, timeout: float = 60.0):
+        """`dora run` in the background; gives a function that waits for its end."""
+        command = [DORA, "run", self.write(), "--log-level", "info"]
+        log = (self.folder / "dora.log").open("w+")
+        process = subprocess.Popen(
+            command, cwd=self.folder, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True
+        )
+        deadline = time.monotonic() + timeout
+
+        def wait() -> Run:
+            try:
+                code = process.wait(max(0.1, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                log.seek(0)
+                raise AssertionError(f"the dataflow does not end within {timeout} s\n{log.read()[-6000:]}") from None
+            log.seek(0)
+            return Run(code, COLOUR.sub("", log.read()), self.logs(), self.folder)
+
+        try:
+            yield wait
+        finally:
+            if process.poll() is None:
+                # Nodes are children of `dora run` and in its process group or in one of their own.
+                process.send_signal(signal.SIGINT)
+                try:
+                    process.wait(10.0)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
+                for node in self.nodes:
+                    for pid in self.pids(node["id"]):
+                        os.kill(pid, signal.SIGKILL)
+            log.close()
+
+    def run(self, timeout: float = 60.0, code: int | None = 0) -> Run:
+        """Runs it to its end, which must be this exit code; `None`: any."""
+        with self.start(timeout) as wait:
+            result = wait()
+        assert code is None or result.code == code, f"exit code {result.code}, expected {code}\n{result.output[-6000:]}"
+        return result
+
+    def logs(self) -> dict[str, str]:
+        """What every node printed, without colours."""
+        logs = {node["id"]: "" for node in self.nodes}
+        for path in sorted(self.folder.glob("out/*/log_*.jsonl")):
+            name = path.stem.removeprefix("log_")
+            lines = (json.loads(line) for line in path.read_text().splitlines())
+            logs[name] = logs.get(name, "") + "".join(COLOUR.sub("", line["msg"]) + "\n" for line in lines)
+        return logs
+
+    def pids(self, name: str) -> list[int]:
+        """The processes of a node: those whose command line has the arguments that this dataflow gave it."""
+        args = next(node["args"] for node in self.nodes if node["id"] == name).split()
+        found = []
+        for entry in pathlib.Path("/proc").iterdir():
+            if entry.name.isdigit():
+                with contextlib.suppress(OSError):
+                    line = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+                    if args == [word for word in line[1:] if word][-len(args) :]:
+                        found.append(int(entry.name))
+        return found
+
+
+def send(output: str, values, stamp: int | None, **metadata) -> tuple:
+    """A step of a sender: a message with this payload and stamp."""
+    array = values if isinstance(values, pa.Array) else pa.array(np.asarray(values).ravel())
+    if stamp is not None:
+        metadata["timestamp_ns"] = int(stamp)
+    return ("send", output, array, metadata)
+
+
+def wait_for(condition, timeout: float = 20.0, what: str = "it"):
+    """Waits until a condition holds, and returns what it gave."""
+    deadline = time.monotonic() + timeout
+    while time.monotonic() < deadline:
+        if value := condition():
+            return value
+        time.sleep(0.02)
+    raise AssertionError(f"{what} did not come within {timeout} s")
+
+
+def refusal(name: str, config: str, folder: pathlib.Path) -> tuple[int, str]:
+    """Exit code and words of a node outside a dataflow, started with this text as its configuration."""
+    path = folder / "config.yml"
+    path.write_text(config)
+    done = subprocess.run([binary(name), "--config", path], capture_output=True, text=True, timeout=20, cwd=folder)
+    return done.returncode, COLOUR.sub("", done.stdout + done.stderr)
