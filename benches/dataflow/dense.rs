@@ -15,7 +15,7 @@ pub fn run(config: &str) -> Result<(), Box<dyn Error>> {
     let section = sections.remove("voxelize").ok_or("there is no section `voxelize:`")?;
     let config: VoxelizeConfig = serde_yaml::from_value(section)?;
     let mut voxelizer = Voxelizer::new(&config)?;
-    let elements = voxelizer.grid().cells() * config.channels.len();
+    let mut grid = vec![0.0f32; voxelizer.grid().cells() * config.channels.len()];
     let output = DataId::from("voxels".to_owned());
     let mut message = Message::default();
     let (mut node, mut events) = DoraNode::init_from_env()?;
@@ -28,13 +28,19 @@ pub fn run(config: &str) -> Result<(), Box<dyn Error>> {
         voxelizer.begin();
         voxelizer.add(0, &Cloud::from_message(&message)?)?;
         voxelizer.finish();
-        let mut grid = vec![0.0f32; elements];
         voxelizer.write_dense(&mut grid[..]);
         let compute_us = start.elapsed().as_secs_f64() * 1e6;
         metadata
             .parameters
             .insert("compute_us".into(), Parameter::Float(compute_us));
-        node.send_output(output.clone(), metadata.parameters, Float32Array::from(grid))?;
+        let array = Float32Array::from(grid);
+        node.send_output(output.clone(), metadata.parameters, array.clone())?;
+        // The same memory each time: fresh pages would cost more than the copy.
+        let (_, values, _) = array.into_parts();
+        grid = values
+            .into_inner()
+            .into_vec()
+            .map_err(|_| "the array is still held by somebody")?;
     }
     Ok(())
 }

@@ -13,6 +13,8 @@ use std::time::Duration;
 const MS: i64 = 1_000_000;
 /// The grid of fuse.yml.
 const PERIOD_NS: i64 = 20 * MS;
+const FIRST_MIDDLE: i64 = PERIOD_NS / 2;
+const SECOND_MIDDLE: i64 = PERIOD_NS + FIRST_MIDDLE;
 /// A wrench is published so long after it was measured. By then proprioception is past it, so that the wrench at a
 /// target is what makes it due.
 const FORCE_DELAY_NS: i64 = 2 * MS;
@@ -49,8 +51,8 @@ fn sleep_until(time_ns: i64) {
 }
 
 /// A robot's streams, each sample a message at its time: camera features at 30 Hz, proprioception at 500 Hz, a wrench
-/// at 1 kHz. In the middle of each of the grid's periods, one wrench gives way to a message of an observation's size
-/// for the relay: what else is going on is the same around both.
+/// at 1 kHz. In the middle of each of the grid's periods, one wrench gives way to a message for the relay, of an
+/// observation's size and of a wrench's in turn: what else is going on is the same around all.
 pub fn streams(ticks: i64, log: &str) -> Result<(), Box<dyn Error>> {
     let (node, _events) = DoraNode::init_from_env()?;
     let mut source = Source {
@@ -68,8 +70,12 @@ pub fn streams(ticks: i64, log: &str) -> Result<(), Box<dyn Error>> {
     sends.extend((0..end / (100 * MS / 3)).map(|k| (k * (100 * MS / 3) + MS / 4, "camera")));
     sends.extend((0..end / (2 * MS)).map(|k| (k * 2 * MS + MS / 2, "proprio")));
     sends.extend((0..end / MS).map(|k| {
-        let middle = k * MS % PERIOD_NS == PERIOD_NS / 2;
-        (k * MS, if middle { "probe" } else { "force" })
+        let output = match k * MS % (2 * PERIOD_NS) {
+            FIRST_MIDDLE => "large probe",
+            SECOND_MIDDLE => "small probe",
+            _ => "force",
+        };
+        (k * MS, output)
     }));
     sends.sort_unstable();
     for (time, output) in sends {
@@ -78,7 +84,8 @@ pub fn streams(ticks: i64, log: &str) -> Result<(), Box<dyn Error>> {
         match output {
             "camera" => source.send("camera", time, row(128, time))?,
             "proprio" => source.send("proprio", time, row(15, time))?,
-            "probe" => source.send("probe", time, row(FUSED_ELEMENTS, time))?,
+            "large probe" => source.send("probe", time, row(FUSED_ELEMENTS, time))?,
+            "small probe" => source.send("probe", time, row(6, time))?,
             _ => source.send("force", time - FORCE_DELAY_NS, row(6, time))?,
         }
     }
