@@ -37,7 +37,7 @@ DATAFLOWS = {
         "relay of the wrench": ("relayed", "probe", WRENCH_BYTES),
     },
     "voxelize": {"voxels": ("voxels", "cloud", None), "relay of the cloud": ("relayed", "probe", None)},
-    "dense": {"in place": ("voxels", "cloud", None), "send_output": ("copied", "probe", None)},
+    "dense": {"in place": ("voxels", "cloud", None), "dense 256^3, send_output": ("copied", "probe", None)},
 }
 WARM_UP_SHARE = 0.08
 
@@ -183,7 +183,7 @@ def targets(get: Figures) -> list[tuple[str, str, str, str, str, bool]]:
     observation = get("fuse", "fuse", "T = 16, 128 + 15 + 6 columns, float32, one")
     cloud = get("voxelize", "voxelize", f"{CLOUD}, coo")
     voxel_peers = {row["peer"].partition(" ")[2].partition(" ")[2]: row for row in get.peers("voxelize")}
-    in_place, copied = get("dataflows", "dense", "in place"), get("dataflows", "dense", "send_output")
+    in_place, copied = get("dataflows", "dense", "in place"), get("dataflows", "dense", "dense 256")
     fuse, fuse_relay = get("dataflows", "fuse", "fused"), get("dataflows", "fuse", "relay of as many")
     voxels, voxels_relay = get("dataflows", "voxelize", "voxels"), get("dataflows", "voxelize", "relay")
 
@@ -276,63 +276,56 @@ def plot(get: Figures, when: str) -> None:
 
     ours, others = "#1f6f8b", "#b9bec4"
 
-    def path_colour(row: dict) -> str:
+    def colour(row: dict) -> str:
         return ours if row["config"] in PATH_NAMES else others
 
     batch, cloud = get("resample", "resample", BATCH), get("voxelize", "voxelize", f"{CLOUD}, coo")
+    paths = [row for row in get.rows if row["part"] == "dataflows"]
     panels = [
         (
-            "Resample 64 trajectories of 32 columns, ms (log)",
-            [("robocache", batch["us_p50"] / 1e3, ours)]
-            + [(short(row["peer"]), row["us_p50"] / 1e3, others) for row in get.peers("resample")],
-            True,
+            "64 trajectories of 32 columns, 4,096 samples to 1,024 targets",
+            [("robocache", batch, ours)] + [(short(row["peer"]), row, others) for row in get.peers("resample")],
         ),
         (
-            "131,072 points to sparse voxels, ms (log)",
-            [("robocache: occupancy, count, mean", cloud["us_p50"] / 1e3, ours)]
-            + [(short(row["peer"]), row["us_p50"] / 1e3, others) for row in get.peers("voxelize")],
-            True,
+            "131,072 points to sparse voxels",
+            [("robocache: occupancy, count, mean", cloud, ours)]
+            + [(short(row["peer"]), row, others) for row in get.peers("voxelize")],
+        ),
+        (
+            "Fuse in a dataflow, source to sink",
+            [(PATH_NAMES.get(row["config"], row["config"]), row, colour(row)) for row in paths if row["op"] == "fuse"],
+        ),
+        (
+            "131,072 points in a dataflow, source to sink",
+            [(PATH_NAMES.get(row["config"], row["config"]), row, colour(row)) for row in paths if row["op"] != "fuse"],
         ),
     ]
-    paths = [row for row in get.rows if row["part"] == "dataflows"]
-    panels.append(
-        (
-            "In a dataflow, source to sink, p50 with p99 as a line, ms",
-            [(PATH_NAMES.get(row["config"], row["config"]), row, path_colour(row)) for row in paths],
-            False,
-        )
-    )
-    heights = [len(bars) for _, bars, _ in panels]
-    figure, axes = plt.subplots(3, 1, figsize=(8.2, 7.2), height_ratios=heights, layout="constrained")
-    for axis, (title, bars, log) in zip(axes, panels, strict=True):
-        names = [name for name, _, _ in bars]
-        rows = [value if isinstance(value, dict) else None for _, value, _ in bars]
-        values = [value["us_p50"] / 1e3 if isinstance(value, dict) else value for _, value, _ in bars]
-        axis.barh(names, values, color=[color for _, _, color in bars], height=0.66)
-        ends = list(values)
-        for place, row in enumerate(rows):
-            if row:
-                ends[place] = row["us_p99"] / 1e3
-                axis.plot([values[place], ends[place]], [place, place], color="#444444", linewidth=1.2)
-        for place, (value, end) in enumerate(zip(values, ends, strict=True)):
-            axis.annotate(f"{value:.3g}", (end, place), (4, 0), textcoords="offset points", va="center")
-        axis.set_xscale("log")
+    heights = [len(bars) + 1 for _, bars in panels]
+    figure, axes = plt.subplots(len(panels), 1, figsize=(8.2, 8.2), height_ratios=heights, layout="constrained")
+    for axis, (title, bars) in zip(axes, panels, strict=True):
+        p50 = [row["us_p50"] / 1e3 for _, row, _ in bars]
+        p99 = [row["us_p99"] / 1e3 for _, row, _ in bars]
+        axis.barh([name for name, _, _ in bars], p50, color=[colour for _, _, colour in bars], height=0.66)
+        axis.hlines(range(len(bars)), p50, p99, color="#555555", linewidth=1)
+        for place, (value, end) in enumerate(zip(p50, p99, strict=True)):
+            axis.annotate(f"{value:.3g}", (max(value, end), place), (4, 0), textcoords="offset points", va="center")
         axis.invert_yaxis()
-        axis.set_title(title if log else title + " (log)", loc="left", fontsize=10)
-        axis.set_xlim(min(values) / 3, max(ends) * 2)
+        axis.set_title(f"{title}, ms", loc="left", fontsize=10)
+        axis.set_xlim(0, max(p99) * 1.1)
         axis.grid(axis="x", color="#e6e6e6", linewidth=0.8)
         axis.set_axisbelow(True)
         axis.spines[["top", "right", "left"]].set_visible(False)
         axis.tick_params(axis="y", length=0)
-    figure.supxlabel(f"{machine()}, {when}; `make bench`", fontsize=8, color="#555555")
+    caption = f"Bar and number: p50; line: up to p99. {machine()}, {when}, `make bench`"
+    figure.supxlabel(caption, fontsize=8, color="#555555")
     figure.savefig(PLOT, facecolor="white", metadata={"Date": None, "Creator": None})
 
 
 # The paths through robocache, in the plot
 PATH_NAMES = {
-    "fused": "fuse, 16 x 149",
-    "voxels": "voxelize, 131,072 points, sparse",
-    "in place": "voxelize, dense 256^3, in place",
+    "fused": "robocache: 16 x 149 observation",
+    "voxels": "robocache: sparse voxels",
+    "in place": "robocache: dense 256^3, in place",
 }
 
 
