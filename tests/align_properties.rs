@@ -1,5 +1,7 @@
 //! Align and fuse on any streams: held to an oracle that looks at the complete lists of samples with linear scans.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use common::{MS, Recorder, Sent};

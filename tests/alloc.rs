@@ -1,5 +1,7 @@
 //! Aligning and fusing allocate nothing once they have seen their working set.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use common::MS;

@@ -1,5 +1,7 @@
 //! Operations chained in one process, fed by hand: what goes where, what is counted, what can be set.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use arrow::array::{ArrayRef, Float32Array, Int32Array, StringArray};

@@ -1,8 +1,8 @@
 //! Writes what is wired to it to a recording.
 
-use robocache::app::{App, plugins::FusePlugin};
+use robocache::app::{App, plugins::RecordPlugin};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    robocache::app::main(|| App::from_env()?.add_plugin(FusePlugin).run())
+    robocache::app::main(|| App::from_env()?.add_plugin(RecordPlugin).run())
 }

@@ -1,8 +1,8 @@
-//! Publishes the streams of a recording.
+//! Publishes a recording.
 
-use robocache::app::{App, plugins::FusePlugin};
+use robocache::app::{App, plugins::ReplayPlugin};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    robocache::app::main(|| App::from_env()?.add_plugin(FusePlugin).run())
+    robocache::app::main(|| App::from_env()?.add_plugin(ReplayPlugin).run())
 }

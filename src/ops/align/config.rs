@@ -63,9 +63,10 @@ pub struct ModalityConfig {
     /// Whether a target waits for this stream.
     #[serde(default = "yes")]
     pub wait: bool,
-    /// A stamp that goes back by more than this is a clock jump.
-    #[serde(default = "one_second")]
-    pub reset_ms: f64,
+    /// A stamp that goes back by more than this is a clock jump; at least `reorder_ms`. Absent: 1000, or `reorder_ms`
+    /// where that is more.
+    #[serde(default)]
+    pub reset_ms: Option<f64>,
     /// A stamp that goes forward by more than this is a clock jump; absent: none is.
     #[serde(default)]
     pub jump_ms: Option<f64>,
@@ -111,10 +112,6 @@ fn one() -> usize {
 
 fn yes() -> bool {
     true
-}
-
-fn one_second() -> f64 {
-    1000.0
 }
 
 fn float32() -> Dtype {

@@ -15,6 +15,9 @@ const MAX_TARGETS_AT_ONCE: i64 = 1 << 16;
 /// the newest of them instead of catching up, ns.
 const START_HORIZON: i64 = 1_000_000_000;
 
+/// A stamp that goes back by more is a clock jump, where the configuration does not say, ns.
+const DEFAULT_RESET: i64 = 1_000_000_000;
+
 /// Stamps beyond this are refused, so that differences of stamps can't overflow, ns.
 const MAX_STAMP: i64 = i64::MAX / 4;
 
@@ -350,13 +353,17 @@ impl Modality {
         let key = |key: &str| format!("modalities[{i}].{key}");
         let bytes = config.dim * size_of::<f32>() + size_of::<i64>();
         let reorder = duration_ns(|| key("reorder_ms"), config.reorder_ms)?;
-        let reset = duration_ns(|| key("reset_ms"), config.reset_ms)?;
+        let reset = match config.reset_ms {
+            Some(ms) => duration_ns(|| key("reset_ms"), ms)?,
+            None => reorder.max(DEFAULT_RESET),
+        };
         if reset < reorder {
             return Err(ConfigError::new(
                 key("reset_ms"),
                 format!(
-                    "{} is less than reorder_ms, {}: a sample that comes late would be a clock jump",
-                    config.reset_ms, config.reorder_ms
+                    "{} ms is less than reorder_ms, {}: a sample that comes late would be a clock jump",
+                    reset as f64 * 1e-6,
+                    config.reorder_ms
                 ),
             ));
         }

@@ -1,6 +1,6 @@
 //! The set of occupied cells.
 
-use super::kernels;
+use super::kernels::{self, bits};
 
 /// Cells by their index, as a bitmap: the place of a cell among the occupied ones is a count of bits, so that nothing
 /// is sorted and nothing is hashed.
@@ -56,16 +56,4 @@ impl CellSet {
             .flat_map(|(i, &used)| bits(used).map(move |bit| i * 64 + bit))
             .map(|word| (word, self.words[word]))
     }
-}
-
-/// The positions of the bits that are set, ascending.
-#[inline(always)]
-fn bits(mut word: u64) -> impl Iterator<Item = usize> {
-    std::iter::from_fn(move || {
-        (word != 0).then(|| {
-            let bit = word.trailing_zeros() as usize;
-            word &= word - 1;
-            bit
-        })
-    })
 }

@@ -5,6 +5,18 @@ use super::grid::{Grid, Transform};
 /// Points that are worked on at a time, so that what is known of them stays in the cache.
 pub(super) const BLOCK: usize = 1024;
 
+/// The positions of the bits that are set, ascending.
+#[inline(always)]
+pub(super) fn bits(mut word: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        (word != 0).then(|| {
+            let bit = word.trailing_zeros() as usize;
+            word &= word - 1;
+            bit
+        })
+    })
+}
+
 /// Defines a function twice: for the target the crate is built for, and for an x86-64 CPU with AVX2, BMI and popcnt,
 /// which is taken where it is one. No feature here changes a result: FMA is not among them.
 macro_rules! kernel {

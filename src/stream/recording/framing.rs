@@ -162,10 +162,10 @@ impl Messages {
         let mut bytes = prefix.to_vec();
         bytes.resize(8 + size as usize, 0);
         self.file.read_exact(&mut bytes[8..])?;
-        let body = root_as_message(&bytes[8..])
-            .map_err(|error| Stop::Torn(error.to_string()))?
-            .bodyLength();
-        let body = u64::try_from(body).ok().filter(|&body| body <= rest - size);
+        let header = root_as_message(&bytes[8..]).map_err(|error| Stop::Torn(error.to_string()))?;
+        let body = u64::try_from(header.bodyLength())
+            .ok()
+            .filter(|&body| body <= rest - size);
         let Some(body) = body else {
             return Err(Stop::Torn("the file ends within a message".to_owned()));
         };

@@ -3,13 +3,13 @@
 //! | column | type | what it holds |
 //! |---|---|---|
 //! | `timestamp_ns` | Int64 | capture time of the newest sample |
-//! | `data` | List<T> | the elements of a tensor, row-major |
-//! | `shape` | List<Int64> | its dimensions, empty where the message had none |
-//! | `timestamps_ns` | List<Int64> | one for each sample, where messages carry several |
-//! | `valid` | List<Int64> | 0/1 as a fused tensor carries it, where messages do |
+//! | `data` | `List<T>` | the elements of a tensor, row-major |
+//! | `shape` | `List<Int64>` | its dimensions, empty where the message had none |
+//! | `timestamps_ns` | `List<Int64>` | one for each sample, where messages carry several |
+//! | `valid` | `List<Int64>` | 0/1 as a fused tensor carries it, where messages do |
 //!
 //! Messages that are a StructArray have a List column for each of their fields instead of `data`, and `shape` only
-//! where they say one. A field of several elements a row is a List<FixedSizeList<T, n>> or a List<List<T>>.
+//! where they say one. A field of several elements a row is a `List<FixedSizeList<T, n>>` or a `List<List<T>>`.
 //!
 //! What is the same in every message is in the schema's metadata: `fields` (a JSON list of strings), `dtype` (by name;
 //! `bfloat16` is stored as UInt16), `frame_id` and `dim`. A struct's column of bfloat16 has its own `dtype`, in the

@@ -7,6 +7,7 @@ use arrow::buffer::Buffer;
 use arrow::ipc::reader::StreamDecoder;
 use std::fs::{self, File};
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use tracing::warn;
 
@@ -35,6 +36,8 @@ struct Stream {
     batches: usize,
     /// How many batches there are, by the footer; without one the file may break off.
     expected: Option<usize>,
+    /// Why there is no next batch, until it is said.
+    failed: Option<ReadError>,
 }
 
 impl Reader {
@@ -83,15 +86,18 @@ impl Reader {
     /// Makes `message` the next one. Returns the index of its stream in [`streams`](Self::streams), `None` at the end.
     ///
     /// # Errors
-    /// If what comes after it in its file can't be read: the file, the place, and what is wrong. `message` is the next
-    /// one nevertheless, and that file ends with it.
+    /// If a file can't be read any further: the file, the place, and what is wrong. The messages before it have been
+    /// given; the call may be repeated, and goes on with the other streams.
     pub fn next_into(&mut self, message: &mut Message) -> Result<Option<usize>, ReadError> {
+        if let Some(error) = self.streams.iter_mut().find_map(|stream| stream.failed.take()) {
+            return Err(error);
+        }
         let times = self.streams.iter().enumerate();
         let next = times.filter_map(|(i, stream)| Some((stream.timestamp_ns()?, i))).min();
         let Some((_, i)) = next else {
             return Ok(None);
         };
-        self.streams[i].read(message)?;
+        self.streams[i].read(message);
         Ok(Some(i))
     }
 }
@@ -124,6 +130,7 @@ impl Stream {
             rows_before: 0,
             batches: 0,
             expected: opened.batches,
+            failed: None,
         };
         stream.next_batch()?;
         Ok(stream)
@@ -135,17 +142,16 @@ impl Stream {
     }
 
     /// Reads the next message, which there is, and goes on to the one after it.
-    fn read(&mut self, message: &mut Message) -> Result<(), ReadError> {
+    fn read(&mut self, message: &mut Message) {
         let Some((plan, batch)) = self.plan.as_ref().zip(self.batch.as_ref()) else {
-            return Ok(());
+            return;
         };
         plan.read(batch, self.row, message);
         self.row += 1;
         if self.row == batch.num_rows() {
             self.rows_before += self.row as u64;
-            self.next_batch()?;
+            self.failed = self.next_batch().err();
         }
-        Ok(())
     }
 
     /// Goes on to the next batch with a row in it; `batch` is none when there is no further one.
@@ -188,7 +194,11 @@ impl Stream {
     /// The batch of the file's next message; none if it is the schema.
     fn decode(&mut self) -> Result<Option<RecordBatch>, Stop> {
         let mut bytes = Buffer::from_vec(self.messages.next()?);
-        Ok(self.decoder.decode(&mut bytes)?)
+        let decoder = &mut self.decoder;
+        // Arrow takes it for granted that the parts of a batch are as long as they say, and panics where damaged bytes
+        // say otherwise. The decoder is not used again then.
+        let decoded = catch_unwind(AssertUnwindSafe(|| decoder.decode(&mut bytes)));
+        Ok(decoded.map_err(|_| Stop::Torn("a batch whose parts do not fit each other".to_owned()))??)
     }
 
     /// Reads the schema once it is there.

@@ -60,6 +60,18 @@ impl Writer {
         })
     }
 
+    /// Whether there is room for a stream of that name.
+    ///
+    /// # Errors
+    /// If the name can't be that of a file, or there is a recording of it already.
+    pub fn can_record(&self, stream: &str) -> Result<(), WriteError> {
+        let path = file_of(&self.folder, stream)?;
+        if path.exists() {
+            return Err(WriteError::Exists { path });
+        }
+        Ok(())
+    }
+
     /// Adds a message of `stream`. The first one decides what the file's columns and metadata are.
     ///
     /// # Errors
@@ -90,11 +102,11 @@ impl Writer {
         self.streams.iter().filter_map(Stream::due).min()
     }
 
-    /// Writes what waits and has the system put it on the disk.
+    /// Writes what waits and has the system put it on the disk. More messages may follow.
     ///
     /// # Errors
     /// If a file can't be written. The other streams are written nevertheless.
-    pub fn finish(mut self) -> Result<(), WriteError> {
+    pub fn finish(&mut self) -> Result<(), WriteError> {
         self.each(|stream| {
             stream.flush()?;
             stream.file.sync_all().map_err(|source| stream.io(source))
@@ -110,11 +122,8 @@ impl Writer {
 
 impl Stream {
     fn create(folder: &Path, name: &str, first: &Message) -> Result<Self, WriteError> {
-        if name.is_empty() || name.starts_with('.') || name.contains(['/', '\\']) {
-            return Err(WriteError::Name { name: name.to_owned() });
-        }
         let pending = Pending::new(Common::of(name, first)?);
-        let path = folder.join(format!("{name}.{EXTENSION}"));
+        let path = file_of(folder, name)?;
         let io = |source: io::Error| match source.kind() {
             io::ErrorKind::AlreadyExists => WriteError::Exists { path: path.clone() },
             _ => WriteError::Io {
@@ -224,6 +233,15 @@ impl Stream {
             source,
         }
     }
+}
+
+fn file_of(folder: &Path, stream: &str) -> Result<PathBuf, WriteError> {
+    if stream.is_empty() || stream.starts_with('.') || stream.contains(['/', '\\']) {
+        return Err(WriteError::Name {
+            name: stream.to_owned(),
+        });
+    }
+    Ok(folder.join(format!("{stream}.{EXTENSION}")))
 }
 
 impl Drop for Writer {

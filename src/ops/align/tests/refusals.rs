@@ -75,10 +75,12 @@ fn durations_are_not_negative_and_finite() {
 fn reset_is_no_less_than_reorder() {
     refuses(
         "",
-        &["input: a, reorder_ms: 1500"],
-        "modalities[0].reset_ms: 1000 is less than reorder_ms, 1500: a sample that comes late would be a clock jump",
+        &["input: a, reorder_ms: 1500, reset_ms: 1000"],
+        "modalities[0].reset_ms: 1000 ms is less than reorder_ms, 1500: a sample that comes late would be a clock jump",
     );
-    assert!(Aligner::new(&config("", &["input: a, reorder_ms: 1500, reset_ms: 1500"])).is_ok());
+    for fits in ["reorder_ms: 1500, reset_ms: 1500", "reorder_ms: 1500"] {
+        assert!(Aligner::new(&config("", &[&format!("input: a, {fits}")])).is_ok());
+    }
 }
 
 #[test]

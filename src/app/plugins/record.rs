@@ -1,0 +1,74 @@
+use crate::app::{App, AppError, Fault, Operation, Outbox, Plugin, Registration, Wake};
+use crate::ops::ConfigError;
+use crate::stream::Message;
+use crate::stream::recording::Writer;
+use serde::Deserialize;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// How often it looks for batches that are due.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Writes whatever the dataflow wires to the node into the folder that `record:` names.
+pub struct RecordPlugin;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RecordConfig {
+    /// The folder; it is made where it is not there, and nothing in it is written over.
+    path: PathBuf,
+}
+
+impl Plugin for RecordPlugin {
+    fn name(&self) -> &'static str {
+        "record"
+    }
+
+    fn build(&self, app: &mut App) -> Result<(), AppError> {
+        let config: RecordConfig = app.config()?;
+        let refused = |error: &dyn std::fmt::Display| app.refused(&ConfigError::new("path", error.to_string()));
+        let inputs = app.wired_inputs().to_vec();
+        if inputs.is_empty() {
+            return Err(refused(
+                &"no input is wired to the node in the dataflow (allowed: one or more to record)",
+            ));
+        }
+        let writer = Writer::create(config.path).map_err(|error| refused(&error))?;
+        for input in &inputs {
+            writer.can_record(input).map_err(|error| refused(&error))?;
+        }
+        app.add_operation(Registration {
+            name: self.name().into(),
+            operation: Box::new(Record {
+                inputs: inputs.clone(),
+                writer,
+            }),
+            inputs,
+            outputs: Vec::new(),
+        });
+        Ok(())
+    }
+}
+
+struct Record {
+    inputs: Vec<String>,
+    writer: Writer,
+}
+
+impl Operation for Record {
+    fn input(&mut self, input: usize, message: &Message, _: &mut Outbox<'_>) -> Result<(), Fault> {
+        Ok(self.writer.append(&self.inputs[input], message, Instant::now())?)
+    }
+
+    fn wake(&mut self, now: Instant, _: &mut Outbox<'_>) -> Result<Wake, Fault> {
+        // A full disk may have room again, and the other streams may be elsewhere.
+        if let Err(error) = self.writer.tick(now) {
+            tracing::error!("record: {error}");
+        }
+        Ok(Wake::At(now + TICK))
+    }
+
+    fn finish(&mut self, _: &mut Outbox<'_>) -> Result<(), Fault> {
+        Ok(self.writer.finish()?)
+    }
+}

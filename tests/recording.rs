@@ -1,0 +1,651 @@
+//! Recordings: what goes in comes out, any Arrow reader can open them, and a torn file gives what was whole in it.
+
+#![allow(clippy::unwrap_used)]
+
+use arrow::array::{Array, AsArray, Int64Array, ListArray, RecordBatch};
+use arrow::datatypes::{DataType, Field, Float32Type, Int64Type, Schema};
+use arrow::ipc::reader::FileReader;
+use arrow::ipc::writer::FileWriter;
+use proptest::prelude::*;
+use robocache::device::Dtype;
+use robocache::stream::recording::{ReadError, Reader, WriteError, Writer};
+use robocache::stream::{Cells, Message};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// A folder of its own that goes when the test ends.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!(
+            "robocache-{}-{}",
+            std::process::id(),
+            COUNT.fetch_add(1, Ordering::Relaxed)
+        );
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    fn file(&self, stream: &str) -> PathBuf {
+        self.0.join(format!("{stream}.arrow"))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Name, type, form, bytes and offsets of a column.
+type Part = (String, Dtype, Cells, Vec<u8>, Vec<i32>);
+
+/// All of a message that a recording keeps.
+#[derive(Clone, Debug, PartialEq)]
+struct Content {
+    stream: String,
+    timestamp_ns: i64,
+    timestamps_ns: Vec<i64>,
+    shape: Vec<usize>,
+    fields: Vec<String>,
+    frame_id: String,
+    dim: usize,
+    valid: Vec<i64>,
+    rows: usize,
+    columns: Vec<Part>,
+}
+
+fn content(stream: &str, message: &Message) -> Content {
+    Content {
+        stream: stream.to_owned(),
+        timestamp_ns: message.timestamp_ns,
+        timestamps_ns: message.timestamps_ns.clone(),
+        shape: message.shape.clone(),
+        fields: message.fields.clone(),
+        frame_id: message.frame_id.clone(),
+        dim: message.dim,
+        valid: message.valid.clone(),
+        rows: message.rows,
+        columns: message
+            .columns()
+            .iter()
+            .map(|c| {
+                (
+                    c.name.clone(),
+                    c.dtype,
+                    c.cells,
+                    c.data.bytes().to_vec(),
+                    c.offsets.clone(),
+                )
+            })
+            .collect(),
+    }
+}
+
+fn tensor(timestamp_ns: i64, dtype: Dtype, bytes: &[u8]) -> Message {
+    let mut message = Message::default();
+    message.timestamp_ns = timestamp_ns;
+    message.rows = bytes.len() / dtype.size();
+    message.add_column("", dtype, Cells::One).data.copy_from(bytes);
+    message
+}
+
+fn floats(timestamp_ns: i64, values: &[f32]) -> Message {
+    tensor(timestamp_ns, Dtype::Float32, bytemuck::cast_slice(values))
+}
+
+/// A cloud with a field of each kind of row.
+fn cloud(timestamp_ns: i64, points: usize) -> Message {
+    let mut message = Message::default();
+    message.timestamp_ns = timestamp_ns;
+    message.rows = points;
+    message.frame_id.push_str("lidar_top");
+    let numbers: Vec<u16> = (0..points * 3).map(|i| i as u16 + timestamp_ns as u16).collect();
+    let x: Vec<f32> = (0..points).map(|i| i as f32 + timestamp_ns as f32).collect();
+    message
+        .add_column("x", Dtype::Float32, Cells::One)
+        .data
+        .copy_from(bytemuck::cast_slice(&x));
+    message
+        .add_column("ring", Dtype::UInt16, Cells::One)
+        .data
+        .copy_from(bytemuck::cast_slice(&numbers[..points]));
+    message
+        .add_column("descriptor", Dtype::BFloat16, Cells::Fixed(3))
+        .data
+        .copy_from(bytemuck::cast_slice(&numbers));
+    let echoes: Vec<i32> = (0..=points)
+        .map(|i| (i * i.min(3)) as i32)
+        .map(|i| i.min(points as i32 * 3))
+        .collect();
+    let total = echoes[points] as usize;
+    let column = message.add_column("echoes", Dtype::UInt16, Cells::Ragged(total));
+    column.data.copy_from(bytemuck::cast_slice(&numbers[..total]));
+    column.offsets.extend(echoes);
+    message
+}
+
+/// Writes each message at its second, so that every one is due when the next but one comes.
+fn record(folder: &Path, messages: &[(&str, Message)]) -> Vec<Content> {
+    let start = Instant::now();
+    let mut writer = Writer::create(folder).unwrap();
+    let mut contents = Vec::new();
+    for (i, (stream, message)) in messages.iter().enumerate() {
+        writer
+            .append(stream, message, start + Duration::from_millis(300 * i as u64))
+            .unwrap();
+        contents.push(content(stream, message));
+    }
+    writer.finish().unwrap();
+    contents
+}
+
+fn read(folder: &Path) -> Result<Vec<Content>, ReadError> {
+    let mut reader = Reader::open(folder)?;
+    let names: Vec<String> = reader.streams().map(str::to_owned).collect();
+    let (mut message, mut contents) = (Message::default(), Vec::new());
+    while let Some(stream) = reader.next_into(&mut message)? {
+        contents.push(content(&names[stream], &message));
+    }
+    Ok(contents)
+}
+
+#[test]
+fn every_type_comes_back_bit_for_bit() {
+    let folder = Folder::new();
+    let bytes: Vec<u8> = (0..48).map(|i| (i * 37 % 251) as u8).collect();
+    let messages: Vec<_> = Dtype::ALL
+        .into_iter()
+        .enumerate()
+        .map(|(i, dtype)| (dtype.name(), tensor(i as i64, dtype, &bytes)))
+        .collect();
+    let written = record(&folder.0, &messages);
+    assert_eq!(read(&folder.0).unwrap(), written);
+}
+
+#[test]
+fn clouds_come_back_with_every_kind_of_field_and_without_a_point() {
+    let folder = Folder::new();
+    let sizes = [0, 4, 0, 1, 300, 2];
+    let messages: Vec<_> = sizes
+        .iter()
+        .enumerate()
+        .map(|(i, &n)| ("lidar", cloud(i as i64, n)))
+        .collect();
+    let written = record(&folder.0, &messages);
+    assert_eq!(read(&folder.0).unwrap(), written);
+}
+
+#[test]
+fn several_samples_and_what_is_said_of_them_come_back() {
+    let folder = Folder::new();
+    let messages: Vec<_> = (0..5)
+        .map(|i| {
+            let mut message = floats(i, &vec![i as f32; 6 * i as usize]);
+            message.shape.extend([2 * i as usize, 3]);
+            message.timestamps_ns.extend((0..2 * i).map(|j| i * 100 + j));
+            message.valid.extend((0..i).map(|j| j % 2));
+            message.set_fields(&["x", "a \"b\"", "c, d"]);
+            message.frame_id.push_str("tool0");
+            message.dim = 3;
+            // The first message decides which lists there are.
+            if i == 0 {
+                message.timestamps_ns.push(7);
+                message.valid.push(1);
+            }
+            ("fused", message)
+        })
+        .collect();
+    let written = record(&folder.0, &messages);
+    assert_eq!(read(&folder.0).unwrap(), written);
+}
+
+#[test]
+fn streams_are_merged_by_time_then_name_then_row() {
+    let folder = Folder::new();
+    let at = |stream, time| (stream, floats(time, &[time as f32]));
+    let written = record(
+        &folder.0,
+        &[
+            at("b", 10),
+            at("b", 30),
+            at("b", 20),
+            at("b", 40),
+            at("a", 10),
+            at("a", 40),
+            at("a", 40),
+        ],
+    );
+    let mut reader = Reader::open(&folder.0).unwrap();
+    assert_eq!(reader.streams().collect::<Vec<_>>(), ["a", "b"]);
+    assert_eq!(reader.next_timestamp_ns(), Some(10));
+    let order = [4, 0, 1, 2, 5, 6, 3].map(|i: usize| written[i].clone());
+    assert_eq!(read(&folder.0).unwrap(), order);
+    reader.retain(|name| name == "b");
+    let mut message = Message::default();
+    for time in [10, 30, 20, 40] {
+        assert_eq!(reader.next_into(&mut message).unwrap(), Some(0));
+        assert_eq!(message.timestamp_ns, time);
+    }
+    assert_eq!(reader.next_into(&mut message).unwrap(), None);
+}
+
+#[test]
+fn after_every_batch_any_arrow_reader_opens_the_file() {
+    let folder = Folder::new();
+    let mut writer = Writer::create(&folder.0).unwrap();
+    let start = Instant::now();
+    let rows = || {
+        let reader = FileReader::try_new(File::open(folder.file("force")).unwrap(), None).unwrap();
+        reader.map(|batch| batch.unwrap().num_rows()).sum::<usize>()
+    };
+    assert_eq!(writer.due(), None);
+    for batch in 0..20u64 {
+        let now = start + Duration::from_secs(batch);
+        for row in 0..batch {
+            let message = floats((batch * 100 + row) as i64, &[1.0, 2.0]);
+            writer
+                .append("force", &message, now + Duration::from_millis(row))
+                .unwrap();
+        }
+        if batch > 0 {
+            let due = now + Duration::from_millis(500);
+            assert_eq!(writer.due(), Some(due));
+            writer.tick(due - Duration::from_millis(1)).unwrap();
+            assert_eq!(rows() as u64, batch * (batch - 1) / 2, "not before its time");
+            writer.tick(due).unwrap();
+            assert_eq!(rows() as u64, batch * (batch + 1) / 2);
+            assert_eq!(writer.due(), None);
+        }
+    }
+    // Large messages do not wait for their time.
+    let before = rows();
+    let large = floats(9999, &vec![0.5; 3 << 20]);
+    writer.append("force", &large, start).unwrap();
+    assert_eq!(rows(), before + 1);
+}
+
+#[test]
+fn the_columns_and_the_metadata_are_those_of_the_format() {
+    let folder = Folder::new();
+    let mut message = tensor(5, Dtype::BFloat16, bytemuck::cast_slice(&[0x3f80u16, 0x4000]));
+    message.shape.extend([1, 2]);
+    message.set_fields(&["x", "y"]);
+    message.frame_id.push_str("map");
+    record(&folder.0, &[("a", message), ("lidar", cloud(5, 2))]);
+    let open = |stream| FileReader::try_new(File::open(folder.file(stream)).unwrap(), None).unwrap();
+    let list = |item| DataType::List(Field::new_list_field(item, true).into());
+
+    let mut file = open("a");
+    let schema = file.schema();
+    let columns: Vec<_> = schema
+        .fields()
+        .iter()
+        .map(|f| (f.name().as_str(), f.data_type().clone()))
+        .collect();
+    assert_eq!(
+        columns,
+        [
+            ("timestamp_ns", DataType::Int64),
+            ("data", list(DataType::UInt16)),
+            ("shape", list(DataType::Int64)),
+        ]
+    );
+    for (key, value) in [("dtype", "bfloat16"), ("fields", r#"["x", "y"]"#), ("frame_id", "map")] {
+        assert_eq!(schema.metadata()[key], value);
+    }
+    let batch = file.next().unwrap().unwrap();
+    assert_eq!(batch.column(0).as_primitive::<Int64Type>().values(), &[5]);
+    assert_eq!(
+        batch
+            .column(2)
+            .as_list::<i32>()
+            .value(0)
+            .as_primitive::<Int64Type>()
+            .values(),
+        &[1, 2]
+    );
+
+    let schema = open("lidar").schema();
+    let names: Vec<_> = schema.fields().iter().map(|f| f.name().as_str()).collect();
+    assert_eq!(names, ["timestamp_ns", "x", "ring", "descriptor", "echoes"]);
+    assert_eq!(*schema.field(1).data_type(), list(DataType::Float32));
+    assert_eq!(schema.field(3).metadata()["dtype"], "bfloat16");
+    assert_eq!(schema.metadata()["frame_id"], "lidar_top");
+}
+
+#[test]
+fn a_message_that_does_not_fit_the_first_one_is_refused_and_the_recording_goes_on() {
+    let folder = Folder::new();
+    let mut writer = Writer::create(&folder.0).unwrap();
+    let now = Instant::now();
+    writer.append("force", &floats(1, &[1.0]), now).unwrap();
+    let mut refuse = |message: Message, words: &[&str]| {
+        let error = writer.append("force", &message, now).unwrap_err();
+        assert!(matches!(error, WriteError::Misfit { .. }));
+        for word in ["stream `force`"].iter().chain(words) {
+            assert!(error.to_string().contains(word), "`{error}` does not say `{word}`");
+        }
+    };
+    refuse(tensor(2, Dtype::Float64, &[0; 8]), &["`data` float64", "float32"]);
+    refuse(cloud(2, 1), &["[x, ring, descriptor, echoes]"]);
+    let mut message = floats(2, &[1.0]);
+    message.frame_id.push_str("map");
+    refuse(message, &["`frame_id` is `map`"]);
+    message = floats(2, &[1.0]);
+    message.set_fields(&["fx"]);
+    refuse(message, &["`fields` are [fx]", "[]"]);
+    message = floats(2, &[1.0]);
+    message.timestamps_ns.push(1);
+    refuse(message, &["`timestamps_ns` has the length 1"]);
+    writer.append("force", &floats(3, &[3.0]), now).unwrap();
+
+    for name in ["", "a/b", "..", "a\\b"] {
+        assert!(matches!(
+            writer.append(name, &floats(1, &[]), now),
+            Err(WriteError::Name { .. })
+        ));
+    }
+    let mut reserved = Message::default();
+    reserved.add_column("shape", Dtype::Float32, Cells::One);
+    assert!(matches!(
+        writer.append("s", &reserved, now),
+        Err(WriteError::Form { .. })
+    ));
+    writer.finish().unwrap();
+    let times: Vec<_> = read(&folder.0).unwrap().iter().map(|c| c.timestamp_ns).collect();
+    assert_eq!(times, [1, 3]);
+
+    let mut again = Writer::create(&folder.0).unwrap();
+    let error = again.append("force", &floats(1, &[1.0]), now).unwrap_err();
+    assert!(matches!(error, WriteError::Exists { .. }), "{error}");
+}
+
+/// Writes a file as another program would.
+fn foreign(path: &Path, schema: Schema, batches: &[Vec<Arc<dyn Array>>]) {
+    let schema = Arc::new(schema);
+    let mut writer = FileWriter::try_new(File::create(path).unwrap(), &schema).unwrap();
+    for columns in batches {
+        writer
+            .write(&RecordBatch::try_new(schema.clone(), columns.clone()).unwrap())
+            .unwrap();
+    }
+    writer.finish().unwrap();
+}
+
+fn list_field(name: &str, item: DataType) -> Field {
+    Field::new(name, DataType::List(Field::new_list_field(item, true).into()), true)
+}
+
+fn list_of_f32(rows: &[Option<&[f32]>]) -> Arc<dyn Array> {
+    let rows = rows
+        .iter()
+        .map(|row| row.map(|row| row.iter().map(|&v| Some(v)).collect::<Vec<_>>()));
+    Arc::new(ListArray::from_iter_primitive::<Float32Type, _, _>(rows))
+}
+
+fn times(times: &[i64]) -> Arc<dyn Array> {
+    Arc::new(Int64Array::from(times.to_vec()))
+}
+
+#[test]
+fn files_of_other_writers_are_read_whatever_their_batches_and_the_order_of_their_columns() {
+    let folder = Folder::new();
+    let schema = || {
+        Schema::new(vec![
+            list_field("data", DataType::Float32),
+            Field::new("timestamp_ns", DataType::Int64, true),
+        ])
+    };
+    let data = list_of_f32(&[Some(&[9.0]), Some(&[1.0, 2.0]), Some(&[]), Some(&[3.0])]);
+    foreign(
+        &folder.file("a"),
+        schema(),
+        &[
+            vec![list_of_f32(&[]), times(&[])],
+            // A slice, whose offsets do not start at 0.
+            vec![data.slice(1, 3), times(&[1, 2, 3])],
+            vec![list_of_f32(&[]), times(&[])],
+            vec![data.slice(0, 1), times(&[4])],
+        ],
+    );
+    foreign(&folder.file("without_messages"), schema(), &[]);
+    fs::write(folder.0.join("notes.txt"), "not a stream").unwrap();
+    let contents = read(&folder.0).unwrap();
+    let values: Vec<_> = contents
+        .iter()
+        .map(|c| {
+            (
+                c.timestamp_ns,
+                c.columns[0]
+                    .3
+                    .chunks(4)
+                    .map(bytemuck::pod_read_unaligned::<f32>)
+                    .collect::<Vec<_>>(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        values,
+        [(1, vec![1.0, 2.0]), (2, vec![]), (3, vec![3.0]), (4, vec![9.0])]
+    );
+    assert!(
+        contents
+            .iter()
+            .all(|c| c.shape.is_empty() && c.timestamps_ns.is_empty())
+    );
+    assert_eq!(
+        Reader::open(&folder.0).unwrap().streams().collect::<Vec<_>>(),
+        ["a", "without_messages"]
+    );
+}
+
+#[test]
+fn what_is_wrong_with_a_recording_is_said_with_its_file() {
+    let check = |make: &dyn Fn(&Folder), words: &[&str]| {
+        let folder = Folder::new();
+        make(&folder);
+        let error = read(&folder.0).unwrap_err().to_string();
+        for word in words {
+            assert!(error.contains(word), "`{error}` does not say `{word}`");
+        }
+    };
+    let error = Reader::open("/no/such/folder").err().unwrap().to_string();
+    assert!(error.contains("/no/such/folder"), "{error}");
+    check(&|_| (), &["no streams", "<output id>.arrow"]);
+    check(
+        &|f| fs::write(f.file("a"), "hello, world").unwrap(),
+        &["a.arrow: no Arrow IPC file"],
+    );
+
+    let timestamp = || Field::new("timestamp_ns", DataType::Int64, true);
+    let data = || list_field("data", DataType::Float32);
+    let ones = || list_of_f32(&[Some(&[1.0])]);
+    let with = |fields: Vec<Field>, columns: Vec<Arc<dyn Array>>| {
+        move |f: &Folder| {
+            foreign(
+                &f.file("a"),
+                Schema::new(fields.clone()),
+                std::slice::from_ref(&columns),
+            )
+        }
+    };
+    check(
+        &with(vec![data()], vec![ones()]),
+        &["a.arrow: no column `timestamp_ns`, the file has `data`"],
+    );
+    check(
+        &with(vec![timestamp()], vec![times(&[1])]),
+        &["a.arrow: no column `data`"],
+    );
+    let float_time = Field::new("timestamp_ns", DataType::Float32, true);
+    let float_times: Arc<dyn Array> = Arc::new(arrow::array::Float32Array::from(vec![1.0]));
+    check(
+        &with(vec![float_time, data()], vec![float_times, ones()]),
+        &["`timestamp_ns` is Float32", "allowed: Int64"],
+    );
+    let flat = Field::new("data", DataType::Int64, true);
+    check(
+        &with(vec![timestamp(), flat], vec![times(&[1]), times(&[1])]),
+        &["column `data` is Int64", "allowed: a List"],
+    );
+    let shape = list_field("shape", DataType::Float32);
+    check(
+        &with(vec![timestamp(), data(), shape], vec![times(&[1]), ones(), ones()]),
+        &["column `shape` is List", "allowed: List<Int64>"],
+    );
+    let shape = list_field("shape", DataType::Int64);
+    let shapes: Arc<dyn Array> = Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>([
+        None,
+        Some(vec![Some(2), Some(3)]),
+    ]));
+    check(
+        &with(
+            vec![timestamp(), data(), shape],
+            vec![times(&[1, 2]), list_of_f32(&[Some(&[1.0]), Some(&[1.0; 5])]), shapes],
+        ),
+        &["a.arrow: row 1: `shape` is [2, 3] for 5 elements"],
+    );
+    check(
+        &with(
+            vec![timestamp(), data()],
+            vec![times(&[1, 2]), list_of_f32(&[Some(&[1.0]), None])],
+        ),
+        &["row 1: `data` has a null"],
+    );
+    let (x, y) = (list_field("x", DataType::Float32), list_field("y", DataType::Float32));
+    check(
+        &with(
+            vec![timestamp(), x, y],
+            vec![times(&[1]), ones(), list_of_f32(&[Some(&[1.0, 2.0])])],
+        ),
+        &["row 0: `x` has 1 values and `y` 2"],
+    );
+    let named = |key: &str, value: &str| {
+        let metadata = [(key.to_owned(), value.to_owned())].into();
+        let schema = Schema::new_with_metadata(vec![timestamp(), data()], metadata);
+        move |f: &Folder| foreign(&f.file("a"), schema.clone(), &[vec![times(&[1]), ones()]])
+    };
+    check(&named("dtype", "float8"), &["metadata `dtype` is `float8`", "bfloat16"]);
+    check(&named("dtype", "bfloat16"), &["column `data` is List"]);
+    check(&named("fields", "{x"), &["metadata `fields` is `{x`", "JSON list"]);
+}
+
+#[test]
+fn a_finished_file_with_a_damaged_batch_is_an_error_and_not_the_end() {
+    let folder = Folder::new();
+    record(
+        &folder.0,
+        &[
+            ("a", floats(1, &[1.0])),
+            ("a", floats(2, &[2.0])),
+            ("a", floats(3, &[3.0])),
+            ("a", floats(4, &[4.0])),
+        ],
+    );
+    let whole = fs::read(folder.file("a")).unwrap();
+    let second = whole
+        .windows(4)
+        .enumerate()
+        .filter(|(_, w)| *w == [0xff; 4])
+        .nth(2)
+        .unwrap()
+        .0;
+    let mut damaged = whole.clone();
+    damaged[second..second + 8].fill(0);
+    fs::write(folder.file("a"), &damaged).unwrap();
+    let error = read(&folder.0).unwrap_err();
+    assert!(
+        matches!(error, ReadError::Damaged { at, .. } if at == second as u64),
+        "{error}"
+    );
+    damaged[second..second + 4].fill(0xff);
+    fs::write(folder.file("a"), &damaged).unwrap();
+    let error = read(&folder.0).unwrap_err().to_string();
+    assert!(error.contains("the footer has 2"), "{error}");
+}
+
+#[test]
+fn a_file_cut_off_anywhere_gives_what_was_whole_in_it() {
+    for stream in ["force", "lidar"] {
+        let folder = Folder::new();
+        let mut writer = Writer::create(&folder.0).unwrap();
+        let start = Instant::now();
+        let (mut written, mut whole_at) = (Vec::new(), Vec::new());
+        for i in 0..9 {
+            let message = if stream == "force" {
+                floats(i, &[i as f32; 3])
+            } else {
+                cloud(i, i as usize)
+            };
+            writer.append(stream, &message, start).unwrap();
+            written.push(content(stream, &message));
+            if i % 3 == 2 {
+                writer.tick(start + Duration::from_secs(1)).unwrap();
+                whole_at.push(fs::metadata(folder.file(stream)).unwrap().len() as usize);
+            }
+        }
+        writer.finish().unwrap();
+        let whole = fs::read(folder.file(stream)).unwrap();
+        let mut before = 0;
+        for len in 0..=whole.len() {
+            fs::write(folder.file(stream), &whole[..len]).unwrap();
+            let came = read(&folder.0).unwrap();
+            assert_eq!(came, written[..came.len()], "{len} bytes");
+            assert!(
+                came.len() >= before && came.len().is_multiple_of(3),
+                "{len} bytes give {} messages",
+                came.len()
+            );
+            let due = 3 * whole_at.iter().filter(|&&at| at <= len).count();
+            assert!(came.len() >= due, "{len} bytes give {} messages, not {due}", came.len());
+            before = came.len();
+        }
+        assert_eq!(before, 9);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(200) })]
+
+    #[test]
+    fn bytes_that_are_wrong_are_an_error_or_the_end_and_never_a_panic(
+        at in any::<prop::sample::Index>(),
+        bytes in prop::collection::vec(any::<u8>(), 1..12),
+        torn in any::<bool>(),
+    ) {
+        let folder = Folder::new();
+        let messages: Vec<_> = (0..4).map(|i| ("lidar", cloud(i, 3))).collect();
+        record(&folder.0, &messages);
+        let mut whole = fs::read(folder.file("lidar")).unwrap();
+        if torn {
+            whole.truncate(whole.len() - 1);
+        }
+        let at = at.index(whole.len());
+        for (i, byte) in bytes.iter().enumerate().take(whole.len() - at) {
+            whole[at + i] = *byte;
+        }
+        fs::write(folder.file("lidar"), &whole).unwrap();
+        let _ = read(&folder.0);
+    }
+
+    #[test]
+    fn tensors_of_any_lengths_come_back(
+        lengths in prop::collection::vec(0..50usize, 1..30),
+    ) {
+        let folder = Folder::new();
+        let messages: Vec<_> = lengths
+            .iter()
+            .enumerate()
+            .map(|(i, &n)| ("a", floats(i as i64, &(0..n).map(|j| (i * j) as f32).collect::<Vec<_>>())))
+            .collect();
+        let written = record(&folder.0, &messages);
+        prop_assert_eq!(read(&folder.0).unwrap(), written);
+    }
+}
