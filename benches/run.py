@@ -1,6 +1,6 @@
 """Takes every figure that the documentation quotes, and writes them there: `make bench`.
 
-    python benches/run.py [--only PART ...] [--runs N]
+    python benches/run.py [--only PART ...] [--runs N] [--write]
 
 PART is resample, fuse, voxelize, dataflows or peers; figures of the other parts are kept from the last run. Writes
 out/bench.jsonl (every row), docs/performance.svg, and the tables between the markers `<!-- bench -->` (targets) and
