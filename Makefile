@@ -14,7 +14,7 @@ BIN := .venv/bin
 # dora starts `python` nodes and its own daemon by name.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: demo record replay test check-format check-licences check-dataflows clippy doc check-engine test-rust test-python build clean-out
+.PHONY: demo record replay test check-format check-licences check-dataflows clippy doc check-engine test-rust test-python build bench clean-out
 
 demo: build out/policy.onnx
 	@rm -f out/report.json
@@ -62,6 +62,10 @@ test-python: build out/policy.onnx | test-rust
 
 build: .venv/.stamp
 	$(CARGO) build --release --workspace --locked
+
+# The figures of the documentation. Nothing else should run meanwhile.
+bench: .venv/.stamp
+	python benches/run.py
 
 out/policy.onnx: examples/policy/make_model.py robocache.yml .venv/.stamp
 	python examples/policy/make_model.py --config robocache.yml --out $@

@@ -175,7 +175,30 @@ fn measure(name: &str, clouds: &[Message], config: &str) {
     );
 }
 
+/// Writes the clouds of the room for others to measure with: rows of x, y, z, Float32, little-endian.
+fn write_clouds(folder: &str) -> std::io::Result<()> {
+    std::fs::create_dir_all(folder)?;
+    for step in 0..CLOUDS {
+        let bytes: Vec<u8> = sweep(step)
+            .as_flattened()
+            .iter()
+            .flat_map(|v| v.to_le_bytes())
+            .collect();
+        std::fs::write(format!("{folder}/{step}.f32"), bytes)?;
+    }
+    Ok(())
+}
+
 fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [option, folder] = arguments.as_slice()
+        && option == "--write-clouds"
+    {
+        if let Err(error) = write_clouds(folder) {
+            panic!("{folder}: {error}");
+        }
+        return;
+    }
     let all = |make: &dyn Fn(usize) -> Message| (0..CLOUDS).map(make).collect::<Vec<_>>();
     let room = all(&|i| columns(&sweep(i)));
     let room_tensor = all(&|i| tensor(&sweep(i)));

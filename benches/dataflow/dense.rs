@@ -1,0 +1,46 @@
+//! The dense grid of a cloud, published as any array is: computed into memory of its own, which `send_output` copies.
+
+use arrow::array::Float32Array;
+use dora_node_api::dora_core::config::DataId;
+use dora_node_api::{DoraNode, Event, Parameter};
+use robocache::app::read_message;
+use robocache::ops::voxelize::{Cloud, VoxelizeConfig, Voxelizer};
+use robocache::stream::Message;
+use std::error::Error;
+use std::time::Instant;
+
+/// Takes the section `voxelize:` of a robocache configuration.
+pub fn run(config: &str) -> Result<(), Box<dyn Error>> {
+    let mut sections: serde_yaml::Mapping = serde_yaml::from_str(&std::fs::read_to_string(config)?)?;
+    let section = sections.remove("voxelize").ok_or("there is no section `voxelize:`")?;
+    let config: VoxelizeConfig = serde_yaml::from_value(section)?;
+    let mut voxelizer = Voxelizer::new(&config)?;
+    let mut grid = vec![0.0f32; voxelizer.grid().cells() * config.channels.len()];
+    let output = DataId::from("voxels".to_owned());
+    let mut message = Message::default();
+    let (mut node, mut events) = DoraNode::init_from_env()?;
+    while let Some(event) = events.recv() {
+        let Event::Input { mut metadata, data, .. } = event else {
+            continue;
+        };
+        read_message(&metadata.parameters, data.as_array(), &mut message)?;
+        let start = Instant::now();
+        voxelizer.begin();
+        voxelizer.add(0, &Cloud::from_message(&message)?)?;
+        voxelizer.finish();
+        voxelizer.write_dense(&mut grid[..]);
+        let compute_us = start.elapsed().as_secs_f64() * 1e6;
+        metadata
+            .parameters
+            .insert("compute_us".into(), Parameter::Float(compute_us));
+        let array = Float32Array::from(grid);
+        node.send_output(output.clone(), metadata.parameters, array.clone())?;
+        // The same memory each time: fresh pages would cost more than the copy.
+        let (_, values, _) = array.into_parts();
+        grid = values
+            .into_inner()
+            .into_vec()
+            .map_err(|_| "the array is still held by somebody")?;
+    }
+    Ok(())
+}

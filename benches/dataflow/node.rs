@@ -1,0 +1,51 @@
+//! The nodes that `benches/run.py` measures robocache's against, and those that measure: a source that knows when it
+//! sent what, a relay that only forwards, a node that publishes a dense grid the way of `send_output`, and a sink that
+//! writes down when what arrived.
+//!
+//! The dataflows beside this file wire them. Source and sink write CSV, which is joined by `timestamp_ns`.
+
+mod dense;
+mod sink;
+mod source;
+
+use dora_node_api::dora_core::config::DataId;
+use dora_node_api::{DoraNode, Event};
+use std::error::Error;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+const USAGE: &str =
+    "bench_node streams TICKS LOG | clouds MESSAGES PERIOD_MS FOLDER LOG | relay | dense CONFIG | sink LOG";
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments.as_slice() {
+        ["streams", ticks, log] => source::streams(ticks.parse()?, log),
+        ["clouds", messages, period_ms, folder, log] => {
+            source::clouds(messages.parse()?, period_ms.parse()?, folder, log)
+        }
+        ["relay"] => relay(),
+        ["dense", config] => dense::run(config),
+        ["sink", log] => sink::run(log),
+        _ => Err(USAGE.into()),
+    }
+}
+
+/// Forwards what comes, as dora's own examples do.
+fn relay() -> Result<(), Box<dyn Error>> {
+    let output = DataId::from("relayed".to_owned());
+    let (mut node, mut events) = DoraNode::init_from_env()?;
+    while let Some(event) = events.recv() {
+        if let Event::Input { metadata, data, .. } = event {
+            node.send_output(output.clone(), metadata.parameters, data)?;
+        }
+    }
+    Ok(())
+}
+
+/// The wall clock, ns: what processes of one machine share.
+fn now_ns() -> i64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |time| time.as_nanos() as i64)
+}
