@@ -4,6 +4,7 @@ use crate::device::Dtype;
 use crate::ops::ConfigError;
 use crate::time::{Interpolation, Limits, Pick, pick};
 use half::{bf16, f16};
+use std::ops::Range;
 
 /// What became of a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,11 +21,23 @@ pub struct Counters {
 
 /// Puts batches of trajectories on their targets. Once it has seen its largest trajectory it allocates nothing.
 pub struct Resampler {
+    rules: Rules,
+    /// One for each part of a large batch.
+    scratch: Vec<Kept>,
+}
+
+#[derive(Clone, Copy)]
+struct Rules {
     mode: Interpolation,
     limits: Limits,
     fill: f32,
-    kept: Kept,
 }
+
+/// A batch with at least so many bytes of values is shared among the cores; below it waking them costs more.
+const PARALLEL_BYTES: usize = 1 << 20;
+
+/// Parts for each core, so that trajectories of unlike length even out.
+const PARTS_PER_CORE: usize = 4;
 
 /// The samples of a trajectory that count, where not all of them do.
 #[derive(Default)]
@@ -40,10 +53,14 @@ impl Resampler {
     /// Which key can't be what it is.
     pub fn new(config: &ResampleConfig) -> Result<Self, ConfigError> {
         Ok(Self {
-            mode: config.interpolation,
-            limits: config.limits()?,
-            fill: config.fill_value,
-            kept: Kept::default(),
+            rules: Rules {
+                mode: config.interpolation,
+                limits: config.limits()?,
+                fill: config.fill_value,
+            },
+            scratch: (0..PARTS_PER_CORE * rayon::current_num_threads())
+                .map(|_| Kept::default())
+                .collect(),
         })
     }
 
@@ -60,59 +77,106 @@ impl Resampler {
             "one value for each target and channel"
         );
         assert_eq!(valid.len(), batch.targets(), "one byte for each target");
+        let parts = if batch.values.bytes().len() < PARALLEL_BYTES {
+            1
+        } else {
+            self.scratch.len()
+        };
+        let part = Part {
+            rules: self.rules,
+            batch,
+            rows: 0..batch.rows,
+        };
+        let scratch = &mut self.scratch[..parts];
         match batch.dtype() {
-            Dtype::Float64 => self.dispatch::<f64>(batch, bytemuck::cast_slice_mut(values), valid),
-            Dtype::Float16 => self.dispatch::<f16>(batch, bytemuck::cast_slice_mut(values), valid),
-            Dtype::BFloat16 => self.dispatch::<bf16>(batch, bytemuck::cast_slice_mut(values), valid),
-            _ => self.dispatch::<f32>(batch, bytemuck::cast_slice_mut(values), valid),
+            Dtype::Float64 => part.share::<f64>(scratch, bytemuck::cast_slice_mut(values), valid),
+            Dtype::Float16 => part.share::<f16>(scratch, bytemuck::cast_slice_mut(values), valid),
+            Dtype::BFloat16 => part.share::<bf16>(scratch, bytemuck::cast_slice_mut(values), valid),
+            _ => part.share::<f32>(scratch, bytemuck::cast_slice_mut(values), valid),
+        }
+    }
+}
+
+/// Some of the rows of a batch.
+struct Part<'a> {
+    rules: Rules,
+    batch: &'a Trajectories<'a>,
+    rows: Range<usize>,
+}
+
+impl Part<'_> {
+    /// Halves the part, and runs the halves side by side, until there is one for each piece of scratch memory. The
+    /// rows have nothing to do with each other, so the result is the same however they are shared.
+    fn share<T: Sample>(self, scratch: &mut [Kept], values: &mut [T], valid: &mut [u8]) -> Counters {
+        let Self { rules, batch, rows } = self;
+        if let ([kept], _) | ([kept, ..], 0 | 1) = (&mut *scratch, rows.len()) {
+            return Self { rules, batch, rows }.dispatch(kept, values, valid);
+        }
+        let middle = rows.start + rows.len() / 2;
+        let targets = batch.row_targets(middle).start - batch.row_targets(rows.start).start;
+        let (scratch, other_scratch) = scratch.split_at_mut(scratch.len() / 2);
+        let (values, other_values) = values.split_at_mut(targets * batch.dim);
+        let (valid, other_valid) = valid.split_at_mut(targets);
+        let half = |rows| Self { rules, batch, rows };
+        let (one, other) = rayon::join(
+            || half(rows.start..middle).share(scratch, values, valid),
+            || half(middle..rows.end).share(other_scratch, other_values, other_valid),
+        );
+        Counters {
+            rows: one.rows + other.rows,
+            targets: one.targets + other.targets,
+            invalid: one.invalid + other.invalid,
+            dropped_nonfinite: one.dropped_nonfinite + other.dropped_nonfinite,
         }
     }
 
     /// The same code for the widest vectors there are. They change no result: each lane computes what a scalar would.
-    fn dispatch<T: Sample>(&mut self, batch: &Trajectories<'_>, values: &mut [T], valid: &mut [u8]) -> Counters {
+    fn dispatch<T: Sample>(&self, kept: &mut Kept, values: &mut [T], valid: &mut [u8]) -> Counters {
         #[cfg(target_arch = "x86_64")]
         if std::arch::is_x86_feature_detected!("avx2") {
             // SAFETY: the CPU has AVX2.
-            return unsafe { self.run_avx2(batch, values, valid) };
+            return unsafe { self.run_avx2(kept, values, valid) };
         }
-        self.run_typed(batch, values, valid)
+        self.run_typed(kept, values, valid)
     }
 
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2")]
-    fn run_avx2<T: Sample>(&mut self, batch: &Trajectories<'_>, values: &mut [T], valid: &mut [u8]) -> Counters {
-        self.run_typed(batch, values, valid)
+    fn run_avx2<T: Sample>(&self, kept: &mut Kept, values: &mut [T], valid: &mut [u8]) -> Counters {
+        self.run_typed(kept, values, valid)
     }
 
     #[inline(always)]
-    fn run_typed<T: Sample>(&mut self, batch: &Trajectories<'_>, values: &mut [T], valid: &mut [u8]) -> Counters {
+    fn run_typed<T: Sample>(&self, kept: &mut Kept, values: &mut [T], valid: &mut [u8]) -> Counters {
+        let Self { rules, batch, rows } = self;
         let dim = batch.dim;
         let mut counters = Counters {
-            rows: batch.rows as u64,
-            targets: batch.targets() as u64,
+            rows: rows.len() as u64,
+            targets: valid.len() as u64,
             ..Counters::default()
         };
-        for row in 0..batch.rows {
+        let mut done = 0;
+        for row in rows.clone() {
             let times = batch.row_times(row);
             let samples: &[T] = batch.row_values(row);
-            let span = batch.row_targets(row);
-            let targets = &batch.targets[span.clone()];
+            let targets = &batch.targets[batch.row_targets(row)];
+            let span = done..done + targets.len();
+            done = span.end;
             let out = &mut values[span.start * dim..span.end * dim];
             let valid = &mut valid[span];
             counters.invalid += if !batch.has_ties && all_finite_ahead(samples) {
-                self.row(times, |i| &samples[i * dim..][..dim], targets, out, valid)
+                rules.row(times, |i| &samples[i * dim..][..dim], targets, out, valid)
             } else {
-                let mut kept = std::mem::take(&mut self.kept);
                 counters.dropped_nonfinite += kept.choose(times, samples, dim);
                 let sample = |i: usize| &samples[kept.indices[i] * dim..][..dim];
-                let invalid = self.row(&kept.times, sample, targets, out, valid);
-                self.kept = kept;
-                invalid
+                rules.row(&kept.times, sample, targets, out, valid)
             };
         }
         counters
     }
+}
 
+impl Rules {
     /// One trajectory, whose times ascend strictly. Returns how many targets are invalid.
     #[inline(always)]
     fn row<'a, T: Sample>(

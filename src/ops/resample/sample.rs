@@ -3,7 +3,7 @@ use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
 /// A type that the values of a trajectory can have.
-pub(super) trait Sample: Pod {
+pub(super) trait Sample: Send + Sync + Pod {
     fn from_fill(value: f32) -> Self;
     /// Whether there is no NaN and no infinity among `values`.
     fn all_finite(values: &[Self]) -> bool;
