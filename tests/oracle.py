@@ -148,7 +148,7 @@ def bits_of_sum(config: dict, name: str, dtype: np.dtype) -> int:
         low = np.float64(np.float32(config["origin_m"][axis]))
         high = low + config["shape"][axis] * np.float64(np.float32(config["voxel_size_m"][axis]))
         return 38 - math.ceil(math.log2(max(abs(low), abs(high))))
-    return 0 if dtype.kind in "iu" and dtype.itemsize >= 4 else 18
+    return 0 if dtype.kind in "iu" and dtype.itemsize >= 4 else 22
 
 
 def voxelize(config: dict, clouds: dict[str, dict[str, np.ndarray]]) -> Voxels:

@@ -145,9 +145,9 @@ fn is_wide(dtype: Dtype) -> bool {
 }
 
 fn field_bits(dtype: Dtype) -> i32 {
-    if is_wide(dtype) { 0 } else { 18 }
+    if is_wide(dtype) { 0 } else { 22 }
 }
 
 fn bound(dtype: Dtype) -> f64 {
-    if is_wide(dtype) { 274_877_906_944.0 } else { 1_048_576.0 }
+    if is_wide(dtype) { 1_099_511_627_776.0 } else { 262_144.0 }
 }

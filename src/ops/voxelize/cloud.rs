@@ -94,7 +94,7 @@ pub enum CloudError {
         wide: bool,
     },
     /// A grid can't take more points.
-    #[error("{points} points in one grid are too many (at most 2^24)")]
+    #[error("{points} points in one grid are too many (at most 2^22)")]
     TooMany {
         /// The points with those of this cloud.
         points: usize,

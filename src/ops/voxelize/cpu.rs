@@ -63,7 +63,7 @@ struct Scratch {
 }
 
 /// The most points of a grid, for which no sum can overflow.
-pub(super) const MAX_POINTS: usize = 1 << 24;
+pub(super) const MAX_POINTS: usize = 1 << 22;
 
 impl Voxelizer {
     /// A voxelizer for a configuration, which it checks.
@@ -155,7 +155,7 @@ impl Voxelizer {
     ///
     /// # Errors
     /// A field that a channel is computed from is missing or of a type that doesn't go with that of the clouds before,
-    /// or the grid would have more than 2^24 points. The grid is then as it was.
+    /// or the grid would have more than 2^22 points. The grid is then as it was.
     ///
     /// # Panics
     /// If there is no such input.

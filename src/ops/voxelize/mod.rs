@@ -37,10 +37,10 @@
 //! | summed | s | bound of the value | bound of q |
 //! |---|---|---|---|
 //! | a coordinate | `38 - ceil(log2(A))`, A = the greater magnitude of the two corners of the grid on that axis | A, being in the grid | 2^38 |
-//! | a float, an 8- or 16-bit integer | 18 | 2^20 | 2^38 |
-//! | a 32- or 64-bit integer | 0 | 2^38 | 2^38 |
+//! | a float, an 8- or 16-bit integer | 22 | 2^18 | 2^40 |
+//! | a 32- or 64-bit integer | 0 | 2^40 | 2^40 |
 //!
-//! A grid takes 2^24 points at most, so a sum is at most 2^62 but for the rounding of the index. A 64-bit integer is
+//! A grid takes 2^22 points at most, so a sum is at most 2^62 but for the rounding of the index. A 64-bit integer is
 //! compared with its bound as the nearest float64. In a grid of 100 m a coordinate is kept to 2^-31 m.
 //!
 //! # Example

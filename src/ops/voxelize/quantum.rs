@@ -9,7 +9,7 @@ pub(super) fn is_wide(dtype: Dtype) -> bool {
 
 /// The number s for which a value is summed as the integer nearest to `value * 2^s`.
 pub(super) fn bits(wide: bool) -> i32 {
-    if wide { 0 } else { 18 }
+    if wide { 0 } else { 22 }
 }
 
 /// [`bits`] of a type.
@@ -17,9 +17,9 @@ pub(super) fn field_bits(dtype: Dtype) -> i32 {
     bits(is_wide(dtype))
 }
 
-/// The greatest magnitude of a value that can be summed: in every case 2^38 as an integer.
+/// The greatest magnitude of a value that can be summed: in every case 2^40 as an integer.
 pub(super) fn bound(dtype: Dtype) -> f64 {
-    power_of_two(38 - field_bits(dtype))
+    power_of_two(40 - field_bits(dtype))
 }
 
 /// `2^n`, exactly, for any n of a normal number.
