@@ -124,8 +124,7 @@ def run(node: Node, policy: Policy) -> None:
                 open_inputs.discard(event["id"])
                 if not open_inputs:
                     return
-            case "STOP":
-                return
+            # dora says STOP before it hands out the inputs that are queued already: the loop ends after them.
             case "ERROR":
                 print(f"policy: dora: {event.get('error')}", file=sys.stderr)
 
