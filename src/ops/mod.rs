@@ -30,7 +30,7 @@ impl ConfigError {
 }
 
 /// The value of a key that a later version will know: it has none, and asking for it is an error that says so.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum NotYet {}
 
 impl<'de> Deserialize<'de> for NotYet {

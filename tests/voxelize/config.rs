@@ -29,7 +29,9 @@ fn with(lines: &str) -> String {
 }
 
 fn parse(text: &str) -> Result<VoxelizeConfig, String> {
-    serde_yaml::from_str(text).map_err(|error| error.to_string())
+    // As an app reads it, so that an error has its key.
+    let section: serde_yaml::Value = serde_yaml::from_str(text).map_err(|error| error.to_string())?;
+    serde_path_to_error::deserialize(section).map_err(|error| error.to_string())
 }
 
 #[test]
@@ -93,7 +95,7 @@ fn what_is_not_of_the_language_is_refused_with_its_key_and_what_is_allowed() {
     let cases = [
         ("voxel_size: [1, 1, 1]", "unknown field `voxel_size`"),
         ("origin_m: [0, 0]", "origin_m: invalid length 2"),
-        ("shape: [1, 2, -3]", "shape[2]: invalid type"),
+        ("shape: [1, 2, -3]", "shape[2]: invalid value: integer `-3`"),
         ("shape: [1, 2, 2.5]", "shape[2]: invalid type"),
         (
             "channels: [mean]",
@@ -114,15 +116,15 @@ fn what_is_not_of_the_language_is_refused_with_its_key_and_what_is_allowed() {
         ),
         (
             "dtype: int8",
-            "`int8` can't be published (allowed: float32, float16, bfloat16)",
+            "dtype: `int8` can't be published (allowed: float32, float16, bfloat16)",
         ),
         (
             "inputs: [{ input: a, extrinsics: {} }]",
-            "inputs[0]: unknown field `extrinsics`",
+            "inputs[0].extrinsics: unknown field `extrinsics`",
         ),
         (
             "inputs: [{ input: a, extrinsic: { rotation: [0] } }]",
-            "inputs[0].extrinsic: unknown field `rotation`",
+            "inputs[0].extrinsic.rotation: unknown field `rotation`",
         ),
         ("deskew: { input: imu }", "deskew: not supported yet"),
         ("crop: [0, 1]", "crop: not supported yet"),

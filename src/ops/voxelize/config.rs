@@ -1,7 +1,7 @@
 use super::{Channel, ConfigError, Grid, VoxelLayout};
 use crate::device::Dtype;
-use serde::{Deserialize, Deserializer, de};
-use std::fmt;
+use crate::ops::NotYet;
+use serde::Deserialize;
 
 /// What voxels are made of which clouds: the section `voxelize:` of a configuration.
 ///
@@ -43,7 +43,7 @@ pub struct VoxelizeConfig {
         alias = "accumulation",
         alias = "decay"
     )]
-    pub later: Later,
+    pub later: Option<NotYet>,
 }
 
 /// A stream of clouds.
@@ -67,50 +67,6 @@ pub struct Extrinsic {
     /// The quaternion x, y, z, w. It is normalized.
     #[serde(default = "identity")]
     pub rotation_xyzw: [f64; 4],
-}
-
-/// Stands for a key of a later version: every value of it is refused.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Later;
-
-impl<'de> Deserialize<'de> for Later {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Refuse;
-
-        /// Whatever the value is: an error out of the visitor is one that has the key.
-        macro_rules! refuse {
-            ($($visit:ident $T:ty),*) => {$(
-                fn $visit<E: de::Error>(self, _: $T) -> Result<Later, E> {
-                    Err(E::custom("not supported yet"))
-                }
-            )*};
-        }
-
-        impl<'de> de::Visitor<'de> for Refuse {
-            type Value = Later;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("nothing, since the key is not supported yet")
-            }
-
-            refuse!(visit_bool bool, visit_i64 i64, visit_u64 u64, visit_f64 f64, visit_str &str);
-
-            fn visit_unit<E: de::Error>(self) -> Result<Later, E> {
-                Err(E::custom("not supported yet"))
-            }
-
-            fn visit_seq<A: de::SeqAccess<'de>>(self, _: A) -> Result<Later, A::Error> {
-                Err(de::Error::custom("not supported yet"))
-            }
-
-            fn visit_map<A: de::MapAccess<'de>>(self, _: A) -> Result<Later, A::Error> {
-                Err(de::Error::custom("not supported yet"))
-            }
-        }
-
-        deserializer.deserialize_any(Refuse)
-    }
 }
 
 fn float32() -> Dtype {
@@ -138,7 +94,7 @@ impl Default for VoxelizeConfig {
             max_wait_ms: None,
             reset_ms: default_reset_ms(),
             inputs: Vec::new(),
-            later: Later,
+            later: None,
         }
     }
 }
