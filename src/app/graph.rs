@@ -15,6 +15,12 @@ pub struct Graph {
     /// The inputs that come from the dataflow, each with the operations and inputs that take it.
     externals: Vec<(String, Vec<(usize, usize)>)>,
     external_places: Vec<usize>,
+    shared: Shared,
+}
+
+/// What every operation of a node uses.
+#[derive(Default)]
+struct Shared {
     internal: Internal,
     faults: Faults,
 }
@@ -28,6 +34,20 @@ struct Node {
     is_source: bool,
 }
 
+impl Node {
+    /// The operation, and what it publishes through.
+    fn parts<'a>(&'a mut self, shared: &'a mut Shared, sink: &'a mut dyn Sink) -> (&'a mut dyn Operation, Outbox<'a>) {
+        let out = Outbox {
+            outputs: &self.outputs,
+            inputs: &self.inputs,
+            internal: &mut shared.internal,
+            faults: &mut shared.faults,
+            sink,
+        };
+        (self.operation.as_mut(), out)
+    }
+}
+
 impl Graph {
     /// Wires the operations: an input is taken from an earlier operation's output of that name, else from the
     /// dataflow. `is_published` says which outputs the dataflow wants.
@@ -36,8 +56,7 @@ impl Graph {
             nodes: Vec::with_capacity(operations.len()),
             externals: Vec::new(),
             external_places: Vec::new(),
-            internal: Internal::default(),
-            faults: Faults::default(),
+            shared: Shared::default(),
         };
         for (index, registration) in operations.into_iter().enumerate() {
             graph.add(index, registration, &is_published);
@@ -45,7 +64,7 @@ impl Graph {
         for (name, _) in &graph.externals {
             graph
                 .external_places
-                .push(graph.faults.add_place(format!("input `{name}`")));
+                .push(graph.shared.faults.add_place(format!("input `{name}`")));
         }
         graph
     }
@@ -53,7 +72,10 @@ impl Graph {
     fn add(&mut self, index: usize, registration: Registration, is_published: impl Fn(&str) -> bool) {
         let mut inputs = Vec::with_capacity(registration.inputs.len());
         for (i, input) in registration.inputs.iter().enumerate() {
-            let place = self.faults.add_place(format!("{}: input `{input}`", registration.name));
+            let place = self
+                .shared
+                .faults
+                .add_place(format!("{}: input `{input}`", registration.name));
             inputs.push(InputRoute {
                 open: true,
                 fault_place: place,
@@ -75,7 +97,10 @@ impl Graph {
         let outputs = registration.outputs.into_iter().map(|name| OutputRoute {
             published: is_published(&name),
             consumers: Vec::new(),
-            fault_place: self.faults.add_place(format!("{}: output `{name}`", registration.name)),
+            fault_place: self
+                .shared
+                .faults
+                .add_place(format!("{}: output `{name}`", registration.name)),
             name,
         });
         self.nodes.push(Node {
@@ -100,7 +125,7 @@ impl Graph {
 
     /// The places at which something can go wrong, such as "fuse: input `force`", and how often it did.
     pub fn faults(&self) -> impl Iterator<Item = (&str, u64)> {
-        self.faults.counts()
+        self.shared.faults.counts()
     }
 
     /// A message came on an input of the dataflow (by its place in [`external_inputs`](Self::external_inputs)).
@@ -163,20 +188,12 @@ impl Graph {
                 continue;
             }
             let node = &mut self.nodes[i];
-            let mut out = Outbox {
-                outputs: &node.outputs,
-                inputs: &node.inputs,
-                internal: &mut self.internal,
-                faults: &mut self.faults,
-                sink,
-            };
-            node.wake = node
-                .operation
-                .wake(now, &mut out)
-                .map_err(|error| AppError::Operation {
-                    operation: node.name.clone(),
-                    error: error.into_inner(),
-                })?;
+            let (operation, mut out) = node.parts(&mut self.shared, sink);
+            let wake = operation.wake(now, &mut out);
+            node.wake = wake.map_err(|error| AppError::Operation {
+                operation: node.name.clone(),
+                error: error.into_inner(),
+            })?;
             self.settle(sink);
             if self.nodes[i].wake == Wake::Done {
                 self.close_outputs(i, sink);
@@ -211,14 +228,8 @@ impl Graph {
     pub fn finish(&mut self, sink: &mut dyn Sink) -> Result<(), AppError> {
         let mut result = Ok(());
         for node in &mut self.nodes {
-            let mut out = Outbox {
-                outputs: &node.outputs,
-                inputs: &node.inputs,
-                internal: &mut self.internal,
-                faults: &mut self.faults,
-                sink,
-            };
-            if let Err(error) = node.operation.finish(&mut out) {
+            let (operation, mut out) = node.parts(&mut self.shared, sink);
+            if let Err(error) = operation.finish(&mut out) {
                 result = result.and(Err(AppError::Operation {
                     operation: node.name.clone(),
                     error: error.into_inner(),
@@ -226,44 +237,32 @@ impl Graph {
             }
         }
         self.settle(sink);
-        self.faults.summarize();
+        self.shared.faults.summarize();
         result
     }
 
     /// Counts a fault of an input of the dataflow.
     pub(super) fn external_fault(&mut self, external: usize, times: u64, message: impl std::fmt::Display) {
-        self.faults.count(self.external_places[external], times, message);
+        self.shared.faults.count(self.external_places[external], times, message);
     }
 
-    fn hand_over(&mut self, operation: usize, input: usize, message: &Message, sink: &mut dyn Sink) {
-        let node = &mut self.nodes[operation];
+    fn hand_over(&mut self, to: usize, input: usize, message: &Message, sink: &mut dyn Sink) {
+        let node = &mut self.nodes[to];
         node.inputs[input].open = true;
-        let mut out = Outbox {
-            outputs: &node.outputs,
-            inputs: &node.inputs,
-            internal: &mut self.internal,
-            faults: &mut self.faults,
-            sink,
-        };
-        if let Err(error) = node.operation.input(input, message, &mut out) {
+        let (operation, mut out) = node.parts(&mut self.shared, sink);
+        if let Err(error) = operation.input(input, message, &mut out) {
             out.fault(input, error);
         }
     }
 
-    fn change(&mut self, operation: usize, input: usize, change: Change, sink: &mut dyn Sink) {
-        let node = &mut self.nodes[operation];
+    fn change(&mut self, of: usize, input: usize, change: Change, sink: &mut dyn Sink) {
+        let node = &mut self.nodes[of];
         node.inputs[input].open = change == Change::Opened;
-        let mut out = Outbox {
-            outputs: &node.outputs,
-            inputs: &node.inputs,
-            internal: &mut self.internal,
-            faults: &mut self.faults,
-            sink,
-        };
-        node.operation.changed(input, change, &mut out);
+        let (operation, mut out) = node.parts(&mut self.shared, sink);
+        operation.changed(input, change, &mut out);
         self.settle(sink);
-        if self.nodes[operation].inputs.iter().all(|input| !input.open) {
-            self.close_outputs(operation, sink);
+        if self.nodes[of].inputs.iter().all(|input| !input.open) {
+            self.close_outputs(of, sink);
         }
     }
 
@@ -282,10 +281,10 @@ impl Graph {
             operation,
             input,
             message,
-        }) = self.internal.pending.pop_front()
+        }) = self.shared.internal.pending.pop_front()
         {
             self.hand_over(operation, input, &message, sink);
-            self.internal.free.push(message);
+            self.shared.internal.free.push(message);
         }
     }
 }

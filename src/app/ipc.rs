@@ -4,7 +4,6 @@
 //! nullable field `data`, one record batch, the end-of-stream marker; every buffer of the body is aligned to 64 bytes.
 
 use super::outbox::{MAX_COLUMNS, Payload};
-use crate::device::Dtype;
 use crate::stream::{Cells, Layout};
 use arrow::datatypes::{DataType, Field, Fields, Schema};
 use arrow::ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteOptions};
@@ -181,7 +180,7 @@ fn schema_message(layout: &Layout) -> Result<Vec<u8>, String> {
 /// The Arrow type of a payload.
 fn data_type(layout: &Layout) -> DataType {
     let column_type = |column: &crate::stream::ColumnLayout| {
-        let element = element_type(column.dtype);
+        let element = column.dtype.arrow_type();
         let item = || Arc::new(Field::new("item", element.clone(), false));
         match column.cells {
             Cells::One => element,
@@ -200,27 +199,12 @@ fn data_type(layout: &Layout) -> DataType {
     DataType::Struct(fields)
 }
 
-fn element_type(dtype: Dtype) -> DataType {
-    match dtype {
-        Dtype::Float32 => DataType::Float32,
-        Dtype::Float64 => DataType::Float64,
-        Dtype::Float16 => DataType::Float16,
-        Dtype::BFloat16 | Dtype::UInt16 => DataType::UInt16,
-        Dtype::Int8 => DataType::Int8,
-        Dtype::Int16 => DataType::Int16,
-        Dtype::Int32 => DataType::Int32,
-        Dtype::Int64 => DataType::Int64,
-        Dtype::UInt8 => DataType::UInt8,
-        Dtype::UInt32 => DataType::UInt32,
-        Dtype::UInt64 => DataType::UInt64,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::app::read_message;
+    use crate::device::{Dtype, HostBuf};
     use crate::stream::{ColumnLayout, Message};
-    use crate::{app::read_message, device::HostBuf};
     use dora_node_api::arrow_utils::decode_arrow_ipc;
 
     fn round_trip(framing: &mut Framing, layout: &Layout, fill: impl FnOnce(&mut Payload<'_>)) -> Message {

@@ -1,3 +1,4 @@
+use arrow::datatypes::DataType;
 use bytemuck::Pod;
 use half::{bf16, f16};
 use serde::{Deserialize, Deserializer, de};
@@ -69,6 +70,23 @@ impl Dtype {
             Self::Float16 | Self::BFloat16 | Self::Int16 | Self::UInt16 => 2,
             Self::Float32 | Self::Int32 | Self::UInt32 => 4,
             Self::Float64 | Self::Int64 | Self::UInt64 => 8,
+        }
+    }
+
+    /// The Arrow type that it travels as.
+    pub const fn arrow_type(self) -> DataType {
+        match self {
+            Self::Float32 => DataType::Float32,
+            Self::Float64 => DataType::Float64,
+            Self::Float16 => DataType::Float16,
+            Self::BFloat16 | Self::UInt16 => DataType::UInt16,
+            Self::Int8 => DataType::Int8,
+            Self::Int16 => DataType::Int16,
+            Self::Int32 => DataType::Int32,
+            Self::Int64 => DataType::Int64,
+            Self::UInt8 => DataType::UInt8,
+            Self::UInt32 => DataType::UInt32,
+            Self::UInt64 => DataType::UInt64,
         }
     }
 

@@ -48,9 +48,9 @@ impl Part {
 
     /// The type of one row of the payload.
     fn row_type(&self) -> DataType {
-        let item = || Field::new_list_field(arrow_type(self.dtype), true).into();
+        let item = || Field::new_list_field(self.dtype.arrow_type(), true).into();
         match self.row {
-            Row::One => arrow_type(self.dtype),
+            Row::One => self.dtype.arrow_type(),
             Row::Fixed(n) => DataType::FixedSizeList(item(), n as i32),
             Row::Ragged => DataType::List(item()),
         }
@@ -225,28 +225,11 @@ impl Common {
     }
 }
 
-/// The Arrow type that elements are stored as.
-pub(super) fn arrow_type(dtype: Dtype) -> DataType {
-    match dtype {
-        Dtype::Float32 => DataType::Float32,
-        Dtype::Float64 => DataType::Float64,
-        Dtype::Float16 => DataType::Float16,
-        Dtype::BFloat16 | Dtype::UInt16 => DataType::UInt16,
-        Dtype::Int8 => DataType::Int8,
-        Dtype::Int16 => DataType::Int16,
-        Dtype::Int32 => DataType::Int32,
-        Dtype::Int64 => DataType::Int64,
-        Dtype::UInt8 => DataType::UInt8,
-        Dtype::UInt32 => DataType::UInt32,
-        Dtype::UInt64 => DataType::UInt64,
-    }
-}
-
 /// The element type of that Arrow type, `bfloat16` told from `uint16` by `named`.
 pub(super) fn dtype_of(arrow: &DataType, named: Option<Dtype>) -> Option<Dtype> {
     let plain = Dtype::ALL
         .into_iter()
-        .find(|&dtype| dtype != Dtype::BFloat16 && arrow_type(dtype) == *arrow)?;
+        .find(|&dtype| dtype != Dtype::BFloat16 && dtype.arrow_type() == *arrow)?;
     match named {
         Some(Dtype::BFloat16) if plain == Dtype::UInt16 => Some(Dtype::BFloat16),
         Some(named) if named != plain => None,
@@ -288,7 +271,7 @@ mod tests {
     #[test]
     fn every_type_is_found_again() {
         for dtype in Dtype::ALL {
-            assert_eq!(dtype_of(&arrow_type(dtype), Some(dtype)), Some(dtype));
+            assert_eq!(dtype_of(&dtype.arrow_type(), Some(dtype)), Some(dtype));
         }
         assert_eq!(dtype_of(&DataType::UInt16, None), Some(Dtype::UInt16));
         assert_eq!(dtype_of(&DataType::Float32, Some(Dtype::BFloat16)), None);
