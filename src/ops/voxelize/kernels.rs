@@ -216,20 +216,18 @@ kernel! {
     fn add_points(sums: &mut [i64], stride: usize, slots: &[u32], xyz: [&[f32]; 3], scales: [f64; 3]) {
         // Rounded by blocks first, which is done in vectors; the sums are not.
         const PART: usize = 128;
-        let mut fixed = [[0i64; PART]; 3];
+        let mut fixed = [[1i64; 4]; PART];
         for (i, slots) in slots.chunks(PART).enumerate() {
             let from = i * PART;
-            for ((out, values), scale) in fixed.iter_mut().zip(xyz).zip(scales) {
-                for (out, &value) in out.iter_mut().zip(&values[from..from + slots.len()]) {
-                    *out = round(f64::from(value) * scale);
+            for (axis, (values, scale)) in xyz.into_iter().zip(scales).enumerate() {
+                for (out, &value) in fixed.iter_mut().zip(&values[from..from + slots.len()]) {
+                    out[1 + axis] = round(f64::from(value) * scale);
                 }
             }
-            for (i, &slot) in slots.iter().enumerate() {
-                let sums = &mut sums[slot as usize * stride..][..4];
-                sums[0] += 1;
-                sums[1] += fixed[0][i];
-                sums[2] += fixed[1][i];
-                sums[3] += fixed[2][i];
+            for (point, &slot) in fixed.iter().zip(slots) {
+                for (sum, value) in sums[slot as usize * stride..][..4].iter_mut().zip(point) {
+                    *sum += value;
+                }
             }
         }
     }

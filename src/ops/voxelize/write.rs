@@ -8,6 +8,19 @@ use crate::device::Element;
 /// Occupied cells that are worked on at a time.
 const BLOCK: usize = 256;
 
+/// Less memory than this is cleared by one core: waking another one takes longer.
+const BYTES_FOR_ONE_CORE: usize = 1 << 22;
+
+/// Fills with zero bits, which are 0.0 in every float type.
+fn clear<E: Element>(out: &mut [E]) {
+    if size_of_val(out) <= BYTES_FOR_ONE_CORE {
+        bytemuck::fill_zeroes(out);
+        return;
+    }
+    let (some, others) = out.split_at_mut(out.len() / 2);
+    rayon::join(|| clear(some), || clear(others));
+}
+
 impl Voxelizer {
     /// Writes every element of the tensor `[C, X, Y, Z]`: 0 in all channels of a cell without points.
     ///
@@ -20,8 +33,7 @@ impl Voxelizer {
             cells * self.plan.outputs.len(),
             "one element for each channel of each cell"
         );
-        // The all-zero bits are 0.0 in every float type.
-        bytemuck::fill_zeroes(out);
+        clear(out);
         let mut values = [0.0; BLOCK];
         for (from, order) in self.blocks() {
             for (&output, out) in self.plan.outputs.iter().zip(out.chunks_exact_mut(cells)) {
