@@ -1,44 +1,12 @@
 //! Resampling allocates nothing once it has seen its largest trajectory.
 
+#[path = "common/counting.rs"]
+mod counting;
+
+use counting::allocations;
 use robocache::device::{Dtype, HostBuf};
 use robocache::ops::resample::{ResampleConfig, Resampler, Trajectories};
 use robocache::stream::{Cells, Layout, Message};
-use std::alloc::{GlobalAlloc, Layout as Block, System};
-use std::cell::Cell;
-
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-fn count() {
-    // Gone while its thread ends, when nobody counts any more.
-    let _ = ALLOCATIONS.try_with(|n| n.set(n.get() + 1));
-}
-
-// SAFETY: every call is passed on to the system's allocator as it came.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, block: Block) -> *mut u8 {
-        count();
-        // SAFETY: as the caller promised.
-        unsafe { System.alloc(block) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, block: Block) {
-        // SAFETY: as the caller promised.
-        unsafe { System.dealloc(at, block) }
-    }
-
-    unsafe fn realloc(&self, at: *mut u8, block: Block, size: usize) -> *mut u8 {
-        count();
-        // SAFETY: as the caller promised.
-        unsafe { System.realloc(at, block, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 fn add(message: &mut Message, name: &str, dtype: Dtype, bytes: &[u8], rows: usize) {
     let len = bytes.len() / dtype.size();
@@ -95,10 +63,10 @@ fn nothing_is_allocated_in_steady_state() {
         assert_eq!(counters.dropped_nonfinite, 1);
     };
     step();
-    let before = ALLOCATIONS.with(Cell::get);
+    let before = allocations();
     assert!(before > 0, "the counter counts");
     for _ in 0..10 {
         step();
     }
-    assert_eq!(ALLOCATIONS.with(Cell::get), before);
+    assert_eq!(allocations(), before);
 }

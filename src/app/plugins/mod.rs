@@ -15,7 +15,7 @@ pub use replay::ReplayPlugin;
 pub use resample::ResamplePlugin;
 pub use voxelize::VoxelizePlugin;
 
-use super::Plugin;
+use super::{Fault, Plugin, Value};
 
 /// Every operation of robocache, for [`App::add_plugins`](super::App::add_plugins).
 pub fn all() -> Vec<Box<dyn Plugin>> {
@@ -27,4 +27,12 @@ pub fn all() -> Vec<Box<dyn Plugin>> {
         Box::new(ResamplePlugin),
         Box::new(VoxelizePlugin),
     ]
+}
+
+/// The value of a live parameter that may be switched off with null.
+fn number_or_null(value: &Value) -> Result<Option<f64>, Fault> {
+    match value {
+        Value::Null => Ok(None),
+        value => Ok(Some(value.as_f64().ok_or("it must be a number or null")?)),
+    }
 }

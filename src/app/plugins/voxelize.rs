@@ -1,3 +1,4 @@
+use super::number_or_null;
 use crate::app::{App, AppError, Change, Fault, Operation, Outbox, Parameter, Parameters, Plugin, Registration, Value};
 use crate::device::{Device, Dtype};
 use crate::ops::ConfigError;
@@ -212,11 +213,7 @@ impl Operation for Voxelize {
         if key.strip_prefix("voxelize.").unwrap_or(key) != "max_wait_ms" {
             return Ok(false);
         }
-        let wait = match value {
-            Value::Null => None,
-            value => Some(value.as_f64().ok_or("it must be a number or null")?),
-        };
-        self.collector.set_max_wait_ms(wait)?;
+        self.collector.set_max_wait_ms(number_or_null(value)?)?;
         Ok(true)
     }
 }
