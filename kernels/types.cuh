@@ -1,0 +1,58 @@
+// The types of every kernel, and the conversions of 16-bit floats. Nothing here needs a header of CUDA or of C++.
+#pragma once
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef int i32;
+typedef long long i64;
+
+// IEEE half precision by its bits.
+struct f16 {
+    u16 bits;
+};
+
+// The upper half of a float32 by its bits.
+struct bf16 {
+    u16 bits;
+};
+
+__device__ __forceinline__ float to_f32(float value) { return value; }
+
+__device__ __forceinline__ float to_f32(bf16 value) { return __uint_as_float((u32)value.bits << 16); }
+
+__device__ __forceinline__ float to_f32(f16 value) {
+#ifdef __CUDACC__
+    float result;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(value.bits));
+    return result;
+#else
+    _Float16 half;
+    __builtin_memcpy(&half, &value.bits, sizeof half);
+    return (float)half;
+#endif
+}
+
+// The nearest value of type T, ties to even, of a float32 that is no NaN.
+template <class T> __device__ __forceinline__ T from_f32(float value);
+
+template <> __device__ __forceinline__ float from_f32<float>(float value) { return value; }
+
+template <> __device__ __forceinline__ bf16 from_f32<bf16>(float value) {
+    u32 bits = __float_as_uint(value);
+    return bf16{(u16)((bits + 0x7fff + (bits >> 16 & 1)) >> 16)};
+}
+
+template <> __device__ __forceinline__ f16 from_f32<f16>(float value) {
+#ifdef __CUDACC__
+    f16 result;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(result.bits) : "f"(value));
+    return result;
+#else
+    _Float16 half = (_Float16)value;
+    f16 result;
+    __builtin_memcpy(&result.bits, &half, sizeof half);
+    return result;
+#endif
+}
