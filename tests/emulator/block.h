@@ -45,6 +45,7 @@ unsigned sync_block(unsigned value, Site site);
 // Waits until the threads of the warp in `mask` are here. `value` and `from` (a lane) mean what `what` makes of them.
 unsigned long long collective(Collective what, unsigned mask, unsigned long long value, unsigned from, Site site);
 
+// Ends the process with a line about the thread that runs. The site may be unknown, with no file.
 [[noreturn]] void fail(Site site, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 template <class P> struct Parameter;

@@ -193,7 +193,7 @@ template <class Work> static std::string output_of(const char *setting, int *sta
     return text;
 }
 
-static void test_mistakes(bool sanitized) {
+static void test_mistakes(bool sanitized, bool races) {
     const char *expected[] = {nullptr,
                               "__syncthreads() is reached by 40 of 64 threads",
                               "meets another one",
@@ -202,7 +202,9 @@ static void test_mistakes(bool sanitized) {
                               sanitized ? "out of bounds" : nullptr,
                               "reads lane 20",
                               "__trap()",
-                              sanitized ? "" : "signal 11"};
+                              sanitized ? "" : "signal 11",
+                              races ? "no thread of the block has written it" : nullptr,
+                              races ? "with no barrier between" : nullptr};
     for (uint32_t mode = 0; mode < sizeof expected / sizeof *expected; mode++) {
         if (mode > 0 && expected[mode] == nullptr) continue;
         int status;
@@ -251,7 +253,7 @@ int main() {
         return 1;
     }
     setenv("EMULATOR_DEVICES", "2", 1);
-    test_mistakes(getenv("LD_PRELOAD") != nullptr);
+    test_mistakes(getenv("LD_PRELOAD") != nullptr, strstr(getenv("LD_LIBRARY_PATH"), "races") != nullptr);
     test_knobs();
     open_device();
     test_kernels();

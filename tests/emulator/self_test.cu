@@ -55,6 +55,7 @@ extern "C" __global__ void self_test_mistakes(const __grid_constant__ SelfTestPa
     if (p.mode == 7) __trap();
     if (p.mode == 8) *(volatile u32 *)(u64)at = 1;
     cells[at % 64] = at;
-    __syncthreads();
+    if (p.mode != 9) __syncthreads(); // 9: a barrier is missing
+    if (p.mode == 10 && at == 63) cells[9] = 0; // a write while others read
     if (at < p.count) p.out[at] = cells[(at + 1) % 64];
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "block.h"
+#include "races.h"
 
 #define __global__
 #define __device__
@@ -131,8 +132,10 @@ inline void __nanosleep(unsigned) {}
 
 #define EMULATOR_ATOMIC(NAME, T, NEW)                                                                                  \
     inline T NAME(T *at, T value) {                                                                                    \
+        emulator::watch_atomic(at);                                                                                    \
         T old = *at;                                                                                                   \
         *at = (NEW);                                                                                                   \
+        emulator::watch_atomic(nullptr);                                                                               \
         return old;                                                                                                    \
     }
 #define EMULATOR_ATOMICS(T)                                                                                            \
@@ -157,8 +160,10 @@ EMULATOR_ATOMIC(atomicExch, unsigned, value)
 EMULATOR_ATOMIC(atomicExch, unsigned long long, value)
 
 template <class T> inline T emulator_swap(T *at, T expected, T value) {
+    emulator::watch_atomic(at);
     T old = *at;
     if (old == expected) *at = value;
+    emulator::watch_atomic(nullptr);
     return old;
 }
 inline int atomicCAS(int *at, int expected, int value) { return emulator_swap(at, expected, value); }
