@@ -3,6 +3,7 @@
 //! Residence is in the type: what the CPU can read is a [`HostBuf`] or a slice; memory of a GPU will be a type of its
 //! own, so that handing one to an operation of the other is a compile error, and every copy between them is written out.
 
+pub mod cuda;
 mod dtype;
 mod host;
 

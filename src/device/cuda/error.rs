@@ -1,0 +1,125 @@
+use cudarc::driver::DriverError;
+use cudarc::driver::sys::CUresult;
+
+/// Why no CUDA device can be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unavailable {
+    /// The driver's library is not there.
+    #[error("no CUDA driver is installed (libcuda.so.1 was not found)")]
+    NoLibrary,
+    /// The driver's library lacks a function.
+    #[error("the CUDA driver has no function {0}: it is too old or damaged")]
+    MissingSymbol(&'static str),
+    /// The driver is older than the kernels.
+    #[error("the CUDA driver supports CUDA {}.{}, too old (allowed: {}.{} or newer)",
+        came / 1000, came % 1000 / 10, needed / 1000, needed % 1000 / 10)]
+    DriverTooOld {
+        /// What `cuDriverGetVersion` gives.
+        came: i32,
+        /// The least that will do.
+        needed: i32,
+    },
+    /// The driver starts, but has no device.
+    #[error("the CUDA driver has no device")]
+    NoDevice,
+    /// The driver does not start.
+    #[error("the CUDA driver does not start: {name} ({code})")]
+    Init {
+        /// The name of the error.
+        name: String,
+        /// Its number.
+        code: u32,
+    },
+    /// There are devices, but not this one.
+    #[error("there is no device cuda:{ordinal} (allowed: cuda:0 to cuda:{})", count - 1)]
+    NoSuchDevice {
+        /// The ordinal that was asked for.
+        ordinal: usize,
+        /// How many devices there are.
+        count: usize,
+    },
+}
+
+/// A call that failed, with the device and the sizes.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CudaError {
+    /// There is no such device, or none at all.
+    #[error(transparent)]
+    Unavailable(#[from] Unavailable),
+    /// The device or the host has no memory left.
+    #[error("cuda:{device}: out of {kind} memory: {bytes} bytes were asked for")]
+    OutOfMemory {
+        /// The device.
+        device: usize,
+        /// `device` or `page-locked`.
+        kind: &'static str,
+        /// How much was asked for.
+        bytes: usize,
+    },
+    /// The operation would hold more than it may.
+    #[error("cuda:{device}: {asked} bytes beside the {used} in use are over the limit of {limit}")]
+    OutOfBudget {
+        /// The device.
+        device: usize,
+        /// Bytes asked for.
+        asked: usize,
+        /// Bytes the operation holds.
+        used: usize,
+        /// Bytes it may hold.
+        limit: usize,
+    },
+    /// A tensor is on another device than the operation.
+    #[error("the tensor is on cuda:{came}, the operation on cuda:{expected}")]
+    WrongDevice {
+        /// The operation's device.
+        expected: usize,
+        /// The tensor's.
+        came: usize,
+    },
+    /// A call of the driver failed.
+    #[error("cuda:{device}: {call} of {detail} failed: {name} ({code})")]
+    Driver {
+        /// The device.
+        device: usize,
+        /// The call.
+        call: &'static str,
+        /// What it was called with: sizes, a kernel.
+        detail: String,
+        /// The name of the error.
+        name: String,
+        /// Its number.
+        code: u32,
+    },
+}
+
+impl CudaError {
+    /// Whether less memory would have done.
+    pub fn is_memory(&self) -> bool {
+        matches!(self, Self::OutOfMemory { .. } | Self::OutOfBudget { .. })
+    }
+
+    /// A failure of `call` on `device`.
+    pub(super) fn driver(device: usize, call: &'static str, error: DriverError, detail: impl ToString) -> Self {
+        Self::Driver {
+            device,
+            call,
+            detail: detail.to_string(),
+            name: format!("{:?}", error.0),
+            code: error.0 as u32,
+        }
+    }
+
+    /// A failure to get `bytes` of memory of a kind.
+    pub(super) fn allocation(device: usize, kind: &'static str, error: DriverError, bytes: usize) -> Self {
+        match error.0 {
+            CUresult::CUDA_ERROR_OUT_OF_MEMORY => Self::OutOfMemory { device, kind, bytes },
+            _ => Self::driver(
+                device,
+                "allocation",
+                error,
+                format_args!("{bytes} bytes of {kind} memory"),
+            ),
+        }
+    }
+}

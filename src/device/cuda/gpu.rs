@@ -1,0 +1,401 @@
+use super::error::{CudaError, Unavailable};
+use super::probe::device_count;
+use cudarc::driver::sys::{self, CUdevice_attribute as Attribute, CUresult};
+use cudarc::driver::{CudaContext, CudaStream, DriverError, result};
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::ffi::{CString, c_void};
+use std::marker::PhantomData;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// The compiled kernels of one file: machine code for several architectures, and PTX for those to come.
+#[derive(Clone, Copy)]
+pub struct Image {
+    name: &'static str,
+    fatbin: &'static [u8],
+}
+
+impl Image {
+    pub(super) const fn new(name: &'static str, fatbin: &'static [u8]) -> Self {
+        Self { name, fatbin }
+    }
+
+    /// The kernel of that name.
+    pub const fn kernel(self, name: &'static str) -> Kernel {
+        Kernel { image: self, name }
+    }
+}
+
+/// A function that runs on a device.
+#[derive(Clone, Copy)]
+pub struct Kernel {
+    image: Image,
+    name: &'static str,
+}
+
+/// The parameters of a kernel, laid out as its struct in the kernel's source.
+///
+/// # Safety
+/// The type is `#[repr(C)]` and has the fields of the struct of the kernel that it is handed to.
+pub unsafe trait Params: Copy {}
+
+/// What all users of a device in this process share.
+struct Context {
+    cuda: Arc<CudaContext>,
+    name: String,
+    multiprocessors: u32,
+    l2_bytes: usize,
+    modules: Mutex<Modules>,
+}
+
+#[derive(Default)]
+struct Modules {
+    loaded: HashMap<&'static str, sys::CUmodule>,
+    functions: HashMap<&'static str, sys::CUfunction>,
+}
+
+// SAFETY: handles of modules and functions may be used by any thread; the driver locks what it must.
+unsafe impl Send for Modules {}
+
+/// A CUDA device with a stream of its own. Clones share the stream; [`Gpu::open`] makes a new one.
+///
+/// Several of one device share its context and its loaded kernels. It can be used from any thread.
+#[derive(Clone)]
+pub struct Gpu {
+    context: Arc<Context>,
+    stream: Arc<CudaStream>,
+}
+
+impl Gpu {
+    /// Opens the device of that ordinal.
+    ///
+    /// # Errors
+    /// [`Unavailable`] if there is no such device; what the driver says.
+    pub fn open(ordinal: usize) -> Result<Self, CudaError> {
+        let count = device_count()?;
+        if ordinal >= count {
+            return Err(Unavailable::NoSuchDevice { ordinal, count }.into());
+        }
+        let context = Context::open(ordinal)?;
+        let failed = |error| CudaError::driver(ordinal, "cuStreamCreate", error, "a stream");
+        let stream = context.cuda.new_stream().map_err(failed)?;
+        Ok(Self { context, stream })
+    }
+
+    /// The device's ordinal, N of `cuda:N`.
+    pub fn ordinal(&self) -> usize {
+        self.context.cuda.ordinal()
+    }
+
+    /// The device's name, such as `NVIDIA H200`.
+    pub fn name(&self) -> &str {
+        &self.context.name
+    }
+
+    /// How many multiprocessors it has.
+    pub fn multiprocessors(&self) -> u32 {
+        self.context.multiprocessors
+    }
+
+    /// Bytes of its second-level cache.
+    pub fn l2_bytes(&self) -> usize {
+        self.context.l2_bytes
+    }
+
+    /// Puts a kernel into the stream. A grid without blocks does nothing.
+    ///
+    /// # Errors
+    /// What the driver says; errors of earlier work may show here, too.
+    ///
+    /// # Safety
+    /// `params` is the struct of this kernel, and every address in it is memory of this device that is large enough
+    /// for what the kernel does, and lives until the stream is synchronized.
+    pub unsafe fn launch<P: Params>(
+        &self,
+        kernel: Kernel,
+        grid: [u32; 3],
+        block: u32,
+        params: &P,
+    ) -> Result<(), CudaError> {
+        if grid.contains(&0) {
+            return Ok(());
+        }
+        let function = self.context.function(kernel)?;
+        let [x, y, z] = grid;
+        let mut arguments = [(&raw const *params).cast_mut().cast::<c_void>()];
+        let stream = self.bound()?;
+        // SAFETY: the function takes one struct by value, which the driver copies before it returns; what its
+        // addresses point to is the caller's promise.
+        let launched = unsafe { result::launch_kernel(function, (x, y, z), (block, 1, 1), 0, stream, &mut arguments) };
+        launched.map_err(|error| {
+            let detail = format_args!("{} with {x} x {y} x {z} blocks of {block}", kernel.name);
+            self.failed("cuLaunchKernel", error, detail)
+        })
+    }
+
+    /// Waits until everything in the stream is done.
+    ///
+    /// # Errors
+    /// The first error of the work in the stream.
+    pub fn synchronize(&self) -> Result<(), CudaError> {
+        let stream = self.bound()?;
+        // SAFETY: the stream lives as long as `self`.
+        unsafe { result::stream::synchronize(stream) }
+            .map_err(|error| self.failed("cuStreamSynchronize", error, "the work so far"))
+    }
+
+    /// Records what `work` puts into the stream, without doing it, as a graph that can be launched again and again.
+    ///
+    /// The kernels must have been launched before, and nothing may be allocated meanwhile.
+    ///
+    /// # Errors
+    /// Those of `work`; what the driver says.
+    pub fn capture(&self, work: impl FnOnce() -> Result<(), CudaError>) -> Result<Graph, CudaError> {
+        let stream = self.bound()?;
+        let failed = |call| move |error| self.failed(call, error, "a graph");
+        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        // SAFETY: the stream lives as long as `self`.
+        unsafe { result::stream::begin_capture(stream, mode) }.map_err(failed("cuStreamBeginCapture"))?;
+        let worked = work();
+        // SAFETY: the stream is being captured.
+        let ended = unsafe { result::stream::end_capture(stream) }.map_err(failed("cuStreamEndCapture"));
+        worked?;
+        let mut graph = Graph {
+            gpu: self.clone(),
+            graph: ended?,
+            executable: std::ptr::null_mut(),
+            one_thread: PhantomData,
+        };
+        // SAFETY: the graph is complete, and is kept beside what is made of it.
+        graph.executable = unsafe { result::graph::instantiate(graph.graph, sys::CUgraphInstantiate_flags(0)) }
+            .map_err(failed("cuGraphInstantiate"))?;
+        Ok(graph)
+    }
+
+    /// A new event, which can be recorded in the stream.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn event(&self) -> Result<Event, CudaError> {
+        self.bound()?;
+        let event = result::event::create(sys::CUevent_flags::CU_EVENT_DEFAULT)
+            .map_err(|error| self.failed("cuEventCreate", error, "an event"))?;
+        Ok(Event {
+            gpu: self.clone(),
+            event,
+        })
+    }
+
+    /// Checks that something is on this device.
+    ///
+    /// # Errors
+    /// [`CudaError::WrongDevice`].
+    pub fn check(&self, other: &Self) -> Result<(), CudaError> {
+        match (self.ordinal(), other.ordinal()) {
+            (expected, came) if expected == came => Ok(()),
+            (expected, came) => Err(CudaError::WrongDevice { expected, came }),
+        }
+    }
+
+    /// The stream, with the context made that of the calling thread.
+    pub(super) fn bound(&self) -> Result<sys::CUstream, CudaError> {
+        self.context
+            .cuda
+            .bind_to_thread()
+            .map_err(|error| self.failed("cuCtxSetCurrent", error, "its context"))?;
+        Ok(self.stream.cu_stream())
+    }
+
+    pub(super) fn cu_context(&self) -> sys::CUcontext {
+        self.context.cuda.cu_ctx()
+    }
+
+    pub(super) fn failed(&self, call: &'static str, error: DriverError, detail: impl ToString) -> CudaError {
+        CudaError::driver(self.ordinal(), call, error, detail)
+    }
+}
+
+impl Context {
+    fn open(ordinal: usize) -> Result<Arc<Self>, CudaError> {
+        static OPEN: Mutex<Vec<Weak<Context>>> = Mutex::new(Vec::new());
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|context| context.strong_count() > 0);
+        let known = open.iter().filter_map(Weak::upgrade);
+        if let Some(context) = known.into_iter().find(|context| context.cuda.ordinal() == ordinal) {
+            return Ok(context);
+        }
+        let context = Arc::new(Self::new(ordinal)?);
+        open.push(Arc::downgrade(&context));
+        Ok(context)
+    }
+
+    fn new(ordinal: usize) -> Result<Self, CudaError> {
+        let failed = |call| move |error| CudaError::driver(ordinal, call, error, "the device");
+        let cuda = CudaContext::new(ordinal).map_err(failed("cuDevicePrimaryCtxRetain"))?;
+        let attribute = |attribute| {
+            let value = cuda.attribute(attribute).map_err(failed("cuDeviceGetAttribute"))?;
+            Ok::<_, CudaError>(value.max(0) as u32)
+        };
+        Ok(Self {
+            name: cuda.name().map_err(failed("cuDeviceGetName"))?,
+            multiprocessors: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+            l2_bytes: attribute(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)? as usize,
+            modules: Mutex::default(),
+            cuda,
+        })
+    }
+
+    /// The function of a kernel in this context, whose image is loaded at its first use.
+    fn function(&self, kernel: Kernel) -> Result<sys::CUfunction, CudaError> {
+        let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(&function) = modules.functions.get(kernel.name) {
+            return Ok(function);
+        }
+        let ordinal = self.cuda.ordinal();
+        let failed = |call, detail: String| move |error| CudaError::driver(ordinal, call, error, detail);
+        self.cuda
+            .bind_to_thread()
+            .map_err(failed("cuCtxSetCurrent", "its context".into()))?;
+        let Image { name, fatbin } = kernel.image;
+        let module = match modules.loaded.get(name) {
+            Some(&module) => module,
+            None => {
+                let detail = format!("the kernels of {name}, {} bytes", fatbin.len());
+                // SAFETY: the image is a whole fat binary, checked in as the compiler wrote it.
+                let module = unsafe { result::module::load_data(fatbin.as_ptr().cast()) }
+                    .map_err(failed("cuModuleLoadData", detail))?;
+                modules.loaded.insert(name, module);
+                module
+            }
+        };
+        let symbol = CString::new(kernel.name).unwrap_or_default();
+        // SAFETY: the module was loaded above and is unloaded with the context only.
+        let function = unsafe { result::module::get_function(module, symbol) }
+            .map_err(failed("cuModuleGetFunction", kernel.name.to_owned()))?;
+        modules.functions.insert(kernel.name, function);
+        Ok(function)
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        let modules = self.modules.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if self.cuda.bind_to_thread().is_ok() {
+            for (_, module) in modules.loaded.drain() {
+                // SAFETY: nobody has the context any more, so no function of the module can be launched.
+                let _ = unsafe { result::module::unload(module) };
+            }
+        }
+    }
+}
+
+/// Work that was recorded once and can be launched as a whole. It can move to another thread, but not be shared.
+pub struct Graph {
+    gpu: Gpu,
+    graph: sys::CUgraph,
+    executable: sys::CUgraphExec,
+    one_thread: PhantomData<Cell<()>>,
+}
+
+// SAFETY: graphs may be used by any one thread at a time, and the type can't be shared.
+unsafe impl Send for Graph {}
+
+impl Graph {
+    /// Puts the work into the stream that it was recorded from.
+    ///
+    /// # Errors
+    /// What the driver says.
+    ///
+    /// # Safety
+    /// The memory that the work uses is still there.
+    pub unsafe fn launch(&self) -> Result<(), CudaError> {
+        let stream = self.gpu.bound()?;
+        // SAFETY: graph and stream live as long as `self`; the memory is the caller's promise.
+        unsafe { result::graph::launch(self.executable, stream) }
+            .map_err(|error| self.gpu.failed("cuGraphLaunch", error, "a graph"))
+    }
+}
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        if self.gpu.bound().is_ok() {
+            // SAFETY: both are this graph's own and are not used again. There is nobody to tell of a failure.
+            unsafe {
+                if !self.executable.is_null() {
+                    let _ = result::graph::exec_destroy(self.executable);
+                }
+                let _ = result::graph::destroy(self.graph);
+            }
+        }
+    }
+}
+
+/// A place in the stream of a device.
+pub struct Event {
+    gpu: Gpu,
+    event: sys::CUevent,
+}
+
+// SAFETY: events may be used by any thread.
+unsafe impl Send for Event {}
+// SAFETY: the driver locks what it must.
+unsafe impl Sync for Event {}
+
+impl Event {
+    /// Makes it the place in the stream after what was put there so far.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn record(&self) -> Result<(), CudaError> {
+        let stream = self.gpu.bound()?;
+        // SAFETY: event and stream live as long as `self`.
+        unsafe { result::event::record(self.event, stream) }
+            .map_err(|error| self.gpu.failed("cuEventRecord", error, "an event"))
+    }
+
+    /// Waits until the device has come to it.
+    ///
+    /// # Errors
+    /// The first error of the work before it.
+    pub fn wait(&self) -> Result<(), CudaError> {
+        self.gpu.bound()?;
+        // SAFETY: the event lives as long as `self`.
+        unsafe { result::event::synchronize(self.event) }
+            .map_err(|error| self.gpu.failed("cuEventSynchronize", error, "an event"))
+    }
+
+    /// Whether the device has come to it.
+    ///
+    /// # Errors
+    /// The first error of the work before it.
+    pub fn is_reached(&self) -> Result<bool, CudaError> {
+        self.gpu.bound()?;
+        // SAFETY: the event lives as long as `self`.
+        match unsafe { result::event::query(self.event) } {
+            Ok(()) => Ok(true),
+            Err(DriverError(CUresult::CUDA_ERROR_NOT_READY)) => Ok(false),
+            Err(error) => Err(self.gpu.failed("cuEventQuery", error, "an event")),
+        }
+    }
+
+    /// The time between an earlier event and this one, both of which must have been reached, us.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn elapsed_us(&self, since: &Self) -> Result<f64, CudaError> {
+        self.gpu.bound()?;
+        // SAFETY: both events live.
+        unsafe { result::event::elapsed(since.event, self.event) }
+            .map(|ms| f64::from(ms) * 1e3)
+            .map_err(|error| self.gpu.failed("cuEventElapsedTime", error, "two events"))
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        if self.gpu.bound().is_ok() {
+            // SAFETY: it is this event's own and is not used again.
+            let _ = unsafe { result::event::destroy(self.event) };
+        }
+    }
+}
