@@ -157,7 +157,8 @@ impl CudaResampler {
         } else {
             let tile = on_device.tile_targets(&self.gpu, chunk.targets.len());
             let count = chunk.tiles(batch, tile).count();
-            self.tiles.resize(count * size_of::<Tile>())?;
+            // One at least: an empty buffer is not aligned for them.
+            self.tiles.resize(count.max(1) * size_of::<Tile>())?;
             for (to, from) in self.tiles.as_mut_slice().iter_mut().zip(chunk.tiles(batch, tile)) {
                 *to = from;
             }
