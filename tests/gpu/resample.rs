@@ -4,7 +4,8 @@
 #[path = "../common/resample.rs"]
 mod cases;
 
-use crate::support::{Random, gpu, ran, random_cases};
+use crate::support::{Random, gpu, ran, random_cases, say};
+use cases::{Row, config, message};
 use half::{bf16, f16};
 use robocache::device::cuda::{Budget, CudaError, DeviceBuf, Gpu, device_count};
 use robocache::device::{Dtype, HostBuf};
@@ -357,4 +358,72 @@ fn batches_on_the_device_may_lie_anywhere() {
         assert_same(&came, &expected, shape.dim, seed);
     }
     ran(&gpu, "resample, batches on the device", cases);
+}
+
+/// The numbers of a table of text, row by row; rows that are not all numbers are left out.
+fn table(path: &std::path::Path) -> Vec<Vec<f64>> {
+    let text = std::fs::read_to_string(path).unwrap();
+    let row = |line: &str| {
+        line.split(',')
+            .map(|cell| cell.trim().parse().ok())
+            .collect::<Option<Vec<f64>>>()
+    };
+    text.lines().filter_map(row).collect()
+}
+
+/// Recordings of arms and IMUs, cut into trajectories of unlike length, at the targets of a 50 Hz policy.
+#[test]
+fn recordings_have_the_bytes_of_the_cpu() {
+    let Some(gpu) = gpu() else { return };
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folders = ["../shared/data", "../../shared/data"].map(|folder| root.join(folder));
+    let Some(folder) = folders.iter().find(|folder| folder.is_dir()) else {
+        return say("gpu: skipped the recordings: ../shared/data is absent");
+    };
+    let mut cases = 0;
+    for (file, unit_ns) in [
+        ("arm_wrench_vision_screwdriving/sensor_data.csv", 1e6),
+        ("broad_imu_mocap_40s/broad_07_fast_rotation_B_40s.csv", 1e9),
+        ("imu_xio_fusion/sensor_data.csv", 1e9),
+    ] {
+        let samples = table(&folder.join(file));
+        let dim = samples[0].len() - 1;
+        let mut rows = Vec::new();
+        for (i, part) in samples.chunks(samples.len() / 9).enumerate() {
+            let part = &part[..part.len() - part.len().min(7 * i)];
+            let times: Vec<i64> = part.iter().map(|row| (row[0] * unit_ns) as i64).collect();
+            let (Some(first), Some(last)) = (times.first(), times.last()) else {
+                continue;
+            };
+            let targets = (first / 20_000_000 - 2..last / 20_000_000 + 3)
+                .map(|k| k * 20_000_000)
+                .collect();
+            let values = part.iter().flat_map(|row| row[1..].iter().copied()).collect();
+            rows.push(Row { times, values, targets });
+        }
+        let messages = [
+            message::<f32>(&rows, dim),
+            message::<f64>(&rows, dim),
+            message::<f16>(&rows, dim),
+            message::<bf16>(&rows, dim),
+        ];
+        for (message, mode) in messages.iter().flat_map(|message| MODES.map(|mode| (message, mode))) {
+            let config = ResampleConfig {
+                max_gap_ms: Some(30.0),
+                max_age_ms: Some(12.0),
+                extrapolate_ms: Some(25.0),
+                ..config(mode)
+            };
+            let batch = Trajectories::from_message(message).unwrap();
+            let expected = cpu(&config, &batch);
+            assert!(expected.counters.invalid < expected.counters.targets);
+            for limit in [None, Some(message.bytes() / 4)] {
+                let mut resampler = CudaResampler::new(&config, &gpu, limit).unwrap();
+                let came = answer(&batch, |values, valid| resampler.run(&batch, values, valid).unwrap());
+                assert_same(&came, &expected, dim, 0);
+                cases += 1;
+            }
+        }
+    }
+    ran(&gpu, "resample, recordings", cases);
 }
