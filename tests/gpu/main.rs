@@ -6,4 +6,5 @@
 #![allow(clippy::unwrap_used)]
 
 mod resample;
+mod fuse;
 mod support;
