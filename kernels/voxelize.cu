@@ -225,10 +225,11 @@ struct VoxelizePartsParams {
 // The occupancy of small grids, as bits or dense, in one launch that needs nothing of the grid before. A block makes
 // part blockIdx.x of grid blockIdx.y in shared memory, of all points of the cloud, and writes every byte of it.
 template <Form FORM> __device__ __forceinline__ void make_part(const VoxelizePartsParams &p) {
-    __shared__ alignas(16) u32 words[PART_WORDS];
+    __shared__ Quad quads_of_words[PART_WORDS / 4];
     __shared__ u32 tally[3];
     if (threadIdx.x < 3) tally[threadIdx.x] = 0;
-    for (u32 i = threadIdx.x; i < p.part_words / 4; i += PART_BLOCK) ((Quad *)words)[i] = Quad{0, 0, 0, 0};
+    for (u32 i = threadIdx.x; i < p.part_words / 4; i += PART_BLOCK) quads_of_words[i] = Quad{0, 0, 0, 0};
+    u32 *words = (u32 *)quads_of_words;
     __syncthreads();
     Range range = range_of(p.cloud.starts, p.cloud.points, blockIdx.y);
     u32 first_cell = blockIdx.x * p.part_words * 32, counts[3] = {0, 0, 0};
@@ -256,7 +257,7 @@ template <Form FORM> __device__ __forceinline__ void make_part(const VoxelizePar
         u32 bytes = (count + 7) / 8;
         out += first_cell / 8;
         u32 quads = p.out_bytes % 16 ? 0 : bytes / 16;
-        for (u32 i = threadIdx.x; i < quads; i += PART_BLOCK) ((Quad *)out)[i] = ((Quad *)words)[i];
+        for (u32 i = threadIdx.x; i < quads; i += PART_BLOCK) ((Quad *)out)[i] = quads_of_words[i];
         for (u32 i = quads * 16 + threadIdx.x; i < bytes; i += PART_BLOCK) out[i] = ((u8 *)words)[i];
         return;
     }

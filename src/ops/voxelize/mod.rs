@@ -79,6 +79,7 @@ mod grid;
 mod kernels;
 mod plan;
 mod quantum;
+mod spec;
 mod write;
 
 pub use channel::{Channel, VoxelLayout};
