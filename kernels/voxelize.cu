@@ -183,6 +183,8 @@ struct VoxelizeSectorsParams {
     // The bits of 1.0, and 2 or 4 bytes for each element.
     u32 one;
     u32 element_bytes;
+    // Whether 32 bytes may belong to two grids, so that cells are written one by one.
+    u32 is_split;
 };
 
 // Equals `Voxelizer::write_dense` for the occupancy. The output holds the grid before; of every 32 bytes in which that
@@ -198,10 +200,20 @@ extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_sectors(const __gri
     if (cell == NO_CELL) return;
     // 4 or 8 cells are 16 bytes.
     u32 half = 16 / p.element_bytes;
-    cell = (cell & ~(2 * half - 1)) + threadIdx.x % 2 * half;
+    if (!p.is_split) cell = (cell & ~(2 * half - 1)) + threadIdx.x % 2 * half;
     u32 bits = p.words[(u64)blockIdx.y * p.words_per_grid + cell / 32] >> (cell % 32);
-    *(Quad *)(p.out + (blockIdx.y * p.out_elements + cell) * p.element_bytes) =
-        expand(bits, p.one, p.element_bytes);
+    u8 *out = p.out + (blockIdx.y * p.out_elements + cell) * p.element_bytes;
+    if (p.is_split) {
+        if (threadIdx.x % 2) return;
+        u32 value = bits & 1 ? p.one : 0;
+        if (p.element_bytes == 4) {
+            *(u32 *)out = value;
+        } else {
+            *(u16 *)out = (u16)value;
+        }
+    } else {
+        *(Quad *)out = expand(bits, p.one, p.element_bytes);
+    }
 }
 
 // The threads of a block of voxelize_parts, and the most words of its part of a bitmap.

@@ -12,7 +12,7 @@ const BLOCK: usize = 256;
 const BYTES_FOR_ONE_CORE: usize = 1 << 22;
 
 /// Fills with zero bits, which are 0.0 in every float type.
-fn clear<E: Element>(out: &mut [E]) {
+pub(super) fn clear<E: Element>(out: &mut [E]) {
     if size_of_val(out) <= BYTES_FOR_ONE_CORE {
         bytemuck::fill_zeroes(out);
         return;
