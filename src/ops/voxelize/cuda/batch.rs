@@ -202,7 +202,14 @@ impl VoxelizeBatch {
             if i == self.staging.len() {
                 self.staging.push(PinnedBuf::new(&self.engine.gpu));
             }
-            form.upload(&self.spec.plan, cloud, &self.points, 0, [first, total], &mut self.staging[i])?;
+            form.upload(
+                &self.spec.plan,
+                cloud,
+                &self.points,
+                0,
+                [first, total],
+                &mut self.staging[i],
+            )?;
             first += cloud.len();
             self.starts.push(first as u32);
         }
@@ -245,7 +252,8 @@ impl VoxelizeBatch {
         let before = out.rows.last().copied().unwrap_or(0);
         let rows = self.engine.first_row(grids);
         let columns = self.spec.channels.len();
-        out.rows.extend((1..=grids).map(|grid| before + self.engine.first_row(grid)));
+        out.rows
+            .extend((1..=grids).map(|grid| before + self.engine.first_row(grid)));
         out.coords.resize((before + rows) * 3, 0);
         out.features.resize((before + rows) * columns, 0.0);
         // SAFETY: both are borrowed until the stream is synchronized.
@@ -270,11 +278,11 @@ impl VoxelizeBatch {
             self.engine.features().download(0, features)?;
         }
         self.engine.gpu.synchronize()?;
-        let (order, features): (&[u32], &[f32]) = (bytemuck::cast_slice(order), bytemuck::cast_slice(features));
         let bytes = out.len() / grids;
         for (grid, out) in out.chunks_exact_mut(bytes).enumerate() {
             let [from, until] = [grid, grid + 1].map(|grid| self.engine.first_row(grid));
-            let (order, features) = (&order[from..until], &features[from * columns..until * columns]);
+            let order = &order[from * 4..until * 4];
+            let features = &features[from * columns * 4..until * columns * 4];
             match self.dtype {
                 Dtype::Float16 => scatter::<f16>(order, features, columns, bytemuck::cast_slice_mut(out)),
                 Dtype::BFloat16 => scatter::<bf16>(order, features, columns, bytemuck::cast_slice_mut(out)),

@@ -371,7 +371,10 @@ impl Engine {
         let per_block = BLOCK * POINTS_PER_THREAD[form as usize];
         let blocks = params.clearing_blocks + (longest as u32).div_ceil(per_block);
         // SAFETY: the memory was reserved for so many grids and points; the points are the caller's promise.
-        unsafe { self.gpu.launch(POINTS[form as usize], [blocks, grids as u32, 1], BLOCK, &params) }?;
+        unsafe {
+            self.gpu
+                .launch(POINTS[form as usize], [blocks, grids as u32, 1], BLOCK, &params)
+        }?;
         self.has_cleared = true;
         Ok(())
     }
@@ -461,7 +464,10 @@ impl Engine {
             unused: 0,
         };
         // SAFETY: no grid has more rows than were reserved: there are not more cells than points.
-        unsafe { self.gpu.launch(RANK, [self.sizes.superblocks as u32, grids as u32, 1], BLOCK, &params) }?;
+        unsafe {
+            self.gpu
+                .launch(RANK, [self.sizes.superblocks as u32, grids as u32, 1], BLOCK, &params)
+        }?;
         if spec.needs_points() {
             for added in &self.added {
                 let params = SumsParams {
@@ -530,13 +536,7 @@ impl Engine {
 
     /// # Safety
     /// As [`Self::add`].
-    unsafe fn launch_dense(
-        &mut self,
-        spec: &Spec,
-        taken: &Taken,
-        dtype: Dtype,
-        grids: usize,
-    ) -> Result<(), CudaError> {
+    unsafe fn launch_dense(&mut self, spec: &Spec, taken: &Taken, dtype: Dtype, grids: usize) -> Result<(), CudaError> {
         let elements = self.sizes.cells * spec.plan.outputs.len();
         let bytes = grids * elements * dtype.size();
         if self.dense.capacity() < bytes {
@@ -591,7 +591,10 @@ impl Engine {
         };
         let visits = 2 * (state.points + old.points) as u32;
         // SAFETY: the cells of both states' points are cells of the grids, and there is an element for each.
-        unsafe { self.gpu.launch(SECTORS, [visits.div_ceil(BLOCK), grids as u32, 1], BLOCK, &params) }
+        unsafe {
+            self.gpu
+                .launch(SECTORS, [visits.div_ceil(BLOCK), grids as u32, 1], BLOCK, &params)
+        }
     }
 
     /// Puts the copy of the counters and of where the rows begin into the stream, to be waited for.

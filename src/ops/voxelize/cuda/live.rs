@@ -169,7 +169,11 @@ impl CudaVoxelizer {
     /// not `coo`.
     pub fn write_coo(&self, coords: &mut [i32], features: &mut [f32]) -> Result<(), CudaError> {
         let columns = self.spec.channels.len();
-        assert_eq!(self.spec.layout, VoxelLayout::Coo, "the layout that the voxelizer was made for");
+        assert_eq!(
+            self.spec.layout,
+            VoxelLayout::Coo,
+            "the layout that the voxelizer was made for"
+        );
         assert_eq!(coords.len(), self.voxels * 3, "three coordinates for each voxel");
         assert_eq!(features.len(), self.voxels * columns, "one feature for each channel");
         // SAFETY: both are borrowed until the stream is synchronized.
@@ -205,7 +209,11 @@ impl CudaVoxelizer {
     /// If `out` has not C * X * Y * Z elements, or the layout is not `dense`.
     pub fn write_dense<E: Element>(&self, out: &mut [E]) -> Result<(), CudaError> {
         let columns = self.spec.channels.len();
-        assert_eq!(self.spec.layout, VoxelLayout::Dense, "the layout that the voxelizer was made for");
+        assert_eq!(
+            self.spec.layout,
+            VoxelLayout::Dense,
+            "the layout that the voxelizer was made for"
+        );
         assert_eq!(
             out.len(),
             self.spec.grid.cells() * columns,
@@ -220,7 +228,7 @@ impl CudaVoxelizer {
             self.engine.features().download(0, features)?;
         }
         self.engine.gpu.synchronize()?;
-        scatter(bytemuck::cast_slice(order), bytemuck::cast_slice(features), columns, out);
+        scatter(order, features, columns, out);
         Ok(())
     }
 }

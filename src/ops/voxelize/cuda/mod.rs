@@ -59,8 +59,13 @@ fn spec_for_device(config: &VoxelizeConfig) -> Result<Spec, ConfigError> {
 }
 
 /// Writes every element of a dense tensor of `columns` channels: the features of the occupied cells, and zeros.
-fn scatter<E: Element>(order: &[u32], features: &[f32], columns: usize, out: &mut [E]) {
+fn scatter<E: Element>(order: &[u8], features: &[u8], columns: usize, out: &mut [E]) {
     super::write::clear(out);
+    // Nothing at all is not aligned for anything.
+    if order.is_empty() {
+        return;
+    }
+    let (order, features): (&[u32], &[f32]) = (bytemuck::cast_slice(order), bytemuck::cast_slice(features));
     let cells = out.len() / columns;
     for (channel, out) in out.chunks_exact_mut(cells).enumerate() {
         for (&cell, row) in order.iter().zip(features.chunks_exact(columns)) {

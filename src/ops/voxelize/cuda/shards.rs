@@ -1,8 +1,8 @@
 //! A batch over several devices.
 
 use super::super::{Cloud, Counters, VoxelizeConfig};
-use super::batch::{RowsOut, Slots, VoxelBatch, VoxelizeBatch};
 use super::VoxelizeError;
+use super::batch::{RowsOut, Slots, VoxelBatch, VoxelizeBatch};
 use crate::device::cuda::Gpu;
 
 /// Makes grids of many clouds on several CUDA devices: each takes its share of neighbouring clouds. The result is that

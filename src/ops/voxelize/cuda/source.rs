@@ -266,10 +266,13 @@ impl<'a> DeviceClouds<'a> {
     }
 
     fn field(&self, name: &str) -> Result<&DeviceField<'a>, CloudError> {
-        self.fields.iter().find(|field| field.name == name).ok_or_else(|| CloudError::Missing {
-            name: name.to_owned(),
-            fields: self.fields.iter().map(|field| field.name.to_owned()).collect(),
-        })
+        self.fields
+            .iter()
+            .find(|field| field.name == name)
+            .ok_or_else(|| CloudError::Missing {
+                name: name.to_owned(),
+                fields: self.fields.iter().map(|field| field.name.to_owned()).collect(),
+            })
     }
 
     /// Says where the fields are that the channels need.
