@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod resample;
 mod fuse;
+mod resample;
 mod support;
+mod voxelize;
