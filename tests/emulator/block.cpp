@@ -88,7 +88,8 @@ bool meet(size_t first, Collective what, unsigned mask) {
         Thread &thread = warp[lane];
         if (what == Collective::shuffle) {
             if ((here >> thread.from & 1) == 0) {
-                fail(thread.site, "a shuffle with mask %08x reads lane %u, which has ended or is not in it", mask, thread.from);
+                fail(thread.site, "a shuffle with mask %08x reads lane %u, which has ended or is not in it", mask,
+                     thread.from);
             }
             thread.result = warp[thread.from].value;
         } else if (what == Collective::ballot) {
@@ -166,7 +167,8 @@ const char *name_of(Collective what) {
         if (thread.state != Thread::in_block) continue;
         current = &thread;
         threadIdx = thread.index;
-        fail(thread.site, "__syncthreads() is reached by %u of %zu threads, the others have ended", waiting, threads.size());
+        fail(thread.site, "__syncthreads() is reached by %u of %zu threads, the others have ended", waiting,
+             threads.size());
     }
     abort();
 }
@@ -255,8 +257,8 @@ void fail(Site site, const char *format, ...) {
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    fprintf(stderr, "emulator: kernel %s, block (%u, %u, %u), thread (%u, %u, %u)", kernel->name, blockIdx.x, blockIdx.y,
-            blockIdx.z, threadIdx.x, threadIdx.y, threadIdx.z);
+    fprintf(stderr, "emulator: kernel %s, block (%u, %u, %u), thread (%u, %u, %u)", kernel->name, blockIdx.x,
+            blockIdx.y, blockIdx.z, threadIdx.x, threadIdx.y, threadIdx.z);
     if (site.file != nullptr) fprintf(stderr, ", %s:%d", site.file, site.line);
     fprintf(stderr, ": %s\n", text);
     abort();

@@ -55,8 +55,10 @@ template <class T> struct Parameter<void (*)(T)> {
 
 template <auto function> bool add(const char *name, unsigned max_threads) {
     typedef typename Parameter<decltype(function)>::Type Type;
-    static Kernel kernel = {name,         sizeof(Type),
-                            alignof(Type), max_threads,
+    static Kernel kernel = {name,
+                            sizeof(Type),
+                            alignof(Type),
+                            max_threads,
                             [](const void *parameters) { function(*static_cast<const Type *>(parameters)); },
                             nullptr};
     return add(&kernel);

@@ -1,6 +1,6 @@
-// Finds two threads of a block that use the same shared memory, one of them to write, with no barrier between, and reads of
-// shared memory that no thread of the block has written. g++ -fsanitize=thread calls a function at each access of a kernel;
-// they are here, instead of those of its own library, which would watch threads of the system.
+// Finds two threads of a block that use the same shared memory, one of them to write, with no barrier between, and
+// reads of shared memory that no thread of the block has written. g++ -fsanitize=thread calls a function at each access
+// of a kernel; they are here, instead of those of its own library, which would watch threads of the system.
 #include "races.h"
 
 #ifdef EMULATOR_RACES
@@ -98,12 +98,14 @@ void access(const void *at, size_t bytes, bool writes, void *code) {
         Cell &cell = cells()[first - __bss_start + i];
         if (cell.block != block) cell = {block, {}, {}};
         if (!ordered(cell.write, now)) {
-            report(writes ? "written by two threads, with no barrier between" : "read after another thread's write, with no barrier between",
+            report(writes ? "written by two threads, with no barrier between"
+                          : "read after another thread's write, with no barrier between",
                    now, "written", cell.write);
         }
         if (writes) {
             for (const Access &read : cell.reads) {
-                if (!ordered(read, now)) report("written after another thread's read, with no barrier between", now, "read", read);
+                if (!ordered(read, now))
+                    report("written after another thread's read, with no barrier between", now, "read", read);
             }
             cell.write = now;
         } else {

@@ -1,5 +1,5 @@
-// Races on shared memory. block.cpp says how far the threads of a block have come, shim.h what is atomic; the accesses come
-// from the compiler: see races.cpp. In other builds all of this is nothing.
+// Races on shared memory. block.cpp says how far the threads of a block have come, shim.h what is atomic; the accesses
+// come from the compiler: see races.cpp. In other builds all of this is nothing.
 #pragma once
 
 #include <stddef.h>

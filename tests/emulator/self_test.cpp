@@ -1,5 +1,5 @@
-// The emulator's own test: loads the libcuda.so.1 that it finds and runs the kernels of self_test.cu on it. A mistake of a
-// kernel must end the process with a line that names it.
+// The emulator's own test: loads the libcuda.so.1 that it finds and runs the kernels of self_test.cu on it. A mistake
+// of a kernel must end the process with a line that names it.
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -57,7 +57,8 @@ static Address allocate(size_t bytes) {
 static int launch(const char *name, unsigned blocks, unsigned threads, Params params) {
     void *function, *arguments[] = {&params};
     CHECK(call("cuModuleGetFunction", &function, module, name) == 0);
-    return call("cuLaunchKernel", function, blocks, 1u, 1u, threads, 1u, 1u, 0u, stream, (void **)arguments, (void **)nullptr);
+    return call("cuLaunchKernel", function, blocks, 1u, 1u, threads, 1u, 1u, 0u, stream, (void **)arguments,
+                (void **)nullptr);
 }
 
 static std::vector<uint32_t> scan_input(size_t count) {
