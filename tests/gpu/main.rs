@@ -5,5 +5,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod fuse;
 mod resample;
 mod support;
+mod voxelize;
