@@ -329,3 +329,48 @@ RESAMPLE(bf16, bf16, 16)
 RESAMPLE(bf16, bf16, 8)
 RESAMPLE(bf16, bf16, 4)
 RESAMPLE(bf16, bf16, 2)
+
+struct ResampleCountParams {
+    // [samples, dim]
+    const void* values;
+    // What the count is added to.
+    u64* dropped;
+    u64 samples;
+    u32 dim;
+    // Lanes for each sample: a power of two, at most 32.
+    u32 lanes;
+};
+
+// How many samples are not finite: `dropped_nonfinite`. Lanes of a warp share each sample.
+template <class T> __device__ __forceinline__ void count_nonfinite(const ResampleCountParams& p) {
+    const T* values = (const T*)p.values;
+    u32 lane = threadIdx.x % 32;
+    u32 at_once = 32 / p.lanes;
+    u32 own = (0xffffffffu >> (32 - p.lanes)) << (lane & ~(p.lanes - 1));
+    u64 warp = (u64)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
+    u64 step = (u64)gridDim.x * (blockDim.x / 32) * at_once;
+    u32 found = 0;
+    for (u64 base = warp * at_once; base < p.samples; base += step) {
+        u64 sample = base + lane / p.lanes;
+        bool finite = true;
+        for (u32 i = lane % p.lanes; sample < p.samples && i < p.dim; i += p.lanes) {
+            finite &= is_finite(values[sample * p.dim + i]);
+        }
+        u32 nonfinite = __ballot_sync(0xffffffff, !finite);
+        bool counts = lane % p.lanes == 0 && (nonfinite & own) != 0;
+        found += (u32)__popc(__ballot_sync(0xffffffff, counts));
+    }
+    if (lane == 0 && found > 0) {
+        atomicAdd(p.dropped, (u64)found);
+    }
+}
+
+#define COUNT_NONFINITE(name, type)                                                                                    \
+    extern "C" __global__ void resample_count_##name(const __grid_constant__ ResampleCountParams p) {                  \
+        count_nonfinite<type>(p);                                                                                      \
+    }
+
+COUNT_NONFINITE(f32, float)
+COUNT_NONFINITE(f64, double)
+COUNT_NONFINITE(f16, f16)
+COUNT_NONFINITE(bf16, bf16)

@@ -8,6 +8,7 @@
 //   EMULATOR_EAGER           1: work is done as it is submitted, not when it is waited for
 //   EMULATOR_ORDER           `backwards`: the threads of a block run from the last to the first
 //   EMULATOR_LOG             a file to which each call is appended, with its device and result
+//   EMULATOR_KERNELS         a file to which the name of each kernel is appended when it first runs
 //
 // Work on a stream is done when something waits for it, which is as late as a driver may: what reads a result too early,
 // or reuses page-locked memory too early, reads the wrong bytes.

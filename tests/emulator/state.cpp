@@ -29,12 +29,18 @@ Knobs read_knobs() {
     return knobs;
 }
 
-FILE *log_file() {
-    static FILE *file = [] {
-        const char *path = getenv("EMULATOR_LOG");
-        return path != nullptr && *path != 0 ? fopen(path, "a") : nullptr;
-    }();
-    return file;
+FILE *file_of(const char *name) {
+    const char *path = getenv(name);
+    return path != nullptr && *path != 0 ? fopen(path, "a") : nullptr;
+}
+
+// Each kernel that is launched, once, to EMULATOR_KERNELS.
+void note_launch(const Kernel &kernel) {
+    static FILE *file = file_of("EMULATOR_KERNELS");
+    static std::set<const Kernel *> noted;
+    if (file == nullptr || !noted.insert(&kernel).second) return;
+    fprintf(file, "%s\n", kernel.name);
+    fflush(file);
 }
 
 struct Text {
@@ -119,7 +125,8 @@ Context *&current() {
 }
 
 int logged(const char *function, int result) {
-    if (FILE *file = log_file()) {
+    static FILE *file = file_of("EMULATOR_LOG");
+    if (file != nullptr) {
         Context *context = current();
         fprintf(file, "%s device %d: %d\n", function, context != nullptr ? context->device : -1, result);
         fflush(file);
@@ -218,6 +225,7 @@ void launch(Context *context, const Kernel &kernel, Dim3 grid, Dim3 block, const
                                   kernel.name, context->device, at, device);
         return;
     }
+    note_launch(kernel);
     run(kernel, grid, block, parameters);
 }
 

@@ -6,4 +6,6 @@
 #![allow(clippy::unwrap_used)]
 
 mod fuse;
+mod resample;
 mod support;
+mod voxelize;
