@@ -3,6 +3,7 @@
 use super::super::spec::{Spec, Taken};
 use super::super::{Channel, Cloud, Counters, Grid, VoxelLayout, VoxelizeConfig};
 use super::engine::{Engine, Product};
+use super::params::FieldsParams;
 use super::source::{CloudForm, DeviceClouds, MAX_CLOUDS};
 use super::{VoxelizeError, scatter, spec_for_device};
 use crate::device::cuda::{Budget, CudaError, DeviceBuf, Gpu, PinnedBuf};
@@ -218,10 +219,11 @@ impl VoxelizeBatch {
         let is_even = clouds.iter().all(|cloud| cloud.len() == longest);
         self.engine.begin(clouds.len(), (!is_even).then_some(&self.starts))?;
         let mut params = Engine::cloud_params(&self.spec, 0);
-        form.describe(self.points.address(), total, &mut params);
+        let mut fields = FieldsParams::default();
+        form.describe(self.points.address(), total, &mut params, &mut fields);
         // SAFETY: the points are this batch's own, and the stream is synchronized below.
         unsafe {
-            self.engine.add(&self.spec, params, longest, total)?;
+            self.engine.add(&self.spec, (params, fields), longest, total)?;
             self.engine.finish(&self.spec, &self.taken, total)?;
         }
         self.engine.read_head(&self.spec)?;
@@ -332,11 +334,12 @@ impl VoxelizeBatch {
         let total = clouds.clouds * clouds.points;
         self.launched = [clouds.clouds, clouds.points];
         let mut params = Engine::cloud_params(&self.spec, 0);
-        clouds.describe(&self.spec.plan, &mut params)?;
+        let mut fields = FieldsParams::default();
+        clouds.describe(&self.spec.plan, &mut params, &mut fields)?;
         self.engine.begin(clouds.clouds.max(1), None)?;
         // SAFETY: the fields are within their buffer; that it is left alone is the caller's promise.
         unsafe {
-            self.engine.add(&self.spec, params, clouds.points, total)?;
+            self.engine.add(&self.spec, (params, fields), clouds.points, total)?;
             self.engine.finish(&self.spec, &self.taken, total)?;
         }
         Ok(())

@@ -54,13 +54,15 @@ impl Sizes {
 
     /// Where counters, counts and words lie in the memory of a state of so many grids, and where that ends.
     fn layout(&self, grids: usize) -> [usize; 4] {
-        let counts = grids * 32;
-        let words = (counts + grids * self.superblocks * 4).next_multiple_of(ALIGNMENT);
+        let counts = grids * COUNTER_BYTES;
+        let words = (counts + grids * self.superblocks * COUNT_STRIDE * 4).next_multiple_of(ALIGNMENT);
         [0, counts, words, words + grids * self.words * 4]
     }
 }
 
 const ALIGNMENT: usize = 256;
+/// Those of a grid.
+const COUNTER_BYTES: usize = COUNTER_SLOTS * 32;
 
 /// What a grid needs while it is made, and what clears up after it while the next one is made.
 struct State {
@@ -83,6 +85,7 @@ struct State {
 /// Clouds that were added: where their points are, and where their cells are.
 struct Added {
     cloud: CloudParams,
+    fields: FieldsParams,
     /// The first of their points among those of the grid; in a batch 0.
     first: usize,
     /// The most points of one of them.
@@ -102,7 +105,8 @@ pub(super) struct Engine {
     /// Whether the state of the grid before was cleared already.
     has_cleared: bool,
     added: Vec<Added>,
-    table: DeviceBuf,
+    /// For each 4 words the occupied cells before them.
+    ranks: DeviceBuf,
     sums: DeviceBuf,
     keys: DeviceBuf,
     coords: DeviceBuf,
@@ -140,7 +144,7 @@ impl Engine {
             is_dirty: true,
             has_cleared: false,
             added: Vec::new(),
-            table: buffer(),
+            ranks: buffer(),
             sums: buffer(),
             keys: buffer(),
             coords: buffer(),
@@ -167,7 +171,7 @@ impl Engine {
             }
         }
         for buffer in [
-            &mut self.table,
+            &mut self.ranks,
             &mut self.sums,
             &mut self.keys,
             &mut self.coords,
@@ -256,7 +260,6 @@ impl Engine {
             ny,
             nz,
             field_count: spec.plan.fields.len() as u32,
-            is_whole: u32::from(grid.cells() > u32::MAX as usize),
             ..CloudParams::default()
         };
         if let Some(transform) = &spec.transforms[input] {
@@ -275,11 +278,11 @@ impl Engine {
     pub(super) unsafe fn add(
         &mut self,
         spec: &Spec,
-        mut cloud: CloudParams,
+        (mut cloud, mut fields): (CloudParams, FieldsParams),
         longest: usize,
         total: usize,
     ) -> Result<(), CudaError> {
-        for (field, (bound, column)) in spec.plan.fields.iter().zip(cloud.bounds.iter_mut().zip(&cloud.fields)) {
+        for (field, (bound, column)) in spec.plan.fields.iter().zip(fields.bounds.iter_mut().zip(&fields.columns)) {
             let dtype = Dtype::ALL[column.dtype as usize];
             *bound = if field.mean { quantum::bound(dtype) } else { -1.0 };
         }
@@ -296,8 +299,13 @@ impl Engine {
         }
         cloud.points = longest as u32;
         // SAFETY: the points are the caller's promise; the rest is the engine's own.
-        unsafe { self.launch_points(spec, &cloud, first, longest, save) }?;
-        self.added.push(Added { cloud, first, longest });
+        unsafe { self.launch_points(spec, (&cloud, &fields), [first, longest], save) }?;
+        self.added.push(Added {
+            cloud,
+            fields,
+            first,
+            longest,
+        });
         Ok(())
     }
 
@@ -330,9 +338,8 @@ impl Engine {
     unsafe fn launch_points(
         &mut self,
         spec: &Spec,
-        cloud: &CloudParams,
-        first: usize,
-        longest: usize,
+        (cloud, fields): (&CloudParams, &FieldsParams),
+        [first, longest]: [usize; 2],
         (save, group): (u32, u32),
     ) -> Result<(), CudaError> {
         let grids = self.laid_out();
@@ -351,6 +358,7 @@ impl Engine {
             superblock_shift: self.sizes.shift,
             save,
             group,
+            fields: *fields,
             ..PointsParams::default()
         };
         if !self.has_cleared {
@@ -388,7 +396,7 @@ impl Engine {
         if !self.has_cleared {
             let cloud = Self::cloud_params(spec, 0);
             // SAFETY: there are no points.
-            unsafe { self.launch_points(spec, &cloud, 0, 0, (SAVE_NONE, 1)) }?;
+            unsafe { self.launch_points(spec, (&cloud, &FieldsParams::default()), [0, 0], (SAVE_NONE, 1)) }?;
         }
         if self.has_rows(spec) {
             // SAFETY: as this function.
@@ -411,7 +419,7 @@ impl Engine {
         let coords = self.product == Product::Rows { coords: true };
         let limit = u32::try_from(spec.max_voxels).unwrap_or(u32::MAX);
         let capacity = points.min(grids * self.sizes.cells.min(limit as usize)).max(1);
-        self.table.reserve(grids * self.sizes.words * 8)?;
+        self.ranks.reserve(grids * self.sizes.words)?;
         self.sums.reserve(capacity * stride * 8)?;
         self.keys.reserve(capacity * extremes * 4)?;
         self.row_capacity = capacity;
@@ -444,7 +452,7 @@ impl Engine {
         let params = RankParams {
             words: memory + words,
             counts: memory + counts,
-            table: self.table.address(),
+            ranks: self.ranks.address(),
             sums: self.sums.address(),
             keys: self.keys.address(),
             coords: if coords { self.coords.address() } else { 0 },
@@ -473,7 +481,8 @@ impl Engine {
                 let params = SumsParams {
                     cloud: added.cloud,
                     cells: state.cells.address() + added.first as u64 * 4,
-                    table: self.table.address(),
+                    words: memory + words,
+                    ranks: self.ranks.address(),
                     sums: self.sums.address(),
                     keys: self.keys.address(),
                     rows: if grids > 1 { state.rows.address() } else { 0 },
@@ -484,6 +493,8 @@ impl Engine {
                     limit,
                     stride: stride as u32,
                     extremes: extremes as u32,
+                    is_whole: u32::from(self.sizes.cells > u32::MAX as usize),
+                    fields: added.fields,
                     ..sources(spec, taken)
                 };
                 let kernel = match plan.sums_all_axes() && stride == 4 && extremes == 0 {
@@ -600,7 +611,7 @@ impl Engine {
     /// Puts the copy of the counters and of where the rows begin into the stream, to be waited for.
     pub(super) fn read_head(&mut self, spec: &Spec) -> Result<(), CudaError> {
         let (grids, has_rows) = (self.laid_out(), self.has_rows(spec));
-        let rows = grids * 32;
+        let rows = grids * COUNTER_BYTES;
         self.head.resize((rows + (grids + 1) * 4).next_multiple_of(8))?;
         let state = &self.states[self.turn];
         let (counters, starts) = self.head.bytes_mut().split_at_mut(rows);
@@ -621,7 +632,8 @@ impl Engine {
 
     /// What became of the points of a grid that was made of `points` points.
     pub(super) fn counters(&self, grid: usize, points: usize) -> Counters {
-        let counters: &[u64] = bytemuck::cast_slice(&self.head.bytes()[grid * 32..][..32]);
+        let slots: &[[u64; 4]] = bytemuck::cast_slice(&self.head.bytes()[grid * COUNTER_BYTES..][..COUNTER_BYTES]);
+        let counters = [0, 1, 2, 3].map(|i| slots.iter().map(|slot| slot[i]).sum::<u64>());
         Counters {
             points_in: points as u64,
             points_kept: counters[0] - counters[3],
@@ -633,7 +645,7 @@ impl Engine {
 
     /// The first row of a grid; of the one after the last: the number of rows.
     pub(super) fn first_row(&self, grid: usize) -> usize {
-        let rows: &[u32] = bytemuck::cast_slice(&self.head.bytes()[self.laid_out() * 32..]);
+        let rows: &[u32] = bytemuck::cast_slice(&self.head.bytes()[self.laid_out() * COUNTER_BYTES..]);
         rows[grid] as usize
     }
 

@@ -3,6 +3,7 @@
 use super::super::spec::{Spec, Taken};
 use super::super::{Channel, Cloud, CloudError, Counters, Grid, VoxelLayout, VoxelizeConfig};
 use super::engine::{Engine, Product};
+use super::params::FieldsParams;
 use super::source::CloudForm;
 use super::{VoxelizeError, scatter, spec_for_device};
 use crate::device::Element;
@@ -123,9 +124,10 @@ impl CudaVoxelizer {
         points.reserve(form.bytes(cloud.len()))?;
         form.upload(plan, cloud, points, 0, [0, cloud.len()], staging)?;
         let mut params = Engine::cloud_params(&self.spec, input);
-        form.describe(points.address(), cloud.len(), &mut params);
+        let mut fields = FieldsParams::default();
+        form.describe(points.address(), cloud.len(), &mut params, &mut fields);
         // SAFETY: the points are left alone until the next grid, before which this one is waited for.
-        unsafe { self.engine.add(&self.spec, params, cloud.len(), cloud.len()) }?;
+        unsafe { self.engine.add(&self.spec, (params, fields), cloud.len(), cloud.len()) }?;
         Ok(())
     }
 

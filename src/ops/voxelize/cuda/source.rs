@@ -2,7 +2,7 @@
 
 use super::super::cloud::{Cloud, CloudError};
 use super::super::plan::Plan;
-use super::params::{CloudParams, Column, Form, MAX_FIELDS};
+use super::params::{CloudParams, Column, FieldsParams, Form, MAX_FIELDS};
 use crate::device::Dtype;
 use crate::device::cuda::{CudaError, DeviceBuf, PinnedBuf};
 
@@ -83,7 +83,7 @@ impl CloudForm {
     }
 
     /// Says where the fields of `points` points are that lie from `address` on.
-    pub(super) fn describe(&self, address: u64, points: usize, cloud: &mut CloudParams) {
+    pub(super) fn describe(&self, address: u64, points: usize, cloud: &mut CloudParams, fields: &mut FieldsParams) {
         for i in 0..self.count {
             let (at, stride) = self.place(i, points);
             let column = Column {
@@ -93,7 +93,7 @@ impl CloudForm {
             };
             match i {
                 0..3 => cloud.axes[i] = column,
-                _ => cloud.fields[i - 3] = column,
+                _ => fields.columns[i - 3] = column,
             }
         }
     }
@@ -276,7 +276,12 @@ impl<'a> DeviceClouds<'a> {
     }
 
     /// Says where the fields are that the channels need.
-    pub(super) fn describe(&self, plan: &Plan, cloud: &mut CloudParams) -> Result<(), CloudError> {
+    pub(super) fn describe(
+        &self,
+        plan: &Plan,
+        cloud: &mut CloudParams,
+        fields: &mut FieldsParams,
+    ) -> Result<(), CloudError> {
         let column = |name: &str| {
             let field = self.field(name)?;
             Ok::<_, CloudError>(Column {
@@ -286,7 +291,7 @@ impl<'a> DeviceClouds<'a> {
             })
         };
         cloud.axes = [column("x")?, column("y")?, column("z")?];
-        for (to, field) in cloud.fields.iter_mut().zip(&plan.fields) {
+        for (to, field) in fields.columns.iter_mut().zip(&plan.fields) {
             *to = column(&field.name)?;
         }
         Ok(())
