@@ -3,8 +3,9 @@
 use super::super::cloud::{Cloud, CloudError};
 use super::super::plan::Plan;
 use super::params::{CloudParams, Column, FieldsParams, Form, MAX_FIELDS};
+use super::transfer::Transfer;
 use crate::device::Dtype;
-use crate::device::cuda::{CudaError, DeviceBuf, PinnedBuf};
+use crate::device::cuda::{CudaError, DeviceBuf};
 
 const MAX_COLUMNS: usize = 3 + MAX_FIELDS;
 
@@ -99,7 +100,7 @@ impl CloudForm {
     }
 
     /// Puts the copy of a cloud, which has this form, to points `first..` of `points` points that lie from byte `at`
-    /// on. `staging` must be left alone until the stream is synchronized.
+    /// on. `transfer` must be left alone until the stream is synchronized.
     pub(super) fn upload(
         &self,
         plan: &Plan,
@@ -107,29 +108,28 @@ impl CloudForm {
         to: &DeviceBuf,
         at: usize,
         [first, points]: [usize; 2],
-        staging: &mut PinnedBuf,
+        transfer: &mut Transfer,
     ) -> Result<(), CudaError> {
         if let Some((values, _)) = cloud.tensor() {
             let row = self.columns() * self.needed[0].dtype.size();
             let at = at + first * row;
             if !self.is_packed {
-                // SAFETY: a message's memory is not page-locked, so it has been read when the call returns; where it
-                // is, the caller keeps the message until the stream is synchronized.
-                return unsafe { to.upload(at, values.bytes()) };
+                transfer.begin(values.bytes().len())?;
+                return transfer.upload(to, at, values.bytes());
             }
-            staging.resize(cloud.len() * row)?;
-            self.pack(values.bytes(), staging.bytes_mut());
-            // SAFETY: the caller leaves the staging memory alone.
-            return unsafe { to.upload(at, staging.bytes()) };
+            let memory = transfer.take(cloud.len() * row)?;
+            self.pack(values.bytes(), memory);
+            // SAFETY: the caller leaves the memory alone.
+            return unsafe { to.upload(at, memory) };
         }
+        transfer.begin(self.bytes(cloud.len()))?;
         let names = ["x", "y", "z"].into_iter();
         let names = names.chain(plan.fields.iter().map(|field| field.name.as_str()));
         for (i, name) in names.enumerate() {
             // The form is made of the same fields, so they are there.
             let Ok(field) = cloud.field(name) else { continue };
             let (begin, size) = self.place(i, points);
-            // SAFETY: as above.
-            unsafe { to.upload(at + begin + first * size, field.values().bytes()) }?;
+            transfer.upload(to, at + begin + first * size, field.values().bytes())?;
         }
         Ok(())
     }
