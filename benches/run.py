@@ -265,17 +265,19 @@ def full_table(get: Figures) -> list[str]:
     return lines
 
 
+def replace_between(page: pathlib.Path, marker: str, lines: list[str]) -> None:
+    """Puts lines between `<!-- marker -->` and `<!-- /marker -->`, if the page has them."""
+    text = page.read_text()
+    pattern = re.compile(rf"(<!-- {marker} -->\n).*?(<!-- /{marker} -->)", re.DOTALL)
+    body = "\n".join(lines)
+    page.write_text(pattern.sub(lambda match: f"{match[1]}\n{body}\n\n{match[2]}", text))
+
+
 def write_pages(get: Figures, when: str) -> None:
     caption = f"{machine()}, {when}, `make bench`."
     for page in PAGES:
-        text = page.read_text() if page.exists() else ""
-        tables = [("bench", [*summary_table(get), "", caption]), ("bench-rows", [*full_table(get), "", caption])]
-        for marker, lines in tables:
-            pattern = re.compile(rf"(<!-- {marker} -->\n).*?(<!-- /{marker} -->)", re.DOTALL)
-            body = "\n".join(lines)
-            text = pattern.sub(lambda match, body=body: f"{match[1]}\n{body}\n\n{match[2]}", text)
-        if text:
-            page.write_text(text)
+        replace_between(page, "bench", [*summary_table(get), "", caption])
+        replace_between(page, "bench-rows", [*full_table(get), "", caption])
 
 
 def plot(get: Figures, when: str) -> None:

@@ -13,8 +13,8 @@ import torch
 
 ROTATED_BYTES = 256 << 20
 SETS = (8, 4096)
-# Where one set is as large as the cache many times over
-LARGE_SET_BYTES, LARGE_SETS = 1 << 30, 4
+# One set is past the cache by itself
+LARGE_SET_BYTES, LARGE_SETS = 128 << 20, 4
 # Launches of Python, not of the device, are what a pass without a graph shows: it needs no more sets than this.
 UNCAPTURED_SETS = 256
 # So that what lies between two replays does not count

@@ -11,6 +11,9 @@ pub const EPOCH_NS: i64 = 1_700_000_000_000_000_000;
 /// What the samples of a trajectory cover.
 pub const SPAN_NS: i64 = 5_000_000_000;
 
+/// Enough for values to look random, and soon made.
+const DIFFERENT_VALUES: usize = 1 << 20;
+
 /// The shape of a batch: trajectories, samples and targets of each, values of a sample.
 #[derive(Clone, Copy)]
 pub struct Shape {
@@ -50,15 +53,22 @@ pub fn targets(random: &mut Random, count: usize, first: i64, last: i64) -> Vec<
     targets
 }
 
-/// Values in -1..1 of a type, as bytes.
+/// Values in -1..1 of a type, as bytes; after [`DIFFERENT_VALUES`] they are the same again.
 pub fn values(random: &mut Random, count: usize, dtype: Dtype) -> Vec<u8> {
+    let different = count.min(DIFFERENT_VALUES);
     let mut next = || random.unit() * 2.0 - 1.0;
-    match dtype {
-        Dtype::Float64 => bytes((0..count).map(|_| f64::from(next()))),
-        Dtype::Float16 => bytes((0..count).map(|_| f16::from_f32(next()))),
-        Dtype::BFloat16 => bytes((0..count).map(|_| bf16::from_f32(next()))),
-        _ => bytes((0..count).map(|_| next())),
+    let some = match dtype {
+        Dtype::Float64 => bytes((0..different).map(|_| f64::from(next()))),
+        Dtype::Float16 => bytes((0..different).map(|_| f16::from_f32(next()))),
+        Dtype::BFloat16 => bytes((0..different).map(|_| bf16::from_f32(next()))),
+        _ => bytes((0..different).map(|_| next())),
+    };
+    let mut all = Vec::with_capacity(count * dtype.size());
+    while all.len() < count * dtype.size() {
+        let missing = count * dtype.size() - all.len();
+        all.extend_from_slice(&some[..missing.min(some.len())]);
     }
+    all
 }
 
 fn bytes<T: bytemuck::Pod>(values: impl Iterator<Item = T>) -> Vec<u8> {

@@ -12,6 +12,7 @@
 
 mod batch;
 mod ceilings;
+mod fuse;
 mod random;
 mod resample;
 mod rows;
@@ -28,11 +29,15 @@ use std::time::Instant;
 type Part = fn(&mut Rows, Option<&Gpu>) -> Result<(), Box<dyn Error>>;
 
 /// In the order of their rows: those after the ceilings are held against them.
-const PARTS: [(&str, Part); 3] = [
+const PARTS: [(&str, Part); 4] = [
     ("ceilings", |rows, gpu| {
         gpu.map_or(Ok(()), |gpu| Ok(ceilings::measure(rows, gpu)?))
     }),
     ("resample", |rows, _| resample::cpu(rows)),
+    ("fuse", |rows, _| {
+        fuse::cpu(rows)?;
+        fuse::live_cpu(rows)
+    }),
     ("voxelize", |rows, _| voxelize::cpu(rows)),
 ];
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 const ROTATED_BYTES: usize = 256 << 20;
 const SETS: (usize, usize) = (8, 4096);
 /// A set larger than this is past every cache by itself.
-const LARGE_SET_BYTES: usize = 1 << 30;
+const LARGE_SET_BYTES: usize = 128 << 20;
 const LARGE_SETS: usize = 4;
 /// Launches in a graph at least, so that what lies between two replays does not count.
 const GRAPH_LAUNCHES: usize = 64;
