@@ -2,9 +2,9 @@
 
     python benches/compare.py ROWS.jsonl ... [--machine NAME] [--write]
 
-Prints the targets with both figures of each. With --write the tables go between the markers `<!-- gpu -->` (targets) and
-`<!-- gpu-rows -->` (all) of docs/performance.md and README.md, and the plot to docs/performance-gpu.svg. All rows must be
-of one run on one machine. A row that came more than once counts as its last.
+Prints the targets with both figures of each. With --write the tables go between the markers `<!-- gpu -->` (targets)
+and `<!-- gpu-rows -->` (all) of docs/performance.md and README.md, and the plot to docs/performance-gpu.svg. All rows
+must be of one run on one machine. A row that came more than once counts as its last.
 """
 
 import argparse
@@ -51,6 +51,10 @@ class Figures:
             if ("ceiling", config, backend, "device") in self.rows:
                 return self.us("ceiling", config, backend)
         raise Missing(f"ceiling, {config}")
+
+    def first(self, op: str, config: str, keys: list[tuple[str, str]]) -> dict | None:
+        """The row of the first of those backends and scopes that has one."""
+        return next((self.rows[op, config, *key] for key in keys if (op, config, *key) in self.rows), None)
 
     def configs(self, op: str) -> list[str]:
         return list(dict.fromkeys(config for of, config, *_ in self.rows if of == op))
@@ -176,8 +180,7 @@ def row_table(get: Figures) -> list[str]:
         for config in get.configs(op):
             cells = []
             for title, backends, scope in COLUMNS:
-                found = [get.rows.get((op, config, backend, scope)) for backend in backends]
-                row = next((row for row in found if row), None)
+                row = get.first(op, config, [(backend, scope) for backend in backends])
                 if row is None:
                     cells.append("")
                 elif title == "of copy":
@@ -203,38 +206,41 @@ def plot(get: Figures, caption: str) -> None:
 
     series = [
         ("robocache", [("cuda", "device")], "#1f6f8b"),
-        ("torch.compile under a CUDA graph", [(COMPILED, "device"), ("torch.compile, sort + graph", "device")], "#8a94a0"),
-        ("torch.compile", [("torch.compile", "device"), ("torch.compile, sort", "device")], "#b9bec4"),
-        ("PyTorch eager", [("torch eager", "device"), ("torch eager, sort", "device")], "#dcdfe3"),
+        ("torch.compile under a CUDA graph", [(COMPILED, "device"), ("torch.compile, sort + graph", "device")], "#e07b39"),
+        ("torch.compile", [("torch.compile", "device"), ("torch.compile, sort", "device")], "#8a94a0"),
+        ("PyTorch eager", [("torch eager", "device"), ("torch eager, sort", "device")], "#c9ced4"),
     ]
     shown = [
         (op, config)
         for op in ("resample", "fuse", "voxelize")
         for config in get.configs(op)
-        if (op, config, "cuda", "device") in get.rows and any(
-            (op, config, *key) in get.rows for _, keys, _ in series[1:] for key in keys
-        )
+        if all(get.first(op, config, keys) for _, keys, _ in series[:2])
     ]
     if not shown:
         sys.exit("no row of robocache on a device has a peer's beside it: nothing to plot")
-    figure, axis = plt.subplots(figsize=(8.2, 1.2 + 0.62 * len(shown)), layout="constrained")
-    height = 0.8 / len(series)
-    for place, (name, keys, colour) in enumerate(series):
-        for at, (op, config) in enumerate(shown):
-            row = next((get.rows[op, config, *key] for key in keys if (op, config, *key) in get.rows), None)
-            if row is None:
-                continue
-            y = at + (place - (len(series) - 1) / 2) * height
-            axis.barh(y, row["us_p50"], height * 0.9, color=colour, label=name if at == 0 else None)
-            axis.annotate(f"{row['us_p50']:.3g}", (row["us_p50"], y), (3, 0), textcoords="offset points", va="center", fontsize=7)
+    # Points, not bars: a logarithmic axis has no zero for a bar to begin at.
+    figure, axis = plt.subplots(figsize=(8.2, 1.4 + 0.27 * len(shown)), layout="constrained")
+    for name, keys, colour in reversed(series):
+        rows = [get.first(op, config, keys) for op, config in shown]
+        places = [(row["us_p50"], at) for at, row in enumerate(rows) if row]
+        axis.scatter(*zip(*places), s=42, color=colour, label=name, zorder=3)
+        if name == "robocache":
+            for us, at in places:
+                text = f"{us:.3g}" if us < 1000 else f"{us:,.0f}"
+                axis.annotate(text, (us, at), (-6, 0), textcoords="offset points", va="center", ha="right", fontsize=8)
     axis.set_yticks(range(len(shown)), [f"{op} {config}" for op, config in shown])
     axis.invert_yaxis()
+    axis.margins(y=0.03)
     axis.set_xscale("log")
-    axis.set_xlim(right=axis.get_xlim()[1] * 1.5)
-    axis.set_xlabel("us a call on the device, inputs and outputs there (logarithmic)")
-    axis.legend(loc="lower right", frameon=False)
-    axis.spines[["top", "right", "left"]].set_visible(False)
-    axis.tick_params(axis="y", length=0)
+    axis.set_xlim(left=axis.get_xlim()[0] / 2)
+    axis.grid(color="#e6e6e6", linewidth=0.8)
+    axis.set_axisbelow(True)
+    axis.xaxis.set_major_formatter(lambda us, _: f"{us:,g} us")
+    handles, labels = axis.get_legend_handles_labels()
+    figure.legend(handles[::-1], labels[::-1], loc="outside upper center", ncols=4, frameon=False)
+    axis.spines[["top", "right", "left", "bottom"]].set_visible(False)
+    axis.tick_params(length=0)
+    axis.tick_params(which="minor", length=0)
     figure.supxlabel(caption, fontsize=8, color="#555555")
     figure.savefig(PLOT, facecolor="white", metadata={"Date": None, "Creator": None})
 

@@ -1,5 +1,5 @@
-"""The same work done by others: NumPy, spconv and Open3D on the CPU, PyTorch, Triton and CuPy on the GPU. One JSON line per
-row, as the Rust benchmarks print.
+"""The same work done by others: NumPy, spconv and Open3D on the CPU, PyTorch, Triton and CuPy on the GPU. One JSON
+line per row, as the Rust benchmarks print.
 
     python benches/peers.py resample             needs NumPy
     python benches/peers.py voxelize CLOUDS      needs benches/requirements-peers.txt; CLOUDS is the folder that

@@ -2,7 +2,20 @@
 
 use crate::rows::{Rows, Scope};
 use crate::timing;
-use robocache::device::cuda::{Budget, CudaError, DeviceBuf, Gpu, PinnedBuf};
+use robocache::device::cuda::{Budget, CudaError, DeviceBuf, Gpu, Kernel, Params, PinnedBuf, images};
+
+const EMPTY: Kernel = images::EMPTY.kernel("empty");
+const EMPTIES: usize = 1000;
+
+/// `EmptyParams` of kernels/empty.cu.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct EmptyParams {
+    unused: u32,
+}
+
+// SAFETY: it has the fields of the kernel's struct of that name.
+unsafe impl Params for EmptyParams {}
 
 const COPIED_BYTES: usize = 512 << 20;
 const COPIES: usize = 4;
@@ -36,6 +49,10 @@ pub fn measure(rows: &mut Rows, gpu: &Gpu) -> Result<(), CudaError> {
         |rows: &mut Rows, config: &str, times, bytes| rows.add("ceiling", config, "cuda", Scope::Device, times, bytes);
     add(rows, "memset 256x256x256 float32", times, GRID_BYTES);
     drop(grids);
+
+    // SAFETY: the kernel touches no memory.
+    let empty = |_| unsafe { gpu.launch(EMPTY, [1, 1, 1], 32, &EmptyParams { unused: 0 }) };
+    add(rows, "empty kernel in a graph", timing::device(gpu, EMPTIES, empty)?, 0);
 
     for bytes in PINNED_BYTES {
         let device = buffers(PINNED, bytes)?;

@@ -17,6 +17,7 @@ mod random;
 mod resample;
 mod rows;
 mod scene;
+mod slab;
 mod timing;
 mod voxelize;
 
@@ -33,7 +34,7 @@ const PARTS: [(&str, Part); 4] = [
     ("ceilings", |rows, gpu| {
         gpu.map_or(Ok(()), |gpu| Ok(ceilings::measure(rows, gpu)?))
     }),
-    ("resample", |rows, _| resample::cpu(rows)),
+    ("resample", resample::measure),
     ("fuse", |rows, _| {
         fuse::cpu(rows)?;
         fuse::live_cpu(rows)
