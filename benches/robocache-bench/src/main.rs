@@ -2,7 +2,8 @@
 //!
 //!     robocache-bench [PART ...]
 //!
-//! PART is ceilings, resample, fuse or voxelize; all of them if none is named. A row has the keys `op`, `config`,
+//! PART is ceilings, resample, fuse, voxelize, crossover (sizes from one robot's upwards) or devices (work shared among
+//! several); all of them if none is named. A row has the keys `op`, `config`,
 //! `backend` (`cpu` or `cuda`), `scope` (`device`: the work on the device alone, from a graph of many launches; `host`:
 //! the whole operation, from a message in host memory to an output in host memory), `us_p50`, `us_p99`, `bytes` (those
 //! that must move, each once), `gbps` and `of_copy` (the share of the device's copy rate). Inputs and outputs are rotated
@@ -12,6 +13,7 @@
 
 mod batch;
 mod ceilings;
+mod crossover;
 mod fuse;
 mod random;
 mod resample;
@@ -30,7 +32,7 @@ use std::time::Instant;
 type Part = fn(&mut Rows, Option<&Gpu>) -> Result<(), Box<dyn Error>>;
 
 /// In the order of their rows: those after the ceilings are held against them.
-const PARTS: [(&str, Part); 4] = [
+const PARTS: [(&str, Part); 6] = [
     ("ceilings", |rows, gpu| {
         gpu.map_or(Ok(()), |gpu| Ok(ceilings::measure(rows, gpu)?))
     }),
@@ -40,6 +42,8 @@ const PARTS: [(&str, Part); 4] = [
         fuse::live_cpu(rows)
     }),
     ("voxelize", |rows, _| voxelize::cpu(rows)),
+    ("crossover", crossover::resample),
+    ("devices", |rows, _| crossover::sharded_resample(rows)),
 ];
 
 fn main() -> ExitCode {

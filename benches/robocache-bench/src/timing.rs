@@ -52,6 +52,15 @@ pub fn host(sets: usize, mut work: impl FnMut(usize)) -> Vec<f64> {
         .collect()
 }
 
+/// Launches in a graph that goes through so many sets.
+fn calls_for(sets: usize) -> usize {
+    if sets > LARGE_SETS {
+        sets * GRAPH_LAUNCHES.div_ceil(sets)
+    } else {
+        sets
+    }
+}
+
 /// Times what `launch` puts into the stream of `gpu`, in us of the device for one call: all sets in one graph, which is
 /// replayed many times.
 pub fn device(
@@ -93,5 +102,33 @@ pub fn device(
     marks
         .windows(2)
         .map(|pair| pair[1].elapsed_us(&pair[0]).map(|us| us / calls as f64))
+        .collect()
+}
+
+/// Times work that is shared among devices, on the CPU's clock, in us for one call: each device has a graph of its share of
+/// many calls, and all are waited for.
+pub fn devices(
+    gpus: &[Gpu],
+    sets: usize,
+    mut launch: impl FnMut(usize, usize) -> Result<(), CudaError>,
+) -> Result<Vec<f64>, CudaError> {
+    let calls = calls_for(sets).max(GRAPH_LAUNCHES);
+    let mut graphs = Vec::new();
+    for (device, gpu) in gpus.iter().enumerate() {
+        (0..sets).try_for_each(|set| launch(device, set))?;
+        gpu.synchronize()?;
+        graphs.push(gpu.capture(|| (0..calls).try_for_each(|call| launch(device, call % sets)))?);
+    }
+    let once = || {
+        let start = Instant::now();
+        // SAFETY: what `launch` works on outlives this function, and the graphs do not.
+        graphs.iter().try_for_each(|graph| unsafe { graph.launch() })?;
+        gpus.iter().try_for_each(Gpu::synchronize)?;
+        Ok(start.elapsed())
+    };
+    once()?;
+    let runs = runs_for(once()?);
+    (0..runs)
+        .map(|_| once().map(|took| took.as_secs_f64() * 1e6 / calls as f64))
         .collect()
 }
