@@ -90,17 +90,17 @@ pub fn message(shape: &Shape, seed: u64) -> Message {
         ));
     }
     let values = values(&mut random, shape.rows * shape.samples * shape.dim, shape.dtype);
+    message_of(shape, &times, &values, &wanted)
+}
+
+/// The message of times `[B, S]`, values `[B, S, D]` and targets `[B, T]`.
+pub fn message_of(shape: &Shape, times: &[i64], values: &[u8], targets: &[i64]) -> Message {
     let mut message = Message::default();
     message.rows = shape.rows;
     message.dim = shape.dim;
-    add(
-        &mut message,
-        "timestamps_ns",
-        Dtype::Int64,
-        bytemuck::cast_slice(&times),
-    );
-    add(&mut message, "values", shape.dtype, &values);
-    add(&mut message, "targets_ns", Dtype::Int64, bytemuck::cast_slice(&wanted));
+    add(&mut message, "timestamps_ns", Dtype::Int64, bytemuck::cast_slice(times));
+    add(&mut message, "values", shape.dtype, values);
+    add(&mut message, "targets_ns", Dtype::Int64, bytemuck::cast_slice(targets));
     message
 }
 

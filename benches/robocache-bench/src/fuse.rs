@@ -1,11 +1,14 @@
 //! Streams on common timestamps: a batch of windows, and the observation of one robot that is due now.
 
 use crate::batch::{self, EPOCH_NS};
+use crate::fuse_batch;
 use crate::random::Random;
 use crate::rows::{Rows, Scope};
 use crate::timing;
 use half::bf16;
-use robocache::device::{Dtype, Element, Values};
+use robocache::device::cuda::{Budget, Gpu};
+use robocache::device::{Dtype, Values};
+use robocache::ops::align::cuda::CudaFuser;
 use robocache::ops::align::{AlignConfig, Aligner, Masks, Target};
 use robocache::ops::fuse::cpu;
 use std::error::Error;
@@ -37,22 +40,6 @@ pub fn batch_config() -> String {
     )
 }
 
-/// Values, times, masks: what must move for the batch of those targets, each once.
-pub fn batch_bytes(times: &[Vec<i64>; 3], targets: &[i64]) -> usize {
-    let (windows, rows, streams) = BATCH;
-    let read: usize = (0..windows)
-        .map(|window| {
-            let targets = &targets[window * rows..][..rows];
-            let needed = |(times, &(samples, dim)): (&Vec<i64>, &(usize, usize))| {
-                batch::needed_samples(&times[window * samples..][..samples], targets) * (8 + dim * 2)
-            };
-            times.iter().zip(&streams).map(needed).sum::<usize>()
-        })
-        .sum();
-    let columns: usize = streams.iter().map(|stream| stream.1).sum();
-    read + windows * rows * (8 + columns * 2 + streams.len() * (1 + 8))
-}
-
 /// A window of the batch, held by an aligner of its own.
 fn window(seed: u64) -> Result<(Aligner, Target), Box<dyn Error>> {
     let (_, rows, streams) = BATCH;
@@ -77,8 +64,8 @@ fn window(seed: u64) -> Result<(Aligner, Target), Box<dyn Error>> {
     Ok((aligner, last))
 }
 
-/// Measures the batch on the CPU, window after window.
-pub fn cpu(rows: &mut Rows) -> Result<(), Box<dyn Error>> {
+/// Measures the batch on the CPU, window after window, and on the device if there is one.
+pub fn batch(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
     let (windows, targets, streams) = BATCH;
     let columns: usize = streams.iter().map(|stream| stream.1).sum();
     let count = 8 * windows;
@@ -93,32 +80,41 @@ pub fn cpu(rows: &mut Rows) -> Result<(), Box<dyn Error>> {
     });
     let bytes = windows * targets * (columns * 2 + streams.len() * 9);
     rows.add("fuse", &batch_config(), "cpu", Scope::Host, times, bytes);
-    Ok(())
+    gpu.map_or(Ok(()), |gpu| fuse_batch::measure(rows, gpu))
 }
 
-/// Measures the observation of one robot on the CPU.
-pub fn live_cpu(rows: &mut Rows) -> Result<(), Box<dyn Error>> {
+/// Measures the observation of one robot on the CPU, and on the device if there is one.
+pub fn live(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
+    let columns: usize = LIVE_STREAMS.iter().map(|stream| stream.1).sum();
     for window in LIVE_WINDOWS {
-        let times = live::<f32>(window, |aligner, target, out, masks| {
+        let config = live_config(window);
+        let bytes = window * columns * 4;
+        let times = play(window, |aligner, target, out, masks| {
             cpu::fuse(aligner, target, out, masks);
             Ok(())
         })?;
-        let columns: usize = LIVE_STREAMS.iter().map(|stream| stream.1).sum();
-        let config = live_config(window);
-        rows.add("fuse", &config, "cpu", Scope::Host, times, window * columns * 4);
+        rows.add("fuse", &config, "cpu", Scope::Host, times, bytes);
+        let Some(gpu) = gpu else { continue };
+        let mut fuser = None;
+        let times = play(window, |aligner, target, out, masks| {
+            let fuser = fuser.get_or_insert_with(|| CudaFuser::new(aligner, gpu, &Budget::new(None)));
+            let all = 0..aligner.modalities();
+            Ok(fuser.window(aligner, target, all, bytemuck::cast_slice_mut(out), masks)?)
+        })?;
+        rows.add("fuse", &config, "cuda", Scope::Host, times, bytes);
     }
     Ok(())
 }
 
 /// How the rows name the observation of one robot.
-pub fn live_config(window: usize) -> String {
+fn live_config(window: usize) -> String {
     format!("live, T = {window}, 128+15+6 columns, float32, one observation")
 }
 
 /// Plays ten seconds of a robot and times every observation, from the arrival of the sample that makes it due.
-pub fn live<E: Element>(
+fn play(
     window: usize,
-    mut write: impl FnMut(&mut Aligner, &Target, &mut [E], &mut Masks) -> Result<(), Box<dyn Error>>,
+    mut write: impl FnMut(&mut Aligner, &Target, &mut [f32], &mut Masks) -> Result<(), Box<dyn Error>>,
 ) -> Result<Vec<f64>, Box<dyn Error>> {
     let config: AlignConfig = serde_yaml::from_str(&format!(
         "{{ rate_hz: 50, window: {window}, max_wait_ms: 40, dtype: {}, modalities: [
@@ -138,7 +134,7 @@ pub fn live<E: Element>(
         .flat_map(|(i, (period, _))| (0..LIVE_NS / period).map(move |k| (k * period, i, k as usize)))
         .collect();
     arrivals.sort_unstable();
-    let mut out = vec![E::from_f32(0.0); window * config.columns()];
+    let mut out = vec![0f32; window * config.columns()];
     let mut masks = Masks::default();
     let mut times = Vec::with_capacity(1024);
     for (stamp, modality, k) in arrivals {

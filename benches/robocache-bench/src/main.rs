@@ -2,7 +2,7 @@
 //!
 //!     robocache-bench [PART ...]
 //!
-//! PART is ceilings, resample, fuse, voxelize, crossover (sizes from one robot's upwards) or devices (work shared among
+//! PART is ceilings, resample, fuse, live (one robot's observation), voxelize, crossover (sizes from one robot's upwards) or devices (work shared among
 //! several); all of them if none is named. A row has the keys `op`, `config`,
 //! `backend` (`cpu` or `cuda`), `scope` (`device`: the work on the device alone, from a graph of many launches; `host`:
 //! the whole operation, from a message in host memory to an output in host memory), `us_p50`, `us_p99`, `bytes` (those
@@ -15,6 +15,7 @@ mod batch;
 mod ceilings;
 mod crossover;
 mod fuse;
+mod fuse_batch;
 mod random;
 mod resample;
 mod rows;
@@ -32,15 +33,13 @@ use std::time::Instant;
 type Part = fn(&mut Rows, Option<&Gpu>) -> Result<(), Box<dyn Error>>;
 
 /// In the order of their rows: those after the ceilings are held against them.
-const PARTS: [(&str, Part); 6] = [
+const PARTS: [(&str, Part); 7] = [
     ("ceilings", |rows, gpu| {
         gpu.map_or(Ok(()), |gpu| Ok(ceilings::measure(rows, gpu)?))
     }),
     ("resample", resample::measure),
-    ("fuse", |rows, _| {
-        fuse::cpu(rows)?;
-        fuse::live_cpu(rows)
-    }),
+    ("fuse", fuse::batch),
+    ("live", fuse::live),
     ("voxelize", |rows, _| voxelize::cpu(rows)),
     ("crossover", crossover::resample),
     ("devices", |rows, _| crossover::sharded_resample(rows)),
