@@ -1,13 +1,14 @@
 //! What the operations cost on this machine, on the CPU and on its GPU, a JSON line for each row:
 //!
-//!     robocache-bench [PART ...]
+//!     robocache-bench [--quick] [PART ...]
 //!
 //! PART is ceilings, resample, fuse, live (one robot's observation), voxelize, crossover (sizes from one robot's upwards) or devices (work shared among
 //! several); all of them if none is named. A row has the keys `op`, `config`,
 //! `backend` (`cpu` or `cuda`), `scope` (`device`: the work on the device alone, from a graph of many launches; `host`:
 //! the whole operation, from a message in host memory to an output in host memory), `us_p50`, `us_p99`, `bytes` (those
 //! that must move, each once), `gbps` and `of_copy` (the share of the device's copy rate). Inputs and outputs are rotated
-//! through more memory than the caches hold. Without a GPU there are rows of the CPU only. Progress goes to stderr.
+//! through more memory than the caches hold. Without a GPU there are rows of the CPU only. Progress goes to stderr. With
+//! `--quick` everything is done a few times only, and nothing large: it shows that all works, not what it costs.
 
 #![allow(missing_docs)]
 
@@ -23,6 +24,7 @@ mod scene;
 mod slab;
 mod timing;
 mod voxelize;
+mod voxelize_device;
 
 use robocache::device::cuda::{Gpu, device_count};
 use rows::Rows;
@@ -40,13 +42,20 @@ const PARTS: [(&str, Part); 7] = [
     ("resample", resample::measure),
     ("fuse", fuse::batch),
     ("live", fuse::live),
-    ("voxelize", |rows, _| voxelize::cpu(rows)),
-    ("crossover", crossover::resample),
-    ("devices", |rows, _| crossover::sharded_resample(rows)),
+    ("voxelize", voxelize::measure),
+    ("crossover", |rows, gpu| {
+        crossover::resample(rows, gpu)?;
+        crossover::voxelize(rows, gpu)
+    }),
+    ("devices", |rows, _| crossover::sharded(rows)),
 ];
 
 fn main() -> ExitCode {
-    let asked: Vec<String> = std::env::args().skip(1).collect();
+    let mut asked: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(at) = asked.iter().position(|argument| argument == "--quick") {
+        asked.remove(at);
+        timing::be_quick();
+    }
     if let Some(unknown) = asked.iter().find(|part| !PARTS.iter().any(|(name, _)| name == part)) {
         let names = PARTS.map(|(name, _)| name).join(", ");
         eprintln!("robocache-bench: there is no part {unknown:?} (allowed: {names})");

@@ -21,7 +21,7 @@ const SHAPES: [(usize, usize, usize, usize); 5] = [
 ];
 
 /// The shapes of the comparison with others.
-pub fn shapes() -> impl Iterator<Item = Shape> {
+fn shapes() -> impl Iterator<Item = Shape> {
     [Dtype::BFloat16, Dtype::Float32].into_iter().flat_map(|dtype| {
         SHAPES.map(|(rows, samples, targets, dim)| Shape {
             rows,
@@ -66,7 +66,7 @@ pub fn measure(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>>
     let config = ResampleConfig::default();
     let mut resampler = Resampler::new(&config)?;
     let mut on_device = gpu.map(|gpu| CudaResampler::new(&config, gpu, None)).transpose()?;
-    for shape in shapes() {
+    for shape in shapes().filter(|shape| timing::is_wanted(shape.touched_bytes())) {
         let mut sets = sets(&shape);
         let bytes = bytes(&shape, &sets);
         let times = host(

@@ -1,6 +1,7 @@
 //! How something is timed: over inputs and outputs that are gone by the time they come round again.
 
 use robocache::device::cuda::{CudaError, Gpu};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// Bytes of inputs and outputs to go through before one is seen again: several times a GPU's L2 cache.
@@ -12,12 +13,34 @@ const LARGE_SETS: usize = 4;
 /// Launches in a graph at least, so that what lies between two replays does not count.
 const GRAPH_LAUNCHES: usize = 64;
 
+/// Launches in each device's graph where several are waited for, so that the wait does not count.
+const SHARED_LAUNCHES: usize = 256;
+
 const SPENT: Duration = Duration::from_millis(400);
 const WARM_UP: usize = 3;
 const RUNS: (usize, usize) = (5, 400);
 
+static QUICK: OnceLock<bool> = OnceLock::new();
+
+/// From now on everything is done a few times only, and what is large not at all: a test that it works.
+pub fn be_quick() {
+    QUICK.get_or_init(|| true);
+}
+
+fn is_quick() -> bool {
+    QUICK.get().is_some()
+}
+
+/// Whether something of so many elements is to be measured.
+pub fn is_wanted(elements: usize) -> bool {
+    !is_quick() || elements <= 1 << 22
+}
+
 /// How many sets of inputs and outputs, of so many bytes each, to rotate through.
 pub fn sets_for(set_bytes: usize) -> usize {
+    if is_quick() {
+        return 2;
+    }
     if set_bytes > LARGE_SET_BYTES {
         return LARGE_SETS;
     }
@@ -25,6 +48,9 @@ pub fn sets_for(set_bytes: usize) -> usize {
 }
 
 fn runs_for(one: Duration) -> usize {
+    if is_quick() {
+        return 2;
+    }
     let fit = SPENT.as_secs_f64() / one.as_secs_f64().max(1e-9);
     (fit as usize).clamp(RUNS.0, RUNS.1)
 }
@@ -54,7 +80,7 @@ pub fn host(sets: usize, mut work: impl FnMut(usize)) -> Vec<f64> {
 
 /// Launches in a graph that goes through so many sets.
 fn calls_for(sets: usize) -> usize {
-    if sets > LARGE_SETS {
+    if sets > LARGE_SETS && !is_quick() {
         sets * GRAPH_LAUNCHES.div_ceil(sets)
     } else {
         sets
@@ -71,12 +97,7 @@ pub fn device(
     // Kernels are loaded at their first launch, which must not be within a capture.
     (0..sets).try_for_each(&mut launch)?;
     gpu.synchronize()?;
-    let rounds = if sets > LARGE_SETS {
-        GRAPH_LAUNCHES.div_ceil(sets)
-    } else {
-        1
-    };
-    let calls = sets * rounds;
+    let calls = calls_for(sets);
     let graph = gpu.capture(|| (0..calls).try_for_each(|call| launch(call % sets)))?;
     // SAFETY: what `launch` works on outlives this function, and the graph does not.
     let replay = || unsafe { graph.launch() };
@@ -112,7 +133,11 @@ pub fn devices(
     sets: usize,
     mut launch: impl FnMut(usize, usize) -> Result<(), CudaError>,
 ) -> Result<Vec<f64>, CudaError> {
-    let calls = calls_for(sets).max(GRAPH_LAUNCHES);
+    let calls = if is_quick() {
+        sets
+    } else {
+        sets * SHARED_LAUNCHES.div_ceil(sets)
+    };
     let mut graphs = Vec::new();
     for (device, gpu) in gpus.iter().enumerate() {
         (0..sets).try_for_each(|set| launch(device, set))?;

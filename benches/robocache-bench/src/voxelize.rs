@@ -3,8 +3,12 @@
 use crate::rows::{Rows, Scope};
 use crate::scene::sweep;
 use crate::timing;
+use crate::voxelize_device;
 use robocache::device::Dtype;
-use robocache::ops::voxelize::{Cloud, VoxelLayout, VoxelizeConfig, Voxelizer};
+use robocache::device::cuda::Gpu;
+use robocache::ops::voxelize::{
+    Cloud, CudaVoxelizer, VoxelBatch, VoxelLayout, VoxelizeBatch, VoxelizeConfig, Voxelizer,
+};
 use robocache::stream::{Cells, Message};
 use std::error::Error;
 
@@ -108,81 +112,154 @@ pub fn tensor(points: &[[f32; 3]]) -> Message {
     message
 }
 
-/// What a voxelizer of the CPU writes to.
-struct Output {
-    dense: Vec<f32>,
-    bits: Vec<u8>,
-    coords: Vec<i32>,
-    features: Vec<f32>,
+/// The sweeps that clouds of a shape are taken from, in turn.
+pub fn sweeps(shape: &Shape) -> Vec<Message> {
+    let sweep = |step| tensor(&sweep(step, shape.beams, shape.columns));
+    (0..SWEEPS).map(sweep).collect()
+}
+
+/// The sweep that cloud `cloud` of set `set` is.
+pub fn sweep_of(set: usize, cloud: usize) -> usize {
+    (set + cloud) % SWEEPS
+}
+
+/// What the grids of a call are written to.
+pub struct Output {
+    pub dense: Vec<f32>,
+    pub bits: Vec<u8>,
+    pub coords: Vec<i32>,
+    pub features: Vec<f32>,
+    pub voxels: usize,
 }
 
 impl Output {
-    fn new(shape: &Shape, layout: VoxelLayout) -> Self {
+    /// Room for all grids of a shape in one layout.
+    pub fn new(shape: &Shape, layout: VoxelLayout) -> Self {
         let size = |wanted, size| if layout == wanted { shape.clouds * size } else { 0 };
         Self {
             dense: vec![0.0; size(VoxelLayout::Dense, shape.cells())],
             bits: vec![0; size(VoxelLayout::Bits, shape.cells().div_ceil(8))],
             coords: vec![0; size(VoxelLayout::Coo, shape.points() * 3)],
             features: vec![0.0; size(VoxelLayout::Coo, shape.points() * 5)],
+            voxels: 0,
         }
     }
 }
 
-/// Measures all shapes on the CPU.
-pub fn cpu(rows: &mut Rows) -> Result<(), Box<dyn Error>> {
-    for shape in SHAPES {
-        let sweeps: Vec<Message> = (0..SWEEPS)
-            .map(|step| tensor(&sweep(step, shape.beams, shape.columns)))
-            .collect();
-        for layout in layouts(&shape) {
-            let config = shape.voxelize(layout)?;
-            let mut voxelizer = Voxelizer::new(&config)?;
-            let mut out = Output::new(&shape, layout);
-            let mut voxels = 0;
-            let mut failed = None;
-            let times = timing::host(SWEEPS, |set| {
-                let call = (0..shape.clouds).try_fold(0, |sum, cloud| {
-                    let message = &sweeps[(set + cloud) % SWEEPS];
-                    Ok(sum + one_cloud(&mut voxelizer, message, &shape, layout, cloud, &mut out)?)
-                });
-                match call {
-                    Ok(sum) => voxels = sum,
-                    Err(error) => failed = Some(error),
-                }
-            });
-            failed.map_or(Ok(()), Err::<(), Box<dyn Error>>)?;
-            let bytes = shape.bytes(layout, voxels);
-            rows.add("voxelize", &shape.config(layout), "cpu", Scope::Host, times, bytes);
-        }
-    }
-    Ok(())
-}
-
-/// What is measured of a shape: sparse voxels of the one sweep only.
-pub fn layouts(shape: &Shape) -> impl Iterator<Item = VoxelLayout> + use<> {
+/// What is measured of a shape: sparse voxels of one cloud only.
+fn layouts(shape: &Shape) -> impl Iterator<Item = VoxelLayout> + use<> {
     let sparse = shape.clouds == 1;
     [VoxelLayout::Dense, VoxelLayout::Bits, VoxelLayout::Coo]
         .into_iter()
         .filter(move |&layout| sparse || layout != VoxelLayout::Coo)
 }
 
-fn one_cloud(
-    voxelizer: &mut Voxelizer,
-    message: &Message,
+/// Measures all shapes on the CPU, and on the device if there is one.
+pub fn measure(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
+    for shape in SHAPES
+        .into_iter()
+        .filter(|shape| timing::is_wanted(shape.clouds * shape.cells()))
+    {
+        let sweeps = sweeps(&shape);
+        for layout in layouts(&shape) {
+            hosts(rows, gpu, &shape, layout, &sweeps)?;
+            let Some(gpu) = gpu else { continue };
+            let mut expected = Output::new(&shape, layout);
+            on_cpu(
+                &mut Voxelizer::new(&shape.voxelize(layout)?)?,
+                &shape,
+                layout,
+                &sweeps,
+                0,
+                &mut expected,
+            )?;
+            let times = voxelize_device::times(gpu, &shape, layout, &sweeps, &expected)?;
+            let bytes = shape.bytes(layout, expected.voxels);
+            rows.add("voxelize", &shape.config(layout), "cuda", Scope::Device, times, bytes);
+        }
+    }
+    Ok(())
+}
+
+/// Measures one shape, messages to host memory, on the CPU and on the device if there is one.
+pub fn hosts(
+    rows: &mut Rows,
+    gpu: Option<&Gpu>,
     shape: &Shape,
     layout: VoxelLayout,
-    at: usize,
+    sweeps: &[Message],
+) -> Result<(), Box<dyn Error>> {
+    let config = shape.voxelize(layout)?;
+    let mut out = Output::new(shape, layout);
+    let mut voxelizer = Voxelizer::new(&config)?;
+    let times = host(|set| on_cpu(&mut voxelizer, shape, layout, sweeps, set, &mut out))?;
+    let bytes = shape.bytes(layout, out.voxels);
+    rows.add("voxelize", &shape.config(layout), "cpu", Scope::Host, times, bytes);
+    let Some(gpu) = gpu else { return Ok(()) };
+    let times = if shape.clouds == 1 {
+        let mut voxelizer = CudaVoxelizer::new(&config, gpu, None)?;
+        host(|set| on_cuda(&mut voxelizer, layout, &sweeps[set], &mut out))?
+    } else {
+        let mut voxelizer = VoxelizeBatch::new(&config, gpu, None)?;
+        let mut out = VoxelBatch::default();
+        host(|set| {
+            let clouds = (0..shape.clouds).map(|cloud| Cloud::from_message(&sweeps[sweep_of(set, cloud)]));
+            Ok(voxelizer.run(&clouds.collect::<Result<Vec<_>, _>>()?, &mut out)?)
+        })?
+    };
+    rows.add("voxelize", &shape.config(layout), "cuda", Scope::Host, times, bytes);
+    Ok(())
+}
+
+/// Times calls, from messages to host memory.
+pub fn host(mut call: impl FnMut(usize) -> Result<(), Box<dyn Error>>) -> Result<Vec<f64>, Box<dyn Error>> {
+    let mut result = Ok(());
+    let times = timing::host(SWEEPS, |set| {
+        if let Err(error) = call(set) {
+            result = Err(error);
+        }
+    });
+    result.map(|()| times)
+}
+
+fn on_cpu(
+    voxelizer: &mut Voxelizer,
+    shape: &Shape,
+    layout: VoxelLayout,
+    sweeps: &[Message],
+    set: usize,
     out: &mut Output,
-) -> Result<usize, Box<dyn Error>> {
+) -> Result<(), Box<dyn Error>> {
     let (cells, bits) = (shape.cells(), shape.cells().div_ceil(8));
-    voxelizer.begin();
+    for at in 0..shape.clouds {
+        voxelizer.begin();
+        voxelizer.add(0, &Cloud::from_message(&sweeps[sweep_of(set, at)])?)?;
+        voxelizer.finish();
+        let voxels = voxelizer.voxels();
+        out.voxels = voxels;
+        match layout {
+            VoxelLayout::Dense => voxelizer.write_dense(&mut out.dense[at * cells..][..cells]),
+            VoxelLayout::Bits => voxelizer.write_bits(&mut out.bits[at * bits..][..bits]),
+            VoxelLayout::Coo => voxelizer.write_coo(&mut out.coords[..voxels * 3], &mut out.features[..voxels * 5]),
+        }
+    }
+    Ok(())
+}
+
+fn on_cuda(
+    voxelizer: &mut CudaVoxelizer,
+    layout: VoxelLayout,
+    message: &Message,
+    out: &mut Output,
+) -> Result<(), Box<dyn Error>> {
+    voxelizer.begin()?;
     voxelizer.add(0, &Cloud::from_message(message)?)?;
-    voxelizer.finish();
+    voxelizer.finish()?;
     let voxels = voxelizer.voxels();
     match layout {
-        VoxelLayout::Dense => voxelizer.write_dense(&mut out.dense[at * cells..][..cells]),
-        VoxelLayout::Bits => voxelizer.write_bits(&mut out.bits[at * bits..][..bits]),
-        VoxelLayout::Coo => voxelizer.write_coo(&mut out.coords[..voxels * 3], &mut out.features[..voxels * 5]),
+        VoxelLayout::Dense => voxelizer.write_dense(&mut out.dense)?,
+        VoxelLayout::Bits => voxelizer.write_bits(&mut out.bits)?,
+        VoxelLayout::Coo => voxelizer.write_coo(&mut out.coords[..voxels * 3], &mut out.features[..voxels * 5])?,
     }
-    Ok(voxels)
+    Ok(())
 }
