@@ -16,8 +16,8 @@ use std::time::Instant;
 
 /// Windows of the batch, targets of each, and samples and columns of each modality.
 pub const BATCH: (usize, usize, [(usize, usize); 3]) = (32, 256, [(150, 128), (1000, 32), (5000, 16)]);
-/// Windows of one robot, in rows: one that a policy with a short history takes, and a longer one.
-const LIVE_WINDOWS: [usize; 3] = [2, 16, 64];
+/// Windows of one robot, in rows: from the short history of a policy to a long one.
+const LIVE_WINDOWS: [usize; 4] = [2, 16, 64, 256];
 
 const LIVE_NS: i64 = 10_000_000_000;
 const LIVE_WARM_UP_NS: i64 = 2_000_000_000;
