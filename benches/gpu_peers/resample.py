@@ -11,7 +11,7 @@ import torch
 import triton
 import triton.language as tl
 
-from .timing import Rows, kernel_rows, sets_for, torch_rows
+from .timing import SETS, Rows, kernel_rows, sets_for, torch_rows
 
 SHAPES = [
     (32, 50, 32, 16),
@@ -182,6 +182,10 @@ def resample_shape(rows: Rows, dtype: torch.dtype, batch: int, samples: int, cou
 
     torch_rows(rows, "resample", config, linear, sets, check, size)
     kernel_rows(rows, "resample", config, "triton", linear_triton, sets, check, size)
+    if (batch, samples, count, dim) == SHAPES[0] and dtype is torch.bfloat16:
+        in_cache = f"{config}, in L2"
+        torch_rows(rows, "resample", in_cache, linear, sets[: SETS[0]], check, size)
+        kernel_rows(rows, "resample", in_cache, "triton", linear_triton, sets[: SETS[0]], check, size)
     if dtype is torch.float32:
         kernel_rows(rows, "resample", config, "cupy", linear_cupy, sets, check, size, graph=False)
 

@@ -20,6 +20,9 @@ const SHAPES: [(usize, usize, usize, usize); 5] = [
     (1024, 512, 512, 128),
 ];
 
+/// Sets of the smallest shape that stay in the L2 cache.
+const SETS_IN_CACHE: usize = 8;
+
 /// The shapes of the comparison with others.
 fn shapes() -> impl Iterator<Item = Shape> {
     [Dtype::BFloat16, Dtype::Float32].into_iter().flat_map(|dtype| {
@@ -78,6 +81,12 @@ pub fn measure(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>>
         let expected = sets[0].values.bytes().to_vec();
         let times = device(on_device, &shape, &sets, &expected)?;
         rows.add("resample", &shape.config(), "cuda", Scope::Device, times, bytes);
+        if (shape.rows, shape.dtype) == (SHAPES[0].0, Dtype::BFloat16) {
+            let few = &sets[..sets.len().min(SETS_IN_CACHE)];
+            let config = format!("{}, in L2", shape.config());
+            let times = device(on_device, &shape, few, &expected)?;
+            rows.add("resample", &config, "cuda", Scope::Device, times, bytes);
+        }
         let times = host(&mut sets, |batch, values, valid| on_device.run(batch, values, valid))?;
         check(&shape, &expected, sets[0].values.bytes())?;
         rows.add("resample", &shape.config(), "cuda", Scope::Host, times, bytes);

@@ -106,6 +106,32 @@ pub fn device(
     let start = Instant::now();
     replay()?;
     gpu.synchronize()?;
+    let runs = runs_for(start.elapsed());
+    marked(gpu, runs, calls, replay)
+}
+
+/// As [`device`], each call issued by itself instead of from a graph: for what a graph does in another way.
+pub fn stream(
+    gpu: &Gpu,
+    sets: usize,
+    mut launch: impl FnMut(usize) -> Result<(), CudaError>,
+) -> Result<Vec<f64>, CudaError> {
+    let mut all = || (0..sets).try_for_each(&mut launch);
+    all()?;
+    gpu.synchronize()?;
+    let start = Instant::now();
+    all()?;
+    gpu.synchronize()?;
+    marked(gpu, runs_for(start.elapsed()), sets, all)
+}
+
+/// The time between events before and after each of many rounds of `calls` calls, in us for one call.
+fn marked(
+    gpu: &Gpu,
+    runs: usize,
+    calls: usize,
+    mut round: impl FnMut() -> Result<(), CudaError>,
+) -> Result<Vec<f64>, CudaError> {
     let mut marks = Vec::new();
     let mark = |marks: &mut Vec<_>| {
         let event = gpu.event()?;
@@ -113,10 +139,9 @@ pub fn device(
         marks.push(event);
         Ok::<_, CudaError>(())
     };
-    let runs = runs_for(start.elapsed());
     mark(&mut marks)?;
     for _ in 0..runs {
-        replay()?;
+        round()?;
         mark(&mut marks)?;
     }
     gpu.synchronize()?;
