@@ -1,5 +1,5 @@
 # `make demo` runs the default dataflow, `make test` every check. Each does its own set-up; a second run skips it.
-# Needs Rust (1.95), Python (3.11) with venv, a C compiler. There is one cargo profile, release: a second one would
+# Needs Rust (1.95), Python (3.11) with venv, g++. There is one cargo profile, release: a second one would
 # build dora twice.
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -11,10 +11,12 @@ SHELL := /bin/bash
 PYTHON ?= python3
 CARGO := cargo
 BIN := .venv/bin
+BUILT_KERNELS := $(patsubst %.cu,target/%.fatbin,$(wildcard kernels/*.cu))
 # dora starts `python` nodes and its own daemon by name.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: demo record replay test check-format check-licences check-dataflows clippy doc check-engine test-rust test-python build bench bench-gpu clean-out
+.PHONY: demo record replay test check-format check-licences check-dataflows check-kernels clippy doc check-engine \
+  test-rust test-gpu test-python kernels emulator build bench bench-gpu clean-out
 
 demo: build out/policy.onnx
 	@rm -f out/report.json
@@ -31,7 +33,7 @@ replay: build out/policy.onnx
 	@python examples/policy/report.py out/report.json
 
 # Cheap checks first; the closing lines of cargo and pytest come last.
-test: check-format check-licences check-dataflows clippy doc check-engine test-rust test-python
+test: check-format check-licences check-dataflows check-kernels clippy doc check-engine test-rust test-gpu test-python
 	@echo "make test: all passed"
 
 check-format:
@@ -43,6 +45,11 @@ check-licences: .venv/.stamp
 check-dataflows: .venv/.stamp
 	python tests/dataflows.py
 
+# The kernels that are checked in are those that the pinned compiler makes.
+check-kernels: $(BUILT_KERNELS)
+	@for fatbin in kernels/*.fatbin $(patsubst target/%,%,$(BUILT_KERNELS)); do cmp $$fatbin target/$$fatbin \
+	  || { echo "$$fatbin is not what its source compiles to: run make kernels, and check it in" >&2; exit 1; }; done
+
 clippy:
 	$(CARGO) clippy --release --workspace --all-targets --locked -- -D warnings
 
@@ -53,8 +60,12 @@ doc:
 check-engine:
 	$(CARGO) check --release --no-default-features -p robocache --locked
 
-test-rust:
+test-rust: emulator
 	$(CARGO) test --release --workspace --locked
+
+# The CUDA path, on a driver that runs the kernels on the CPU: tests/emulator/README.md.
+test-gpu: emulator
+	tests/emulator/run
 
 # After test-rust, so that what both build is built once.
 test-python: build out/policy.onnx | test-rust
@@ -62,6 +73,23 @@ test-python: build out/policy.onnx | test-rust
 
 build: .venv/.stamp
 	$(CARGO) build --release --workspace --locked
+
+# The CUDA kernels, with the compiler of kernels/requirements.txt. A build takes the checked-in ones and needs none.
+kernels: $(BUILT_KERNELS)
+	cp $^ kernels/
+
+target/kernels/%.fatbin: kernels/%.cu $(wildcard kernels/*.cuh) kernels/nvcc.options .nvcc/.stamp
+	@mkdir -p $(@D)
+	.nvcc/nvidia/cu13/bin/nvcc --options-file kernels/nvcc.options --threads 0 --output-file $@ $<
+
+.nvcc/.stamp: kernels/requirements.txt .venv/.stamp
+	@rm -rf .nvcc
+	python -m pip install --quiet --disable-pip-version-check --no-deps --target .nvcc --requirement kernels/requirements.txt
+	@touch $@
+
+# Cheap when nothing has changed.
+emulator:
+	@$(MAKE) --no-print-directory -j 2 -f tests/emulator/Makefile
 
 # The figures of the documentation. Nothing else should run meanwhile.
 bench: .venv/.stamp

@@ -1,3 +1,6 @@
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 /// What became of a sample that was put into a [`History`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Insert {
@@ -10,12 +13,19 @@ pub enum Insert {
 /// The samples of one stream in time order, bounded, without an allocation once it has grown to its working size.
 ///
 /// Times and values are contiguous: sample `i` is `times()[i]` and `row(i)`.
+///
+/// **Numbers.** Samples also have numbers, in the order of time, that stay when older ones are forgotten: sample `i` has
+/// the number `first() + i`. A copy of the history elsewhere follows it by them: what it must read anew are the samples
+/// from [`take_rewritten`](Self::take_rewritten) on, and those that it has not read at all.
 pub struct History {
     dim: usize,
     limit: usize,
     head: usize,
     times: Vec<i64>,
     values: Vec<f32>,
+    first: u64,
+    /// The least number that stood for another sample when the copy last asked; `u64::MAX` where none did.
+    rewritten: AtomicU64,
 }
 
 /// What a new history has room for; it grows to its working size from there.
@@ -31,7 +41,21 @@ impl History {
             head: 0,
             times: Vec::with_capacity(room),
             values: Vec::with_capacity(room * dim),
+            first: 0,
+            rewritten: AtomicU64::new(u64::MAX),
         }
+    }
+
+    /// The number of the oldest sample that is kept, or of the next one where there is none.
+    pub fn first(&self) -> u64 {
+        self.first
+    }
+
+    /// The least number that stands for another sample than when this was last asked, `u64::MAX` where none does: the
+    /// samples from there on have changed. New samples after the newest one are not counted. There can be one copy only
+    /// that asks.
+    pub fn take_rewritten(&self) -> u64 {
+        self.rewritten.swap(u64::MAX, Ordering::Relaxed)
     }
 
     /// The times, ascending.
@@ -43,6 +67,11 @@ impl History {
     pub fn row(&self, i: usize) -> &[f32] {
         let from = (self.head + i) * self.dim;
         &self.values[from..from + self.dim]
+    }
+
+    /// The values of a run of samples, one after the other.
+    pub fn rows(&self, samples: Range<usize>) -> &[f32] {
+        &self.values[(self.head + samples.start) * self.dim..(self.head + samples.end) * self.dim]
     }
 
     /// The time of the newest sample.
@@ -57,6 +86,7 @@ impl History {
 
     /// Forgets every sample.
     pub fn clear(&mut self) {
+        self.first += self.times().len() as u64;
         self.head = 0;
         self.times.clear();
         self.values.clear();
@@ -72,6 +102,7 @@ impl History {
         if after > 0 && self.times()[after - 1] == time {
             let from = (self.head + after - 1) * self.dim;
             self.values[from..from + self.dim].copy_from_slice(values);
+            self.rewrite_from(after - 1);
             return Insert::Kept;
         }
         let full = self.times().len() >= self.limit;
@@ -80,8 +111,12 @@ impl History {
                 return Insert::Overflowed;
             }
             self.head += 1;
+            self.first += 1;
         }
         let place = after - usize::from(full);
+        if place < self.times().len() {
+            self.rewrite_from(place);
+        }
         if self.times.len() == self.times.capacity() {
             self.compact();
         }
@@ -95,10 +130,18 @@ impl History {
     /// Forgets the samples older than the newest one at or before `time`, which a bracket there still needs.
     pub fn forget_before(&mut self, time: i64) {
         let until = self.times().partition_point(|&t| t <= time);
-        self.head += until.saturating_sub(1);
+        let forgotten = until.saturating_sub(1);
+        self.head += forgotten;
+        self.first += forgotten as u64;
         if self.head > self.times.len() / 2 {
             self.compact();
         }
+    }
+
+    fn rewrite_from(&mut self, sample: usize) {
+        let number = self.first + sample as u64;
+        let rewritten = self.rewritten.get_mut();
+        *rewritten = number.min(*rewritten);
     }
 
     fn compact(&mut self) {
@@ -160,6 +203,30 @@ mod tests {
         check(&history, &[20, 30]);
         history.forget_before(99);
         check(&history, &[30]);
+    }
+
+    #[test]
+    fn a_number_stays_with_its_sample_as_long_as_no_other_comes_before_it() {
+        let mut history = filled(3, &[10, 20]);
+        assert_eq!((history.first(), history.take_rewritten()), (0, u64::MAX));
+        history.insert(30, &[30.0]);
+        history.insert(40, &[40.0]); // 10 goes
+        assert_eq!((history.first(), history.take_rewritten()), (1, u64::MAX));
+        history.insert(30, &[7.0]); // number 2
+        history.insert(40, &[8.0]);
+        assert_eq!((history.first(), history.take_rewritten()), (1, 2));
+        assert_eq!(history.take_rewritten(), u64::MAX);
+        history.insert(35, &[35.0]); // 20 goes, and 40 was number 3
+        assert_eq!((history.first(), history.take_rewritten()), (2, 3));
+        assert_eq!(history.times(), [30, 35, 40]);
+        history.forget_before(36);
+        assert_eq!((history.first(), history.take_rewritten()), (3, u64::MAX));
+        history.clear();
+        assert_eq!((history.first(), history.take_rewritten()), (5, u64::MAX));
+        history.insert(1, &[1.0]);
+        history.insert(0, &[0.0]);
+        assert_eq!((history.first(), history.take_rewritten()), (5, 5));
+        assert_eq!(history.rows(0..2), [0.0, 1.0]);
     }
 
     #[test]

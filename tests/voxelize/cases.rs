@@ -1,11 +1,10 @@
 //! Little clouds.
 
-use crate::oracle;
-use crate::support::{TestCloud, bits, config, coo, dense, run};
+use super::backend::Voxelizer;
+use super::oracle;
+use super::support::{TestCloud, bits, config, coo, dense, run};
 use robocache::device::{Dtype, Element};
-use robocache::ops::voxelize::{
-    Cloud, CloudError, Counters, Extrinsic, VoxelInput, VoxelLayout, VoxelizeConfig, Voxelizer,
-};
+use robocache::ops::voxelize::{Cloud, CloudError, Counters, Extrinsic, VoxelInput, VoxelLayout, VoxelizeConfig};
 
 fn counters(kept: u64, nonfinite: u64, outside: u64, overflow: u64) -> Counters {
     Counters {

@@ -1,8 +1,9 @@
 //! What is a cloud, and what is refused in which words.
 
-use crate::support::{TestCloud, config, coo};
+use super::backend::Voxelizer;
+use super::support::{TestCloud, config, coo};
 use robocache::device::Dtype;
-use robocache::ops::voxelize::{Cloud, Voxelizer};
+use robocache::ops::voxelize::Cloud;
 use robocache::stream::{Cells, Message};
 
 fn tensor(fields: &[&str], shape: &[usize], length: usize) -> Message {

@@ -1,6 +1,6 @@
 //! The documented meaning, word for word: a map of cells, one point at a time, sums in 128 bits.
 
-use crate::support::{Output, TestCloud};
+use super::support::{Output, TestCloud};
 use robocache::device::Dtype;
 use robocache::ops::voxelize::{Channel, Counters, VoxelizeConfig};
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,10 +1,11 @@
 //! Clouds nobody thought of.
 
-use crate::oracle;
-use crate::support::{TestCloud, bits, coo, dense};
+use super::backend::Voxelizer;
+use super::oracle;
+use super::support::{TestCloud, bits, coo, dense};
 use proptest::prelude::*;
 use robocache::device::Dtype;
-use robocache::ops::voxelize::{Channel, Extrinsic, VoxelInput, VoxelizeConfig, Voxelizer};
+use robocache::ops::voxelize::{Channel, Extrinsic, VoxelInput, VoxelizeConfig};
 
 const CHANNELS: [&str; 14] = [
     "occupancy",

@@ -1,9 +1,10 @@
 //! Real sweeps, where there are any: a folder `shared/data` beside the repository.
 
-use crate::oracle;
-use crate::support::{Column, TestCloud, bits, config, coo, dense};
+use super::backend::Voxelizer;
+use super::oracle;
+use super::support::{Column, TestCloud, bits, config, coo, dense};
 use robocache::device::Dtype;
-use robocache::ops::voxelize::{Extrinsic, Voxelizer};
+use robocache::ops::voxelize::Extrinsic;
 use std::path::PathBuf;
 
 fn sweeps(folder: &str, record: usize, columns: &[(&str, Dtype, usize)]) -> Vec<TestCloud> {

@@ -1,8 +1,9 @@
 //! Clouds as lists of numbers, and runs of the voxelizer with all of its output.
 
+use super::backend::Voxelizer;
 use half::{bf16, f16};
 use robocache::device::Dtype;
-use robocache::ops::voxelize::{Cloud, Counters, VoxelInput, VoxelLayout, VoxelizeConfig, Voxelizer};
+use robocache::ops::voxelize::{Cloud, Counters, VoxelInput, VoxelLayout, VoxelizeConfig};
 use robocache::stream::{Cells, Message};
 
 /// A column: values that are rounded to a type.

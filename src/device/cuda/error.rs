@@ -77,6 +77,18 @@ pub enum CudaError {
         /// The tensor's.
         came: usize,
     },
+    /// A kernel and its caller don't mean the same parameters.
+    #[error("cuda:{device}: {kernel} takes parameters of {expected} bytes, it is launched with {came}")]
+    Parameters {
+        /// The device.
+        device: usize,
+        /// The kernel.
+        kernel: &'static str,
+        /// Bytes that the kernel takes.
+        expected: usize,
+        /// Bytes that it would be given.
+        came: usize,
+    },
     /// A call of the driver failed.
     #[error("cuda:{device}: {call} of {detail} failed: {name} ({code})")]
     Driver {

@@ -105,7 +105,8 @@ impl Gpu {
     /// Puts a kernel into the stream. A grid without blocks does nothing.
     ///
     /// # Errors
-    /// What the driver says; errors of earlier work may show here, too.
+    /// [`CudaError::Parameters`] if the kernel takes others; what the driver says; errors of earlier work may show
+    /// here, too.
     ///
     /// # Safety
     /// `params` is the struct of this kernel, and every address in it is memory of this device that is large enough
@@ -120,7 +121,7 @@ impl Gpu {
         if grid.contains(&0) {
             return Ok(());
         }
-        let function = self.context.function(kernel)?;
+        let function = self.context.function(kernel, size_of::<P>())?;
         let [x, y, z] = grid;
         let mut arguments = [(&raw const *params).cast_mut().cast::<c_void>()];
         let stream = self.bound()?;
@@ -245,8 +246,9 @@ impl Context {
         })
     }
 
-    /// The function of a kernel in this context, whose image is loaded at its first use.
-    fn function(&self, kernel: Kernel) -> Result<sys::CUfunction, CudaError> {
+    /// The function of a kernel in this context, whose image is loaded at its first use. Its one parameter must have
+    /// so many bytes.
+    fn function(&self, kernel: Kernel, bytes: usize) -> Result<sys::CUfunction, CudaError> {
         let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(&function) = modules.functions.get(kernel.name) {
             return Ok(function);
@@ -272,6 +274,19 @@ impl Context {
         // SAFETY: the module was loaded above and is unloaded with the context only.
         let function = unsafe { result::module::get_function(module, symbol) }
             .map_err(failed("cuModuleGetFunction", kernel.name.to_owned()))?;
+        let (mut offset, mut expected) = (0, 0);
+        // SAFETY: the function is there, and both are places for what is asked.
+        unsafe { sys::cuFuncGetParamInfo(function, 0, &mut offset, &mut expected) }
+            .result()
+            .map_err(failed("cuFuncGetParamInfo", kernel.name.to_owned()))?;
+        if expected != bytes {
+            return Err(CudaError::Parameters {
+                device: ordinal,
+                kernel: kernel.name,
+                expected,
+                came: bytes,
+            });
+        }
         modules.functions.insert(kernel.name, function);
         Ok(function)
     }

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 const NEEDED: i32 = 13_000;
 
 /// What is called of the driver. A function that lacks must be known before it is called: the binding panics then.
-const FUNCTIONS: [&str; 46] = [
+const FUNCTIONS: [&str; 47] = [
     "cuInit",
     "cuDriverGetVersion",
     "cuCtxGetCurrent",
@@ -27,6 +27,7 @@ const FUNCTIONS: [&str; 46] = [
     "cuEventRecord",
     "cuEventSynchronize",
     "cuFuncGetAttribute",
+    "cuFuncGetParamInfo",
     "cuGetErrorName",
     "cuGetErrorString",
     "cuGraphDestroy",

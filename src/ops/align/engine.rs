@@ -261,6 +261,16 @@ impl Aligner {
             .time(target.index - (self.window - 1 - row as i64) * self.stride)
     }
 
+    /// The samples of a modality.
+    pub(super) fn history(&self, modality: usize) -> &History {
+        &self.modalities[modality].history
+    }
+
+    /// The groups of a modality, in the order of their channels.
+    pub(super) fn groups(&self, modality: usize) -> &[Group] {
+        &self.modalities[modality].groups
+    }
+
     /// Writes the values of a modality at `time`, `dim` of them, and gives whether all are valid and the age.
     pub(crate) fn value_at<E: Element>(&self, modality: usize, time: i64, out: &mut [E]) -> (bool, i64) {
         let stream = &self.modalities[modality];

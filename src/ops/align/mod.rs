@@ -11,6 +11,7 @@
 
 mod config;
 pub mod cpu;
+pub mod cuda;
 mod engine;
 #[cfg(test)]
 mod tests;

@@ -3,6 +3,8 @@
 //!
 //! An observation is written as its rows, `TIME: INPUT=VALUES@AGE ...`, the newest last, `|` between them. `!` after the
 //! values: not valid. `@-`: there is no sample at or before the row. `late=` and `epoch=` are left out where they are 0.
+//!
+//! Where there is a CUDA device, or the emulator of one, what it gives is held to be the same, to the bit.
 
 mod due;
 mod jumps;
@@ -11,8 +13,10 @@ mod samples;
 mod start;
 mod values;
 
+use super::cuda::CudaFuser;
 use super::{AlignConfig, Aligner, Masks, Pushed, SampleError, Target, cpu};
 use crate::device::Values;
+use crate::device::cuda::{Budget, Gpu, device_count};
 use crate::ops::{ConfigError, fuse};
 use std::fmt::Write;
 
@@ -43,13 +47,15 @@ fn refusal(config: &AlignConfig) -> String {
 
 struct Timeline {
     aligner: Aligner,
+    cuda: Option<CudaFuser>,
 }
 
 impl Timeline {
     fn new(keys: &str, modalities: &[&str]) -> Self {
-        Self {
-            aligner: Aligner::new(&config(keys, modalities)).unwrap(),
-        }
+        let aligner = Aligner::new(&config(keys, modalities)).unwrap();
+        let gpu = device_count().is_ok().then(|| Gpu::open(0).unwrap());
+        let cuda = gpu.map(|gpu| CudaFuser::new(&aligner, &gpu, &Budget::new(None)));
+        Self { aligner, cuda }
     }
 
     fn place(&self, input: &str) -> usize {
@@ -99,7 +105,7 @@ impl Timeline {
         assert_eq!(fell, due);
     }
 
-    fn show(&self, target: &Target) -> String {
+    fn show(&mut self, target: &Target) -> String {
         let aligner = &self.aligner;
         let names: Vec<&str> = aligner.inputs().collect();
         let columns: usize = (0..names.len()).map(|modality| aligner.dim(modality)).sum();
@@ -107,6 +113,14 @@ impl Timeline {
         let mut masks = Masks::default();
         fuse::cpu::fuse(aligner, target, &mut values, &mut masks);
         assert_eq!(masks.timestamps_ns.last(), Some(&target.time_ns));
+        if let Some(cuda) = &mut self.cuda {
+            let (mut of_cuda, mut masks_of_cuda) = (vec![f32::NAN; values.len()], Masks::default());
+            let out = bytemuck::cast_slice_mut(&mut of_cuda);
+            cuda.window(aligner, target, 0..names.len(), out, &mut masks_of_cuda)
+                .unwrap();
+            let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+            assert_eq!((bits(&of_cuda), masks_of_cuda), (bits(&values), masks.clone()));
+        }
         let mut text = String::new();
         for (row, mut rest) in values.chunks_exact(columns).enumerate() {
             let bar = if row == 0 { "" } else { " | " };

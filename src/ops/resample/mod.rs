@@ -42,6 +42,7 @@
 
 mod config;
 mod cpu;
+pub mod cuda;
 mod sample;
 mod trajectories;
 

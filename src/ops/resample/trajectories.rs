@@ -203,8 +203,12 @@ impl<'a> Trajectories<'a> {
         }
     }
 
+    pub(super) fn row_samples(&self, row: usize) -> std::ops::Range<usize> {
+        span(self.time_offsets, row)
+    }
+
     pub(super) fn row_times(&self, row: usize) -> &'a [i64] {
-        &self.times[span(self.time_offsets, row)]
+        &self.times[self.row_samples(row)]
     }
 
     pub(super) fn row_targets(&self, row: usize) -> std::ops::Range<usize> {

@@ -192,6 +192,11 @@ impl<'a> Cloud<'a> {
         })
     }
 
+    /// The values of all columns, interleaved, and how many columns there are, if it is a tensor.
+    pub(super) fn tensor(&self) -> Option<(Values<'a>, usize)> {
+        self.tensor.map(|values| (values, self.columns))
+    }
+
     fn name(&self, i: usize) -> &'a str {
         match self.tensor {
             Some(_) if self.message.fields.is_empty() => XYZ[i],
@@ -236,6 +241,16 @@ impl<'a> Field<'a> {
             first: 0,
             stride: 1,
         }
+    }
+
+    /// The values of the field, and of the other fields of a tensor.
+    pub(super) fn values(&self) -> Values<'a> {
+        self.values
+    }
+
+    /// The place of the first point's value among the values.
+    pub(super) fn first(&self) -> usize {
+        self.first
     }
 
     /// The type of its values.

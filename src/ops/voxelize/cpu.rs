@@ -2,26 +2,21 @@
 
 use super::cells::CellSet;
 use super::cloud::{Cloud, CloudError, Field};
-use super::grid::{Grid, Transform};
+use super::grid::Grid;
 use super::kernels::{self, BLOCK};
-use super::plan::{Extreme, Plan, Source};
+use super::plan::{Extreme, Source};
+use super::spec::{Spec, Taken};
 use super::{Channel, ConfigError, Counters, VoxelLayout, VoxelizeConfig, quantum};
-use crate::device::Dtype;
-use crate::stream::{Cells, ColumnLayout, Layout};
+use crate::stream::Layout;
 
 /// Makes grids of clouds: [`begin`](Self::begin), [`add`](Self::add) for each cloud, [`finish`](Self::finish), then
 /// one of the `write_` methods as often as wanted.
 ///
 /// Its memory grows to that of the largest grid it has made, and is used again.
 pub struct Voxelizer {
-    pub(super) grid: Grid,
-    pub(super) plan: Plan,
-    layout: VoxelLayout,
-    channels: Vec<Channel>,
-    transforms: Vec<Option<Transform>>,
-    max_voxels: usize,
-    pub(super) coordinate_bits: [i32; 3],
+    pub(super) spec: Spec,
     pub(super) cells: CellSet,
+    taken: Taken,
     points: Points,
     scratch: Box<Scratch>,
     /// The occupied cells in cell order.
@@ -45,8 +40,6 @@ struct Points {
 
 #[derive(Default)]
 struct FieldPoints {
-    /// Whether the type of the field is a 32- or 64-bit integer, once a cloud of the grid has said so.
-    wide: Option<bool>,
     values: Vec<f32>,
     fixed: Vec<i64>,
 }
@@ -62,75 +55,48 @@ struct Scratch {
     fixed: [i64; BLOCK],
 }
 
-/// The most points of a grid, for which no sum can overflow.
-pub(super) const MAX_POINTS: usize = 1 << 22;
-
 impl Voxelizer {
     /// A voxelizer for a configuration, which it checks.
     ///
     /// # Errors
     /// As [`VoxelizeConfig::validate`].
     pub fn new(config: &VoxelizeConfig) -> Result<Self, ConfigError> {
-        let grid = config.grid()?;
-        let plan = Plan::new(&config.channels);
-        let columns = config.channels.len();
-        let output = match config.layout {
-            VoxelLayout::Dense => Layout::flat(config.dtype, columns * grid.cells()),
-            VoxelLayout::Bits => Layout::flat(Dtype::UInt8, grid.cells().div_ceil(8)),
-            VoxelLayout::Coo => Layout {
-                rows: 0,
-                columns: vec![
-                    ColumnLayout {
-                        name: "coords".into(),
-                        dtype: Dtype::Int32,
-                        cells: Cells::Fixed(3),
-                    },
-                    ColumnLayout {
-                        name: "features".into(),
-                        dtype: Dtype::Float32,
-                        cells: Cells::Fixed(columns),
-                    },
-                ],
-            },
-        };
-        let extrinsic = |input: &super::VoxelInput| input.extrinsic.as_ref().map(Transform::from);
+        let spec = Spec::new(config)?;
+        let mut taken = Taken::default();
+        taken.clear(&spec.plan);
         Ok(Self {
-            cells: CellSet::new(grid.cells()),
-            coordinate_bits: [0, 1, 2].map(|axis| grid.coordinate_bits(axis)),
-            grid,
-            layout: config.layout,
-            channels: config.channels.clone(),
-            transforms: config.inputs.iter().map(extrinsic).collect(),
-            max_voxels: config.max_voxels.unwrap_or(usize::MAX),
+            cells: CellSet::new(spec.grid.cells()),
+            taken,
             points: Points {
-                fields: plan.fields.iter().map(|_| FieldPoints::default()).collect(),
+                fields: spec.plan.fields.iter().map(|_| FieldPoints::default()).collect(),
                 ..Points::default()
             },
-            extremes: plan.extremes.iter().map(|_| Vec::new()).collect(),
-            plan,
+            extremes: spec.plan.extremes.iter().map(|_| Vec::new()).collect(),
             scratch: Box::new(Scratch::new()),
             order: Vec::new(),
             sums: Vec::new(),
             counters: Counters::default(),
             occupied: 0,
-            output,
+            output: spec.output(config.dtype),
+            spec,
         })
     }
 
     /// The grid.
     pub fn grid(&self) -> &Grid {
-        &self.grid
+        &self.spec.grid
     }
 
     /// The channels, in the order of the output.
     pub fn channels(&self) -> &[Channel] {
-        &self.channels
+        &self.spec.channels
     }
 
     /// Starts a grid without points.
     pub fn begin(&mut self) {
         self.cells.clear();
         self.points.clear();
+        self.taken.clear(&self.spec.plan);
         self.order.clear();
         self.counters = Counters::default();
         self.occupied = 0;
@@ -141,13 +107,7 @@ impl Voxelizer {
     /// # Errors
     /// As [`add`](Self::add).
     pub fn check(&self, cloud: &Cloud<'_>) -> Result<(), CloudError> {
-        for field in &self.plan.fields {
-            cloud.field(&field.name)?;
-        }
-        match cloud.len() {
-            0..=MAX_POINTS => Ok(()),
-            points => Err(CloudError::TooMany { points }),
-        }
+        self.spec.check(cloud)
     }
 
     /// Adds the points of a cloud of the `input`-th input. Which cloud is added first, and the order of its points,
@@ -160,24 +120,7 @@ impl Voxelizer {
     /// # Panics
     /// If there is no such input.
     pub fn add(&mut self, input: usize, cloud: &Cloud<'_>) -> Result<(), CloudError> {
-        self.check(cloud)?;
-        let points = self.counters.points_in as usize + cloud.len();
-        if points > MAX_POINTS {
-            return Err(CloudError::TooMany { points });
-        }
-        for (plan, points) in self.plan.fields.iter().zip(&self.points.fields) {
-            let dtype = cloud.field(&plan.name)?.dtype();
-            if plan.mean && points.wide.is_some_and(|wide| wide != quantum::is_wide(dtype)) {
-                return Err(CloudError::Types {
-                    name: plan.name.clone(),
-                    dtype,
-                    wide: quantum::is_wide(dtype),
-                });
-            }
-        }
-        for (plan, points) in self.plan.fields.iter().zip(&mut self.points.fields) {
-            points.wide = Some(quantum::is_wide(cloud.field(&plan.name)?.dtype()));
-        }
+        self.taken.take(&self.spec, cloud)?;
         for from in (0..cloud.len()).step_by(BLOCK) {
             self.add_block(input, cloud, from, BLOCK.min(cloud.len() - from))?;
         }
@@ -201,15 +144,15 @@ impl Voxelizer {
             coordinates(&cloud.xyz()[1], from, &mut y[..n]),
             coordinates(&cloud.xyz()[2], from, &mut z[..n]),
         ];
-        if let Some(transform) = &self.transforms[input] {
+        if let Some(transform) = &self.spec.transforms[input] {
             kernels::transform(transform, xyz, moved);
             xyz = moved.each_ref().map(|axis| &axis[..n]);
         }
-        let sorted = kernels::index(&self.grid, xyz, cells, keep);
+        let sorted = kernels::index(&self.spec.grid, xyz, cells, keep);
         let mut nonfinite = sorted.nonfinite;
 
         // Whether a point is kept must be known of every field before any of them is appended.
-        for plan in &self.plan.fields {
+        for plan in &self.spec.plan.fields {
             let field = cloud.field(&plan.name)?;
             field.to_f32(from, &mut values[..n]);
             let bound = match plan.mean {
@@ -225,7 +168,7 @@ impl Voxelizer {
             nonfinite += kernels::check(&values[..n], &exact[..n], bound, &mut keep[..n]);
         }
         let kept = n - (nonfinite + sorted.outside) as usize;
-        for (plan, points) in self.plan.fields.iter().zip(&mut self.points.fields) {
+        for (plan, points) in self.spec.plan.fields.iter().zip(&mut self.points.fields) {
             let field = cloud.field(&plan.name)?;
             if plan.extreme {
                 field.to_f32(from, &mut values[..n]);
@@ -239,14 +182,14 @@ impl Voxelizer {
             }
         }
         for (axis, points) in self.points.xyz.iter_mut().enumerate() {
-            if self.plan.axes[axis] {
+            if self.spec.plan.axes[axis] {
                 kernels::append(points, xyz[axis], &keep[..n], kept);
             }
         }
         let before = self.points.cells.len();
         kernels::append(&mut self.points.cells, &cells[..n], &keep[..n], kept);
         self.cells.insert(&self.points.cells[before..]);
-        if !self.needs_points() {
+        if !self.spec.needs_points() {
             self.points.cells.clear();
         }
         self.counters.dropped_nonfinite += u64::from(nonfinite);
@@ -255,24 +198,19 @@ impl Voxelizer {
         Ok(())
     }
 
-    /// Whether the cell of each point is needed again after the occupied cells are known.
-    fn needs_points(&self) -> bool {
-        self.plan.counts || !self.plan.extremes.is_empty() || self.max_voxels != usize::MAX
-    }
-
     /// Computes the cells, and says what became of the points.
     pub fn finish(&mut self) -> Counters {
-        if self.layout == VoxelLayout::Bits {
+        if self.spec.layout == VoxelLayout::Bits {
             let occupied = self.cells.used_words().map(|(_, word)| word.count_ones() as usize);
             self.occupied = occupied.sum();
             return self.counters;
         }
-        let occupied = self.cells.number(self.max_voxels, &mut self.order);
-        self.occupied = occupied.min(self.max_voxels);
-        if self.layout == VoxelLayout::Coo {
+        let occupied = self.cells.number(self.spec.max_voxels, &mut self.order);
+        self.occupied = occupied.min(self.spec.max_voxels);
+        if self.spec.layout == VoxelLayout::Coo {
             self.output.rows = self.occupied;
         }
-        if self.needs_points() {
+        if self.spec.needs_points() {
             let over = self.cells.find(self.occupied as u32, &mut self.points.cells) as u64;
             self.counters.dropped_overflow = over;
             self.counters.points_kept -= over;
@@ -287,17 +225,17 @@ impl Voxelizer {
             xyz,
             fields,
         } = &self.points;
-        let stride = self.plan.stride();
+        let stride = self.spec.plan.stride();
         self.sums.clear();
         self.sums.resize((self.occupied + 1) * stride, 0);
-        let scales = self.coordinate_bits.map(quantum::power_of_two);
-        let all_axes = self.plan.sums_all_axes();
+        let scales = [0, 1, 2].map(|axis| quantum::power_of_two(self.spec.bits(Source::Axis(axis), &self.taken)));
+        let all_axes = self.spec.plan.sums_all_axes();
         if all_axes {
             kernels::add_points(&mut self.sums, stride, slots, xyz.each_ref().map(Vec::as_slice), scales);
-        } else if self.plan.counts {
+        } else if self.spec.plan.counts {
             kernels::add_ones(&mut self.sums, stride, slots);
         }
-        for (i, source) in self.plan.sums.iter().enumerate() {
+        for (i, source) in self.spec.plan.sums.iter().enumerate() {
             let plane = 1 + i;
             match *source {
                 Source::Axis(_) if all_axes => {}
@@ -309,7 +247,7 @@ impl Voxelizer {
                 }
             }
         }
-        for (keys, &Extreme { source, greatest }) in self.extremes.iter_mut().zip(&self.plan.extremes) {
+        for (keys, &Extreme { source, greatest }) in self.extremes.iter_mut().zip(&self.spec.plan.extremes) {
             keys.clear();
             keys.resize(self.occupied + 1, if greatest { i32::MIN } else { i32::MAX });
             let values = match source {
@@ -332,10 +270,7 @@ impl Voxelizer {
 
     /// What a sum of plane `plane` is multiplied by.
     pub(super) fn unit(&self, plane: usize) -> f64 {
-        let bits = match self.plan.sums[plane - 1] {
-            Source::Axis(axis) => self.coordinate_bits[axis],
-            Source::Field(field) => quantum::bits(self.points.fields[field].wide.unwrap_or(false)),
-        };
+        let bits = self.spec.bits(self.spec.plan.sums[plane - 1], &self.taken);
         quantum::power_of_two(-bits)
     }
 }
@@ -356,7 +291,6 @@ impl Points {
         self.cells.clear();
         self.xyz.iter_mut().for_each(Vec::clear);
         for field in &mut self.fields {
-            field.wide = None;
             field.values.clear();
             field.fixed.clear();
         }

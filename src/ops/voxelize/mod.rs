@@ -75,10 +75,12 @@ mod cloud;
 mod collector;
 mod config;
 mod cpu;
+mod cuda;
 mod grid;
 mod kernels;
 mod plan;
 mod quantum;
+mod spec;
 mod write;
 
 pub use channel::{Channel, VoxelLayout};
@@ -86,6 +88,10 @@ pub use cloud::{Cloud, CloudError, Field};
 pub use collector::{Arrival, Collector};
 pub use config::{Extrinsic, VoxelInput, VoxelizeConfig};
 pub use cpu::Voxelizer;
+pub use cuda::{
+    CudaVoxelizer, DeviceClouds, DeviceField, DeviceGrids, DeviceInputError, VoxelBatch, VoxelizeBatch, VoxelizeError,
+    VoxelizeShards,
+};
 pub use grid::{Grid, Transform};
 
 use super::ConfigError;

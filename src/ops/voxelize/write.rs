@@ -12,7 +12,7 @@ const BLOCK: usize = 256;
 const BYTES_FOR_ONE_CORE: usize = 1 << 22;
 
 /// Fills with zero bits, which are 0.0 in every float type.
-fn clear<E: Element>(out: &mut [E]) {
+pub(super) fn clear<E: Element>(out: &mut [E]) {
     if size_of_val(out) <= BYTES_FOR_ONE_CORE {
         bytemuck::fill_zeroes(out);
         return;
@@ -27,16 +27,16 @@ impl Voxelizer {
     /// # Panics
     /// If `out` has not C * X * Y * Z elements.
     pub fn write_dense<E: Element>(&self, out: &mut [E]) {
-        let cells = self.grid.cells();
+        let cells = self.spec.grid.cells();
         assert_eq!(
             out.len(),
-            cells * self.plan.outputs.len(),
+            cells * self.spec.plan.outputs.len(),
             "one element for each channel of each cell"
         );
         clear(out);
         let mut values = [0.0; BLOCK];
         for (from, order) in self.blocks() {
-            for (&output, out) in self.plan.outputs.iter().zip(out.chunks_exact_mut(cells)) {
+            for (&output, out) in self.spec.plan.outputs.iter().zip(out.chunks_exact_mut(cells)) {
                 let values = &mut values[..order.len()];
                 self.values(output, from, values);
                 for (&cell, &value) in order.iter().zip(&*values) {
@@ -51,7 +51,7 @@ impl Voxelizer {
     /// # Panics
     /// If `out` has not ceil(X * Y * Z / 8) bytes.
     pub fn write_bits(&self, out: &mut [u8]) {
-        assert_eq!(out.len(), self.grid.cells().div_ceil(8), "one bit for each cell");
+        assert_eq!(out.len(), self.spec.grid.cells().div_ceil(8), "one bit for each cell");
         out.fill(0);
         for (i, word) in self.cells.used_words() {
             let from = i * 8;
@@ -65,17 +65,17 @@ impl Voxelizer {
     /// # Panics
     /// If `coords` has not 3, or `features` not C elements for each of [`voxels`](Self::voxels).
     pub fn write_coo(&self, coords: &mut [i32], features: &mut [f32]) {
-        let columns = self.plan.outputs.len();
+        let columns = self.spec.plan.outputs.len();
         assert_eq!(coords.len(), self.voxels() * 3, "three coordinates for each voxel");
         assert_eq!(features.len(), self.voxels() * columns, "one feature for each channel");
-        let [_, ny, nz] = self.grid.shape().map(|n| n as u32);
+        let [_, ny, nz] = self.spec.grid.shape().map(|n| n as u32);
         kernels::coordinates(&self.order, ny, nz, coords);
         let mut values = [0.0; BLOCK];
         let mut table = [[0.0; 4]; BLOCK];
         for (from, order) in self.blocks() {
             let rows = &mut features[from * columns..][..order.len() * columns];
             let table = self.table(from, &mut table[..order.len()]);
-            for (column, &output) in self.plan.outputs.iter().enumerate() {
+            for (column, &output) in self.spec.plan.outputs.iter().enumerate() {
                 if let (Some(table), Output::Count | Output::Mean(1..=3)) = (table, output) {
                     let plane = if let Output::Mean(plane) = output { plane } else { 0 };
                     for (row, values) in rows.chunks_exact_mut(columns).zip(table) {
@@ -100,8 +100,8 @@ impl Voxelizer {
 
     /// The count and the mean x, y and z of occupied cells, if all are gathered: it is quicker to make them together.
     fn table<'a>(&self, from: usize, out: &'a mut [[f32; 4]]) -> Option<&'a [[f32; 4]]> {
-        self.plan.sums_all_axes().then(|| {
-            let stride = self.plan.stride();
+        self.spec.plan.sums_all_axes().then(|| {
+            let stride = self.spec.plan.stride();
             let sums = &self.sums[from * stride..][..out.len() * stride];
             kernels::rows(sums, stride, [1, 2, 3].map(|plane| self.unit(plane)), out);
             &*out
@@ -110,7 +110,7 @@ impl Voxelizer {
 
     /// The values of a channel for the occupied cells from the `from`-th on.
     fn values(&self, output: Output, from: usize, out: &mut [f32]) {
-        let stride = self.plan.stride();
+        let stride = self.spec.plan.stride();
         let n = out.len();
         let sums = || &self.sums[from * stride..][..n * stride];
         match output {

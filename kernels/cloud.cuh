@@ -1,0 +1,191 @@
+// Points as they lie in memory, and the cell of a point. It equals `Cloud`, `kernels::transform` and `kernels::index`
+// of src/ops/voxelize.
+#pragma once
+#include "types.cuh"
+
+// The most fields other than x, y and z that channels can be computed from.
+constexpr u32 MAX_FIELDS = 16;
+
+// The cell of a point that is dropped. Where a grid has 2^32 cells it is also the last one's: see `is_kept`.
+constexpr u32 NO_CELL = 0xffffffff;
+
+// Element types, in the order of `Dtype::ALL`.
+enum Dtype : u32 { FLOAT32, FLOAT64, FLOAT16, BFLOAT16, INT8, INT16, INT32, INT64, UINT8, UINT16, UINT32, UINT64 };
+
+// 16 bytes that are read or written at once.
+struct alignas(16) Quad {
+    u32 x, y, z, w;
+};
+
+// The values of one field: that of point i is at `data + i * stride`.
+struct Column {
+    const u8 *data;
+    u32 stride;
+    u32 dtype;
+};
+
+// Clouds of one form, behind one another, and the grid that each of them is put in.
+struct Cloud {
+    Column axes[3];
+    Column fields[MAX_FIELDS];
+    // The greatest magnitude of a field that can be summed; negative: no mean of it is asked for.
+    double bounds[MAX_FIELDS];
+    // Cloud b is points starts[b]..starts[b + 1]; null: each has `points`.
+    const u32 *starts;
+    float rotation[9];
+    float translation[3];
+    float origin[3];
+    float inverse[3];
+    float shape[3];
+    u32 ny;
+    u32 nz;
+    u32 is_moved;
+    u32 field_count;
+    u32 points;
+    // Whether the grid has 2^32 cells.
+    u32 is_whole;
+    u32 unused;
+};
+
+// The first point of a cloud and the one after its last.
+struct Range {
+    u32 first;
+    u32 end;
+};
+
+__device__ __forceinline__ Range range_of(const u32 *starts, u32 points, u32 cloud) {
+    return starts ? Range{starts[cloud], starts[cloud + 1]} : Range{cloud * points, (cloud + 1) * points};
+}
+
+template <class T> __device__ __forceinline__ T load(const Column &column, u32 i) {
+    return *(const T *)(column.data + (u64)i * column.stride);
+}
+
+// The nearest float32.
+__device__ __forceinline__ float read_f32(const Column &column, u32 i) {
+    switch (column.dtype) {
+    case FLOAT32: return load<float>(column, i);
+    case FLOAT64: return (float)load<double>(column, i);
+    case FLOAT16: return to_f32(load<f16>(column, i));
+    case BFLOAT16: return to_f32(load<bf16>(column, i));
+    case INT8: return (float)load<signed char>(column, i);
+    case INT16: return (float)load<short>(column, i);
+    case INT32: return (float)load<i32>(column, i);
+    case INT64: return (float)load<i64>(column, i);
+    case UINT8: return (float)load<u8>(column, i);
+    case UINT16: return (float)load<u16>(column, i);
+    case UINT32: return (float)load<u32>(column, i);
+    default: return (float)load<u64>(column, i);
+    }
+}
+
+// The nearest float64.
+__device__ __forceinline__ double read_f64(const Column &column, u32 i) {
+    switch (column.dtype) {
+    case FLOAT64: return load<double>(column, i);
+    case INT32: return (double)load<i32>(column, i);
+    case INT64: return (double)load<i64>(column, i);
+    case UINT32: return (double)load<u32>(column, i);
+    case UINT64: return (double)load<u64>(column, i);
+    default: return (double)read_f32(column, i);
+    }
+}
+
+__device__ __forceinline__ bool is_finite(float value) { return (__float_as_uint(value) & 0x7f800000) != 0x7f800000; }
+
+// Rounds to the nearest integer, ties to even; the magnitude must be less than 2^51. Adding 1.5 * 2^52 leaves no place
+// for a fraction, and the integer in the low bits.
+__device__ __forceinline__ i64 round_to_integer(double value) {
+    const double magic = 6755399441055744.0;
+    return __double_as_longlong(value + magic) - __double_as_longlong(magic);
+}
+
+// An integer that is ordered as the float with these bits is, -0 before +0. It is its own inverse.
+__device__ __forceinline__ i32 order_key(i32 bits) { return bits ^ (i32)((u32)(bits >> 31) >> 1); }
+
+// How the coordinates of points lie.
+enum Form {
+    // Columns of any type and stride.
+    ANY,
+    // float32 x, y, z with nothing between.
+    PACKED3,
+    // float32 x, y, z and 4 more bytes, aligned to 16 bytes.
+    PACKED4,
+};
+
+struct Point {
+    float xyz[3];
+};
+
+template <Form FORM> __device__ __forceinline__ Point read_point(const Cloud &cloud, u32 i) {
+    Point point;
+    if (FORM == PACKED3) {
+        const float *from = (const float *)cloud.axes[0].data + (u64)i * 3;
+        for (u32 axis = 0; axis < 3; axis++) point.xyz[axis] = from[axis];
+    } else if (FORM == PACKED4) {
+        Quad quad = ((const Quad *)cloud.axes[0].data)[i];
+        point.xyz[0] = __uint_as_float(quad.x);
+        point.xyz[1] = __uint_as_float(quad.y);
+        point.xyz[2] = __uint_as_float(quad.z);
+    } else {
+        for (u32 axis = 0; axis < 3; axis++) point.xyz[axis] = read_f32(cloud.axes[axis], i);
+    }
+    return point;
+}
+
+// The coordinates in the frame of the grid.
+__device__ __forceinline__ Point move(const Cloud &cloud, Point point) {
+    if (!cloud.is_moved) return point;
+    Point moved;
+    const float *r = cloud.rotation;
+    for (u32 axis = 0; axis < 3; axis++) {
+        moved.xyz[axis] = ((r[axis * 3] * point.xyz[0] + r[axis * 3 + 1] * point.xyz[1]) + r[axis * 3 + 2] * point.xyz[2]) +
+                          cloud.translation[axis];
+    }
+    return moved;
+}
+
+// What became of a point.
+enum Fate : u32 { KEPT, NONFINITE, OUTSIDE, NO_POINT };
+
+// The cell of a moved point, by its coordinates alone.
+__device__ __forceinline__ Fate locate(const Cloud &cloud, const Point &point, u32 &cell) {
+    bool finite = true, inside = true;
+    u32 at[3];
+    for (u32 axis = 0; axis < 3; axis++) {
+        finite &= is_finite(point.xyz[axis]);
+        float t = (point.xyz[axis] - cloud.origin[axis]) * cloud.inverse[axis];
+        bool within = t >= 0.0f && t < cloud.shape[axis];
+        inside &= within;
+        // Where t is not negative, cutting the fraction off is the floor.
+        at[axis] = within ? (u32)t : 0;
+    }
+    cell = (at[0] * cloud.ny + at[1]) * cloud.nz + at[2];
+    return !finite ? NONFINITE : inside ? KEPT : OUTSIDE;
+}
+
+// Whether the fields that channels are computed from can be taken.
+__device__ __forceinline__ bool has_good_fields(const Cloud &cloud, u32 i) {
+    bool good = true;
+    for (u32 field = 0; field < cloud.field_count; field++) {
+        good &= is_finite(read_f32(cloud.fields[field], i));
+        double bound = cloud.bounds[field];
+        if (bound >= 0.0) {
+            double value = read_f64(cloud.fields[field], i);
+            good &= value <= bound && value >= -bound;
+        }
+    }
+    return good;
+}
+
+// What becomes of point i, and its cell.
+template <Form FORM> __device__ __forceinline__ Fate judge(const Cloud &cloud, u32 i, u32 &cell) {
+    Fate fate = locate(cloud, move(cloud, read_point<FORM>(cloud, i)), cell);
+    return fate == KEPT && cloud.field_count && !has_good_fields(cloud, i) ? NONFINITE : fate;
+}
+
+// Whether the point with this saved cell is kept.
+template <Form FORM> __device__ __forceinline__ bool is_kept(const Cloud &cloud, u32 i, u32 cell) {
+    if (cell != NO_CELL || !cloud.is_whole) return cell != NO_CELL;
+    return judge<FORM>(cloud, i, cell) == KEPT;
+}

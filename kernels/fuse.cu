@@ -1,0 +1,372 @@
+// Streams on common timestamps: the values of every modality at every target of a window, side by side in one row.
+
+#include "time.cuh"
+
+namespace fuse_ns {
+
+// The type of a modality's samples.
+enum : u32 { FLOAT32 = 0, FLOAT16 = 1, BFLOAT16 = 2 };
+
+// Channels from..to of a modality, which share their rules.
+struct Group {
+    Limits limits;
+    u32 from;
+    u32 to;
+    u32 mode; // Interpolation
+    u32 unused;
+};
+
+// The samples of a modality, finite and in ascending time, no two at the same. Sample i of batch entry b is place
+// (head + i) & mask of the entry's ring, which begins at place b * pitch of `times` and of `values`, rows of `dim`
+// channels. A plain array is a ring with head 0 and a mask of ones. `values` has a row, if of no meaning, where count
+// is 0.
+struct Modality {
+    const i64* times;
+    const void* values;
+    i64 pitch;
+    u32 head;
+    u32 count;
+    u32 mask;
+    u32 dim;
+    u32 dtype;
+    u32 column; // its first column of the row
+    u32 first_group;
+    u32 groups;
+};
+
+// What travels with the launch, one trip to memory less than what lies in it.
+constexpr u32 INLINE_MODALITIES = 8;
+constexpr u32 INLINE_GROUPS = 8;
+
+} // namespace fuse_ns
+
+struct FuseParams {
+    const fuse_ns::Modality* modalities; // M; null: they are `own_modalities`, and the groups `own_groups`
+    const fuse_ns::Group* groups;
+    const i64* targets; // entry b has T from b * target_pitch on
+    void* out;          // [B, T, D]
+    i64* age;           // [B, T, M]: target minus the newest sample at or before it, -1 where there is none
+    u8* valid;          // [B, T, M]: 1 where every group of the modality has a valid value, else 0
+    i64 target_pitch;
+    u32 rows;    // T
+    u32 columns; // D
+    float fill;
+    u32 unused;
+    fuse_ns::Modality own_modalities[fuse_ns::INLINE_MODALITIES];
+    fuse_ns::Group own_groups[fuse_ns::INLINE_GROUPS];
+};
+
+namespace fuse_ns {
+
+#ifndef FUSE_BLOCK
+#define FUSE_BLOCK 256
+#endif
+#ifndef FUSE_BLOCKS
+#define FUSE_BLOCKS 3
+#endif
+#ifndef FUSE_LANES
+#define FUSE_LANES 4
+#endif
+#ifndef FUSE_PIVOTS
+#define FUSE_PIVOTS 512
+#endif
+#ifndef FUSE_PROBES
+#define FUSE_PROBES 4
+#endif
+#ifndef FUSE_UNROLL
+#define FUSE_UNROLL 4
+#endif
+
+constexpr u32 BLOCK = FUSE_BLOCK;
+// Neighbouring lanes that look for the bracket of one target together, each at so many times in a round.
+constexpr u32 LANES = FUSE_LANES;
+constexpr u32 PROBES = FUSE_PROBES;
+constexpr u32 ROUND_BITS = LANES * PROBES == 8 ? 3 : LANES * PROBES == 16 ? 4 : 5;
+static_assert(LANES * PROBES == 1 << ROUND_BITS, "a round divides what is left by a power of two");
+// Targets of a block.
+constexpr u32 RUN = BLOCK / LANES;
+// Times of a modality that a block holds.
+constexpr u32 PIVOTS = FUSE_PIVOTS;
+
+// The pointer, known to be to global memory: one that was read out of memory could be to any.
+template <class T> __device__ __forceinline__ T* global(T* pointer) {
+#ifdef __CUDACC__
+    __builtin_assume(__isGlobal(pointer));
+#endif
+    return pointer;
+}
+
+__device__ __forceinline__ i64 shuffle_xor(i64 value, u32 lanes) {
+    u32 low = __shfl_xor_sync(0xffffffffu, (u32)value, lanes);
+    u32 high = __shfl_xor_sync(0xffffffffu, (u32)((u64)value >> 32), lanes);
+    return (i64)((u64)high << 32 | low);
+}
+
+// The bracket of `target`, for LANES neighbouring lanes, which look for it together; the whole block takes part.
+// `pivots` are the `held` times of every 2^shift-th sample. The reads of a round do not wait for one another, so that a
+// bracket costs a trip to memory beyond that for the pivots where samples are more than PIVOTS, and another for each
+// further factor of LANES * PROBES. Targets need no order.
+__device__ __forceinline__ Bracket find(const Times& times, const i64* pivots, u32 held, u32 shift, i64 target) {
+    auto pivot = [&](u32 i) { return pivots[i]; };
+    u32 reached = at_or_before(pivot, held, target);
+    Bracket found;
+    found.tied = false;
+    found.has_before = reached > 0;
+    found.before = reached > 0 ? pivots[reached - 1] : 0;
+    found.after = reached < held ? pivots[reached] : 0x7fffffffffffffffLL;
+    u32 base = reached > 0 ? (reached - 1) << shift : 0; // the newest known sample at or before the target
+    while (shift > 0) {
+        u32 step = shift > ROUND_BITS ? shift - ROUND_BITS : 0;
+        i64 seen[PROBES];
+        bool inside[PROBES];
+#pragma unroll
+        for (u32 probe = 0; probe < PROBES; probe++) {
+            u32 place = threadIdx.x % LANES + probe * LANES;
+            u32 i = base + (place << step);
+            inside[probe] = found.has_before && place >> (shift - step) == 0 && i < times.count;
+            if (inside[probe]) seen[probe] = time_at(times, i);
+        }
+        u32 ahead = 0;
+#pragma unroll
+        for (u32 probe = 0; probe < PROBES; probe++) {
+            if (!inside[probe]) continue;
+            if (seen[probe] <= target) {
+                ahead++;
+                found.before = max(found.before, seen[probe]);
+            } else {
+                found.after = min(found.after, seen[probe]);
+            }
+        }
+#pragma unroll
+        for (u32 lanes = 1; lanes < LANES; lanes *= 2) {
+            ahead += __shfl_xor_sync(0xffffffffu, ahead, lanes);
+            found.before = max(found.before, shuffle_xor(found.before, lanes));
+            found.after = min(found.after, shuffle_xor(found.after, lanes));
+        }
+        base += ahead > 0 ? (ahead - 1) << step : 0;
+        shift = step;
+    }
+    found.until = found.has_before ? base + 1 : 0;
+    found.has_after = found.until < times.count;
+    return found;
+}
+
+// What a group's value at a target is made of: places of the ring, with anything in them where it is not valid. The
+// value is that of `a`, or between those of `a` and `b` where they differ.
+struct Source {
+    u32 a;
+    u32 b;
+    float weight;
+    bool valid;
+};
+
+__device__ __forceinline__ Source source(const Bracket& found, const Modality& m, i64 target, const Group& group) {
+    Pick picked = pick(found, target, group.mode, group.limits);
+    u32 before = (m.head + (found.has_before ? found.until - 1 : 0)) & m.mask;
+    u32 after = (m.head + found.until) & m.mask;
+    u32 a = picked.kind == PICK_AFTER ? after : before;
+    return Source{a, picked.kind == PICK_BETWEEN ? after : a, (float)picked.weight, picked.kind != PICK_INVALID};
+}
+
+// So many bytes that are read or written at once.
+template <u32 BYTES> struct Words;
+template <> struct Words<2> {
+    u16 at[1];
+};
+template <> struct Words<4> {
+    u32 at[1];
+};
+template <> struct alignas(8) Words<8> {
+    u32 at[2];
+};
+template <> struct alignas(16) Words<16> {
+    u32 at[4];
+};
+template <> struct alignas(16) Words<32> {
+    u32 at[8];
+};
+
+// N neighbouring elements.
+template <class T, u32 N> struct Elements {
+    Words<2 * N> words;
+    __device__ __forceinline__ float get(u32 i) const { return to_f32(T{(u16)(words.at[i / 2] >> (i % 2 * 16))}); }
+    __device__ __forceinline__ void set(u32 i, float value) {
+        u32 bits = from_f32<T>(value).bits;
+        words.at[i / 2] = i % 2 == 0 ? bits : words.at[i / 2] | bits << 16;
+    }
+};
+template <u32 N> struct Elements<float, N> {
+    Words<4 * N> words;
+    __device__ __forceinline__ float get(u32 i) const { return __uint_as_float(words.at[i]); }
+    __device__ __forceinline__ void set(u32 i, float value) { words.at[i] = __float_as_uint(value); }
+};
+
+// Writes `channels` columns of `rows` rows, N at a time. `values`: the first of the channels of place 0; `out`: the
+// first of the columns of the first row.
+template <class In, class Out, u32 N>
+__device__ __forceinline__ void write(const In* values, u32 dim, u32 channels, const Source* sources, u32 rows, Out* out,
+                                      u32 columns, float fill) {
+    u32 width = channels / N;
+    u32 items = rows * width;
+    u32 row = threadIdx.x / width, place = threadIdx.x % width;
+    u32 rows_on = BLOCK / width, places_on = BLOCK % width;
+    // 64 bytes of each of the two samples.
+    constexpr u32 AT_ONCE = FUSE_UNROLL * N * sizeof(In) > 16 * FUSE_UNROLL ? FUSE_UNROLL / 2 : FUSE_UNROLL;
+#pragma unroll 1
+    for (u32 item = threadIdx.x; item < items;) {
+        // Nothing in here is conditional, so that every read is on its way before the first is waited for. Past the end
+        // it reads the last row again.
+        Elements<In, N> a[AT_ONCE], b[AT_ONCE];
+        u32 rows_of[AT_ONCE], places[AT_ONCE];
+#pragma unroll
+        for (u32 i = 0; i < AT_ONCE; i++) {
+            rows_of[i] = min(row, rows - 1);
+            places[i] = place * N;
+            const Source& source = sources[rows_of[i]];
+            a[i] = *(const Elements<In, N>*)(values + (u64)source.a * dim + places[i]);
+            b[i] = *(const Elements<In, N>*)(values + (u64)source.b * dim + places[i]);
+            row += rows_on;
+            place += places_on;
+            if (place >= width) {
+                place -= width;
+                row++;
+            }
+        }
+#pragma unroll
+        for (u32 i = 0; i < AT_ONCE; i++) {
+            const Source source = sources[rows_of[i]];
+            Elements<Out, N> result;
+#pragma unroll
+            for (u32 j = 0; j < N; j++) {
+                float before = a[i].get(j);
+                float between = lerp(before, b[i].get(j), source.weight);
+                float value = source.a != source.b ? between : before;
+                result.set(j, source.valid ? value : fill);
+            }
+            if (item < items) *(Elements<Out, N>*)(out + (u64)rows_of[i] * columns + places[i]) = result;
+            item += BLOCK;
+        }
+    }
+}
+
+// Writes the columns of a group, as many at a time as the alignment of everything allows. `values`: those of the batch
+// entry; `out`: the first row.
+template <class In, class Out>
+__device__ __forceinline__ void write_group(const void* values, const Modality& m, const Group& group,
+                                            const Source* sources, u32 rows, Out* out, u32 columns, float fill) {
+    const In* from = (const In*)values + group.from;
+    Out* to = out + m.column + group.from;
+    u32 channels = group.to - group.from;
+    u32 apart = m.dim | columns | channels | (u32)((u64)from / sizeof(In)) | (u32)((u64)to / sizeof(Out));
+    if (apart % 8 == 0) {
+        write<In, Out, 8>(from, m.dim, channels, sources, rows, to, columns, fill);
+    } else if (apart % 4 == 0) {
+        write<In, Out, 4>(from, m.dim, channels, sources, rows, to, columns, fill);
+    } else {
+        write<In, Out, 1>(from, m.dim, channels, sources, rows, to, columns, fill);
+    }
+}
+
+template <class Out> __device__ __forceinline__ void fuse(const FuseParams& p) {
+    __shared__ i64 pivots[PIVOTS];
+    __shared__ Source sources[RUN];
+    const Modality m = p.modalities == nullptr ? p.own_modalities[blockIdx.y] : p.modalities[blockIdx.y];
+    const Group* groups = (p.modalities == nullptr ? p.own_groups : p.groups) + m.first_group;
+    u64 entry = blockIdx.z;
+    u32 first = blockIdx.x * RUN;
+    u32 rows = min(RUN, p.rows - first);
+    u32 row = threadIdx.x / LANES;
+    bool leads = threadIdx.x % LANES == 0 && row < rows;
+    i64 target = row < rows ? p.targets[entry * p.target_pitch + first + row] : 0;
+
+    Times times{global(m.times) + entry * m.pitch, m.count, m.head, m.mask};
+    u32 shift = 0;
+    while (m.count > PIVOTS << shift) shift++;
+    u32 held = (m.count + (1u << shift) - 1) >> shift;
+#pragma unroll 4
+    for (u32 i = threadIdx.x; i < held; i += BLOCK) pivots[i] = time_at(times, i << shift);
+    __syncthreads();
+
+    Bracket found = find(times, pivots, held, shift, target);
+    bool valid = true;
+    u64 size = m.dtype == FLOAT32 ? 4 : 2;
+    const void* values = global((const u8*)m.values) + entry * m.pitch * m.dim * size;
+    Out* out = (Out*)p.out + (entry * p.rows + first) * p.columns;
+#pragma unroll 1
+    for (u32 g = 0; g < m.groups; g++) {
+        const Group group = groups[g];
+        if (g > 0) __syncthreads();
+        if (leads) {
+            sources[row] = source(found, m, target, group);
+            valid = valid && sources[row].valid;
+        }
+        __syncthreads();
+        if (m.dtype == FLOAT32) {
+            write_group<float, Out>(values, m, group, sources, rows, out, p.columns, p.fill);
+        } else if (m.dtype == FLOAT16) {
+            write_group<f16, Out>(values, m, group, sources, rows, out, p.columns, p.fill);
+        } else {
+            write_group<bf16, Out>(values, m, group, sources, rows, out, p.columns, p.fill);
+        }
+    }
+    if (leads) {
+        u64 place = (entry * p.rows + first + row) * gridDim.y + blockIdx.y;
+        p.valid[place] = valid;
+        p.age[place] = found.has_before ? target - found.before : -1;
+    }
+}
+
+} // namespace fuse_ns
+
+// Equal `window` of src/ops/align/cpu.rs, for a batch of B entries: the rows [T, D] of each, and their masks. Block
+// (x, y, z) has RUN targets from x * RUN on of modality y in entry z: it finds the bracket of each once, and then writes
+// the modality's columns group by group.
+extern "C" __global__ void __launch_bounds__(fuse_ns::BLOCK, FUSE_BLOCKS)
+    fuse_f32(const __grid_constant__ FuseParams p) {
+    fuse_ns::fuse<float>(p);
+}
+
+extern "C" __global__ void __launch_bounds__(fuse_ns::BLOCK, FUSE_BLOCKS)
+    fuse_f16(const __grid_constant__ FuseParams p) {
+    fuse_ns::fuse<f16>(p);
+}
+
+extern "C" __global__ void __launch_bounds__(fuse_ns::BLOCK, FUSE_BLOCKS)
+    fuse_bf16(const __grid_constant__ FuseParams p) {
+    fuse_ns::fuse<bf16>(p);
+}
+
+namespace fuse_ns {
+
+// Samples that a ring lacks: `count` of them, for the places from `first` on.
+struct Fresh {
+    const i64* times;    // count
+    const float* values; // [count, dim]
+    i64* ring_times;
+    float* ring_values;
+    u32 first;
+    u32 count;
+    u32 mask;
+    u32 dim;
+};
+
+} // namespace fuse_ns
+
+struct FuseAppendParams {
+    const fuse_ns::Fresh* fresh; // one for each row of blocks
+};
+
+// Puts samples into their rings, which is what makes the histories on the device equal those of `Aligner`. Blocks
+// (x, y) share the samples of `fresh[y]`.
+extern "C" __global__ void __launch_bounds__(256) fuse_append(const __grid_constant__ FuseAppendParams p) {
+    const fuse_ns::Fresh fresh = p.fresh[blockIdx.y];
+    u64 thread = (u64)blockIdx.x * blockDim.x + threadIdx.x;
+    u64 threads = (u64)gridDim.x * blockDim.x;
+    for (u64 i = thread; i < fresh.count; i += threads) {
+        fresh.ring_times[(fresh.first + i) & fresh.mask] = fresh.times[i];
+    }
+    for (u64 i = thread; i < (u64)fresh.count * fresh.dim; i += threads) {
+        u64 place = (fresh.first + i / fresh.dim) & fresh.mask;
+        fresh.ring_values[place * fresh.dim + i % fresh.dim] = fresh.values[i];
+    }
+}

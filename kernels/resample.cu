@@ -1,0 +1,376 @@
+// Trajectories at their targets: equals `Resampler` of src/ops/resample/cpu.rs, bit for bit.
+//
+// The fast path brackets a target among all samples and checks only the rows that it reads. If those are finite, so is
+// the answer right: samples that the CPU drops could only lie further away. Otherwise a warp does that target again
+// among the samples that count. Who launches this counts dropped samples by `resample_count_*`.
+
+#include "time.cuh"
+
+// A run of targets of one trajectory, for batches whose trajectories differ in length.
+struct ResampleTile {
+    // The trajectory's first sample and the tile's first target, of all.
+    u64 sample;
+    u64 target;
+    u32 samples;
+    u32 targets;
+};
+
+struct ResampleParams {
+    // Samples of all trajectories, one after the other: times, and values [samples, dim].
+    const i64* times;
+    const void* values;
+    const i64* targets;
+    // [targets, dim] of the type of `values`, and a 0 or 1 for each target.
+    void* out;
+    u8* valid;
+    // One for each block, or null: each trajectory has `row_samples` samples and `row_targets` targets.
+    const ResampleTile* tiles;
+    // The fill value, repeated over 8 bytes.
+    u64 fill;
+    Limits limits;
+    u32 row_samples;
+    u32 row_targets;
+    // Regular batches: how many targets a block does, at most MAX_TILE, and how many blocks a trajectory takes.
+    u32 tile_targets;
+    u32 row_tiles;
+    u32 dim;
+    // An Interpolation.
+    u32 mode;
+};
+
+// Targets of one block, at most.
+constexpr u32 MAX_TILE = 128;
+constexpr u32 STAGED_TIMES = 1024;
+
+// A pick's weight where its value is a sample as it is, or the fill value.
+constexpr float SAMPLE = -1.0f;
+constexpr float FILL = -2.0f;
+
+template <class T> struct RealOf {
+    typedef float type;
+};
+template <> struct RealOf<double> {
+    typedef double type;
+};
+
+// Words of 4 bytes that are read and written at once.
+template <u32 BYTES> struct Vector;
+template <> struct Vector<16> {
+    u32 words[4];
+    __device__ __forceinline__ void load(const void* at) {
+        uint4 v = __ldg((const uint4*)at);
+        words[0] = v.x, words[1] = v.y, words[2] = v.z, words[3] = v.w;
+    }
+    __device__ __forceinline__ void store(void* at) const {
+        __stcs((uint4*)at, make_uint4(words[0], words[1], words[2], words[3]));
+    }
+};
+template <> struct Vector<8> {
+    u32 words[2];
+    __device__ __forceinline__ void load(const void* at) {
+        uint2 v = __ldg((const uint2*)at);
+        words[0] = v.x, words[1] = v.y;
+    }
+    __device__ __forceinline__ void store(void* at) const { __stcs((uint2*)at, make_uint2(words[0], words[1])); }
+};
+template <> struct Vector<4> {
+    u32 words[1];
+    __device__ __forceinline__ void load(const void* at) { words[0] = __ldg((const u32*)at); }
+    __device__ __forceinline__ void store(void* at) const { __stcs((u32*)at, words[0]); }
+};
+// The other half of the word is 0.
+template <> struct Vector<2> {
+    u32 words[1];
+    __device__ __forceinline__ void load(const void* at) { words[0] = __ldg((const u16*)at); }
+    __device__ __forceinline__ void store(void* at) const { __stcs((u16*)at, (u16)words[0]); }
+};
+
+// lerp of the elements in words of a and b. `watch` becomes a NaN if a result, and so if an element, is not finite.
+template <u32 WORDS> __device__ __forceinline__ void lerp_words(const u32* a, const u32* b, float w, u32* out, float& watch, float) {
+#pragma unroll
+    for (u32 i = 0; i < WORDS; ++i) {
+        float value = lerp(__uint_as_float(a[i]), __uint_as_float(b[i]), w);
+        watch = fmaf(value, 0.0f, watch);
+        out[i] = __float_as_uint(value);
+    }
+}
+
+template <u32 WORDS> __device__ __forceinline__ void lerp_words(const u32* a, const u32* b, double w, u32* out, float& watch, double) {
+#pragma unroll
+    for (u32 i = 0; i < WORDS; i += 2) {
+        double from = __longlong_as_double((i64)((u64)a[i + 1] << 32 | a[i]));
+        double to = __longlong_as_double((i64)((u64)b[i + 1] << 32 | b[i]));
+        u64 bits = (u64)__double_as_longlong(lerp(from, to, w));
+        out[i] = (u32)bits;
+        out[i + 1] = (u32)(bits >> 32);
+        // All ones in the exponent become a NaN or an infinity of float32.
+        watch = fmaf(__uint_as_float(((out[i + 1] >> 20 & 0x7ff) == 0x7ff) ? 0x7f800000 : 0), 0.0f, watch);
+    }
+}
+
+__device__ __forceinline__ u32 pack(float low, float high, bf16) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    u32 word;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+    return word;
+#else
+    return (u32)from_f32<bf16>(low).bits | (u32)from_f32<bf16>(high).bits << 16;
+#endif
+}
+
+__device__ __forceinline__ u32 pack(float low, float high, f16) {
+    return (u32)from_f32<f16>(low).bits | (u32)from_f32<f16>(high).bits << 16;
+}
+
+template <u32 WORDS, class Half> __device__ __forceinline__ void lerp_words(const u32* a, const u32* b, float w, u32* out, float& watch, Half) {
+#pragma unroll
+    for (u32 i = 0; i < WORDS; ++i) {
+        float low = lerp(to_f32(Half{(u16)a[i]}), to_f32(Half{(u16)b[i]}), w);
+        float high = lerp(to_f32(Half{(u16)(a[i] >> 16)}), to_f32(Half{(u16)(b[i] >> 16)}), w);
+        watch = fmaf(low, 0.0f, watch);
+        watch = fmaf(high, 0.0f, watch);
+        out[i] = pack(low, high, Half{});
+    }
+}
+
+__device__ __forceinline__ bool is_finite(float v) { return (__float_as_uint(v) & 0x7f800000) != 0x7f800000; }
+__device__ __forceinline__ bool is_finite(bf16 v) { return (v.bits & 0x7f80) != 0x7f80; }
+__device__ __forceinline__ bool is_finite(f16 v) { return (v.bits & 0x7c00) != 0x7c00; }
+__device__ __forceinline__ bool is_finite(double v) {
+    return ((u64)__double_as_longlong(v) >> 52 & 0x7ff) != 0x7ff;
+}
+
+__device__ __forceinline__ double lerp_element(double a, double b, double w) { return lerp(a, b, w); }
+template <class T> __device__ __forceinline__ T lerp_element(T a, T b, double w) {
+    return from_f32<T>(lerp(to_f32(a), to_f32(b), (float)w));
+}
+
+// Whether all of a sample is finite. All lanes of the warp call it.
+template <class T> __device__ __forceinline__ bool sample_finite(const T* sample, u32 dim) {
+    bool finite = true;
+    for (u32 i = threadIdx.x % 32; i < dim; i += 32) {
+        finite &= is_finite(sample[i]);
+    }
+    return __all_sync(0xffffffff, finite);
+}
+
+// One target among the samples that count: `Kept` of src/ops/resample/cpu.rs, but only as far as is needed. All lanes
+// of the warp call it.
+template <class T>
+__device__ __noinline__ void redo_target(const ResampleParams& p, const ResampleTile& tile, u64 target_index) {
+    Times times{p.times + tile.sample, tile.samples, 0, ~0u};
+    const T* values = (const T*)p.values + tile.sample * p.dim;
+    i64 target = __ldg(p.targets + target_index);
+    Bracket found = find_bracket(times, Slice{0, 0}, nullptr, target);
+    u32 before = found.until;
+    while (before > 0 && !sample_finite(values + (u64)(before - 1) * p.dim, p.dim)) {
+        --before;
+    }
+    found.has_before = before > 0;
+    found.before = found.has_before ? time_at(times, before - 1) : 0;
+    u32 after = found.until;
+    while (after < times.count && !sample_finite(values + (u64)after * p.dim, p.dim)) {
+        ++after;
+    }
+    found.has_after = after < times.count;
+    if (found.has_after) {
+        found.after = time_at(times, after);
+        for (u32 i = after + 1; i < times.count && time_at(times, i) == found.after; ++i) {
+            after = sample_finite(values + (u64)i * p.dim, p.dim) ? i : after;
+        }
+    }
+    Pick picked = pick(found, target, p.mode, p.limits);
+    const T* a = values + (u64)(picked.kind == PICK_AFTER ? after : before - 1) * p.dim;
+    const T* b = values + (u64)after * p.dim;
+    T fill;
+    __builtin_memcpy(&fill, &p.fill, sizeof fill);
+    T* out = (T*)p.out + target_index * p.dim;
+    for (u32 i = threadIdx.x % 32; i < p.dim; i += 32) {
+        if (picked.kind == PICK_INVALID) {
+            out[i] = fill;
+        } else {
+            out[i] = picked.kind == PICK_BETWEEN ? lerp_element(a[i], b[i], picked.weight) : a[i];
+        }
+    }
+    if (threadIdx.x % 32 == 0) {
+        p.valid[target_index] = picked.kind != PICK_INVALID;
+    }
+}
+
+// A block does a tile: it finds the bracket of each target, one a thread, and then all threads go through the rows of
+// the tile, UNROLL vectors of BYTES at once each.
+template <class T, u32 BYTES, u32 UNROLL> __device__ __forceinline__ void resample(const ResampleParams& p) {
+    typedef typename RealOf<T>::type Real;
+    __shared__ i64 staged[STAGED_TIMES];
+    __shared__ u32 first[MAX_TILE], second[MAX_TILE];
+    __shared__ Real weights[MAX_TILE];
+    __shared__ u32 doubtful[MAX_TILE / 32];
+
+    ResampleTile tile;
+    if (p.tiles) {
+        tile = p.tiles[blockIdx.x];
+    } else {
+        u32 row = blockIdx.x / p.row_tiles;
+        u32 from = (blockIdx.x - row * p.row_tiles) * p.tile_targets;
+        tile = ResampleTile{(u64)row * p.row_samples, (u64)row * p.row_targets + from, p.row_samples,
+                            min(p.tile_targets, p.row_targets - from)};
+    }
+    const i64* targets = p.targets + tile.target;
+    Times times{p.times + tile.sample, tile.samples, 0, ~0u};
+    bool has_target = threadIdx.x < tile.targets;
+    i64 target = has_target ? __ldg(targets + threadIdx.x) : 0;
+    if (threadIdx.x < MAX_TILE / 32) {
+        doubtful[threadIdx.x] = 0;
+    }
+    Slice slice = stage_times(times, __ldg(targets), __ldg(targets + tile.targets - 1), staged);
+    if (has_target) {
+        Bracket found = find_bracket(times, slice, staged, target);
+        Pick picked = pick(found, target, p.mode, p.limits);
+        u32 one = picked.kind == PICK_AFTER ? found.until : found.until - 1;
+        first[threadIdx.x] = one;
+        second[threadIdx.x] = picked.kind == PICK_BETWEEN ? found.until : one;
+        weights[threadIdx.x] = picked.kind == PICK_BETWEEN ? (Real)picked.weight
+                               : picked.kind == PICK_INVALID ? (Real)FILL
+                                                             : (Real)SAMPLE;
+        // The later of two samples with one time counts; a gap that is too long ends nowhere if nothing finite follows.
+        bool takes_after = picked.kind == PICK_AFTER || picked.kind == PICK_BETWEEN;
+        bool may_hold = picked.kind == PICK_INVALID && p.mode == LINEAR && found.has_before && found.has_after &&
+                        distance(found.before, target) <= p.limits.extrapolate;
+        if ((takes_after && found.tied) || may_hold) {
+            atomicOr(&doubtful[threadIdx.x / 32], 1u << threadIdx.x % 32);
+        }
+        p.valid[tile.target + threadIdx.x] = picked.kind != PICK_INVALID;
+    }
+    __syncthreads();
+
+    u32 row_bytes = p.dim * (u32)sizeof(T);
+    u32 row_vectors = row_bytes / BYTES;
+    u32 total = tile.targets * row_vectors;
+    const u8* values = (const u8*)p.values + tile.sample * row_bytes;
+    u8* out = (u8*)p.out + tile.target * row_bytes;
+    u32 step_rows = blockDim.x / row_vectors;
+    u32 step_vectors = blockDim.x - step_rows * row_vectors;
+    u32 row = threadIdx.x / row_vectors;
+    u32 vector = threadIdx.x - row * row_vectors;
+    for (u32 item = threadIdx.x; item < total; item += UNROLL * blockDim.x) {
+        Vector<BYTES> a[UNROLL], b[UNROLL];
+        Real weight[UNROLL];
+        u32 rows[UNROLL];
+#pragma unroll
+        for (u32 i = 0; i < UNROLL; ++i) {
+            rows[i] = row;
+            weight[i] = (Real)FILL;
+            if (item + i * blockDim.x < total) {
+                weight[i] = weights[row];
+                u32 at = vector * BYTES;
+                if (weight[i] != (Real)FILL) {
+                    a[i].load(values + (u64)first[row] * row_bytes + at);
+                    b[i].load(values + (u64)second[row] * row_bytes + at);
+                }
+            }
+            row += step_rows;
+            vector += step_vectors;
+            if (vector >= row_vectors) {
+                vector -= row_vectors;
+                ++row;
+            }
+        }
+#pragma unroll
+        for (u32 i = 0; i < UNROLL; ++i) {
+            u32 now = item + i * blockDim.x;
+            if (now >= total) {
+                break;
+            }
+            constexpr u32 WORDS = BYTES < 4 ? 1 : BYTES / 4;
+            Vector<BYTES> result;
+            float watch = 0.0f;
+            lerp_words<WORDS>(a[i].words, b[i].words, weight[i], result.words, watch, T{});
+#pragma unroll
+            for (u32 w = 0; w < WORDS; ++w) {
+                u32 fill = (u32)(w % 2 ? p.fill >> 32 : p.fill);
+                u32 other = weight[i] == (Real)FILL ? fill : a[i].words[w];
+                result.words[w] = weight[i] >= 0 ? result.words[w] : other;
+            }
+            if (watch != 0.0f && weight[i] != (Real)FILL) {
+                atomicOr(&doubtful[rows[i] / 32], 1u << rows[i] % 32);
+            }
+            result.store(out + (u64)now * BYTES);
+        }
+    }
+
+    __syncthreads();
+    for (u32 i = 0; i < MAX_TILE / 32; ++i) {
+        // Each warp takes every other one of them.
+        u32 mask = doubtful[i];
+        for (u32 turn = 0; mask != 0; mask &= mask - 1, ++turn) {
+            if (turn % (blockDim.x / 32) == threadIdx.x / 32) {
+                redo_target<T>(p, tile, tile.target + i * 32 + (u32)__ffs((int)mask) - 1);
+            }
+        }
+    }
+}
+
+#define RESAMPLE(name, type, bytes)                                                                                    \
+    extern "C" __global__ void __launch_bounds__(256) resample_##name##_##bytes(const __grid_constant__ ResampleParams p) {                          \
+        resample<type, bytes, 4>(p);                                                                                   \
+    }
+
+// By element type and by the bytes of a vector, which divide those of a row.
+RESAMPLE(f32, float, 16)
+RESAMPLE(f32, float, 8)
+RESAMPLE(f32, float, 4)
+RESAMPLE(f64, double, 16)
+RESAMPLE(f64, double, 8)
+RESAMPLE(f16, f16, 16)
+RESAMPLE(f16, f16, 8)
+RESAMPLE(f16, f16, 4)
+RESAMPLE(f16, f16, 2)
+RESAMPLE(bf16, bf16, 16)
+RESAMPLE(bf16, bf16, 8)
+RESAMPLE(bf16, bf16, 4)
+RESAMPLE(bf16, bf16, 2)
+
+struct ResampleCountParams {
+    // [samples, dim]
+    const void* values;
+    // What the count is added to.
+    u64* dropped;
+    u64 samples;
+    u32 dim;
+    // Lanes for each sample: a power of two, at most 32.
+    u32 lanes;
+};
+
+// How many samples are not finite: `dropped_nonfinite`. Lanes of a warp share each sample.
+template <class T> __device__ __forceinline__ void count_nonfinite(const ResampleCountParams& p) {
+    const T* values = (const T*)p.values;
+    u32 lane = threadIdx.x % 32;
+    u32 at_once = 32 / p.lanes;
+    u32 own = (0xffffffffu >> (32 - p.lanes)) << (lane & ~(p.lanes - 1));
+    u64 warp = (u64)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
+    u64 step = (u64)gridDim.x * (blockDim.x / 32) * at_once;
+    u32 found = 0;
+    for (u64 base = warp * at_once; base < p.samples; base += step) {
+        u64 sample = base + lane / p.lanes;
+        bool finite = true;
+        for (u32 i = lane % p.lanes; sample < p.samples && i < p.dim; i += p.lanes) {
+            finite &= is_finite(values[sample * p.dim + i]);
+        }
+        u32 nonfinite = __ballot_sync(0xffffffff, !finite);
+        bool counts = lane % p.lanes == 0 && (nonfinite & own) != 0;
+        found += (u32)__popc(__ballot_sync(0xffffffff, counts));
+    }
+    if (lane == 0 && found > 0) {
+        atomicAdd(p.dropped, (u64)found);
+    }
+}
+
+#define COUNT_NONFINITE(name, type)                                                                                    \
+    extern "C" __global__ void resample_count_##name(const __grid_constant__ ResampleCountParams p) {                  \
+        count_nonfinite<type>(p);                                                                                      \
+    }
+
+COUNT_NONFINITE(f32, float)
+COUNT_NONFINITE(f64, double)
+COUNT_NONFINITE(f16, f16)
+COUNT_NONFINITE(bf16, bf16)

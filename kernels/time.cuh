@@ -1,0 +1,153 @@
+// Where a target lies among the times of a stream, and what its value is made of. Times are ns.
+#pragma once
+
+#include "types.cuh"
+
+// The ascending times of a stream's samples: sample i is at[(head + i) & mask]. A plain array has head 0 and mask ~0.
+// Nothing may write them during the launch.
+struct Times {
+    const i64* at;
+    u32 count;
+    u32 head;
+    u32 mask;
+};
+
+__device__ __forceinline__ i64 time_at(const Times& times, u32 i) {
+    return __ldg(times.at + ((times.head + i) & times.mask));
+}
+
+// The samples from..to whose times a block has in its shared memory. It may have none.
+struct Slice {
+    u32 from;
+    u32 to;
+};
+
+// Copies the times that targets between `first` and `last` can need to `staged`. All threads of the block call it, and
+// it ends with a barrier. Two dependent reads at most, however many samples there are: as many pivots as there are
+// threads, then the times between the pivots around the targets. More of those than fit are not copied.
+template <u32 CAPACITY>
+__device__ __forceinline__ Slice stage_times(const Times& times, i64 first, i64 last, i64 (&staged)[CAPACITY]) {
+    Slice slice{0, times.count};
+    if (times.count > CAPACITY) {
+        u32 stride = (times.count + blockDim.x - 1) / blockDim.x;
+        u32 at = threadIdx.x * stride;
+        i64 pivot = at < times.count ? time_at(times, at) : 0;
+        u32 lower = __syncthreads_count(at < times.count && pivot <= first);
+        u32 upper = __syncthreads_count(at < times.count && pivot <= last);
+        slice.from = lower > 0 ? (lower - 1) * stride : 0;
+        // The pivot after the last target, and one more to see whether it has the same time.
+        slice.to = min(times.count, upper * stride + 2);
+        if (lower > upper || slice.to - slice.from > CAPACITY) {
+            slice = Slice{0, 0};
+        }
+    }
+    for (u32 i = slice.from + threadIdx.x; i < slice.to; i += blockDim.x) {
+        staged[i - slice.from] = time_at(times, i);
+    }
+    __syncthreads();
+    return slice;
+}
+
+// The samples around a target.
+struct Bracket {
+    // How many samples are at or before the target: sample until - 1 is before it, sample `until` after it.
+    u32 until;
+    bool has_before;
+    bool has_after;
+    // Whether the sample after `until` has the same time as that one.
+    bool tied;
+    // Times, where there are such samples.
+    i64 before;
+    i64 after;
+};
+
+// How many of `count` ascending times are at or before `target`.
+template <class TimeAt> __device__ __forceinline__ u32 at_or_before(const TimeAt& time, u32 count, i64 target) {
+    u32 base = 0;
+    while (count > 1) {
+        u32 half = count / 2;
+        base = time(base + half - 1) <= target ? base + half : base;
+        count -= half;
+    }
+    return base + (count == 1 && time(base) <= target ? 1 : 0);
+}
+
+template <class TimeAt>
+__device__ __forceinline__ Bracket bracket_among(const TimeAt& time, u32 from, u32 to, u32 count, i64 target) {
+    auto from_slice = [&](u32 i) { return time(from + i); };
+    Bracket found;
+    found.until = from + at_or_before(from_slice, to - from, target);
+    found.has_before = found.until > 0;
+    found.has_after = found.until < count;
+    found.before = found.has_before ? time(found.until - 1) : 0;
+    found.after = found.has_after ? time(found.until) : 0;
+    found.tied = found.until + 1 < count && time(found.until + 1) == found.after;
+    return found;
+}
+
+// The bracket of a target, from what `stage_times` has copied, or from global memory if the target is not in there.
+__device__ __forceinline__ Bracket find_bracket(const Times& times, const Slice& slice, const i64* staged, i64 target) {
+    u32 length = slice.to - slice.from;
+    bool inside = slice.to > slice.from && (slice.from == 0 || staged[0] <= target) &&
+                  (slice.to == times.count || staged[length - 2] > target);
+    if (inside) {
+        auto time = [&](u32 i) { return staged[i - slice.from]; };
+        return bracket_among(time, slice.from, slice.to, times.count, target);
+    }
+    auto time = [&](u32 i) { return time_at(times, i); };
+    return bracket_among(time, 0, times.count, times.count, target);
+}
+
+enum Interpolation : u32 { PREVIOUS = 0, NEAREST = 1, LINEAR = 2 };
+
+// How far from a target its samples may be, ns: `Limits` of src/time/interpolate.rs.
+struct Limits {
+    i64 max_age;
+    i64 max_gap;
+    i64 extrapolate;
+};
+
+// What the value at a target is made of.
+enum PickKind : u32 { PICK_INVALID = 0, PICK_BEFORE = 1, PICK_AFTER = 2, PICK_BETWEEN = 3 };
+
+struct Pick {
+    PickKind kind;
+    // PICK_BETWEEN: before + weight * (after - before).
+    double weight;
+};
+
+// later - earlier, at most the largest i64. `later` is not before `earlier`.
+__device__ __forceinline__ i64 distance(i64 earlier, i64 later) {
+    u64 apart = (u64)later - (u64)earlier;
+    return (i64)min(apart, 0x7fffffffffffffffull);
+}
+
+// Equals `pick` of src/time/interpolate.rs.
+__device__ __forceinline__ Pick pick(const Bracket& found, i64 target, u32 mode, const Limits& limits) {
+    Pick picked{PICK_INVALID, 0.0};
+    i64 age = found.has_before ? distance(found.before, target) : 0;
+    i64 ahead = found.has_after ? distance(target, found.after) : 0;
+    if (found.has_before && age == 0) {
+        picked.kind = PICK_BEFORE;
+    } else if (mode == LINEAR) {
+        if (found.has_before && found.has_after) {
+            i64 gap = distance(found.before, found.after);
+            if (gap <= limits.max_gap) {
+                picked = Pick{PICK_BETWEEN, (double)age / (double)gap};
+            }
+        } else if (found.has_before && age <= limits.extrapolate) {
+            picked.kind = PICK_BEFORE;
+        }
+    } else {
+        bool take_after = mode == NEAREST && found.has_after && (!found.has_before || ahead < age);
+        if (take_after) {
+            picked.kind = ahead <= limits.max_age ? PICK_AFTER : PICK_INVALID;
+        } else if (found.has_before) {
+            picked.kind = age <= limits.max_age ? PICK_BEFORE : PICK_INVALID;
+        }
+    }
+    return picked;
+}
+
+// a + weight * (b - a), without a fused multiply-add.
+template <class Real> __device__ __forceinline__ Real lerp(Real a, Real b, Real weight) { return a + weight * (b - a); }

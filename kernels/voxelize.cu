@@ -1,0 +1,635 @@
+// Point clouds to voxel grids. The arithmetic is that of src/ops/voxelize/mod.rs, bit for bit: integers are summed and
+// compared, so that the order of the points is of no consequence.
+//
+// A grid is a bitmap, cell i being bit i % 32 of word i / 32, padded to whole superblocks. There are two states, of
+// which a grid uses one while the other, the grid's before, is cleared. The kernels of one grid, in order:
+//
+// | layout | kernels |
+// |---|---|
+// | bits | voxelize_points |
+// | dense occupancy | voxelize_points, voxelize_sectors |
+// | coo | voxelize_points, (batches: voxelize_rows,) voxelize_rank, voxelize_sums, voxelize_features |
+// | dense | the same, and voxelize_scatter |
+#include "cloud.cuh"
+
+constexpr u32 BLOCK = 256;
+constexpr u32 WARPS = BLOCK / 32;
+constexpr u32 ALL = 0xffffffff;
+
+// The sum of `value` over the block, for every thread.
+__device__ __forceinline__ u32 block_sum(u32 value) {
+    __shared__ u32 sums[WARPS];
+    for (u32 step = 16; step; step >>= 1) value += __shfl_xor_sync(ALL, value, step);
+    __syncthreads();
+    if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = value;
+    __syncthreads();
+    u32 total = 0;
+    for (u32 warp = 0; warp < WARPS; warp++) total += sums[warp];
+    return total;
+}
+
+// The sum of `value` over the threads before this one; `total` becomes that over all.
+__device__ __forceinline__ u32 block_prefix(u32 value, u32 &total) {
+    __shared__ u32 sums[WARPS];
+    u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, inclusive = value;
+    for (u32 step = 1; step < 32; step <<= 1) {
+        u32 below = __shfl_up_sync(ALL, inclusive, step);
+        if (lane >= step) inclusive += below;
+    }
+    __syncthreads();
+    if (lane == 31) sums[warp] = inclusive;
+    __syncthreads();
+    u32 before = 0;
+    total = 0;
+    for (u32 i = 0; i < WARPS; i++) {
+        if (i < warp) before += sums[i];
+        total += sums[i];
+    }
+    return before + inclusive - value;
+}
+
+// Which cells are saved.
+enum Save : u32 { SAVE_NONE, SAVE_ALL, SAVE_FIRST };
+
+struct VoxelizePointsParams {
+    Cloud cloud;
+    u32 *words;
+    // For each superblock: its occupied cells. Null: they are not counted.
+    u32 *counts;
+    // For each point.
+    u32 *cells;
+    // For each cloud: points kept, not finite, outside, and past max_voxels.
+    u64 *counters;
+    // Cleared by the first `clearing_blocks` of each grid row of blocks: `clear_quads`, ...
+    Quad *clear;
+    u64 clear_quads;
+    // ... and the words of these cells in the other bitmap. Null: none.
+    u32 *old_words;
+    const u32 *old_cells;
+    const u32 *old_starts;
+    u32 old_points;
+    u32 clearing_blocks;
+    u32 words_per_grid;
+    u32 superblocks;
+    // 2^this words are a superblock.
+    u32 superblock_shift;
+    u32 save;
+    // The bits of the cells among which the first is saved, at bit 0: 0x1, 0xff or 0xffff.
+    u32 group;
+};
+
+__device__ __forceinline__ void clear(const VoxelizePointsParams &p) {
+    u32 step = p.clearing_blocks * BLOCK;
+    u32 thread = blockIdx.x * BLOCK + threadIdx.x;
+    for (u64 i = (u64)blockIdx.y * step + thread; i < p.clear_quads; i += (u64)step * gridDim.y) {
+        p.clear[i] = Quad{0, 0, 0, 0};
+    }
+    if (!p.old_words) return;
+    u32 *words = p.old_words + (u64)blockIdx.y * p.words_per_grid;
+    Range old = range_of(p.old_starts, p.old_points, blockIdx.y);
+    for (u32 i = old.first + thread; i < old.end; i += step) {
+        u32 cell = p.old_cells[i];
+        // Where this is no cell, the last word of a bitmap of 2^32 cells may be cleared, which is empty or to be cleared.
+        if (cell / 32 < p.words_per_grid) words[cell / 32] = 0;
+    }
+}
+
+// Sets the bit of a cell, and returns the cell if it is to be saved.
+__device__ __forceinline__ u32 set_bit(const VoxelizePointsParams &p, u32 cell) {
+    u32 *word = p.words + (u64)blockIdx.y * p.words_per_grid + cell / 32;
+    u32 bit = 1u << (cell % 32);
+    if (!p.counts && p.save != SAVE_FIRST) {
+        atomicOr(word, bit);
+        return cell;
+    }
+    u32 before = atomicOr(word, bit);
+    if (p.counts && !(before & bit)) {
+        atomicAdd(p.counts + blockIdx.y * p.superblocks + (cell / 32 >> p.superblock_shift), 1u);
+    }
+    if (p.save != SAVE_FIRST) return cell;
+    u32 group = p.group << (cell % 32 & (p.group == 0xffff ? 16 : p.group == 0xff ? 24 : 31));
+    return before & group ? NO_CELL : cell;
+}
+
+// Equals `Voxelizer::add_block` as far as the cells: sets a bit for each cell, counts what became of the points, and
+// saves their cells. A block takes BLOCK * K points of cloud blockIdx.y; the first blocks clear the other state.
+template <Form FORM, u32 K> __device__ __forceinline__ void add_points(const VoxelizePointsParams &p) {
+    if (blockIdx.x < p.clearing_blocks) return clear(p);
+    __shared__ u32 tally[3];
+    if (threadIdx.x < 3) tally[threadIdx.x] = 0;
+    __syncthreads();
+    Range range = range_of(p.cloud.starts, p.cloud.points, blockIdx.y);
+    u32 first = range.first + (blockIdx.x - p.clearing_blocks) * (BLOCK * K) + threadIdx.x;
+    Fate fates[K];
+    u32 cells[K];
+    for (u32 k = 0; k < K; k++) {
+        u32 i = first + k * BLOCK;
+        fates[k] = i < range.end ? judge<FORM>(p.cloud, i, cells[k]) : NO_POINT;
+    }
+    for (u32 k = 0; k < K; k++) {
+        u32 saved = fates[k] == KEPT ? set_bit(p, cells[k]) : NO_CELL;
+        if (p.save != SAVE_NONE && fates[k] != NO_POINT) p.cells[first + k * BLOCK] = saved;
+    }
+    for (u32 fate = 0; fate < 3; fate++) {
+        u32 count = 0;
+        for (u32 k = 0; k < K; k++) count += __popc(__ballot_sync(ALL, fates[k] == fate));
+        if (count && threadIdx.x % 32 == 0) atomicAdd(&tally[fate], count);
+    }
+    __syncthreads();
+    if (threadIdx.x < 3 && tally[threadIdx.x]) {
+        atomicAdd(p.counters + blockIdx.y * 4 + threadIdx.x, (u64)tally[threadIdx.x]);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_points(const __grid_constant__ VoxelizePointsParams p) {
+    add_points<ANY, 1>(p);
+}
+
+extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_points_packed3(const __grid_constant__ VoxelizePointsParams p) {
+    add_points<PACKED3, 2>(p);
+}
+
+extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_points_packed4(const __grid_constant__ VoxelizePointsParams p) {
+    add_points<PACKED4, 2>(p);
+}
+
+// 16 bytes of a dense occupancy of the bits from bit 0 on.
+__device__ __forceinline__ Quad expand(u32 bits, u32 one, u32 element_bytes) {
+    u32 high = one << 16;
+    if (element_bytes == 4) {
+        return Quad{bits & 1 ? one : 0, bits & 2 ? one : 0, bits & 4 ? one : 0, bits & 8 ? one : 0};
+    }
+    return Quad{
+        (bits & 1 ? one : 0) | (bits & 2 ? high : 0),
+        (bits & 4 ? one : 0) | (bits & 8 ? high : 0),
+        (bits & 16 ? one : 0) | (bits & 32 ? high : 0),
+        (bits & 64 ? one : 0) | (bits & 128 ? high : 0),
+    };
+}
+
+struct VoxelizeSectorsParams {
+    const u32 *words;
+    // The cells of this grid and of the one before.
+    const u32 *cells;
+    const u32 *starts;
+    const u32 *old_cells;
+    const u32 *old_starts;
+    u8 *out;
+    // Of one grid.
+    u64 out_elements;
+    u32 points;
+    u32 old_points;
+    u32 words_per_grid;
+    // The bits of 1.0, and 2 or 4 bytes for each element.
+    u32 one;
+    u32 element_bytes;
+    // Whether 32 bytes may belong to two grids, so that cells are written one by one.
+    u32 is_split;
+};
+
+// Equals `Voxelizer::write_dense` for the occupancy. The output holds the grid before; of every 32 bytes in which that
+// or this grid has a cell, all are written, so that the memory need not read the rest of them first. Both grids' cells
+// lead to the same values, which is why it doesn't matter that they are written in no order. Two threads write 32
+// bytes; grid blockIdx.y.
+extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_sectors(const __grid_constant__ VoxelizeSectorsParams p) {
+    Range range = range_of(p.starts, p.points, blockIdx.y);
+    Range old = range_of(p.old_starts, p.old_points, blockIdx.y);
+    u32 i = blockIdx.x * (BLOCK / 2) + threadIdx.x / 2, count = range.end - range.first;
+    if (i >= count + (old.end - old.first)) return;
+    u32 cell = i < count ? p.cells[range.first + i] : p.old_cells[old.first + (i - count)];
+    if (cell == NO_CELL) return;
+    // 4 or 8 cells are 16 bytes.
+    u32 half = 16 / p.element_bytes;
+    if (!p.is_split) cell = (cell & ~(2 * half - 1)) + threadIdx.x % 2 * half;
+    u32 bits = p.words[(u64)blockIdx.y * p.words_per_grid + cell / 32] >> (cell % 32);
+    u8 *out = p.out + (blockIdx.y * p.out_elements + cell) * p.element_bytes;
+    if (p.is_split) {
+        if (threadIdx.x % 2) return;
+        u32 value = bits & 1 ? p.one : 0;
+        if (p.element_bytes == 4) {
+            *(u32 *)out = value;
+        } else {
+            *(u16 *)out = (u16)value;
+        }
+    } else {
+        *(Quad *)out = expand(bits, p.one, p.element_bytes);
+    }
+}
+
+// The threads of a block of voxelize_parts, and the most words of its part of a bitmap.
+constexpr u32 PART_BLOCK = 512;
+constexpr u32 PART_WORDS = 8192;
+
+struct VoxelizePartsParams {
+    Cloud cloud;
+    u8 *out;
+    u64 *counters;
+    // Of one grid.
+    u64 out_bytes;
+    u32 cells;
+    // A power of two, at most PART_WORDS.
+    u32 part_words;
+    // The bits of 1.0, and the bytes of an element; 0: the output is the bitmap.
+    u32 one;
+    u32 element_bytes;
+};
+
+// The occupancy of small grids, as bits or dense, in one launch that needs nothing of the grid before. A block makes
+// part blockIdx.x of grid blockIdx.y in shared memory, of all points of the cloud, and writes every byte of it.
+template <Form FORM> __device__ __forceinline__ void make_part(const VoxelizePartsParams &p) {
+    __shared__ Quad quads_of_words[PART_WORDS / 4];
+    __shared__ u32 tally[3];
+    if (threadIdx.x < 3) tally[threadIdx.x] = 0;
+    for (u32 i = threadIdx.x; i < p.part_words / 4; i += PART_BLOCK) quads_of_words[i] = Quad{0, 0, 0, 0};
+    u32 *words = (u32 *)quads_of_words;
+    __syncthreads();
+    Range range = range_of(p.cloud.starts, p.cloud.points, blockIdx.y);
+    u32 first_cell = blockIdx.x * p.part_words * 32, counts[3] = {0, 0, 0};
+#pragma unroll 4
+    for (u32 i = range.first + threadIdx.x; i < range.end; i += PART_BLOCK) {
+        u32 cell;
+        Fate fate = judge<FORM>(p.cloud, i, cell);
+        cell -= first_cell;
+        if (fate == KEPT && cell < p.part_words * 32) atomicOr(&words[cell / 32], 1u << (cell % 32));
+        for (u32 k = 0; k < 3; k++) counts[k] += fate == k;
+    }
+    if (blockIdx.x == 0) {
+        for (u32 k = 0; k < 3; k++) {
+            for (u32 step = 16; step; step >>= 1) counts[k] += __shfl_xor_sync(ALL, counts[k], step);
+            if (threadIdx.x % 32 == 0) atomicAdd(&tally[k], counts[k]);
+        }
+    }
+    __syncthreads();
+    if (blockIdx.x == 0 && threadIdx.x < 4) {
+        p.counters[blockIdx.y * 4 + threadIdx.x] = threadIdx.x < 3 ? tally[threadIdx.x] : 0;
+    }
+    u8 *out = p.out + blockIdx.y * p.out_bytes;
+    u32 count = p.cells - first_cell < p.part_words * 32 ? p.cells - first_cell : p.part_words * 32;
+    if (p.element_bytes == 0) {
+        u32 bytes = (count + 7) / 8;
+        out += first_cell / 8;
+        u32 quads = p.out_bytes % 16 ? 0 : bytes / 16;
+        for (u32 i = threadIdx.x; i < quads; i += PART_BLOCK) ((Quad *)out)[i] = quads_of_words[i];
+        for (u32 i = quads * 16 + threadIdx.x; i < bytes; i += PART_BLOCK) out[i] = ((u8 *)words)[i];
+        return;
+    }
+    u32 each = 16 / p.element_bytes, quads = p.out_bytes % 16 ? 0 : count / each;
+    out += (u64)first_cell * p.element_bytes;
+    for (u32 i = threadIdx.x; i < quads; i += PART_BLOCK) {
+        u32 cell = i * each;
+        ((Quad *)out)[i] = expand(words[cell / 32] >> (cell % 32), p.one, p.element_bytes);
+    }
+    for (u32 cell = quads * each + threadIdx.x; cell < count; cell += PART_BLOCK) {
+        u32 value = words[cell / 32] >> (cell % 32) & 1 ? p.one : 0;
+        if (p.element_bytes == 4) {
+            ((u32 *)out)[cell] = value;
+        } else {
+            ((u16 *)out)[cell] = (u16)value;
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(PART_BLOCK) voxelize_parts(const __grid_constant__ VoxelizePartsParams p) {
+    make_part<ANY>(p);
+}
+
+extern "C" __global__ void __launch_bounds__(PART_BLOCK)
+    voxelize_parts_packed3(const __grid_constant__ VoxelizePartsParams p) {
+    make_part<PACKED3>(p);
+}
+
+struct VoxelizeRowsParams {
+    const u32 *counts;
+    // rows[b] becomes the first row of grid b; rows[grids] is the number of rows.
+    u32 *rows;
+    u32 grids;
+    u32 superblocks;
+    u32 limit;
+};
+
+// Where the rows of each grid of a batch begin. One block.
+extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_rows(const __grid_constant__ VoxelizeRowsParams p) {
+    u32 lane = threadIdx.x % 32;
+    for (u32 grid = threadIdx.x / 32; grid < p.grids; grid += WARPS) {
+        const u32 *counts = p.counts + (u64)grid * p.superblocks;
+        u64 cells = 0;
+        for (u32 i = lane; i < p.superblocks; i += 32) cells += counts[i];
+        for (u32 step = 16; step; step >>= 1) cells += __shfl_xor_sync(ALL, cells, step);
+        if (lane == 0) p.rows[grid + 1] = cells < p.limit ? (u32)cells : p.limit;
+    }
+    __syncthreads();
+    u32 before = 0;
+    for (u32 from = 0; from < p.grids; from += BLOCK) {
+        u32 grid = from + threadIdx.x, total;
+        u32 rows = grid < p.grids ? p.rows[grid + 1] : 0;
+        u32 prefix = block_prefix(rows, total);
+        if (grid < p.grids) p.rows[grid + 1] = before + prefix + rows;
+        before += total;
+    }
+    if (threadIdx.x == 0) p.rows[0] = 0;
+}
+
+struct VoxelizeRankParams {
+    const u32 *words;
+    const u32 *counts;
+    // For each word with an occupied cell: the cells before it in the grid, and in the low half the word.
+    u64 *table;
+    u64 *sums;
+    i32 *keys;
+    i32 *coords;
+    u32 *order;
+    // As voxelize_rows gives them. For a single grid: its rows are put in rows[1].
+    u32 *rows;
+    u64 key_rows;
+    // Bit e: extreme e is a greatest.
+    u64 greatest;
+    u32 words_per_grid;
+    u32 superblocks;
+    u32 superblock_shift;
+    u32 limit;
+    u32 ny;
+    u32 nz;
+    // Sums and extremes of a cell.
+    u32 stride;
+    u32 extremes;
+    u32 single;
+};
+
+// Equals `kernels::number` and `kernels::coordinates`: numbers the occupied cells in cell order, writes them, and
+// clears the sums and extremes of their rows. A block takes superblock blockIdx.x of grid blockIdx.y.
+extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_rank(const __grid_constant__ VoxelizeRankParams p) {
+    const u32 *counts = p.counts + (u64)blockIdx.y * p.superblocks;
+    u32 own = counts[blockIdx.x];
+    bool is_last = blockIdx.x == p.superblocks - 1;
+    if (!own && !(p.single && is_last)) return;
+    u32 before = 0;
+    for (u32 i = threadIdx.x; i < blockIdx.x; i += BLOCK) before += counts[i];
+    before = block_sum(before);
+    if (p.single && is_last && threadIdx.x == 0) p.rows[1] = before + own < p.limit ? before + own : p.limit;
+    if (!own) return;
+
+    u32 base = p.single ? 0 : p.rows[blockIdx.y];
+    u32 until = before + own < p.limit ? before + own : p.limit;
+    if (before < until) {
+        u64 count = until - before;
+        u64 *sums = p.sums + (u64)(base + before) * p.stride;
+        for (u64 i = threadIdx.x; i < count * p.stride; i += BLOCK) sums[i] = 0;
+        for (u32 extreme = 0; extreme < p.extremes; extreme++) {
+            i32 *keys = p.keys + extreme * p.key_rows + base + before;
+            i32 least = p.greatest >> extreme & 1 ? (i32)0x80000000 : 0x7fffffff;
+            for (u64 i = threadIdx.x; i < count; i += BLOCK) keys[i] = least;
+        }
+    }
+
+    u64 first = (u64)blockIdx.y * p.words_per_grid + ((u64)blockIdx.x << p.superblock_shift);
+    for (u32 from = 0; from < 1u << p.superblock_shift; from += BLOCK * 4) {
+        u32 at = from + threadIdx.x * 4;
+        Quad quad = *(const Quad *)(p.words + first + at);
+        u32 words[4] = {quad.x, quad.y, quad.z, quad.w};
+        u32 count = 0, total;
+        for (u32 i = 0; i < 4; i++) count += __popc(words[i]);
+        u32 rank = before + block_prefix(count, total);
+        for (u32 i = 0; i < 4; i++) {
+            u32 word = words[i];
+            if (!word) continue;
+            p.table[first + at + i] = (u64)rank << 32 | word;
+            u32 cell = ((blockIdx.x << p.superblock_shift) + at + i) * 32;
+            for (; word && rank < p.limit; word &= word - 1, rank++) {
+                u32 occupied = cell + (__ffs(word) - 1);
+                u64 row = base + rank;
+                if (p.order) p.order[row] = occupied;
+                if (p.coords) {
+                    u32 column = occupied / p.nz, x = column / p.ny;
+                    p.coords[row * 3] = x;
+                    p.coords[row * 3 + 1] = column - x * p.ny;
+                    p.coords[row * 3 + 2] = occupied - column * p.nz;
+                }
+            }
+            rank += __popc(word);
+        }
+        before += total;
+    }
+}
+
+constexpr u32 MAX_SUMS = MAX_FIELDS + 3;
+constexpr u32 MAX_EXTREMES = 2 * MAX_SUMS;
+
+struct VoxelizeSumsParams {
+    Cloud cloud;
+    const u32 *cells;
+    const u64 *table;
+    u64 *sums;
+    i32 *keys;
+    // The first row of each grid; null for a single one.
+    const u32 *rows;
+    u64 *counters;
+    u64 key_rows;
+    u64 greatest;
+    // What a value is multiplied by before it is rounded, for each sum but the count.
+    double scales[MAX_SUMS];
+    u32 words_per_grid;
+    u32 limit;
+    // Sums of a cell, the count (if there are any) among them.
+    u32 stride;
+    u32 extremes;
+    // 0 to 2: a coordinate; from 3 on: a field. For each sum but the count, and each extreme.
+    u8 sum_sources[MAX_SUMS + 1];
+    u8 extreme_sources[MAX_EXTREMES + 2];
+};
+
+// The row of a point in the grid; `limit` and above: past max_voxels.
+__device__ __forceinline__ u32 find(const VoxelizeSumsParams &p, u32 cell) {
+    u64 entry = p.table[(u64)blockIdx.y * p.words_per_grid + cell / 32];
+    return (u32)(entry >> 32) + __popc((u32)entry & ((1u << (cell % 32)) - 1));
+}
+
+// Counts the points past max_voxels of a warp.
+__device__ __forceinline__ void count_overflow(const VoxelizeSumsParams &p, bool is_over) {
+    u32 over = __popc(__ballot_sync(ALL, is_over));
+    if (over && threadIdx.x % 32 == 0) atomicAdd(p.counters + blockIdx.y * 4 + 3, (u64)over);
+}
+
+// Equals `kernels::find`, `add_points`, `add_axis`, `add_fixed` and `add_extreme`: adds each point to the sums and
+// extremes of its cell. A thread takes a point of cloud blockIdx.y.
+extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_sums(const __grid_constant__ VoxelizeSumsParams p) {
+    Range range = range_of(p.cloud.starts, p.cloud.points, blockIdx.y);
+    u32 i = range.first + blockIdx.x * BLOCK + threadIdx.x;
+    u32 cell = i < range.end ? p.cells[i] : NO_CELL;
+    bool is_kept_point = i < range.end && is_kept<ANY>(p.cloud, i, cell);
+    u32 row = is_kept_point ? find(p, cell) : 0;
+    bool is_over = is_kept_point && row >= p.limit;
+    count_overflow(p, is_over);
+    if (!is_kept_point || is_over) return;
+    if (p.rows) row += p.rows[blockIdx.y];
+    Point point = move(p.cloud, read_point<ANY>(p.cloud, i));
+    u64 *sums = p.sums + (u64)row * p.stride;
+    if (p.stride) atomicAdd(sums, 1ull);
+    for (u32 sum = 0; sum + 1 < p.stride; sum++) {
+        u32 source = p.sum_sources[sum];
+        double value = source == 0   ? (double)point.xyz[0]
+                       : source == 1 ? (double)point.xyz[1]
+                       : source == 2 ? (double)point.xyz[2]
+                                     : read_f64(p.cloud.fields[source - 3], i);
+        atomicAdd(sums + 1 + sum, (u64)round_to_integer(value * p.scales[sum]));
+    }
+    for (u32 extreme = 0; extreme < p.extremes; extreme++) {
+        u32 source = p.extreme_sources[extreme];
+        float value = source == 0   ? point.xyz[0]
+                      : source == 1 ? point.xyz[1]
+                      : source == 2 ? point.xyz[2]
+                                    : read_f32(p.cloud.fields[source - 3], i);
+        i32 key = order_key((i32)__float_as_uint(value));
+        i32 *best = p.keys + extreme * p.key_rows + row;
+        if (p.greatest >> extreme & 1) {
+            atomicMax(best, key);
+        } else {
+            atomicMin(best, key);
+        }
+    }
+}
+
+// Swaps a value of each lane with that of the lane whose number differs in `bit`.
+__device__ __forceinline__ u64 swap_lanes(u64 value, u32 bit) {
+    u32 low = __shfl_xor_sync(ALL, (u32)value, bit), high = __shfl_xor_sync(ALL, (u32)(value >> 32), bit);
+    return (u64)high << 32 | low;
+}
+
+// Transposes the 4 x 4 values of 4 neighbouring lanes.
+__device__ __forceinline__ void transpose(u64 values[4]) {
+    for (u32 bit = 1; bit < 4; bit <<= 1) {
+        bool upper = threadIdx.x & bit;
+        for (u32 i = 0; i < 4; i++) {
+            if (i & bit) continue;
+            u64 other = swap_lanes(upper ? values[i] : values[i | bit], bit);
+            if (upper) {
+                values[i] = other;
+            } else {
+                values[i | bit] = other;
+            }
+        }
+    }
+}
+
+// voxelize_sums for the count and the sums of x, y and z alone. The 4 sums of a cell are 32 bytes, which 4 lanes add to
+// in one request.
+template <Form FORM> __device__ __forceinline__ void add_sums_xyz(const VoxelizeSumsParams &p) {
+    Range range = range_of(p.cloud.starts, p.cloud.points, blockIdx.y);
+    u32 i = range.first + blockIdx.x * BLOCK + threadIdx.x;
+    u32 cell = i < range.end ? p.cells[i] : NO_CELL;
+    bool is_kept_point = i < range.end && is_kept<FORM>(p.cloud, i, cell);
+    u64 values[4] = {1, 0, 0, 0};
+    u32 row = NO_CELL;
+    bool is_over = false;
+    if (is_kept_point) {
+        u32 rank = find(p, cell);
+        is_over = rank >= p.limit;
+        if (!is_over) row = rank + (p.rows ? p.rows[blockIdx.y] : 0);
+        Point point = move(p.cloud, read_point<FORM>(p.cloud, i));
+        for (u32 axis = 0; axis < 3; axis++) {
+            values[1 + axis] = (u64)round_to_integer((double)point.xyz[axis] * p.scales[axis]);
+        }
+    }
+    count_overflow(p, is_over);
+    transpose(values);
+    for (u32 k = 0; k < 4; k++) {
+        u32 to = __shfl_sync(ALL, row, (threadIdx.x & 28) + k);
+        if (to != NO_CELL) atomicAdd(p.sums + (u64)to * 4 + threadIdx.x % 4, values[k]);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_sums_xyz(const __grid_constant__ VoxelizeSumsParams p) {
+    add_sums_xyz<ANY>(p);
+}
+
+extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_sums_xyz_packed3(const __grid_constant__ VoxelizeSumsParams p) {
+    add_sums_xyz<PACKED3>(p);
+}
+
+extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_sums_xyz_packed4(const __grid_constant__ VoxelizeSumsParams p) {
+    add_sums_xyz<PACKED4>(p);
+}
+
+// How a channel is made.
+enum Output : u8 { OUTPUT_ONE, OUTPUT_COUNT, OUTPUT_MEAN, OUTPUT_EXTREME };
+
+constexpr u32 MAX_CHANNELS = 2 + 3 * MAX_SUMS + 5;
+
+struct Channels {
+    const u64 *sums;
+    const i32 *keys;
+    u64 key_rows;
+    // 2^-s for each sum but the count.
+    double units[MAX_SUMS];
+    u32 stride;
+    u32 count;
+    u8 outputs[MAX_CHANNELS];
+    // Of a mean its sum, of an extreme its place.
+    u8 places[MAX_CHANNELS];
+};
+
+// Equals `kernels::means` and `kernels::extremes`.
+__device__ __forceinline__ float value_of(const Channels &channels, u32 channel, u32 row) {
+    u32 place = channels.places[channel];
+    const u64 *sums = channels.sums + (u64)row * channels.stride;
+    switch (channels.outputs[channel]) {
+    case OUTPUT_ONE: return 1.0f;
+    case OUTPUT_COUNT: return (float)(i64)sums[0];
+    case OUTPUT_MEAN: return (float)((double)(i64)sums[place] / (double)(i64)sums[0] * channels.units[place - 1]);
+    default: return __uint_as_float((u32)order_key(channels.keys[place * channels.key_rows + row]));
+    }
+}
+
+struct VoxelizeFeaturesParams {
+    Channels channels;
+    float *out;
+    // The number of rows.
+    const u32 *rows;
+};
+
+// Equals `Voxelizer::write_coo`: a row of channels for each occupied cell. A thread takes an element.
+extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_features(const __grid_constant__ VoxelizeFeaturesParams p) {
+    u64 elements = (u64)*p.rows * p.channels.count;
+    for (u64 i = (u64)blockIdx.x * BLOCK + threadIdx.x; i < elements; i += (u64)gridDim.x * BLOCK) {
+        u32 row = (u32)(i / p.channels.count);
+        p.out[i] = value_of(p.channels, (u32)(i - (u64)row * p.channels.count), row);
+    }
+}
+
+struct VoxelizeScatterParams {
+    Channels channels;
+    const u32 *words;
+    // The cells of this grid's rows and of those of the one before, and where the rows of each grid begin.
+    const u32 *order;
+    const u32 *rows;
+    const u32 *old_order;
+    const u32 *old_rows;
+    u8 *out;
+    u64 cells;
+    u32 words_per_grid;
+    u32 dtype;
+};
+
+// Equals `Voxelizer::write_dense`: the channels of the occupied cells, and 0 in those that only the grid before had.
+// The blocks of grid row y take the cells of grid blockIdx.y.
+template <class T> __device__ __forceinline__ void scatter(const VoxelizeScatterParams &p) {
+    T *out = (T *)p.out + blockIdx.y * p.cells * p.channels.count;
+    const u32 *words = p.words + (u64)blockIdx.y * p.words_per_grid;
+    u32 first = p.rows[blockIdx.y], count = p.rows[blockIdx.y + 1] - first;
+    u32 old = p.old_rows[blockIdx.y], until = p.old_rows[blockIdx.y + 1] - old + count;
+    for (u32 i = blockIdx.x * BLOCK + threadIdx.x; i < until; i += gridDim.x * BLOCK) {
+        u32 cell = i < count ? p.order[first + i] : p.old_order[old + (i - count)];
+        if (i >= count && words[cell / 32] >> (cell % 32) & 1) continue;
+        for (u32 channel = 0; channel < p.channels.count; channel++) {
+            float value = i < count ? value_of(p.channels, channel, first + i) : 0.0f;
+            out[channel * p.cells + cell] = from_f32<T>(value);
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_scatter(const __grid_constant__ VoxelizeScatterParams p) {
+    switch (p.dtype) {
+    case FLOAT16: return scatter<f16>(p);
+    case BFLOAT16: return scatter<bf16>(p);
+    default: return scatter<float>(p);
+    }
+}

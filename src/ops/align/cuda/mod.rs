@@ -1,0 +1,330 @@
+//! The windows of an [`Aligner`] on a CUDA device.
+//!
+//! The aligner stays the one that knows when an observation is due, and its histories the truth: a [`CudaFuser`] keeps
+//! a copy of them on the device, to which each window adds the samples that have come since. A window is one upload of
+//! those and of its targets, two launches, one download and one wait, however many modalities there are; its values and
+//! masks are those of [`cpu`](super::cpu), to the bit. A [`FuseBatch`] is many windows at once of samples that are on
+//! the device already.
+
+mod batch;
+mod params;
+mod ring;
+mod staging;
+
+pub use batch::{BatchGroup, BatchModality, BatchOutput, BatchShape, FuseBatch};
+
+use super::{Aligner, Masks, Pushed, SampleError, Target};
+use crate::device::cuda::{Budget, CudaError, DeviceBuf, Gpu, PinnedBuf};
+use crate::device::{Dtype, Values};
+use bytemuck::Zeroable;
+use params::{APPEND, AppendParams, BLOCK, Fresh, FuseParams, GroupParams, INPUT_F32, ModalityParams, RUN, kernel};
+use ring::Ring;
+use staging::{Staging, room};
+use std::ops::Range;
+
+/// Why a sample that is on a device was not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum PushError {
+    /// The sample is dropped; the stream goes on.
+    #[error(transparent)]
+    Sample(#[from] SampleError),
+    /// It could not be read.
+    #[error(transparent)]
+    Cuda(#[from] CudaError),
+}
+
+/// A sample in the memory of a device.
+#[derive(Clone, Copy)]
+pub struct DeviceSample<'a> {
+    /// The memory. What writes it has been waited for.
+    pub memory: &'a DeviceBuf,
+    /// The byte at which it begins.
+    pub at: usize,
+    /// The type of its values.
+    pub dtype: Dtype,
+    /// How many there are.
+    pub len: usize,
+}
+
+/// Writes the windows of one aligner, whose histories it keeps on a device.
+///
+/// It must be the only one of its aligner. After an error it can be used again: it copies the histories anew.
+pub struct CudaFuser {
+    gpu: Gpu,
+    rings: Vec<Ring>,
+    lacking: Vec<Range<usize>>,
+    modalities: Vec<ModalityParams>,
+    groups: Vec<GroupParams>,
+    fresh: Vec<Fresh>,
+    staging: Staging,
+    /// The values of a window, then its ages, then what is valid.
+    output: DeviceBuf,
+    result: PinnedBuf,
+}
+
+/// Where the parts of a window lie in the memory that it is written to.
+struct Parts {
+    rows: usize,
+    columns: usize,
+    modalities: usize,
+    values_bytes: usize,
+}
+
+impl Parts {
+    fn new(aligner: &Aligner, modalities: &Range<usize>) -> Self {
+        let rows = aligner.window();
+        let columns = modalities.clone().map(|modality| aligner.dim(modality)).sum();
+        Self {
+            rows,
+            columns,
+            modalities: modalities.len(),
+            values_bytes: rows * columns * aligner.dtype().size(),
+        }
+    }
+
+    /// The bytes of the ages, which follow what lies before them.
+    fn ages(&self, before: usize) -> Range<usize> {
+        let at = before.next_multiple_of(size_of::<i64>());
+        at..at + self.rows * self.modalities * size_of::<i64>()
+    }
+
+    /// The bytes of what is valid, which follow the ages.
+    fn valid(&self, before: usize) -> Range<usize> {
+        let at = self.ages(before).end;
+        at..at + self.rows * self.modalities
+    }
+}
+
+impl CudaFuser {
+    /// An empty copy of the aligner's histories on a device, whose memory counts in `budget`.
+    pub fn new(aligner: &Aligner, gpu: &Gpu, budget: &Budget) -> Self {
+        let dims = (0..aligner.modalities()).map(|modality| aligner.dim(modality));
+        Self {
+            gpu: gpu.clone(),
+            rings: dims.map(|dim| Ring::new(gpu, budget, dim)).collect(),
+            lacking: Vec::new(),
+            modalities: Vec::new(),
+            groups: Vec::new(),
+            fresh: Vec::new(),
+            staging: Staging::new(gpu, budget),
+            output: DeviceBuf::new(gpu, budget),
+            result: PinnedBuf::new(gpu),
+        }
+    }
+
+    /// Writes the window of a run of modalities side by side, `[T, D]` elements of the aligner's type, newest target
+    /// last, and its masks.
+    ///
+    /// # Errors
+    /// [`CudaError`]; nothing in `out` and `masks` is of meaning then.
+    ///
+    /// # Panics
+    /// If `out` has not T * D elements.
+    pub fn window(
+        &mut self,
+        aligner: &Aligner,
+        target: &Target,
+        modalities: Range<usize>,
+        out: &mut [u8],
+        masks: &mut Masks,
+    ) -> Result<(), CudaError> {
+        let parts = Parts::new(aligner, &modalities);
+        assert_eq!(
+            out.len(),
+            parts.values_bytes,
+            "{} rows of {} columns",
+            parts.rows,
+            parts.columns
+        );
+        let written = self.write(aligner, target, &modalities, &parts, None);
+        self.settle(written)?;
+        out.copy_from_slice(&self.result.bytes()[..parts.values_bytes]);
+        self.masks(aligner, target, &parts, parts.values_bytes, masks);
+        Ok(())
+    }
+
+    /// As [`window`](Self::window), but leaves the values, `[T, D]`, on the device, at the beginning of `out`.
+    ///
+    /// # Errors
+    /// [`CudaError`], also where `out` is on another device.
+    pub fn window_on_device(
+        &mut self,
+        aligner: &Aligner,
+        target: &Target,
+        modalities: Range<usize>,
+        out: &mut DeviceBuf,
+        masks: &mut Masks,
+    ) -> Result<(), CudaError> {
+        self.gpu.check(out.gpu())?;
+        let parts = Parts::new(aligner, &modalities);
+        out.reserve(parts.values_bytes)?;
+        let written = self.write(aligner, target, &modalities, &parts, Some(out.address()));
+        self.settle(written)?;
+        self.masks(aligner, target, &parts, 0, masks);
+        Ok(())
+    }
+
+    /// Puts a sample that is on a device into the aligner, as [`Aligner::push`] does with one of the host.
+    ///
+    /// It is copied to the host, which sorts it in and drops it where it is not finite, and goes to the device's copy
+    /// of the history with the next window: so the CPU can take over at any time.
+    ///
+    /// # Errors
+    /// [`PushError`].
+    pub fn push(
+        &mut self,
+        aligner: &mut Aligner,
+        modality: usize,
+        stamp_ns: i64,
+        sample: DeviceSample<'_>,
+    ) -> Result<Pushed, PushError> {
+        let bytes = sample.len * sample.dtype.size();
+        self.result.resize(bytes)?;
+        // SAFETY: the stream is synchronized before the memory is touched again.
+        let copied = unsafe { sample.memory.download(sample.at, self.result.bytes_mut()) };
+        let waited = sample.memory.gpu().synchronize();
+        copied.and(waited)?;
+        Ok(aligner.push(modality, stamp_ns, Values::new(sample.dtype, self.result.bytes()))?)
+    }
+
+    /// Brings the copies of the histories up to date and writes a window, and waits for it: to `output`, and with it
+    /// to `result`, the values first unless they go elsewhere.
+    fn write(
+        &mut self,
+        aligner: &Aligner,
+        target: &Target,
+        modalities: &Range<usize>,
+        parts: &Parts,
+        elsewhere: Option<u64>,
+    ) -> Result<(), CudaError> {
+        let before = if elsewhere.is_some() { 0 } else { parts.values_bytes };
+        let (ages, valid) = (parts.ages(before), parts.valid(before));
+        self.output.reserve(valid.end)?;
+        self.result.resize(valid.end)?;
+        let output = self.output.address();
+
+        let mut params = FuseParams::zeroed();
+        params.out = elsewhere.unwrap_or(output);
+        params.age = output + ages.start as u64;
+        params.valid = output + valid.start as u64;
+        params.rows = parts.rows as u32;
+        params.columns = parts.columns as u32;
+        params.fill = aligner.fill_value();
+        let fresh = self.stage(aligner, target, modalities, &mut params)?;
+
+        let append = AppendParams { fresh };
+        let most = self
+            .fresh
+            .iter()
+            .map(|fresh| fresh.count.saturating_mul(fresh.dim))
+            .max();
+        let blocks = most.unwrap_or(0).div_ceil(BLOCK).min(4 * self.gpu.multiprocessors());
+        let grid = [parts.rows.div_ceil(RUN as usize) as u32, parts.modalities as u32, 1];
+        // SAFETY: the parameters are those of the kernels. The rings have room for every sample, the staged block is as
+        // large as what was put into it, `output` has room for what comes before `valid.end`, and `elsewhere` for the
+        // values. All of it lives until the stream is synchronized, which happens in here or in `settle`.
+        unsafe {
+            self.staging.upload()?;
+            self.gpu
+                .launch(APPEND, [blocks, self.fresh.len() as u32, 1], BLOCK, &append)?;
+            self.gpu.launch(kernel(aligner.dtype()), grid, BLOCK, &params)?;
+            self.output.download(0, self.result.bytes_mut())?;
+        }
+        self.gpu.synchronize()
+    }
+
+    /// Puts what the launches need into the staging block: the targets, the samples that the device lacks, and what
+    /// does not travel with the launch. Gives the address of the list of those samples.
+    fn stage(
+        &mut self,
+        aligner: &Aligner,
+        target: &Target,
+        modalities: &Range<usize>,
+        params: &mut FuseParams,
+    ) -> Result<u64, CudaError> {
+        self.lacking.clear();
+        self.modalities.clear();
+        self.groups.clear();
+        self.fresh.clear();
+        let mut column = 0;
+        let mut bytes = room::<i64>(aligner.window());
+        for modality in modalities.clone() {
+            let (history, ring) = (aligner.history(modality), &mut self.rings[modality]);
+            let (groups, dim) = (aligner.groups(modality), aligner.dim(modality));
+            let lacking = ring.lacking(history)?;
+            bytes += room::<i64>(lacking.len()) + room::<f32>(lacking.len() * dim);
+            self.modalities.push(ModalityParams {
+                times: ring.times(),
+                values: ring.values(),
+                pitch: 0,
+                head: ring.place(history, 0),
+                count: history.times().len() as u32,
+                mask: ring.mask(),
+                dim: dim as u32,
+                dtype: INPUT_F32,
+                column,
+                first_group: self.groups.len() as u32,
+                groups: groups.len() as u32,
+            });
+            let rules = groups
+                .iter()
+                .map(|group| GroupParams::new(group.from..group.to, group.mode, &group.limits));
+            self.groups.extend(rules);
+            self.lacking.push(lacking);
+            column += dim as u32;
+        }
+        bytes += room::<Fresh>(modalities.len());
+        let travels = FuseParams::holds(self.modalities.len(), self.groups.len());
+        if !travels {
+            bytes += room::<ModalityParams>(self.modalities.len()) + room::<GroupParams>(self.groups.len());
+        }
+
+        let staging = &mut self.staging;
+        staging.begin(bytes)?;
+        let times = (0..aligner.window()).map(|row| aligner.row_time(target, row));
+        params.targets = staging.put_each(aligner.window(), times);
+        if travels {
+            params.take(&self.modalities, &self.groups);
+        } else {
+            params.point_to(staging.put(&self.modalities), staging.put(&self.groups));
+        }
+        for (modality, lacking) in modalities.clone().zip(&self.lacking) {
+            if lacking.is_empty() {
+                continue;
+            }
+            let history = aligner.history(modality);
+            let times = staging.put(&history.times()[lacking.clone()]);
+            let values = staging.put(history.rows(lacking.clone()));
+            self.fresh
+                .push(self.rings[modality].fresh(history, lacking, times, values));
+        }
+        Ok(staging.put(&self.fresh))
+    }
+
+    /// After an error nothing that was under way is waited for any more, nor relied on.
+    fn settle(&mut self, written: Result<(), CudaError>) -> Result<(), CudaError> {
+        if written.is_err() {
+            // What it was put into the stream for has failed already.
+            let _ = self.gpu.synchronize();
+            self.rings.iter_mut().for_each(Ring::forget);
+        }
+        written
+    }
+
+    /// Reads the masks of a window out of `result`, where they come after so many bytes.
+    fn masks(&self, aligner: &Aligner, target: &Target, parts: &Parts, before: usize, masks: &mut Masks) {
+        let result = self.result.bytes();
+        masks.timestamps_ns.clear();
+        masks
+            .timestamps_ns
+            .extend((0..parts.rows).map(|row| aligner.row_time(target, row)));
+        masks.valid.clear();
+        masks
+            .valid
+            .extend(result[parts.valid(before)].iter().map(|&valid| i64::from(valid)));
+        masks.age_ns.clear();
+        masks
+            .age_ns
+            .extend_from_slice(bytemuck::cast_slice(&result[parts.ages(before)]));
+    }
+}

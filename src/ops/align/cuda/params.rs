@@ -1,0 +1,147 @@
+//! The structs of `kernels/fuse.cu`, field for field.
+
+use crate::device::Dtype;
+use crate::device::cuda::{Kernel, Params, images};
+use crate::time::{Interpolation, Limits};
+use bytemuck::{Pod, Zeroable};
+use std::ops::Range;
+
+/// Threads of a block, as in `kernels/fuse.cu`.
+pub(super) const BLOCK: u32 = 256;
+/// Targets of a block, as in `kernels/fuse.cu`.
+pub(super) const RUN: u32 = 64;
+/// Puts samples into their rings.
+pub(super) const APPEND: Kernel = images::FUSE.kernel("fuse_append");
+
+/// The kernel that writes values of that type.
+pub(super) fn kernel(out: Dtype) -> Kernel {
+    images::FUSE.kernel(match out {
+        Dtype::Float16 => "fuse_f16",
+        Dtype::BFloat16 => "fuse_bf16",
+        _ => "fuse_f32",
+    })
+}
+
+/// How many modalities and groups travel with the launch.
+const INLINE: usize = 8;
+
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+pub(super) struct GroupParams {
+    max_age: i64,
+    max_gap: i64,
+    extrapolate: i64,
+    from: u32,
+    to: u32,
+    mode: u32,
+    unused: u32,
+}
+
+impl GroupParams {
+    pub fn new(channels: Range<usize>, mode: Interpolation, limits: &Limits) -> Self {
+        Self {
+            max_age: limits.max_age,
+            max_gap: limits.max_gap,
+            extrapolate: limits.extrapolate,
+            from: channels.start as u32,
+            to: channels.end as u32,
+            mode: match mode {
+                Interpolation::Previous => 0,
+                Interpolation::Nearest => 1,
+                Interpolation::Linear => 2,
+            },
+            unused: 0,
+        }
+    }
+}
+
+/// float32 samples, as the kernel numbers types.
+pub(super) const INPUT_F32: u32 = 0;
+
+/// The type of a modality's samples, as the kernel numbers them; `None` for one that it can't read.
+pub(super) fn input_code(dtype: Dtype) -> Option<u32> {
+    match dtype {
+        Dtype::Float32 => Some(INPUT_F32),
+        Dtype::Float16 => Some(1),
+        Dtype::BFloat16 => Some(2),
+        _ => None,
+    }
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+pub(super) struct ModalityParams {
+    pub times: u64,
+    pub values: u64,
+    pub pitch: i64,
+    pub head: u32,
+    pub count: u32,
+    pub mask: u32,
+    pub dim: u32,
+    pub dtype: u32,
+    pub column: u32,
+    pub first_group: u32,
+    pub groups: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Zeroable)]
+pub(super) struct FuseParams {
+    modalities: u64,
+    groups: u64,
+    pub targets: u64,
+    pub out: u64,
+    pub age: u64,
+    pub valid: u64,
+    pub target_pitch: i64,
+    pub rows: u32,
+    pub columns: u32,
+    pub fill: f32,
+    unused: u32,
+    own_modalities: [ModalityParams; INLINE],
+    own_groups: [GroupParams; INLINE],
+}
+
+// SAFETY: it is `FuseParams` of kernels/fuse.cu.
+unsafe impl Params for FuseParams {}
+
+impl FuseParams {
+    /// Whether so many modalities with so many groups travel with the launch.
+    pub fn holds(modalities: usize, groups: usize) -> bool {
+        modalities <= INLINE && groups <= INLINE
+    }
+
+    /// Takes modalities and groups along with the launch, which [`holds`](Self::holds) them.
+    pub fn take(&mut self, modalities: &[ModalityParams], groups: &[GroupParams]) {
+        (self.modalities, self.groups) = (0, 0);
+        self.own_modalities[..modalities.len()].copy_from_slice(modalities);
+        self.own_groups[..groups.len()].copy_from_slice(groups);
+    }
+
+    /// Modalities and groups are at these addresses of the device.
+    pub fn point_to(&mut self, modalities: u64, groups: u64) {
+        (self.modalities, self.groups) = (modalities, groups);
+    }
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+pub(super) struct Fresh {
+    pub times: u64,
+    pub values: u64,
+    pub ring_times: u64,
+    pub ring_values: u64,
+    pub first: u32,
+    pub count: u32,
+    pub mask: u32,
+    pub dim: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct AppendParams {
+    pub fresh: u64,
+}
+
+// SAFETY: it is `FuseAppendParams` of kernels/fuse.cu.
+unsafe impl Params for AppendParams {}

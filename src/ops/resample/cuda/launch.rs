@@ -1,0 +1,319 @@
+//! The kernels of `kernels/resample.cu`: their parameters, and which one with what blocks suits a batch.
+
+use super::super::ResampleConfig;
+use crate::device::Dtype;
+use crate::device::cuda::{CudaError, Gpu, Kernel, Params, images};
+use crate::ops::ConfigError;
+use crate::time::{Interpolation, Limits};
+use bytemuck::{Pod, Zeroable};
+use half::{bf16, f16};
+
+/// `ResampleTile` of the kernels: a run of targets of one trajectory.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+pub(super) struct Tile {
+    pub sample: u64,
+    pub target: u64,
+    pub samples: u32,
+    pub targets: u32,
+}
+
+impl Tile {
+    /// A tile that is not the last one of its row has at least so many targets.
+    pub const LEAST_TARGETS: usize = 4;
+    /// `MAX_TILE` of the kernels.
+    const MOST_TARGETS: usize = 128;
+}
+
+/// `ResampleParams` of the kernels.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct ResampleParams {
+    times: u64,
+    values: u64,
+    targets: u64,
+    out: u64,
+    valid: u64,
+    tiles: u64,
+    fill: u64,
+    max_age: i64,
+    max_gap: i64,
+    extrapolate: i64,
+    row_samples: u32,
+    row_targets: u32,
+    tile_targets: u32,
+    row_tiles: u32,
+    dim: u32,
+    mode: u32,
+}
+
+// SAFETY: it has the fields of the kernels' struct of that name.
+unsafe impl Params for ResampleParams {}
+
+/// `ResampleCountParams` of the kernels.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct CountParams {
+    values: u64,
+    dropped: u64,
+    samples: u64,
+    dim: u32,
+    lanes: u32,
+}
+
+// SAFETY: it has the fields of the kernels' struct of that name.
+unsafe impl Params for CountParams {}
+
+/// A batch in the memory of a device whose trajectories all have as many samples and targets.
+///
+/// The addresses are of the device, each aligned for its elements.
+#[derive(Clone, Copy, Debug)]
+pub struct DeviceBatch {
+    /// The type of the values: float32, float64, float16 or bfloat16.
+    pub dtype: Dtype,
+    /// How many values a sample has, D.
+    pub dim: usize,
+    /// Trajectories, B.
+    pub rows: usize,
+    /// Samples of each, S.
+    pub samples: usize,
+    /// Targets of each, T.
+    pub targets: usize,
+    /// int64 `[B, S]`, ns: ascending in each trajectory.
+    pub times: u64,
+    /// `[B, S, D]`
+    pub values: u64,
+    /// int64 `[B, T]`, ns: ascending ones are found fastest.
+    pub targets_ns: u64,
+    /// `[B, T, D]`, which is written.
+    pub out: u64,
+    /// uint8 `[B, T]`, 0 or 1, which is written.
+    pub valid: u64,
+}
+
+impl DeviceBatch {
+    pub(super) fn on_device(&self) -> Batch {
+        Batch {
+            dtype: self.dtype,
+            dim: self.dim,
+            times: self.times,
+            values: self.values,
+            targets: self.targets_ns,
+            out: self.out,
+            valid: self.valid,
+            tiling: Tiling::Regular {
+                rows: self.rows,
+                samples: self.samples,
+                targets: self.targets,
+            },
+        }
+    }
+}
+
+/// A batch in the memory of a device.
+pub(super) struct Batch {
+    pub dtype: Dtype,
+    pub dim: usize,
+    pub times: u64,
+    pub values: u64,
+    pub targets: u64,
+    pub out: u64,
+    pub valid: u64,
+    pub tiling: Tiling,
+}
+
+/// How the targets are shared among blocks.
+pub(super) enum Tiling {
+    /// By arithmetic, where all rows are alike.
+    Regular {
+        rows: usize,
+        samples: usize,
+        targets: usize,
+    },
+    /// By a table of `count` [`Tile`]s on the device.
+    Ragged { tiles: u64, count: usize },
+}
+
+/// Threads of a block.
+const BLOCK: u32 = 128;
+
+/// Samples of more bytes than this are not taken, so that the kernels can count bytes of a tile in 32 bits.
+const MOST_ROW_BYTES: usize = 1 << 24;
+
+impl Batch {
+    fn row_bytes(&self) -> usize {
+        self.dim * self.dtype.size()
+    }
+
+    /// The most bytes that every row can be read and written by at once.
+    fn vector_bytes(&self) -> usize {
+        let fits = |bytes: &usize| {
+            let ends = [self.values, self.out, self.row_bytes() as u64];
+            ends.iter().all(|end| end.is_multiple_of(*bytes as u64))
+        };
+        let narrower = [16, 8, 4].into_iter().filter(|&bytes| bytes > self.dtype.size());
+        narrower.into_iter().find(fits).unwrap_or(self.dtype.size())
+    }
+
+    /// How many targets a block takes, of `targets` in all: some for each of its threads to do, but no more than leave
+    /// every multiprocessor some blocks.
+    pub fn tile_targets(&self, gpu: &Gpu, targets: usize) -> usize {
+        const VECTORS_PER_THREAD: usize = 4;
+        const BLOCKS_PER_MULTIPROCESSOR: usize = 4;
+        let row_vectors = (self.row_bytes() / self.vector_bytes()).max(1);
+        let by_work = BLOCK as usize * VECTORS_PER_THREAD / row_vectors;
+        let by_device = targets / (gpu.multiprocessors() as usize * BLOCKS_PER_MULTIPROCESSOR);
+        let tile = by_work.min(by_device).clamp(Tile::LEAST_TARGETS, Tile::MOST_TARGETS);
+        1 << tile.ilog2()
+    }
+
+    fn kernel(&self) -> Kernel {
+        const fn kernel(name: &'static str) -> Kernel {
+            images::RESAMPLE.kernel(name)
+        }
+        match (self.dtype, self.vector_bytes()) {
+            (Dtype::Float64, 16) => const { kernel("resample_f64_16") },
+            (Dtype::Float64, _) => const { kernel("resample_f64_8") },
+            (Dtype::Float16, 16) => const { kernel("resample_f16_16") },
+            (Dtype::Float16, 8) => const { kernel("resample_f16_8") },
+            (Dtype::Float16, 4) => const { kernel("resample_f16_4") },
+            (Dtype::Float16, _) => const { kernel("resample_f16_2") },
+            (Dtype::BFloat16, 16) => const { kernel("resample_bf16_16") },
+            (Dtype::BFloat16, 8) => const { kernel("resample_bf16_8") },
+            (Dtype::BFloat16, 4) => const { kernel("resample_bf16_4") },
+            (Dtype::BFloat16, _) => const { kernel("resample_bf16_2") },
+            (_, 16) => const { kernel("resample_f32_16") },
+            (_, 8) => const { kernel("resample_f32_8") },
+            (_, _) => const { kernel("resample_f32_4") },
+        }
+    }
+}
+
+/// What the values at the targets are, whatever the batch.
+#[derive(Clone, Copy)]
+pub(super) struct Rules {
+    mode: Interpolation,
+    limits: Limits,
+    fill: f32,
+}
+
+impl Rules {
+    pub fn new(config: &ResampleConfig) -> Result<Self, ConfigError> {
+        Ok(Self {
+            mode: config.interpolation,
+            limits: config.limits()?,
+            fill: config.fill_value,
+        })
+    }
+
+    /// The fill value of a type, repeated over 8 bytes.
+    fn fill_bits(&self, dtype: Dtype) -> u64 {
+        const HALVES: u64 = 0x0001_0001_0001_0001;
+        const WORDS: u64 = 0x0000_0001_0000_0001;
+        match dtype {
+            Dtype::Float64 => f64::from(self.fill).to_bits(),
+            Dtype::Float16 => HALVES * u64::from(f16::from_f32(self.fill).to_bits()),
+            Dtype::BFloat16 => HALVES * u64::from(bf16::from_f32(self.fill).to_bits()),
+            _ => WORDS * u64::from(self.fill.to_bits()),
+        }
+    }
+
+    /// Puts the kernel into the stream.
+    ///
+    /// # Safety
+    /// Every address of the batch is memory of the device that is as large as the batch says, aligned for its type, and
+    /// lives until the stream is synchronized; the times of each trajectory ascend.
+    pub unsafe fn launch(&self, gpu: &Gpu, batch: &Batch) -> Result<(), CudaError> {
+        let row_bytes = batch.row_bytes();
+        if row_bytes > MOST_ROW_BYTES {
+            return Err(CudaError::OutOfMemory {
+                device: gpu.ordinal(),
+                kind: "device",
+                bytes: row_bytes,
+            });
+        }
+        let params = ResampleParams {
+            times: batch.times,
+            values: batch.values,
+            targets: batch.targets,
+            out: batch.out,
+            valid: batch.valid,
+            tiles: 0,
+            fill: self.fill_bits(batch.dtype),
+            max_age: self.limits.max_age,
+            max_gap: self.limits.max_gap,
+            extrapolate: self.limits.extrapolate,
+            row_samples: 0,
+            row_targets: 0,
+            tile_targets: 0,
+            row_tiles: 0,
+            dim: batch.dim as u32,
+            mode: match self.mode {
+                Interpolation::Previous => 0,
+                Interpolation::Nearest => 1,
+                Interpolation::Linear => 2,
+            },
+        };
+        let kernel = batch.kernel();
+        match batch.tiling {
+            Tiling::Ragged { tiles, count } => {
+                let params = ResampleParams { tiles, ..params };
+                // SAFETY: as the caller promises; there is a tile for each block.
+                unsafe { gpu.launch(kernel, [count as u32, 1, 1], BLOCK, &params) }
+            }
+            Tiling::Regular { targets: 0, .. } => Ok(()),
+            Tiling::Regular { rows, samples, targets } => {
+                let tile = batch.tile_targets(gpu, rows * targets);
+                let row_tiles = targets.div_ceil(tile);
+                // More blocks than a grid can have are several launches.
+                let rows_at_once = i32::MAX as usize / row_tiles;
+                for first in (0..rows).step_by(rows_at_once.max(1)) {
+                    let params = ResampleParams {
+                        times: batch.times + (first * samples * size_of::<i64>()) as u64,
+                        values: batch.values + (first * samples * row_bytes) as u64,
+                        targets: batch.targets + (first * targets * size_of::<i64>()) as u64,
+                        out: batch.out + (first * targets * row_bytes) as u64,
+                        valid: batch.valid + (first * targets) as u64,
+                        row_samples: samples as u32,
+                        row_targets: targets as u32,
+                        tile_targets: tile as u32,
+                        row_tiles: row_tiles as u32,
+                        ..params
+                    };
+                    let blocks = (rows - first).min(rows_at_once) * row_tiles;
+                    // SAFETY: as the caller promises; these rows are part of the batch.
+                    unsafe { gpu.launch(kernel, [blocks as u32, 1, 1], BLOCK, &params) }?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Puts the counting of those of the first `samples` samples that are not finite into the stream: it adds them to the
+/// u64 at `dropped`.
+///
+/// # Safety
+/// Both addresses are memory of the device, as large as that, which lives until the stream is synchronized.
+pub(super) unsafe fn count_nonfinite(gpu: &Gpu, batch: &Batch, samples: usize, dropped: u64) -> Result<(), CudaError> {
+    const BLOCK: u32 = 256;
+    const BLOCKS_PER_MULTIPROCESSOR: usize = 8;
+    let kernel = match batch.dtype {
+        Dtype::Float64 => const { images::RESAMPLE.kernel("resample_count_f64") },
+        Dtype::Float16 => const { images::RESAMPLE.kernel("resample_count_f16") },
+        Dtype::BFloat16 => const { images::RESAMPLE.kernel("resample_count_bf16") },
+        _ => const { images::RESAMPLE.kernel("resample_count_f32") },
+    };
+    let lanes = batch.dim.next_power_of_two().min(32);
+    let params = CountParams {
+        values: batch.values,
+        dropped,
+        samples: samples as u64,
+        dim: batch.dim as u32,
+        lanes: lanes as u32,
+    };
+    let most = gpu.multiprocessors() as usize * BLOCKS_PER_MULTIPROCESSOR;
+    let blocks = samples.div_ceil(BLOCK as usize / lanes).min(most);
+    // SAFETY: as the caller promises.
+    unsafe { gpu.launch(kernel, [blocks as u32, 1, 1], BLOCK, &params) }
+}

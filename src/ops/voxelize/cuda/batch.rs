@@ -1,0 +1,402 @@
+//! Many clouds at once, a grid for each.
+
+use super::super::spec::{Spec, Taken};
+use super::super::{Channel, Cloud, Counters, Grid, VoxelLayout, VoxelizeConfig};
+use super::engine::{Engine, Product};
+use super::source::{CloudForm, DeviceClouds, MAX_CLOUDS};
+use super::{VoxelizeError, scatter, spec_for_device};
+use crate::device::cuda::{Budget, CudaError, DeviceBuf, Gpu, PinnedBuf};
+use crate::device::{Dtype, HostBuf};
+use half::{bf16, f16};
+
+/// Grids on the host, in the order of their clouds.
+#[derive(Default)]
+pub struct VoxelBatch {
+    /// For each cloud.
+    pub counters: Vec<Counters>,
+    /// Of layout `coo`: the first row of each grid, and the number of rows after the last.
+    pub rows: Vec<usize>,
+    /// Of layout `coo`: x y z of each row.
+    pub coords: Vec<i32>,
+    /// Of layout `coo`: one value for each channel of each row.
+    pub features: Vec<f32>,
+    /// Of layout `dense` the tensors `[C, X, Y, Z]`, of layout `bits` the bitmaps of ceil(X * Y * Z / 8) bytes, behind
+    /// one another.
+    pub cells: HostBuf,
+}
+
+/// The part of a [`VoxelBatch`] whose size is known before the grids are made, and the one that grows.
+pub(super) struct Slots<'a> {
+    pub(super) counters: &'a mut [Counters],
+    pub(super) cells: &'a mut [u8],
+    pub(super) rows: &'a mut RowsOut,
+}
+
+#[derive(Default)]
+pub(super) struct RowsOut {
+    pub(super) rows: Vec<usize>,
+    pub(super) coords: Vec<i32>,
+    pub(super) features: Vec<f32>,
+}
+
+impl RowsOut {
+    pub(super) fn clear(&mut self) {
+        self.rows.clear();
+        self.rows.push(0);
+        self.coords.clear();
+        self.features.clear();
+    }
+}
+
+/// Makes grids of many clouds on a CUDA device, with the bits of [`Voxelizer`](super::super::Voxelizer).
+///
+/// What does not fit its share of the device's memory is made in several parts, with the same result.
+pub struct VoxelizeBatch {
+    spec: Spec,
+    taken: Taken,
+    engine: Engine,
+    dtype: Dtype,
+    /// Clouds that are made at once.
+    chunk: usize,
+    points: DeviceBuf,
+    staging: Vec<PinnedBuf>,
+    starts: Vec<u32>,
+    /// The points of each cloud of the device batch that was launched last.
+    launched: [usize; 2],
+    rows: PinnedBuf,
+}
+
+impl VoxelizeBatch {
+    /// For a configuration, of which the first input's extrinsic is that of all clouds, on a device, of whose memory
+    /// it holds `max_bytes` at most.
+    ///
+    /// # Errors
+    /// As [`VoxelizeConfig::validate`]; if the channels are computed from more fields than the kernels take; what
+    /// the driver says.
+    pub fn new(config: &VoxelizeConfig, gpu: &Gpu, max_bytes: Option<usize>) -> Result<Self, VoxelizeError> {
+        let spec = spec_for_device(config)?;
+        let budget = Budget::new(max_bytes);
+        Ok(Self {
+            engine: Engine::new(&spec, gpu, &budget, Product::Bits)?,
+            taken: Taken::default(),
+            dtype: config.dtype,
+            chunk: MAX_CLOUDS,
+            points: DeviceBuf::new(gpu, &budget),
+            staging: Vec::new(),
+            starts: Vec::new(),
+            launched: [0; 2],
+            rows: PinnedBuf::new(gpu),
+            spec,
+        })
+    }
+
+    /// The grid.
+    pub fn grid(&self) -> &Grid {
+        &self.spec.grid
+    }
+
+    /// The channels, in the order of the output.
+    pub fn channels(&self) -> &[Channel] {
+        &self.spec.channels
+    }
+
+    /// Bytes of device memory that are held.
+    pub fn used_bytes(&self) -> usize {
+        self.engine.budget.used()
+    }
+
+    /// Clouds that are made at once: fewer after memory ran out.
+    pub fn chunk(&self) -> usize {
+        self.chunk
+    }
+
+    /// Bytes of `cells` for each grid.
+    pub(super) fn bytes_per_grid(&self) -> usize {
+        let cells = self.spec.grid.cells();
+        match self.spec.layout {
+            VoxelLayout::Bits => cells.div_ceil(8),
+            VoxelLayout::Dense => cells * self.spec.channels.len() * self.dtype.size(),
+            VoxelLayout::Coo => 0,
+        }
+    }
+
+    /// Makes a grid of each cloud.
+    ///
+    /// # Errors
+    /// The first cloud that can't be taken, before anything is made; no memory even for one cloud; what the driver
+    /// says.
+    pub fn run(&mut self, clouds: &[Cloud<'_>], out: &mut VoxelBatch) -> Result<(), VoxelizeError> {
+        let mut rows = RowsOut {
+            rows: std::mem::take(&mut out.rows),
+            coords: std::mem::take(&mut out.coords),
+            features: std::mem::take(&mut out.features),
+        };
+        rows.clear();
+        out.counters.clear();
+        out.counters.resize(clouds.len(), Counters::default());
+        out.cells.resize(clouds.len() * self.bytes_per_grid());
+        let slots = Slots {
+            counters: &mut out.counters,
+            cells: out.cells.bytes_mut(),
+            rows: &mut rows,
+        };
+        let made = self.run_into(clouds, slots);
+        RowsOut {
+            rows: out.rows,
+            coords: out.coords,
+            features: out.features,
+        } = rows;
+        made
+    }
+
+    /// Makes a grid of each cloud, and appends rows.
+    pub(super) fn run_into(&mut self, clouds: &[Cloud<'_>], slots: Slots<'_>) -> Result<(), VoxelizeError> {
+        for cloud in clouds {
+            self.spec.check(cloud)?;
+        }
+        self.set_product(match self.spec.layout {
+            VoxelLayout::Bits => Product::Bits,
+            VoxelLayout::Coo => Product::Rows { coords: true },
+            VoxelLayout::Dense => Product::Rows { coords: false },
+        });
+        let bytes = self.bytes_per_grid();
+        let mut at = 0;
+        while at < clouds.len() {
+            let form = CloudForm::of(&self.spec.plan, &clouds[at])?;
+            let mut count = 0;
+            let mut points = 0;
+            for cloud in clouds[at..].iter().take(self.chunk) {
+                points += cloud.len();
+                if points > i32::MAX as usize || CloudForm::of(&self.spec.plan, cloud)? != form {
+                    break;
+                }
+                count += 1;
+            }
+            let part = Slots {
+                counters: &mut slots.counters[at..at + count],
+                cells: &mut slots.cells[at * bytes..(at + count) * bytes],
+                rows: &mut *slots.rows,
+            };
+            match self.run_chunk(&clouds[at..at + count], &form, part) {
+                Ok(()) => at += count,
+                Err(error) if error.is_memory() && count > 1 => {
+                    self.chunk = count.div_ceil(2);
+                    self.engine.release();
+                    self.points.release();
+                    tracing::warn!("voxelize: {error}: {} clouds at once instead of {count}", self.chunk);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn run_chunk(&mut self, clouds: &[Cloud<'_>], form: &CloudForm, out: Slots<'_>) -> Result<(), VoxelizeError> {
+        let total: usize = clouds.iter().map(Cloud::len).sum();
+        let longest = clouds.iter().map(Cloud::len).max().unwrap_or(0);
+        self.points.reserve(form.bytes(total))?;
+        self.starts.clear();
+        self.starts.push(0);
+        let mut first = 0;
+        for (i, cloud) in clouds.iter().enumerate() {
+            if i == self.staging.len() {
+                self.staging.push(PinnedBuf::new(&self.engine.gpu));
+            }
+            form.upload(
+                &self.spec.plan,
+                cloud,
+                &self.points,
+                0,
+                [first, total],
+                &mut self.staging[i],
+            )?;
+            first += cloud.len();
+            self.starts.push(first as u32);
+        }
+        self.taken.clear(&self.spec.plan);
+        self.taken.take(&self.spec, &clouds[0])?;
+        let is_even = clouds.iter().all(|cloud| cloud.len() == longest);
+        self.engine.begin(clouds.len(), (!is_even).then_some(&self.starts))?;
+        let mut params = Engine::cloud_params(&self.spec, 0);
+        form.describe(self.points.address(), total, &mut params);
+        // SAFETY: the points are this batch's own, and the stream is synchronized below.
+        unsafe {
+            self.engine.add(&self.spec, params, longest, total)?;
+            self.engine.finish(&self.spec, &self.taken, total)?;
+        }
+        self.engine.read_head(&self.spec)?;
+        self.engine.wait()?;
+        for (i, (counters, cloud)) in out.counters.iter_mut().zip(clouds).enumerate() {
+            *counters = self.engine.counters(i, cloud.len());
+        }
+        match self.spec.layout {
+            VoxelLayout::Bits => self.download_bits(clouds.len(), out.cells)?,
+            VoxelLayout::Coo => self.download_rows(clouds.len(), out.rows)?,
+            VoxelLayout::Dense => self.download_dense(clouds.len(), out.cells)?,
+        }
+        Ok(())
+    }
+
+    fn download_bits(&self, grids: usize, out: &mut [u8]) -> Result<(), CudaError> {
+        let bytes = self.bytes_per_grid();
+        let at_once = if bytes == self.engine.bitmap_stride() { grids } else { 1 };
+        for (i, out) in out.chunks_mut(bytes * at_once).enumerate() {
+            let (bitmap, at) = self.engine.bitmap(i * at_once);
+            // SAFETY: it is borrowed until the stream is synchronized.
+            unsafe { bitmap.download(at, out) }?;
+        }
+        self.engine.gpu.synchronize()
+    }
+
+    fn download_rows(&self, grids: usize, out: &mut RowsOut) -> Result<(), CudaError> {
+        let before = out.rows.last().copied().unwrap_or(0);
+        let rows = self.engine.first_row(grids);
+        let columns = self.spec.channels.len();
+        out.rows
+            .extend((1..=grids).map(|grid| before + self.engine.first_row(grid)));
+        out.coords.resize((before + rows) * 3, 0);
+        out.features.resize((before + rows) * columns, 0.0);
+        // SAFETY: both are borrowed until the stream is synchronized.
+        unsafe {
+            let coords = bytemuck::cast_slice_mut(&mut out.coords[before * 3..]);
+            self.engine.coords().download(0, coords)?;
+            let features = bytemuck::cast_slice_mut(&mut out.features[before * columns..]);
+            self.engine.features().download(0, features)?;
+        }
+        self.engine.gpu.synchronize()
+    }
+
+    /// Only the occupied cells come from the device: they are far fewer bytes.
+    fn download_dense(&mut self, grids: usize, out: &mut [u8]) -> Result<(), CudaError> {
+        let columns = self.spec.channels.len();
+        let rows = self.engine.first_row(grids);
+        self.rows.resize(rows * 4 * (1 + columns))?;
+        let (order, features) = self.rows.bytes_mut().split_at_mut(rows * 4);
+        // SAFETY: both are borrowed until the stream is synchronized.
+        unsafe {
+            self.engine.order().download(0, order)?;
+            self.engine.features().download(0, features)?;
+        }
+        self.engine.gpu.synchronize()?;
+        let bytes = out.len() / grids;
+        for (grid, out) in out.chunks_exact_mut(bytes).enumerate() {
+            let [from, until] = [grid, grid + 1].map(|grid| self.engine.first_row(grid));
+            let order = &order[from * 4..until * 4];
+            let features = &features[from * columns * 4..until * columns * 4];
+            match self.dtype {
+                Dtype::Float16 => scatter::<f16>(order, features, columns, bytemuck::cast_slice_mut(out)),
+                Dtype::BFloat16 => scatter::<bf16>(order, features, columns, bytemuck::cast_slice_mut(out)),
+                _ => scatter::<f32>(order, features, columns, bytemuck::cast_slice_mut(out)),
+            }
+        }
+        Ok(())
+    }
+
+    fn set_product(&mut self, product: Product) {
+        if self.engine.product != product {
+            self.engine.reset(product);
+        }
+    }
+
+    /// Makes a grid of each cloud, on the device, of points that are there, and leaves them there: see
+    /// [`grids`](Self::grids).
+    ///
+    /// # Errors
+    /// The clouds can't be taken or are on another device; no memory; what the driver says.
+    pub fn run_device(&mut self, clouds: &DeviceClouds<'_>) -> Result<DeviceGrids<'_>, VoxelizeError> {
+        // SAFETY: the clouds are borrowed until the stream is synchronized.
+        unsafe { self.launch(clouds) }?;
+        self.engine.read_head(&self.spec)?;
+        self.engine.gpu.synchronize()?;
+        Ok(self.grids())
+    }
+
+    /// Puts the making of the grids into the stream and waits for nothing. Two states take turns, so a graph must
+    /// hold an even number of launches; one of the same size must have been done before it is captured.
+    ///
+    /// # Errors
+    /// As [`run_device`](Self::run_device).
+    ///
+    /// # Safety
+    /// The points, and this batch, are left alone until the stream is synchronized.
+    pub unsafe fn launch(&mut self, clouds: &DeviceClouds<'_>) -> Result<(), VoxelizeError> {
+        self.engine.gpu.check(clouds.buffer.gpu())?;
+        self.spec.check(clouds)?;
+        self.set_product(match self.spec.layout {
+            VoxelLayout::Bits => Product::Bits,
+            VoxelLayout::Coo => Product::Rows { coords: true },
+            VoxelLayout::Dense => Product::Dense(self.dtype),
+        });
+        self.taken.clear(&self.spec.plan);
+        self.taken.take(&self.spec, clouds)?;
+        let total = clouds.clouds * clouds.points;
+        self.launched = [clouds.clouds, clouds.points];
+        let mut params = Engine::cloud_params(&self.spec, 0);
+        clouds.describe(&self.spec.plan, &mut params)?;
+        self.engine.begin(clouds.clouds.max(1), None)?;
+        // SAFETY: the fields are within their buffer; that it is left alone is the caller's promise.
+        unsafe {
+            self.engine.add(&self.spec, params, clouds.points, total)?;
+            self.engine.finish(&self.spec, &self.taken, total)?;
+        }
+        Ok(())
+    }
+
+    /// The grids that were launched last, where they are.
+    pub fn grids(&self) -> DeviceGrids<'_> {
+        DeviceGrids { batch: self }
+    }
+}
+
+/// Grids on the device that they were made on. They are there until the batch makes others.
+#[derive(Clone, Copy)]
+pub struct DeviceGrids<'a> {
+    batch: &'a VoxelizeBatch,
+}
+
+impl<'a> DeviceGrids<'a> {
+    /// How many grids there are.
+    pub fn len(&self) -> usize {
+        self.batch.launched[0]
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What became of the points of a cloud. Known after [`VoxelizeBatch::run_device`], not after a bare launch.
+    pub fn counters(&self, grid: usize) -> Counters {
+        self.batch.engine.counters(grid, self.batch.launched[1])
+    }
+
+    /// Of layout `coo`: the first row of a grid, or after the last one their number. Known as the counters are.
+    pub fn first_row(&self, grid: usize) -> usize {
+        self.batch.engine.first_row(grid)
+    }
+
+    /// Of layout `coo`: the first row of each grid and the number of all, uint32.
+    pub fn rows(&self) -> &'a DeviceBuf {
+        self.batch.engine.rows()
+    }
+
+    /// Of layout `coo`: x y z of each row, int32.
+    pub fn coords(&self) -> &'a DeviceBuf {
+        self.batch.engine.coords()
+    }
+
+    /// Of layout `coo`: a value for each channel of each row, float32.
+    pub fn features(&self) -> &'a DeviceBuf {
+        self.batch.engine.features()
+    }
+
+    /// Of layout `dense`: the tensors `[C, X, Y, Z]`, behind one another.
+    pub fn dense(&self) -> &'a DeviceBuf {
+        self.batch.engine.dense()
+    }
+
+    /// Of layout `bits`: where the bitmap of a grid begins: a buffer and a byte in it.
+    pub fn bitmap(&self, grid: usize) -> (&'a DeviceBuf, usize) {
+        self.batch.engine.bitmap(grid)
+    }
+}

@@ -1,0 +1,234 @@
+//! One grid at a time, of messages, into the caller's memory.
+
+use super::super::spec::{Spec, Taken};
+use super::super::{Channel, Cloud, CloudError, Counters, Grid, VoxelLayout, VoxelizeConfig};
+use super::engine::{Engine, Product};
+use super::source::CloudForm;
+use super::{VoxelizeError, scatter, spec_for_device};
+use crate::device::Element;
+use crate::device::cuda::{Budget, CudaError, DeviceBuf, Gpu, PinnedBuf};
+use crate::stream::Layout;
+
+/// Makes grids of clouds on a CUDA device, as [`Voxelizer`](super::super::Voxelizer) does on the CPU and with the same
+/// bits: [`begin`](Self::begin), [`add`](Self::add) for each cloud, [`finish`](Self::finish), then one of the `write_`
+/// methods as often as wanted.
+///
+/// Its memory, on the device and page-locked, grows to that of the largest grid it has made, and is used again. After
+/// an error of the device the next `begin` starts anew.
+pub struct CudaVoxelizer {
+    spec: Spec,
+    taken: Taken,
+    engine: Engine,
+    /// For each cloud of a grid: its points on the device, and the memory they are packed in before.
+    uploads: Vec<(DeviceBuf, PinnedBuf)>,
+    clouds: usize,
+    /// What dense outputs are made of.
+    rows: std::cell::RefCell<PinnedBuf>,
+    voxels: usize,
+    output: Layout,
+}
+
+impl CudaVoxelizer {
+    /// A voxelizer for a configuration on a device, of whose memory it holds `max_bytes` at most.
+    ///
+    /// # Errors
+    /// As [`VoxelizeConfig::validate`]; if the channels are computed from more fields than the kernels take;
+    /// what the driver says.
+    pub fn new(config: &VoxelizeConfig, gpu: &Gpu, max_bytes: Option<usize>) -> Result<Self, VoxelizeError> {
+        let spec = spec_for_device(config)?;
+        let budget = Budget::new(max_bytes);
+        let product = match spec.layout {
+            VoxelLayout::Bits => Product::Bits,
+            VoxelLayout::Coo => Product::Rows { coords: true },
+            VoxelLayout::Dense => Product::Rows { coords: false },
+        };
+        let mut taken = Taken::default();
+        taken.clear(&spec.plan);
+        Ok(Self {
+            engine: Engine::new(&spec, gpu, &budget, product)?,
+            taken,
+            uploads: Vec::new(),
+            clouds: 0,
+            rows: PinnedBuf::new(gpu).into(),
+            voxels: 0,
+            output: spec.output(config.dtype),
+            spec,
+        })
+    }
+
+    /// The grid.
+    pub fn grid(&self) -> &Grid {
+        &self.spec.grid
+    }
+
+    /// The channels, in the order of the output.
+    pub fn channels(&self) -> &[Channel] {
+        &self.spec.channels
+    }
+
+    /// The device.
+    pub fn gpu(&self) -> &Gpu {
+        &self.engine.gpu
+    }
+
+    /// Bytes of device memory that are held.
+    pub fn used_bytes(&self) -> usize {
+        self.engine.budget.used()
+    }
+
+    /// Starts a grid without points.
+    ///
+    /// # Errors
+    /// No memory; what the driver says.
+    pub fn begin(&mut self) -> Result<(), CudaError> {
+        if self.clouds > 0 {
+            // Clouds of a grid that was not finished may still be on their way.
+            self.engine.gpu.synchronize()?;
+        }
+        self.clouds = 0;
+        self.voxels = 0;
+        self.taken.clear(&self.spec.plan);
+        self.engine.begin(1, None)
+    }
+
+    /// Whether a cloud can be added to an empty grid: it has the fields that the channels are computed from.
+    ///
+    /// # Errors
+    /// As [`add`](Self::add).
+    pub fn check(&self, cloud: &Cloud<'_>) -> Result<(), CloudError> {
+        self.spec.check(cloud)
+    }
+
+    /// Adds the points of a cloud of the `input`-th input. Its memory has been read on return.
+    ///
+    /// # Errors
+    /// As [`Voxelizer::add`](super::super::Voxelizer::add); what the driver says, after which the grid is lost.
+    ///
+    /// # Panics
+    /// If there is no such input.
+    pub fn add(&mut self, input: usize, cloud: &Cloud<'_>) -> Result<(), VoxelizeError> {
+        self.taken.take(&self.spec, cloud)?;
+        if cloud.is_empty() {
+            return Ok(());
+        }
+        let plan = &self.spec.plan;
+        let form = CloudForm::of(plan, cloud)?;
+        if self.clouds == self.uploads.len() {
+            let gpu = &self.engine.gpu;
+            let buffers = (DeviceBuf::new(gpu, &self.engine.budget), PinnedBuf::new(gpu));
+            self.uploads.push(buffers);
+        }
+        let (points, staging) = &mut self.uploads[self.clouds];
+        self.clouds += 1;
+        points.reserve(form.bytes(cloud.len()))?;
+        form.upload(plan, cloud, points, 0, [0, cloud.len()], staging)?;
+        let mut params = Engine::cloud_params(&self.spec, input);
+        form.describe(points.address(), cloud.len(), &mut params);
+        // SAFETY: the points are left alone until the next grid, before which this one is waited for.
+        unsafe { self.engine.add(&self.spec, params, cloud.len(), cloud.len()) }?;
+        Ok(())
+    }
+
+    /// Computes the cells, and says what became of the points.
+    ///
+    /// # Errors
+    /// No memory; what the driver says. The grid is then lost.
+    pub fn finish(&mut self) -> Result<Counters, CudaError> {
+        let points = self.taken.points;
+        // SAFETY: as in `add`.
+        unsafe { self.engine.finish(&self.spec, &self.taken, points) }?;
+        self.engine.read_head(&self.spec)?;
+        self.engine.wait()?;
+        self.clouds = 0;
+        if self.spec.layout != VoxelLayout::Bits {
+            self.voxels = self.engine.first_row(1);
+        }
+        if self.spec.layout == VoxelLayout::Coo {
+            self.output.rows = self.voxels;
+        }
+        Ok(self.engine.counters(0, points))
+    }
+
+    /// How many cells are occupied, of those that the output has. They are not counted for the layout `bits`.
+    pub fn voxels(&self) -> usize {
+        self.voxels
+    }
+
+    /// The form and size of the output of the grid that was finished last.
+    pub fn layout(&self) -> &Layout {
+        &self.output
+    }
+
+    /// Writes the occupied cells in cell order: `coords` x y z each, `features` one value for each channel each.
+    ///
+    /// # Errors
+    /// What the driver says.
+    ///
+    /// # Panics
+    /// If `coords` has not 3, or `features` not C elements for each of [`voxels`](Self::voxels), or the layout is
+    /// not `coo`.
+    pub fn write_coo(&self, coords: &mut [i32], features: &mut [f32]) -> Result<(), CudaError> {
+        let columns = self.spec.channels.len();
+        assert_eq!(
+            self.spec.layout,
+            VoxelLayout::Coo,
+            "the layout that the voxelizer was made for"
+        );
+        assert_eq!(coords.len(), self.voxels * 3, "three coordinates for each voxel");
+        assert_eq!(features.len(), self.voxels * columns, "one feature for each channel");
+        // SAFETY: both are borrowed until the stream is synchronized.
+        unsafe {
+            self.engine.coords().download(0, bytemuck::cast_slice_mut(coords))?;
+            self.engine.features().download(0, bytemuck::cast_slice_mut(features))?;
+        }
+        self.engine.gpu.synchronize()
+    }
+
+    /// Writes every byte of the bitmap: cell `i` is bit `i % 8`, least significant first, of byte `i / 8`.
+    ///
+    /// # Errors
+    /// What the driver says.
+    ///
+    /// # Panics
+    /// If `out` has not ceil(X * Y * Z / 8) bytes.
+    pub fn write_bits(&self, out: &mut [u8]) -> Result<(), CudaError> {
+        assert_eq!(out.len(), self.spec.grid.cells().div_ceil(8), "one bit for each cell");
+        let (bitmap, at) = self.engine.bitmap(0);
+        // SAFETY: it is borrowed until the stream is synchronized.
+        unsafe { bitmap.download(at, out) }?;
+        self.engine.gpu.synchronize()
+    }
+
+    /// Writes every element of the tensor `[C, X, Y, Z]`: 0 in all channels of a cell without points. Only the
+    /// occupied cells come from the device: they are far fewer bytes.
+    ///
+    /// # Errors
+    /// What the driver says.
+    ///
+    /// # Panics
+    /// If `out` has not C * X * Y * Z elements, or the layout is not `dense`.
+    pub fn write_dense<E: Element>(&self, out: &mut [E]) -> Result<(), CudaError> {
+        let columns = self.spec.channels.len();
+        assert_eq!(
+            self.spec.layout,
+            VoxelLayout::Dense,
+            "the layout that the voxelizer was made for"
+        );
+        assert_eq!(
+            out.len(),
+            self.spec.grid.cells() * columns,
+            "one element for each channel of each cell"
+        );
+        let mut rows = self.rows.borrow_mut();
+        rows.resize(self.voxels * 4 * (1 + columns))?;
+        let (order, features) = rows.bytes_mut().split_at_mut(self.voxels * 4);
+        // SAFETY: both are borrowed until the stream is synchronized.
+        unsafe {
+            self.engine.order().download(0, order)?;
+            self.engine.features().download(0, features)?;
+        }
+        self.engine.gpu.synchronize()?;
+        scatter(order, features, columns, out);
+        Ok(())
+    }
+}

@@ -1,0 +1,75 @@
+//! The CUDA implementation. Every bit it gives is the CPU's: see the [module above](super) for the arithmetic, and
+//! `kernels/voxelize.cu` for how it is done.
+//!
+//! [`CudaVoxelizer`] stands where [`Voxelizer`](super::Voxelizer) does: clouds of messages in, one grid at a time in
+//! the caller's memory. [`VoxelizeBatch`] makes many grids at once, of messages or of points that are on the device
+//! already, and can leave them there. [`VoxelizeShards`] is a batch over several devices.
+
+mod batch;
+mod engine;
+mod live;
+mod params;
+mod shards;
+mod source;
+
+pub use batch::{DeviceGrids, VoxelBatch, VoxelizeBatch};
+pub use live::CudaVoxelizer;
+pub use shards::VoxelizeShards;
+pub use source::{DeviceClouds, DeviceField, DeviceInputError};
+
+use super::spec::Spec;
+use super::{CloudError, ConfigError, VoxelizeConfig};
+use crate::device::Element;
+use crate::device::cuda::CudaError;
+
+/// A grid that could not be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum VoxelizeError {
+    /// The configuration is not allowed, or asks for more than the kernels take.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The cloud is not one that the configuration takes. The grid is as it was.
+    #[error(transparent)]
+    Cloud(#[from] CloudError),
+    /// The device failed. The grid is lost.
+    #[error(transparent)]
+    Cuda(#[from] CudaError),
+}
+
+impl VoxelizeError {
+    /// Whether less memory would have done.
+    pub fn is_memory(&self) -> bool {
+        matches!(self, Self::Cuda(error) if error.is_memory())
+    }
+}
+
+/// Checks a configuration, and that the kernels have room for its channels.
+fn spec_for_device(config: &VoxelizeConfig) -> Result<Spec, ConfigError> {
+    let spec = Spec::new(config)?;
+    match spec.plan.fields.len() {
+        0..=params::MAX_FIELDS => Ok(spec),
+        fields => Err(ConfigError::new(
+            "channels",
+            format!(
+                "are computed from {fields} fields beside x, y and z (on CUDA at most {})",
+                params::MAX_FIELDS
+            ),
+        )),
+    }
+}
+
+/// Writes every element of a dense tensor of `columns` channels: the features of the occupied cells, and zeros.
+fn scatter<E: Element>(order: &[u8], features: &[u8], columns: usize, out: &mut [E]) {
+    super::write::clear(out);
+    // Nothing at all is not aligned for anything.
+    if order.is_empty() {
+        return;
+    }
+    let (order, features): (&[u32], &[f32]) = (bytemuck::cast_slice(order), bytemuck::cast_slice(features));
+    let cells = out.len() / columns;
+    for (channel, out) in out.chunks_exact_mut(cells).enumerate() {
+        for (&cell, row) in order.iter().zip(features.chunks_exact(columns)) {
+            out[cell as usize] = E::from_f32(row[channel]);
+        }
+    }
+}

@@ -1,0 +1,351 @@
+// A CUDA driver for tests: libcuda.so.1 with the calls that robocache makes, whose kernels are those of kernels/, built
+// for the host. The environment says what kind of machine it plays:
+//
+//   EMULATOR_DEVICES         number of devices, 1; with 0 cuInit returns CUDA_ERROR_NO_DEVICE
+//   EMULATOR_DRIVER_VERSION  what cuDriverGetVersion says, 13000
+//   EMULATOR_MEMORY_MB       memory of each device, 4096; past it allocations fail with CUDA_ERROR_OUT_OF_MEMORY
+//   EMULATOR_FAIL_LAUNCH     N: the N-th launch of the process (from 1) breaks its context as an illegal address does
+//   EMULATOR_EAGER           1: work is done as it is submitted, not when it is waited for
+//   EMULATOR_ORDER           `backwards`: the threads of a block run from the last to the first
+//   EMULATOR_LOG             a file to which each call is appended, with its device and result
+//   EMULATOR_KERNELS         a file to which the name of each kernel is appended when it first runs
+//
+// Work on a stream is done when something waits for it, which is as late as a driver may: what reads a result too early,
+// or reuses page-locked memory too early, reads the wrong bytes.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "entry.h"
+
+using namespace emulator;
+
+API cuInit(unsigned) {
+    return entry(__func__, Needs::nothing, [](Context &) -> int {
+        if (state().knobs.devices == 0) return NO_DEVICE;
+        state().initialized = true;
+        return SUCCESS;
+    });
+}
+
+API cuDriverGetVersion(int *version) {
+    *version = state().knobs.driver_version;
+    return SUCCESS;
+}
+
+API cuGetErrorName(int result, const char **name) {
+    *name = name_of(result);
+    return *name != nullptr ? SUCCESS : INVALID_VALUE;
+}
+
+API cuGetErrorString(int result, const char **text) {
+    *text = text_of(result);
+    return *text != nullptr ? SUCCESS : INVALID_VALUE;
+}
+
+// Devices.
+
+API cuDeviceGetCount(int *count) {
+    return entry(__func__, Needs::driver, [&](Context &) -> int {
+        *count = state().knobs.devices;
+        return SUCCESS;
+    });
+}
+
+API cuDeviceGet(int *device, int ordinal) {
+    return entry_of_device(__func__, ordinal, [&](Context &context) -> int {
+        *device = context.device;
+        return SUCCESS;
+    });
+}
+
+API cuDeviceGetName(char *name, int bytes, int device) {
+    return entry_of_device(__func__, device, [&](Context &) -> int {
+        snprintf(name, (size_t)bytes, "Emulated GPU");
+        return SUCCESS;
+    });
+}
+
+API cuDeviceGetUuid_v2(unsigned char *uuid, int device) {
+    return entry_of_device(__func__, device, [&](Context &) -> int {
+        memset(uuid, 0, 16);
+        uuid[15] = (unsigned char)device;
+        return SUCCESS;
+    });
+}
+
+API cuDeviceTotalMem_v2(size_t *bytes, int device) {
+    return entry_of_device(__func__, device, [&](Context &) -> int {
+        *bytes = state().knobs.memory_bytes;
+        return SUCCESS;
+    });
+}
+
+API cuDeviceGetAttribute(int *value, int attribute, int device) {
+    return entry_of_device(__func__, device, [&](Context &) -> int {
+        static const std::map<int, int> values = {
+            {1, 1024},        // MAX_THREADS_PER_BLOCK
+            {2, 1024},        // MAX_BLOCK_DIM_X
+            {3, 1024},        // MAX_BLOCK_DIM_Y
+            {4, 64},          // MAX_BLOCK_DIM_Z
+            {5, 0x7fffffff},  // MAX_GRID_DIM_X
+            {6, 65535},       // MAX_GRID_DIM_Y
+            {7, 65535},       // MAX_GRID_DIM_Z
+            {8, 48 << 10},    // MAX_SHARED_MEMORY_PER_BLOCK
+            {10, 32},         // WARP_SIZE
+            {12, 65536},      // MAX_REGISTERS_PER_BLOCK
+            {16, 4},          // MULTIPROCESSOR_COUNT
+            {19, 1},          // CAN_MAP_HOST_MEMORY
+            {31, 1},          // CONCURRENT_KERNELS
+            {38, 4 << 20},    // L2_CACHE_SIZE
+            {39, 2048},       // MAX_THREADS_PER_MULTIPROCESSOR
+            {40, 2},          // ASYNC_ENGINE_COUNT
+            {41, 1},          // UNIFIED_ADDRESSING
+            {75, 9},          // COMPUTE_CAPABILITY_MAJOR
+            {81, 228 << 10},  // MAX_SHARED_MEMORY_PER_MULTIPROCESSOR
+            {82, 65536},      // MAX_REGISTERS_PER_MULTIPROCESSOR
+            {97, 227 << 10},  // MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
+            {99, 1},          // HOST_REGISTER_SUPPORTED
+            {106, 32},        // MAX_BLOCKS_PER_MULTIPROCESSOR
+            {115, 1},         // MEMORY_POOLS_SUPPORTED
+        };
+        if (attribute < 1) return INVALID_VALUE;
+        auto found = values.find(attribute);
+        *value = found != values.end() ? found->second : 0;
+        return SUCCESS;
+    });
+}
+
+API cuDeviceCanAccessPeer(int *can, int device, int peer) {
+    return entry_of_device(__func__, device, [&](Context &) -> int {
+        if (peer < 0 || peer >= state().knobs.devices) return INVALID_DEVICE;
+        *can = device != peer;
+        return SUCCESS;
+    });
+}
+
+API cuDeviceGetDefaultMemPool(void **pool, int device) {
+    return entry_of_device(__func__, device, [&](Context &context) -> int {
+        *pool = &context;
+        return SUCCESS;
+    });
+}
+
+API cuDeviceGetMemPool(void **pool, int device) { return cuDeviceGetDefaultMemPool(pool, device); }
+API cuMemPoolSetAttribute(void *, int, void *) { return SUCCESS; }
+API cuMemPoolTrimTo(void *, size_t) { return SUCCESS; }
+
+// Contexts: the primary one of each device.
+
+API cuDevicePrimaryCtxRetain(Context **context, int device) {
+    return entry_of_device(__func__, device, [&](Context &primary) -> int {
+        primary.retained++;
+        *context = &primary;
+        return SUCCESS;
+    });
+}
+
+static void reset(Context &context) {
+    drain(&context);
+    for (auto &[address, bytes] : context.memory) free(reinterpret_cast<void *>(address));
+    for (Stream *stream : context.streams) delete stream;
+    for (Module *module : context.modules) delete module;
+    context.memory.clear();
+    context.streams.clear();
+    context.modules.clear();
+    context.peers.clear();
+    context.used = 0;
+    context.broken = SUCCESS;
+    for (auto &[handle, event] : state().events) {
+        if (event->context == &context) event->stream = nullptr;
+    }
+}
+
+API cuDevicePrimaryCtxRelease_v2(int device) {
+    return entry_of_device(__func__, device, [&](Context &context) -> int {
+        if (context.retained == 0) return INVALID_CONTEXT;
+        if (--context.retained == 0) reset(context);
+        return SUCCESS;
+    });
+}
+
+API cuDevicePrimaryCtxReset_v2(int device) {
+    return entry_of_device(__func__, device, [&](Context &context) -> int {
+        reset(context);
+        return SUCCESS;
+    });
+}
+
+API cuCtxSetCurrent(Context *context) {
+    return entry(__func__, Needs::driver, [&](Context &) -> int {
+        if (context != nullptr && !is_context(context)) return INVALID_CONTEXT;
+        current() = context;
+        return SUCCESS;
+    });
+}
+
+API cuCtxGetCurrent(Context **context) {
+    return entry(__func__, Needs::driver, [&](Context &) -> int {
+        *context = current();
+        return SUCCESS;
+    });
+}
+
+API cuCtxGetDevice(int *device) {
+    return entry(__func__, Needs::driver, [&](Context &) -> int {
+        if (current() == nullptr) return INVALID_CONTEXT;
+        *device = current()->device;
+        return SUCCESS;
+    });
+}
+
+API cuCtxSynchronize() {
+    return entry(__func__, Needs::context, [](Context &context) -> int {
+        if (is_capturing()) return STREAM_CAPTURE_UNSUPPORTED;
+        drain(&context);
+        return context.broken;
+    });
+}
+
+API cuCtxGetStreamPriorityRange(int *least, int *greatest) {
+    return entry(__func__, Needs::context, [&](Context &) -> int {
+        if (least != nullptr) *least = 0;
+        if (greatest != nullptr) *greatest = -5;
+        return SUCCESS;
+    });
+}
+
+API cuCtxGetLimit(size_t *value, int) {
+    return entry(__func__, Needs::context, [&](Context &) -> int {
+        *value = 1024;
+        return SUCCESS;
+    });
+}
+
+API cuCtxSetLimit(int, size_t) {
+    return entry(__func__, Needs::context, [](Context &) -> int { return SUCCESS; });
+}
+
+API cuCtxSetFlags(unsigned) {
+    return entry(__func__, Needs::context, [](Context &) -> int { return SUCCESS; });
+}
+
+API cuCtxEnablePeerAccess(Context *peer, unsigned) {
+    return entry(__func__, Needs::context, [&](Context &context) -> int {
+        if (!is_context(peer) || peer == &context) return INVALID_CONTEXT;
+        context.peers.insert(peer->device);
+        return SUCCESS;
+    });
+}
+
+// Modules and launches.
+
+API cuModuleLoadData(Module **module, const void *image) {
+    return entry(__func__, Needs::context, [&](Context &context) -> int {
+        uint32_t magic;
+        memcpy(&magic, image, sizeof magic);
+        // A fatbin, a cubin, or the text of PTX.
+        if (magic != 0xba55ed50 && magic != 0x464c457f && strstr(static_cast<const char *>(image), ".version") == nullptr) {
+            return explain(INVALID_IMAGE, "cuModuleLoadData: neither a fatbin nor a cubin nor PTX, it begins with %08x", magic);
+        }
+        *module = new Module{&context, {}};
+        context.modules.insert(*module);
+        return SUCCESS;
+    });
+}
+
+API cuModuleLoadDataEx(Module **module, const void *image, unsigned, int *, void **) {
+    return cuModuleLoadData(module, image);
+}
+
+API cuModuleUnload(Module *module) {
+    return entry(__func__, Needs::context, [&](Context &) -> int {
+        for (auto &context : state().contexts) {
+            if (context->modules.count(module) == 0) continue;
+            drain(context.get());
+            context->modules.erase(module);
+            delete module;
+            return SUCCESS;
+        }
+        return INVALID_HANDLE;
+    });
+}
+
+API cuModuleGetFunction(Function **function, Module *module, const char *name) {
+    return entry(__func__, Needs::context, [&](Context &context) -> int {
+        if (context.modules.count(module) == 0) return INVALID_HANDLE;
+        const Kernel *kernel = kernels();
+        while (kernel != nullptr && strcmp(kernel->name, name) != 0) kernel = kernel->next;
+        if (kernel == nullptr) return explain(NOT_FOUND, "cuModuleGetFunction: no kernel has the name `%s`", name);
+        std::unique_ptr<Function> &slot = module->functions[name];
+        if (!slot) slot.reset(new Function{kernel, &context});
+        *function = slot.get();
+        return SUCCESS;
+    });
+}
+
+API cuFuncGetAttribute(int *value, int attribute, Function *function) {
+    return entry(__func__, Needs::context, [&](Context &context) -> int {
+        if (!is_function(context, function)) return INVALID_HANDLE;
+        // MAX_THREADS_PER_BLOCK, NUM_REGS, PTX_VERSION, BINARY_VERSION.
+        *value = attribute == 0   ? (int)function->kernel->max_threads
+                 : attribute == 4 ? 32
+                 : attribute == 5 ? 75
+                 : attribute == 6 ? 90
+                                  : 0;
+        return SUCCESS;
+    });
+}
+
+API cuFuncSetAttribute(Function *function, int, int) {
+    return entry(__func__, Needs::context,
+                 [&](Context &context) -> int { return is_function(context, function) ? SUCCESS : INVALID_HANDLE; });
+}
+
+API cuFuncSetCacheConfig(Function *function, int) { return cuFuncSetAttribute(function, 0, 0); }
+
+API cuFuncGetParamInfo(Function *function, size_t index, size_t *offset, size_t *size) {
+    return entry(__func__, Needs::context, [&](Context &context) -> int {
+        if (!is_function(context, function)) return INVALID_HANDLE;
+        if (index > 0) return INVALID_VALUE;
+        *offset = 0;
+        if (size != nullptr) *size = function->kernel->size;
+        return SUCCESS;
+    });
+}
+
+API cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, Function *function, int threads, size_t, unsigned) {
+    return entry(__func__, Needs::context, [&](Context &context) -> int {
+        if (!is_function(context, function)) return INVALID_HANDLE;
+        if (threads < 1) return INVALID_VALUE;
+        *blocks = 2048 / threads < 32 ? 2048 / threads : 32;
+        return SUCCESS;
+    });
+}
+
+API cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, Function *function, int threads, size_t shared) {
+    return cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks, function, threads, shared, 0);
+}
+
+API cuLaunchKernel(Function *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
+                   unsigned block_z, unsigned shared, Stream *stream, void **parameters, void **extra) {
+    return entry(__func__, Needs::context, [&](Context &context) -> int {
+        if (!is_function(context, function)) return explain(INVALID_HANDLE, "cuLaunchKernel: a function of another context");
+        const Kernel &kernel = *function->kernel;
+        Stream *on = stream_of(context, stream);
+        if (on == nullptr) return explain(INVALID_HANDLE, "%s is launched on a stream of another device", kernel.name);
+        if (grid_x < 1 || grid_y < 1 || grid_z < 1 || grid_x > 0x7fffffff || grid_y > 65535 || grid_z > 65535)
+            return explain(INVALID_VALUE, "%s is launched with the grid %u, %u, %u", kernel.name, grid_x, grid_y, grid_z);
+        size_t threads = (size_t)block_x * block_y * block_z;
+        if (threads < 1 || threads > kernel.max_threads || block_z > 64)
+            return explain(INVALID_VALUE, "%s is launched with blocks of %zu threads, 1 to %u are allowed", kernel.name, threads,
+                           kernel.max_threads);
+        if (shared != 0 || extra != nullptr || parameters == nullptr)
+            return explain(INVALID_VALUE, "%s: dynamic shared memory and packed parameters are not emulated", kernel.name);
+        auto buffer = std::shared_ptr<void>(aligned_alloc(64, (kernel.size + 63) / 64 * 64), free);
+        memcpy(buffer.get(), parameters[0], kernel.size);
+        Dim3 grid = {grid_x, grid_y, grid_z}, block = {block_x, block_y, block_z};
+        Context *at = &context;
+        return submit(on, [=, &kernel] { launch(at, kernel, grid, block, buffer.get()); });
+    });
+}

@@ -1,0 +1,240 @@
+//! Windows of many recordings at once, held to the rules as they are written down.
+
+use crate::support::{Random, gpu, ran, random_cases};
+use half::{bf16, f16};
+use robocache::device::Dtype;
+use robocache::device::cuda::{Budget, DeviceBuf, Gpu};
+use robocache::ops::align::cuda::{BatchGroup, BatchModality, BatchOutput, BatchShape, FuseBatch};
+use robocache::time::{Interpolation, Limits, Pick, pick};
+
+const DTYPES: [Dtype; 3] = [Dtype::Float32, Dtype::Float16, Dtype::BFloat16];
+
+/// Values of a type, as their bytes and as what they are in float32.
+struct Elements {
+    bytes: Vec<u8>,
+    values: Vec<f32>,
+}
+
+impl Elements {
+    fn of(dtype: Dtype, values: impl Iterator<Item = f32>) -> Self {
+        let mut elements = Self {
+            bytes: Vec::new(),
+            values: Vec::new(),
+        };
+        for value in values {
+            elements.values.push(match dtype {
+                Dtype::Float16 => f16::from_f32(value).to_f32(),
+                Dtype::BFloat16 => bf16::from_f32(value).to_f32(),
+                _ => value,
+            });
+            put(dtype, value, &mut elements.bytes);
+        }
+        elements
+    }
+}
+
+fn put(dtype: Dtype, value: f32, bytes: &mut Vec<u8>) {
+    match dtype {
+        Dtype::Float16 => bytes.extend(f16::from_f32(value).to_le_bytes()),
+        Dtype::BFloat16 => bytes.extend(bf16::from_f32(value).to_le_bytes()),
+        _ => bytes.extend(value.to_le_bytes()),
+    }
+}
+
+/// A copy on the device, not at the beginning of its memory where that is `off` elements off.
+fn on_device(gpu: &Gpu, budget: &Budget, bytes: &[u8], off: usize) -> DeviceBuf {
+    let mut memory = DeviceBuf::new(gpu, budget);
+    memory.reserve(bytes.len() + off).unwrap();
+    // SAFETY: the source is not page-locked, so that it has been read on return.
+    unsafe { memory.upload(off, bytes).unwrap() };
+    memory
+}
+
+struct Modality {
+    times: Vec<i64>,
+    values: Elements,
+    samples: usize,
+    dim: usize,
+    dtype: Dtype,
+    groups: Vec<BatchGroup>,
+}
+
+fn any_groups(random: &mut Random, dim: usize) -> Vec<BatchGroup> {
+    let mut groups = Vec::new();
+    let mut from = 0;
+    while from < dim {
+        let to = if random.once_in(2) {
+            dim
+        } else {
+            from + 1 + random.below(dim - from)
+        };
+        let mut limit = |absent: i64| {
+            if random.once_in(2) {
+                absent
+            } else {
+                random.below(80) as i64
+            }
+        };
+        let limits = Limits {
+            max_age: limit(i64::MAX),
+            max_gap: limit(i64::MAX),
+            extrapolate: limit(0),
+        };
+        groups.push(BatchGroup {
+            channels: from..to,
+            interpolation: random.of(&[Interpolation::Previous, Interpolation::Nearest, Interpolation::Linear]),
+            limits,
+        });
+        from = to;
+    }
+    groups
+}
+
+fn any_modality(random: &mut Random, entries: usize) -> Modality {
+    let samples = match random.below(6) {
+        0 => random.below(3),
+        1 => 600 + random.below(3000),
+        _ => 1 + random.below(120),
+    };
+    let dim = if random.once_in(2) {
+        8 * (1 + random.below(5))
+    } else {
+        1 + random.below(20)
+    };
+    let dtype = random.of(&DTYPES);
+    let mut times = Vec::new();
+    for _ in 0..entries {
+        let mut time = random.below(100) as i64 - 50;
+        for _ in 0..samples {
+            time += 1 + random.below(if samples > 200 { 3 } else { 20 }) as i64;
+            times.push(time);
+        }
+    }
+    let values = (0..entries * samples * dim).map(|_| (random.signed() * 100.0) as f32);
+    Modality {
+        values: Elements::of(dtype, values),
+        groups: any_groups(random, dim),
+        times,
+        samples,
+        dim,
+        dtype,
+    }
+}
+
+/// Any batch on the device, held to what is found for each target by itself.
+fn check(gpu: &Gpu, random: &mut Random, most_modalities: usize) {
+    let budget = Budget::new(None);
+    let entries = 1 + random.below(3);
+    let rows = random.of(&[1, 5, 63, 64, 65, 200]);
+    let dtype = random.of(&DTYPES);
+    let shared = random.once_in(2);
+    let modalities: Vec<Modality> = (0..1 + random.below(most_modalities))
+        .map(|_| any_modality(random, entries))
+        .collect();
+    let columns: usize = modalities.iter().map(|modality| modality.dim).sum();
+    let mut targets: Vec<i64> = (0..if shared { rows } else { entries * rows })
+        .map(|_| random.below(2000) as i64 - 100)
+        .collect();
+    if random.once_in(2) {
+        targets.sort_unstable();
+    }
+
+    let mut memory = Vec::new();
+    let mut at = |bytes: &[u8], off: usize| {
+        let copy = on_device(gpu, &budget, bytes, off);
+        let address = copy.address() + off as u64;
+        memory.push(copy);
+        address
+    };
+    let described: Vec<BatchModality> = modalities
+        .iter()
+        .map(|modality| BatchModality {
+            times: at(bytemuck::cast_slice(&modality.times), 0),
+            values: at(&modality.values.bytes, random.of(&[0, 4])),
+            samples: modality.samples,
+            dim: modality.dim,
+            dtype: modality.dtype,
+            groups: modality.groups.clone(),
+        })
+        .collect();
+    let shape = BatchShape {
+        entries,
+        rows,
+        targets: at(bytemuck::cast_slice(&targets), 0),
+        shared_targets: shared,
+    };
+    let cells = entries * rows * modalities.len();
+    let sizes = [entries * rows * columns * dtype.size(), cells, cells * 8];
+    let [values, valid, ages] = sizes.map(|bytes| on_device(gpu, &budget, &vec![0xee; bytes], 0));
+    let output = BatchOutput {
+        values: values.address(),
+        valid: valid.address(),
+        age_ns: ages.address(),
+        dtype,
+        fill_value: -3.5,
+    };
+    let batch = FuseBatch::new(gpu, &budget, &described, &shape, &output).unwrap();
+    assert_eq!(batch.columns(), columns);
+    let mut came = sizes.map(|bytes| vec![0u8; bytes]);
+    // SAFETY: all memory is of this device and as large as the shape says; it lives until the stream is synchronized.
+    unsafe {
+        batch.launch().unwrap();
+        for (memory, came) in [&values, &valid, &ages].into_iter().zip(&mut came) {
+            memory.download(0, came).unwrap();
+        }
+    }
+    gpu.synchronize().unwrap();
+
+    let (mut wanted, mut wanted_valid, mut wanted_ages) = (Vec::new(), Vec::new(), Vec::new());
+    for row in 0..entries * rows {
+        let (entry, target) = (row / rows, targets[if shared { row % rows } else { row }]);
+        for modality in &modalities {
+            let times = &modality.times[entry * modality.samples..][..modality.samples];
+            let value = |sample: usize, channel: usize| {
+                modality.values.values[(entry * modality.samples + sample) * modality.dim + channel]
+            };
+            let until = times.iter().filter(|&&time| time <= target).count();
+            let mut all = true;
+            for group in &modality.groups {
+                let picked = pick(times, until, target, group.interpolation, &group.limits);
+                all &= picked != Pick::Invalid;
+                for channel in group.channels.clone() {
+                    let element = match picked {
+                        Pick::Invalid => -3.5,
+                        Pick::Sample(sample) => value(sample, channel),
+                        Pick::Between { before, after, weight } => {
+                            let before = value(before, channel);
+                            before + weight as f32 * (value(after, channel) - before)
+                        }
+                    };
+                    put(dtype, element, &mut wanted);
+                }
+            }
+            wanted_valid.push(u8::from(all));
+            wanted_ages.push(until.checked_sub(1).map_or(-1, |sample| target - times[sample]));
+        }
+    }
+    assert!(came[0] == wanted, "values");
+    assert_eq!(came[1], wanted_valid);
+    assert_eq!(came[2], bytemuck::cast_slice::<i64, u8>(&wanted_ages));
+}
+
+#[test]
+fn a_batch_is_each_of_its_windows() {
+    let Some(gpu) = gpu() else { return };
+    let cases = random_cases(40);
+    for case in 0..cases {
+        check(&gpu, &mut Random(case as u64), 4);
+    }
+    ran(&gpu, "fuse: random batches", cases);
+}
+
+#[test]
+fn a_batch_of_more_modalities_than_travel_with_the_launch() {
+    let Some(gpu) = gpu() else { return };
+    let cases = random_cases(4).min(5000);
+    for case in 0..cases {
+        check(&gpu, &mut Random(1 << 40 | case as u64), 30);
+    }
+    ran(&gpu, "fuse: random batches of many modalities", cases);
+}

@@ -1,0 +1,429 @@
+//! Resampling on devices: the CPU's cases, and the CPU's bytes for random batches.
+
+#[macro_use]
+#[path = "../common/resample.rs"]
+mod cases;
+
+use crate::support::{Random, gpu, ran, random_cases, say};
+use cases::{Row, config, message};
+use half::{bf16, f16};
+use robocache::device::cuda::{Budget, CudaError, DeviceBuf, Gpu, device_count};
+use robocache::device::{Dtype, HostBuf};
+use robocache::ops::resample::cuda::{CudaResampler, DeviceBatch, ShardedResampler};
+use robocache::ops::resample::{Counters, ResampleConfig, Resampler, Trajectories};
+use robocache::stream::{Cells, Message};
+use robocache::time::Interpolation::{self, Linear, Nearest, Previous};
+
+/// The device where there is one; the CPU otherwise, which the cases hold for, too.
+fn run(config: &ResampleConfig, batch: &Trajectories<'_>, values: &mut [u8], valid: &mut [u8]) -> Counters {
+    match gpu() {
+        Some(gpu) => {
+            let mut resampler = CudaResampler::new(config, &gpu, None).unwrap();
+            resampler.run(batch, values, valid).unwrap()
+        }
+        None => Resampler::new(config).unwrap().run(batch, values, valid),
+    }
+}
+
+resample_cases!(run, random_cases(20).min(2000) as u32);
+
+const MODES: [Interpolation; 3] = [Previous, Nearest, Linear];
+const DTYPES: [Dtype; 4] = [Dtype::Float32, Dtype::Float64, Dtype::Float16, Dtype::BFloat16];
+
+/// A random batch.
+struct Shape {
+    dtype: Dtype,
+    dim: usize,
+    /// Samples and targets of each row.
+    rows: Vec<(usize, usize)>,
+    has_ties: bool,
+    /// One sample in so many is not finite; 0: none.
+    nonfinite: usize,
+    is_sorted: bool,
+    start: i64,
+}
+
+impl Shape {
+    fn random(random: &mut Random) -> Self {
+        let dim = match random.below(8) {
+            0 => 1,
+            1 => 1 + random.below(300),
+            2 => 8 * (1 + random.below(8)),
+            _ => 1 + random.below(40),
+        };
+        let length = |random: &mut Random| match random.below(12) {
+            0 => 0,
+            1 => 1,
+            2 => 2,
+            3 if dim < 20 => random.below(3000),
+            _ => random.below(60),
+        };
+        let regular = random.once_in(3).then(|| (length(random), length(random)));
+        let rows = (0..random.below(6)).map(|_| regular.unwrap_or_else(|| (length(random), length(random))));
+        Self {
+            rows: rows.collect(),
+            dtype: random.of(&DTYPES),
+            dim,
+            has_ties: random.once_in(3),
+            nonfinite: random.of(&[0, 0, 3, 20, 500]),
+            is_sorted: !random.once_in(3),
+            start: random.of(&[0, -1_000_000, 1_700_000_000_000_000_000, i64::MIN]),
+        }
+    }
+
+    fn message(&self, random: &mut Random) -> Message {
+        let (mut times, mut values, mut targets) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut time_offsets, mut target_offsets) = (vec![0], vec![0]);
+        for &(samples, row_targets) in &self.rows {
+            let mut time = self.start;
+            let first = times.len();
+            for _ in 0..samples {
+                let is_tie = self.has_ties && random.once_in(3);
+                time += if is_tie { 0 } else { 1 + random.below(1_000_000) as i64 };
+                times.push(time);
+                let is_finite = self.nonfinite == 0 || !random.once_in(self.nonfinite);
+                let bad = if is_finite { self.dim } else { random.below(self.dim) };
+                values.extend((0..self.dim).map(|i| match i == bad {
+                    true => random.of(&[f64::NAN, f64::INFINITY, f64::NEG_INFINITY]),
+                    false => random.signed() * random.of(&[1.0, 100.0, 1e-3, 0.0, -0.0, 1e-40, 6e4]),
+                }));
+            }
+            let own = &times[first..];
+            let span = own.last().map_or(1, |last| last - self.start) as usize + 2_000_000;
+            let mut row: Vec<i64> = (0..row_targets)
+                .map(|_| match own.is_empty() || !random.once_in(5) {
+                    true => self
+                        .start
+                        .saturating_sub(1_000_000)
+                        .saturating_add(random.below(span) as i64),
+                    false => own[random.below(own.len())],
+                })
+                .collect();
+            if self.is_sorted {
+                row.sort_unstable();
+            }
+            targets.extend(row);
+            time_offsets.push(times.len() as i32);
+            target_offsets.push(targets.len() as i32);
+        }
+        let mut message = Message::default();
+        (message.rows, message.dim) = (self.rows.len(), self.dim);
+        let value_offsets = time_offsets.iter().map(|&offset| offset * self.dim as i32).collect();
+        let mut add = |name, dtype, bytes: &[u8], len, offsets: Vec<i32>| {
+            let column = message.add_column(name, dtype, Cells::Ragged(len));
+            column.data.copy_from(bytes);
+            column.offsets.extend(offsets);
+        };
+        add(
+            "timestamps_ns",
+            Dtype::Int64,
+            bytemuck::cast_slice(&times),
+            times.len(),
+            time_offsets,
+        );
+        add(
+            "values",
+            self.dtype,
+            &encode(self.dtype, &values),
+            values.len(),
+            value_offsets,
+        );
+        add(
+            "targets_ns",
+            Dtype::Int64,
+            bytemuck::cast_slice(&targets),
+            targets.len(),
+            target_offsets,
+        );
+        message
+    }
+}
+
+fn encode(dtype: Dtype, values: &[f64]) -> Vec<u8> {
+    let values = values.iter();
+    match dtype {
+        Dtype::Float64 => values.flat_map(|v| v.to_ne_bytes()).collect(),
+        Dtype::Float16 => values.flat_map(|&v| f16::from_f64(v).to_bits().to_ne_bytes()).collect(),
+        Dtype::BFloat16 => values
+            .flat_map(|&v| bf16::from_f64(v).to_bits().to_ne_bytes())
+            .collect(),
+        _ => values.flat_map(|&v| (v as f32).to_ne_bytes()).collect(),
+    }
+}
+
+fn random_config(random: &mut Random) -> ResampleConfig {
+    let mut limit = || random.once_in(3).then(|| random.below(3_000_000) as f64 / 1e6);
+    ResampleConfig {
+        max_gap_ms: limit(),
+        max_age_ms: limit(),
+        extrapolate_ms: limit(),
+        interpolation: random.of(&MODES),
+        fill_value: random.of(&[0.0, -7.25, f32::NAN]),
+    }
+}
+
+/// What a backend wrote.
+#[derive(PartialEq, Debug)]
+struct Answer {
+    values: Vec<u8>,
+    valid: Vec<u8>,
+    counters: Counters,
+}
+
+fn answer(batch: &Trajectories<'_>, run: impl FnOnce(&mut [u8], &mut [u8]) -> Counters) -> Answer {
+    let mut values = HostBuf::default();
+    values.resize(batch.output_bytes());
+    values.bytes_mut().fill(0x5a);
+    let mut valid = vec![0x5a; batch.targets()];
+    let counters = run(values.bytes_mut(), &mut valid);
+    Answer {
+        values: values.bytes().to_vec(),
+        valid,
+        counters,
+    }
+}
+
+fn cpu(config: &ResampleConfig, batch: &Trajectories<'_>) -> Answer {
+    answer(batch, |values, valid| {
+        Resampler::new(config).unwrap().run(batch, values, valid)
+    })
+}
+
+#[track_caller]
+fn assert_same(came: &Answer, expected: &Answer, dim: usize, seed: u64) {
+    assert_eq!(came.counters, expected.counters, "seed {seed}");
+    let valid = came.valid.iter().zip(&expected.valid).position(|(a, b)| a != b);
+    assert_eq!(valid, None, "seed {seed}: valid of that target");
+    let byte = came.values.iter().zip(&expected.values).position(|(a, b)| a != b);
+    let row = came.values.len() / came.valid.len().max(1);
+    let place = byte.map(|at| (at / row.max(1), at % row.max(1) / (row / dim).max(1)));
+    assert_eq!(place, None, "seed {seed}: that target and channel");
+}
+
+#[test]
+fn random_batches_have_the_bytes_of_the_cpu() {
+    let Some(gpu) = gpu() else { return };
+    let cases = random_cases(150);
+    for seed in 0..cases as u64 {
+        let random = &mut Random(seed);
+        let (config, shape) = (random_config(random), Shape::random(random));
+        let message = shape.message(random);
+        let batch = Trajectories::from_message(&message).unwrap();
+        let mut resampler = CudaResampler::new(&config, &gpu, None).unwrap();
+        let expected = cpu(&config, &batch);
+        for _ in 0..2 {
+            let came = answer(&batch, |values, valid| resampler.run(&batch, values, valid).unwrap());
+            assert_same(&came, &expected, shape.dim, seed);
+        }
+    }
+    ran(&gpu, "resample, random batches", cases);
+}
+
+#[test]
+fn chunks_of_any_size_have_the_bytes_of_the_whole() {
+    let Some(gpu) = gpu() else { return };
+    let cases = random_cases(100);
+    let (mut done, mut refused) = (0, 0);
+    for seed in 0..cases as u64 {
+        let random = &mut Random(seed + 1_000_000_000);
+        let (config, shape) = (random_config(random), Shape::random(random));
+        let message = shape.message(random);
+        let batch = Trajectories::from_message(&message).unwrap();
+        let limit = 2048 + random.below(message.bytes() + 4096);
+        let mut resampler = CudaResampler::new(&config, &gpu, Some(limit)).unwrap();
+        let mut result = Ok(());
+        let came = answer(&batch, |values, valid| {
+            let counters = resampler.run(&batch, values, valid);
+            result = counters.as_ref().map(|_| ()).map_err(Clone::clone);
+            counters.unwrap_or_default()
+        });
+        assert!(resampler.bytes_in_use() <= limit);
+        match result {
+            Ok(()) => assert_same(&came, &cpu(&config, &batch), shape.dim, seed),
+            Err(error) => {
+                assert!(matches!(error, CudaError::OutOfBudget { .. }), "seed {seed}: {error}");
+                refused += 1;
+            }
+        }
+        done += 1;
+    }
+    assert!(refused * 2 < done, "{refused} of {done} did not fit");
+    ran(&gpu, "resample, chunks", done);
+}
+
+#[test]
+fn one_trajectory_that_does_not_fit_is_cut_at_its_targets() {
+    let Some(gpu) = gpu() else { return };
+    let shape = Shape {
+        dtype: Dtype::Float32,
+        dim: 5,
+        rows: vec![(300, 2000), (0, 7), (3, 1500)],
+        has_ties: true,
+        nonfinite: 50,
+        is_sorted: true,
+        start: 0,
+    };
+    let message = shape.message(&mut Random(1));
+    let batch = Trajectories::from_message(&message).unwrap();
+    let config = ResampleConfig::default();
+    let expected = cpu(&config, &batch);
+    for limit in [14_000, 17_000, 24_000, 60_000, 1_000_000] {
+        let mut resampler = CudaResampler::new(&config, &gpu, Some(limit)).unwrap();
+        let came = answer(&batch, |values, valid| resampler.run(&batch, values, valid).unwrap());
+        assert_same(&came, &expected, shape.dim, limit as u64);
+    }
+    // The samples alone take 8400 bytes.
+    let mut resampler = CudaResampler::new(&config, &gpu, Some(8_000)).unwrap();
+    let (mut values, mut valid) = (vec![0.0f32; batch.output_bytes() / 4], vec![0; batch.targets()]);
+    let refused = resampler.run(&batch, bytemuck::cast_slice_mut(&mut values), &mut valid);
+    assert!(refused.unwrap_err().is_memory());
+    ran(&gpu, "resample, one trajectory in chunks", 6);
+}
+
+#[test]
+fn several_devices_have_the_bytes_of_one() {
+    let Some(first) = gpu() else { return };
+    // Every device, and some of them twice: those shards run side by side on one.
+    let count = device_count().unwrap();
+    let gpus: Vec<Gpu> = (0..count.max(3)).map(|i| Gpu::open(i % count).unwrap()).collect();
+    let cases = random_cases(40).min(20_000);
+    for seed in 0..cases as u64 {
+        let random = &mut Random(seed + 2_000_000_000);
+        let (config, shape) = (random_config(random), Shape::random(random));
+        let message = shape.message(random);
+        let batch = Trajectories::from_message(&message).unwrap();
+        let gpus = &gpus[..1 + random.below(gpus.len())];
+        let mut resampler = ShardedResampler::new(&config, gpus, None).unwrap();
+        let came = answer(&batch, |values, valid| resampler.run(&batch, values, valid).unwrap());
+        assert_same(&came, &cpu(&config, &batch), shape.dim, seed);
+    }
+    ran(&first, &format!("resample, shards on {count} devices"), cases);
+}
+
+/// Batches that are on the device, at addresses that are aligned for their elements and no more.
+#[test]
+fn batches_on_the_device_may_lie_anywhere() {
+    let Some(gpu) = gpu() else { return };
+    let cases = random_cases(60).min(20_000);
+    for seed in 0..cases as u64 {
+        let random = &mut Random(seed + 3_000_000_000);
+        let (config, mut shape) = (random_config(random), Shape::random(random));
+        let alike = shape.rows.first().copied().unwrap_or((9, 9));
+        shape.rows.iter_mut().for_each(|row| *row = alike);
+        let message = shape.message(random);
+        let batch = Trajectories::from_message(&message).unwrap();
+        let expected = cpu(&config, &batch);
+
+        let budget = Budget::new(None);
+        let place = |bytes: &[u8], shift: usize| {
+            let mut buffer = DeviceBuf::new(&gpu, &budget);
+            buffer.reserve(shift + bytes.len().max(1)).unwrap();
+            // SAFETY: the memory is not page-locked.
+            unsafe { buffer.upload(shift, bytes) }.unwrap();
+            let address = buffer.address() + shift as u64;
+            (buffer, address)
+        };
+        let column = |name: &str| message.column(name).unwrap().data.bytes();
+        let element = shape.dtype.size();
+        let shift = |random: &mut Random| random.below(16 / element) * element;
+        let times = place(column("timestamps_ns"), 8 * random.below(2));
+        let values = place(column("values"), shift(random));
+        let targets = place(column("targets_ns"), 8 * random.below(2));
+        let out_shift = shift(random);
+        let out = place(&vec![0x5a; batch.output_bytes()], out_shift);
+        let valid_shift = random.below(16);
+        let valid = place(&vec![0x5a; batch.targets()], valid_shift);
+
+        let on_device = DeviceBatch {
+            dtype: shape.dtype,
+            dim: shape.dim,
+            rows: shape.rows.len(),
+            samples: alike.0,
+            targets: alike.1,
+            times: times.1,
+            values: values.1,
+            targets_ns: targets.1,
+            out: out.1,
+            valid: valid.1,
+        };
+        let resampler = CudaResampler::new(&config, &gpu, None).unwrap();
+        // SAFETY: the buffers live until after the stream was synchronized.
+        unsafe { resampler.launch(&on_device) }.unwrap();
+        let mut came = answer(&batch, |_, _| expected.counters);
+        // SAFETY: as above.
+        unsafe { out.0.download(out_shift, &mut came.values) }.unwrap();
+        // SAFETY: as above.
+        unsafe { valid.0.download(valid_shift, &mut came.valid) }.unwrap();
+        gpu.synchronize().unwrap();
+        assert_same(&came, &expected, shape.dim, seed);
+    }
+    ran(&gpu, "resample, batches on the device", cases);
+}
+
+/// The numbers of a table of text, row by row; rows that are not all numbers are left out.
+fn table(path: &std::path::Path) -> Vec<Vec<f64>> {
+    let text = std::fs::read_to_string(path).unwrap();
+    let row = |line: &str| {
+        line.split(',')
+            .map(|cell| cell.trim().parse().ok())
+            .collect::<Option<Vec<f64>>>()
+    };
+    text.lines().filter_map(row).collect()
+}
+
+/// Recordings of arms and IMUs, cut into trajectories of unlike length, at the targets of a 50 Hz policy.
+#[test]
+fn recordings_have_the_bytes_of_the_cpu() {
+    let Some(gpu) = gpu() else { return };
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folders = ["../shared/data", "../../shared/data"].map(|folder| root.join(folder));
+    let Some(folder) = folders.iter().find(|folder| folder.is_dir()) else {
+        return say("gpu: skipped the recordings: ../shared/data is absent");
+    };
+    let mut cases = 0;
+    for (file, unit_ns) in [
+        ("arm_wrench_vision_screwdriving/sensor_data.csv", 1e6),
+        ("broad_imu_mocap_40s/broad_07_fast_rotation_B_40s.csv", 1e9),
+        ("imu_xio_fusion/sensor_data.csv", 1e9),
+    ] {
+        let samples = table(&folder.join(file));
+        let dim = samples[0].len() - 1;
+        let mut rows = Vec::new();
+        for (i, part) in samples.chunks(samples.len() / 9).enumerate() {
+            let part = &part[..part.len() - part.len().min(7 * i)];
+            let times: Vec<i64> = part.iter().map(|row| (row[0] * unit_ns) as i64).collect();
+            let (Some(first), Some(last)) = (times.first(), times.last()) else {
+                continue;
+            };
+            let targets = (first / 20_000_000 - 2..last / 20_000_000 + 3)
+                .map(|k| k * 20_000_000)
+                .collect();
+            let values = part.iter().flat_map(|row| row[1..].iter().copied()).collect();
+            rows.push(Row { times, values, targets });
+        }
+        let messages = [
+            message::<f32>(&rows, dim),
+            message::<f64>(&rows, dim),
+            message::<f16>(&rows, dim),
+            message::<bf16>(&rows, dim),
+        ];
+        for (message, mode) in messages.iter().flat_map(|message| MODES.map(|mode| (message, mode))) {
+            let config = ResampleConfig {
+                max_gap_ms: Some(30.0),
+                max_age_ms: Some(12.0),
+                extrapolate_ms: Some(25.0),
+                ..config(mode)
+            };
+            let batch = Trajectories::from_message(message).unwrap();
+            let expected = cpu(&config, &batch);
+            assert!(expected.counters.invalid < expected.counters.targets);
+            for limit in [None, Some(message.bytes() / 4)] {
+                let mut resampler = CudaResampler::new(&config, &gpu, limit).unwrap();
+                let came = answer(&batch, |values, valid| resampler.run(&batch, values, valid).unwrap());
+                assert_same(&came, &expected, dim, 0);
+                cases += 1;
+            }
+        }
+    }
+    ran(&gpu, "resample, recordings", cases);
+}

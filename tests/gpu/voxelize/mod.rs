@@ -1,0 +1,18 @@
+//! The voxelizer on a device: every case of the CPU's suite, and random clouds held against the CPU.
+
+mod backend;
+mod batches;
+#[path = "../../voxelize/cases.rs"]
+mod cases;
+mod devices;
+#[path = "../../voxelize/messages.rs"]
+mod messages;
+#[path = "../../voxelize/oracle.rs"]
+mod oracle;
+#[path = "../../voxelize/properties.rs"]
+mod properties;
+mod random;
+#[path = "../../voxelize/recordings.rs"]
+mod recordings;
+#[path = "../../voxelize/support.rs"]
+mod support;

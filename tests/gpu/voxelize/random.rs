@@ -1,0 +1,261 @@
+//! Random clouds, one voxelizer for many grids, held against the CPU's.
+
+use super::support::{TestCloud, config, coo};
+use crate::support::{Random, gpu, ran, random_cases};
+use robocache::device::Dtype;
+use robocache::ops::voxelize::{
+    Cloud, CudaVoxelizer, Extrinsic, VoxelInput, VoxelLayout, VoxelizeConfig, Voxelizer as CpuVoxelizer,
+};
+use robocache::stream::Message;
+
+/// How the points of a cloud lie.
+#[derive(Clone, Copy, Debug)]
+pub enum Shape {
+    Uniform,
+    Clustered,
+    Surface,
+    Outside,
+    Same,
+}
+
+pub const SHAPES: [Shape; 5] = [
+    Shape::Uniform,
+    Shape::Clustered,
+    Shape::Surface,
+    Shape::Outside,
+    Shape::Same,
+];
+
+/// `n` points in and around a grid of `size` metres about 0, with fields `i` and `t`.
+pub fn cloud(random: &mut Random, shape: Shape, n: usize, size: f64) -> TestCloud {
+    let centre = [random.signed(), random.signed(), random.signed()].map(|v| v * size / 3.0);
+    let point = |_| {
+        let [a, b, c] = [random.signed(), random.signed(), random.signed()];
+        let half = size / 2.0;
+        let [x, y, z] = match shape {
+            Shape::Uniform => [a * half * 1.05, b * half * 1.05, c * half * 1.05],
+            Shape::Clustered => [centre[0] + a * a * a, centre[1] + b * b * b, centre[2] + c * c * c],
+            Shape::Surface => [
+                a * half,
+                b * half,
+                (a * 3.0).sin() * (b * 2.0).cos() * half / 2.0 + c * 0.01,
+            ],
+            Shape::Outside => [a * half + size * 2.0, b * half, c * half],
+            Shape::Same => centre,
+        };
+        let odd = [f64::NAN, f64::INFINITY, -1e30, 262_145.0, -0.0, 0.0];
+        let value = |random: &mut Random| match random.once_in(50) {
+            true => random.of(&odd),
+            false => random.signed() * 300.0,
+        };
+        let x = if random.once_in(200) { random.of(&odd) } else { x };
+        [x, y, z, value(random), value(random)]
+    };
+    let points: Vec<_> = (0..n).map(point).collect();
+    TestCloud::new(["x", "y", "z", "i", "t"], &points)
+}
+
+pub const CHANNEL_LISTS: [&[&str]; 7] = [
+    &["occupancy"],
+    &["count", "mean_x", "mean_y", "mean_z"],
+    &["mean_x", "mean_y", "mean_z", "mean_i"],
+    &["count"],
+    &["max_z", "min_z", "occupancy"],
+    &["mean_z", "max_i", "min_t"],
+    &[
+        "occupancy",
+        "count",
+        "mean_y",
+        "mean_t",
+        "max_x",
+        "min_x",
+        "max_t",
+        "min_i",
+        "mean_i",
+    ],
+];
+
+/// Bytes of every output of a layout.
+pub fn on_cpu(voxelizer: &mut CpuVoxelizer, layout: VoxelLayout, clouds: &[(usize, &Message)]) -> (String, Vec<u8>) {
+    if layout == VoxelLayout::Coo {
+        voxelizer.begin();
+        for (input, message) in clouds {
+            voxelizer.add(*input, &Cloud::from_message(message).unwrap()).unwrap();
+        }
+        let counters = voxelizer.finish();
+        let (mut coords, mut features) = (
+            vec![0; voxelizer.voxels() * 3],
+            vec![0.0; voxelizer.voxels() * voxelizer.channels().len()],
+        );
+        voxelizer.write_coo(&mut coords, &mut features);
+        let bytes = [
+            bytemuck::cast_slice(&coords),
+            bytemuck::cast_slice::<f32, u8>(&features),
+        ]
+        .concat();
+        return (format!("{counters:?}"), bytes);
+    }
+    voxelizer.begin();
+    for (input, message) in clouds {
+        voxelizer.add(*input, &Cloud::from_message(message).unwrap()).unwrap();
+    }
+    let counters = voxelizer.finish();
+    let column = &voxelizer.layout().columns[0];
+    let mut out = vec![0xffu8; voxelizer.layout().rows * column.dtype.size()];
+    match (layout, column.dtype) {
+        (VoxelLayout::Bits, _) => voxelizer.write_bits(&mut out),
+        (_, Dtype::Float16) => voxelizer.write_dense::<half::f16>(bytemuck::cast_slice_mut(&mut out)),
+        (_, Dtype::BFloat16) => voxelizer.write_dense::<half::bf16>(bytemuck::cast_slice_mut(&mut out)),
+        _ => voxelizer.write_dense::<f32>(bytemuck::cast_slice_mut(&mut out)),
+    }
+    (format!("{counters:?}"), out)
+}
+
+fn on_device(voxelizer: &mut CudaVoxelizer, layout: VoxelLayout, clouds: &[(usize, &Message)]) -> (String, Vec<u8>) {
+    voxelizer.begin().unwrap();
+    for (input, message) in clouds {
+        voxelizer.add(*input, &Cloud::from_message(message).unwrap()).unwrap();
+    }
+    let counters = format!("{:?}", voxelizer.finish().unwrap());
+    if layout == VoxelLayout::Coo {
+        let (mut coords, mut features) = (
+            vec![0; voxelizer.voxels() * 3],
+            vec![0.0; voxelizer.voxels() * voxelizer.channels().len()],
+        );
+        voxelizer.write_coo(&mut coords, &mut features).unwrap();
+        let bytes = [
+            bytemuck::cast_slice(&coords),
+            bytemuck::cast_slice::<f32, u8>(&features),
+        ]
+        .concat();
+        return (counters, bytes);
+    }
+    let column = &voxelizer.layout().columns[0];
+    let mut out = vec![0xffu8; voxelizer.layout().rows * column.dtype.size()];
+    match (layout, column.dtype) {
+        (VoxelLayout::Bits, _) => voxelizer.write_bits(&mut out),
+        (_, Dtype::Float16) => voxelizer.write_dense::<half::f16>(bytemuck::cast_slice_mut(&mut out)),
+        (_, Dtype::BFloat16) => voxelizer.write_dense::<half::bf16>(bytemuck::cast_slice_mut(&mut out)),
+        _ => voxelizer.write_dense::<f32>(bytemuck::cast_slice_mut(&mut out)),
+    }
+    .unwrap();
+    (counters, out)
+}
+
+/// A grid of some size and layout, with two inputs of which the second has an extrinsic.
+pub fn random_config(random: &mut Random) -> (VoxelizeConfig, f64) {
+    let shape = random.of(&[
+        [64, 64, 64],
+        [33, 17, 40],
+        [128, 128, 16],
+        [5, 1, 300],
+        [16, 16, 16],
+        [1, 1, 1],
+    ]);
+    let voxel = random.of(&[0.25, 0.1, 1.0]);
+    let size = f64::from(voxel) * *shape.iter().max().unwrap() as f64;
+    let mut config = config(-(size as f32) / 2.0, voxel, shape, random.of(&CHANNEL_LISTS));
+    config.layout = random.of(&[VoxelLayout::Coo, VoxelLayout::Dense, VoxelLayout::Bits]);
+    match config.layout {
+        VoxelLayout::Bits => config.channels = vec!["occupancy".parse().unwrap()],
+        VoxelLayout::Dense => config.dtype = random.of(&[Dtype::Float32, Dtype::Float16, Dtype::BFloat16]),
+        VoxelLayout::Coo => config.max_voxels = random.of(&[None, None, Some(1), Some(100), Some(1000)]),
+    }
+    config.inputs.push(VoxelInput {
+        input: "rear".into(),
+        extrinsic: Some(Extrinsic {
+            translation_m: [0.3, -0.1, 0.5],
+            rotation_xyzw: [0.1, -0.02, 0.7, 0.7],
+        }),
+    });
+    (config, size)
+}
+
+#[test]
+fn random_clouds_give_the_bits_of_the_cpu() {
+    let Some(gpu) = gpu() else { return };
+    let cases = random_cases(60);
+    let mut random = Random(1);
+    let mut done = 0;
+    while done < cases {
+        let (config, size) = random_config(&mut random);
+        let mut cuda = CudaVoxelizer::new(&config, &gpu, None).unwrap();
+        let mut cpu = CpuVoxelizer::new(&config).unwrap();
+        for _ in 0..5 {
+            let clouds: Vec<_> = (0..random.of(&[1, 1, 2, 3, 0]))
+                .map(|_| {
+                    let n = random.of(&[0, 1, 31, 257, 1000, 4099]);
+                    let shape = random.of(&SHAPES);
+                    let cloud = cloud(&mut random, shape, n, size);
+                    match random.below(3) {
+                        0 => cloud.to_tensor(),
+                        1 => cloud.with_type("i", Dtype::UInt16).to_struct(),
+                        _ => cloud
+                            .with_type("x", Dtype::Float64)
+                            .with_type("z", Dtype::Float16)
+                            .to_struct(),
+                    }
+                })
+                .collect();
+            let clouds: Vec<_> = clouds.iter().map(|message| (random.below(2), message)).collect();
+            let expected = on_cpu(&mut cpu, config.layout, &clouds);
+            let points: usize = clouds.iter().map(|(_, message)| message.rows).sum();
+            for _ in 0..2 {
+                let came = on_device(&mut cuda, config.layout, &clouds);
+                assert_eq!(came.0, expected.0, "{config:?}");
+                assert!(
+                    came.1 == expected.1,
+                    "{points} rows in {} clouds with {config:?}",
+                    clouds.len()
+                );
+            }
+            done += 1;
+        }
+    }
+    ran(&gpu, "voxelize: random clouds", done);
+}
+
+#[test]
+fn what_is_no_cloud_of_the_grid_leaves_it_as_it_was() {
+    let Some(gpu) = gpu() else { return };
+    let config = config(0.0, 1.0, [4, 4, 4], &["count", "mean_i"]);
+    let good = TestCloud::new(["x", "y", "z", "i"], &[[0.5, 0.5, 0.5, 2.0]]);
+    let (wide, message) = (good.clone().with_type("i", Dtype::Int32).to_struct(), good.to_struct());
+    let none = TestCloud::xyz(&[[0.5; 3]]).to_struct();
+    let mut cuda = CudaVoxelizer::new(&config, &gpu, None).unwrap();
+    cuda.begin().unwrap();
+    cuda.add(0, &Cloud::from_message(&message).unwrap()).unwrap();
+    for refused in [&wide, &none] {
+        cuda.add(0, &Cloud::from_message(refused).unwrap()).unwrap_err();
+    }
+    assert_eq!(cuda.finish().unwrap().points_kept, 1);
+    assert_eq!(
+        coo(&mut super::backend::Voxelizer::new(&config).unwrap(), &[(0, &message)]).values(),
+        [[1.0, 2.0]]
+    );
+    ran(&gpu, "voxelize: refused clouds", 2);
+}
+
+#[test]
+fn a_device_without_room_is_an_error_and_the_next_grid_starts_anew() {
+    let Some(gpu) = gpu() else { return };
+    let config = config(-4.0, 0.125, [64, 64, 64], &["count", "mean_x"]);
+    let mut random = Random(5);
+    let small = cloud(&mut random, Shape::Uniform, 100, 8.0).to_tensor();
+    let large = cloud(&mut random, Shape::Uniform, 60_000, 8.0).to_tensor();
+    let mut cuda = CudaVoxelizer::new(&config, &gpu, Some(1_200_000)).unwrap();
+    let expected = on_cpu(
+        &mut CpuVoxelizer::new(&config).unwrap(),
+        VoxelLayout::Coo,
+        &[(0, &small)],
+    );
+    for _ in 0..3 {
+        assert!(on_device(&mut cuda, VoxelLayout::Coo, &[(0, &small)]) == expected);
+        cuda.begin().unwrap();
+        let large = Cloud::from_message(&large).unwrap();
+        let added = cuda.add(0, &large).map_err(|error| error.is_memory());
+        assert_eq!(added, Err(true));
+        assert!(cuda.used_bytes() <= 1_200_000);
+    }
+    ran(&gpu, "voxelize: no room", 3);
+}
