@@ -10,8 +10,6 @@
 //! through more memory than the caches hold. Without a GPU there are rows of the CPU only. Progress goes to stderr. With
 //! `--quick` everything is done a few times only, and nothing large: it shows that all works, not what it costs.
 
-#![allow(missing_docs)]
-
 mod batch;
 mod ceilings;
 mod crossover;

@@ -9,7 +9,10 @@ const KEYS: [&str; 9] = [
 
 fn bench(arguments: &[&str]) -> std::process::Output {
     let program = env!("CARGO_BIN_EXE_robocache-bench");
-    Command::new(program).args(arguments).output().unwrap()
+    Command::new(program)
+        .args(arguments)
+        .output()
+        .expect("it is built before its tests")
 }
 
 #[test]
