@@ -176,6 +176,9 @@ pub fn measure(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>>
             let times = voxelize_device::times(gpu, &shape, layout, &sweeps, &expected)?;
             let bytes = shape.bytes(layout, expected.voxels);
             rows.add("voxelize", &shape.config(layout), "cuda", Scope::Device, times, bytes);
+            let times = voxelize_device::times_with_same_grids(gpu, &shape, layout, &sweeps)?;
+            let config = format!("{}, same grids", shape.config(layout));
+            rows.add("voxelize", &config, "cuda", Scope::Device, times, bytes);
         }
     }
     Ok(())

@@ -20,11 +20,34 @@ pub struct OnDevice {
 }
 
 impl OnDevice {
-    /// Copies of the sweeps, and as many states of the operation as go past the cache.
+    /// Copies of the sweeps, and as many grids as go past the cache with them.
     pub fn new(gpu: &Gpu, shape: &Shape, layout: VoxelLayout, sweeps: &[Message]) -> Result<Self, Box<dyn Error>> {
-        let states = timing::sets_for(shape.bytes(layout, shape.points() / 2));
+        let grids = timing::sets_for(shape.bytes(layout, shape.points() / 2));
+        // One more, so that a grid's next points are others.
+        Self::of(gpu, shape, layout, sweeps, grids, grids + 1)
+    }
+
+    /// Points that go past the cache, and the grids of one operation, which stay where they are.
+    fn with_same_grids(
+        gpu: &Gpu,
+        shape: &Shape,
+        layout: VoxelLayout,
+        sweeps: &[Message],
+    ) -> Result<Self, Box<dyn Error>> {
+        let points = timing::sets_for(shape.clouds * shape.points() * POINT_BYTES);
+        Self::of(gpu, shape, layout, sweeps, 1, points)
+    }
+
+    fn of(
+        gpu: &Gpu,
+        shape: &Shape,
+        layout: VoxelLayout,
+        sweeps: &[Message],
+        grids: usize,
+        points: usize,
+    ) -> Result<Self, Box<dyn Error>> {
         let cloud_bytes = shape.points() * POINT_BYTES;
-        let points = (0..=states).map(|set| {
+        let points = (0..points).map(|set| {
             let mut buffer = DeviceBuf::new(gpu, &Budget::new(None));
             buffer.reserve(shape.clouds * cloud_bytes)?;
             for cloud in 0..shape.clouds {
@@ -42,7 +65,7 @@ impl OnDevice {
             stride: POINT_BYTES,
         };
         let config = shape.voxelize(layout)?;
-        let grids = (0..states).map(|_| VoxelizeBatch::new(&config, gpu, None));
+        let grids = (0..grids).map(|_| VoxelizeBatch::new(&config, gpu, None));
         Ok(Self {
             points: points.collect::<Result<_, _>>()?,
             grids: grids.collect::<Result<_, _>>()?,
@@ -51,9 +74,9 @@ impl OnDevice {
         })
     }
 
-    /// Calls after which every grid was made an even number of times.
+    /// Calls after which every grid was made an even number of times, and all points were used.
     pub fn calls(&self) -> usize {
-        2 * self.grids.len()
+        (2 * self.grids.len()).max(self.points.len().next_multiple_of(2))
     }
 
     /// Puts a call into the stream.
@@ -80,6 +103,23 @@ pub fn cuda_error(error: VoxelizeError) -> CudaError {
     }
 }
 
+/// Times calls on the device into grids that stay where they are, as those of one live operation do.
+pub fn times_with_same_grids(
+    gpu: &Gpu,
+    shape: &Shape,
+    layout: VoxelLayout,
+    sweeps: &[Message],
+) -> Result<Vec<f64>, Box<dyn Error>> {
+    time(gpu, OnDevice::with_same_grids(gpu, shape, layout, sweeps)?)
+}
+
+fn time(gpu: &Gpu, mut on_device: OnDevice) -> Result<Vec<f64>, Box<dyn Error>> {
+    let calls = on_device.calls();
+    // SAFETY: it outlives the launches.
+    let launch = |call| unsafe { on_device.launch(call) }.map_err(cuda_error);
+    Ok(timing::device(gpu, calls, launch)?)
+}
+
 /// Times calls on the device, whose grids must be those expected of the first set.
 pub fn times(
     gpu: &Gpu,
@@ -94,10 +134,7 @@ pub fn times(
     if !is_as_expected(gpu, layout, &made, expected)? {
         return Err(format!("{}: the device's grids are not the CPU's", shape.config(layout)).into());
     }
-    let calls = on_device.calls();
-    // SAFETY: it outlives the launches.
-    let launch = |call| unsafe { on_device.launch(call) }.map_err(cuda_error);
-    Ok(timing::device(gpu, calls, launch)?)
+    time(gpu, on_device)
 }
 
 fn is_as_expected(
