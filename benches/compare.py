@@ -19,9 +19,9 @@ COMPILED = "torch.compile + graph"
 ROOM, ROOM_BYTES = "room, 131072 points, 256x256x256", 131072 * 12
 FUSED = "32x256 of 128+32+16 from 150/1000/5000 bfloat16"
 VOXEL_BATCHES = [
-    ("8 x 4096 points, 64x64x64", 5, 4),
-    ("32 x 16384 points, 128x128x128", 58, 12),
-    ("64 x 65536 points, 256x256x256", 530, 150),
+    ("8 x 4096 {}points, 64x64x64", 5, 4),
+    ("32 x 16384 {}points, 128x128x128", 58, 12),
+    ("64 x 65536 {}points, 256x256x256", 530, 150),
 ]
 # What is fast enough that four devices count as four
 SCALING = 3.8
@@ -105,7 +105,7 @@ def targets(get: Figures):
     add("", of_peer("voxelize", f"{ROOM}, dense", 0.2, "torch.compile"))
     add(f"voxelize {ROOM}, bits", fixed("voxelize", f"{ROOM}, bits", 8))
     add(f"voxelize {ROOM}, coo with count and mean", fixed("voxelize", f"{ROOM}, coo", 25))
-    for config, dense, bits in VOXEL_BATCHES:
+    for config, dense, bits in [(c.format(of), *us) for of in ("", "uniform ") for c, *us in VOXEL_BATCHES]:
         add(f"voxelize {config}, dense", fixed("voxelize", f"{config}, dense", dense))
         add(f"voxelize {config}, bits", fixed("voxelize", f"{config}, bits", bits))
 

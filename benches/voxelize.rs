@@ -8,6 +8,7 @@
 #[allow(dead_code)]
 mod random;
 #[path = "robocache-bench/src/scene.rs"]
+#[allow(dead_code)]
 mod scene;
 
 use random::Random;

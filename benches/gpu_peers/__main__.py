@@ -15,6 +15,7 @@ PARTS = {
     "fuse": resample.fuse,
     "voxelize": lambda rows: voxelize.measure(rows, [voxelize.SINGLE]),
     "voxelize-batches": lambda rows: voxelize.measure(rows, voxelize.BATCHES),
+    "voxelize-uniform": lambda rows: voxelize.measure(rows, voxelize.BATCHES, uniform=True),
     "resample-float32": lambda rows: resample.resample(rows, [torch.float32]),
 }
 

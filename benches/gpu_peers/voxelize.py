@@ -179,16 +179,22 @@ def check_coo(out, points, side) -> None:
     np.testing.assert_allclose(mean[:voxels], means, atol=1e-4)
 
 
-def clouds(batch: int, beams: int, columns: int) -> list[torch.Tensor]:
-    """CLOUDS calls' worth of clouds."""
-    made = [torch.from_numpy(sweep(step, beams, columns)).cuda() for step in range(CLOUDS)]
+def clouds(batch: int, beams: int, columns: int, uniform: bool) -> list[torch.Tensor]:
+    """CLOUDS calls' worth of clouds: of the room, or of points anywhere in the grid."""
+    if uniform:
+        random = torch.Generator("cuda").manual_seed(0)
+        shape = (CLOUDS, beams * columns, 3)
+        made = list((torch.rand(shape, generator=random, device="cuda") - 0.5) * EXTENT_M)
+    else:
+        made = [torch.from_numpy(sweep(step, beams, columns)).cuda() for step in range(CLOUDS)]
     return [torch.stack([made[(first + one) % CLOUDS] for one in range(batch)]) for first in range(CLOUDS)]
 
 
-def measure(rows: Rows, shapes: list[tuple[int, int, int, int]]) -> None:
+def measure(rows: Rows, shapes: list[tuple[int, int, int, int]], uniform: bool = False) -> None:
     for batch, beams, columns, side in shapes:
-        made = clouds(batch, beams, columns)
+        made = clouds(batch, beams, columns, uniform)
         what = f"{batch} x {beams * columns}" if batch > 1 else f"room, {beams * columns}"
+        what += " uniform" if uniform else ""
         for layout, out_bytes in [("dense", batch * side**3 * 4), ("bits", batch * side**3 // 8), ("coo", None)]:
             if layout == "coo" and batch > 1:
                 continue

@@ -64,6 +64,7 @@ pub fn voxelize(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>
             beams,
             columns,
             side: 256,
+            is_uniform: false,
         };
         let sweeps = voxelize::sweeps(&shape);
         voxelize::hosts(rows, gpu, &shape, VoxelLayout::Coo, &sweeps)?;

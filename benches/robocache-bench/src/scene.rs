@@ -1,4 +1,4 @@
-//! A room with pillars, as a turning lidar sees it.
+//! A room with pillars, as a turning lidar sees it, and points anywhere.
 
 use crate::random::Random;
 
@@ -38,4 +38,11 @@ pub fn sweep(step: usize, beams: usize, columns: usize) -> Vec<[f32; 3]> {
         }
     }
     points
+}
+
+/// Points anywhere in a cube around the origin.
+pub fn uniform(seed: usize, points: usize, extent_m: f32) -> Vec<[f32; 3]> {
+    let mut random = Random::new(seed as u64);
+    let mut anywhere = || (random.unit() - 0.5) * extent_m;
+    (0..points).map(|_| [anywhere(), anywhere(), anywhere()]).collect()
 }

@@ -1,7 +1,7 @@
 //! Lidar sweeps in grids, one cloud a call and batches, on the CPU and on a device.
 
 use crate::rows::{Rows, Scope};
-use crate::scene::sweep;
+use crate::scene::{sweep, uniform};
 use crate::timing;
 use crate::voxelize_device;
 use robocache::device::Dtype;
@@ -19,14 +19,19 @@ pub struct Shape {
     pub beams: usize,
     pub columns: usize,
     pub side: usize,
+    /// Points anywhere in the grid instead of sweeps of the room: hardly two in a cell, or near each other in memory.
+    pub is_uniform: bool,
 }
 
 /// One sweep, and the batches of the comparison with others.
-pub const SHAPES: [Shape; 4] = [
+pub const SHAPES: [Shape; 7] = [
     shape(1, 128, 1024, 256),
     shape(8, 32, 128, 64),
     shape(32, 64, 256, 128),
     shape(64, 64, 1024, 256),
+    shape(8, 32, 128, 64).uniform(),
+    shape(32, 64, 256, 128).uniform(),
+    shape(64, 64, 1024, 256).uniform(),
 ];
 /// Sweeps that differ.
 pub const SWEEPS: usize = 8;
@@ -39,10 +44,16 @@ const fn shape(clouds: usize, beams: usize, columns: usize, side: usize) -> Shap
         beams,
         columns,
         side,
+        is_uniform: false,
     }
 }
 
 impl Shape {
+    const fn uniform(mut self) -> Self {
+        self.is_uniform = true;
+        self
+    }
+
     /// Points of one cloud.
     pub fn points(&self) -> usize {
         self.beams * self.columns
@@ -60,8 +71,9 @@ impl Shape {
             1 => "room,".to_owned(),
             clouds => format!("{clouds} x"),
         };
+        let points = if self.is_uniform { "uniform points" } else { "points" };
         format!(
-            "{what} {} points, {side}x{side}x{side}, {}",
+            "{what} {} {points}, {side}x{side}x{side}, {}",
             self.points(),
             name(layout)
         )
@@ -114,8 +126,14 @@ pub fn tensor(points: &[[f32; 3]]) -> Message {
 
 /// The sweeps that clouds of a shape are taken from, in turn.
 pub fn sweeps(shape: &Shape) -> Vec<Message> {
-    let sweep = |step| tensor(&sweep(step, shape.beams, shape.columns));
-    (0..SWEEPS).map(sweep).collect()
+    let points = |step| {
+        if shape.is_uniform {
+            uniform(step, shape.points(), EXTENT_M)
+        } else {
+            sweep(step, shape.beams, shape.columns)
+        }
+    };
+    (0..SWEEPS).map(|step| tensor(&points(step))).collect()
 }
 
 /// The sweep that cloud `cloud` of set `set` is.
