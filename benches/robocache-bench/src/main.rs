@@ -25,6 +25,7 @@ mod voxelize;
 mod voxelize_device;
 
 use robocache::device::cuda::{Gpu, device_count};
+use robocache::device::page_lock_messages;
 use rows::Rows;
 use std::error::Error;
 use std::process::ExitCode;
@@ -62,6 +63,8 @@ fn main() -> ExitCode {
     let gpu = match device_count().map_err(Into::into).and_then(|_| Gpu::open(0)) {
         Ok(gpu) => {
             eprintln!("cuda:0 is {}", gpu.name());
+            // As the nodes do.
+            page_lock_messages(&gpu);
             Some(gpu)
         }
         Err(error) => {

@@ -4,8 +4,8 @@ use crate::rows::{Rows, Scope};
 use crate::scene::{sweep, uniform};
 use crate::timing;
 use crate::voxelize_device;
-use robocache::device::Dtype;
 use robocache::device::cuda::Gpu;
+use robocache::device::{Dtype, HostBuf};
 use robocache::ops::voxelize::{
     Cloud, CudaVoxelizer, VoxelBatch, VoxelLayout, VoxelizeBatch, VoxelizeConfig, Voxelizer,
 };
@@ -35,6 +35,10 @@ pub const SHAPES: [Shape; 7] = [
 ];
 /// Sweeps that differ.
 pub const SWEEPS: usize = 8;
+
+/// A voxel's x, y, z, and its occupancy, count and three means.
+const COORDS_BYTES: usize = 3 * 4;
+const FEATURES_BYTES: usize = 5 * 4;
 
 const EXTENT_M: f32 = 51.2;
 
@@ -99,7 +103,7 @@ impl Shape {
         let out = match layout {
             VoxelLayout::Dense => grids * 4,
             VoxelLayout::Bits => grids / 8,
-            VoxelLayout::Coo => voxels * (3 + 5) * 4,
+            VoxelLayout::Coo => voxels * (COORDS_BYTES + FEATURES_BYTES),
         };
         self.clouds * self.points() * 12 + out
     }
@@ -141,26 +145,50 @@ pub fn sweep_of(set: usize, cloud: usize) -> usize {
     (set + cloud) % SWEEPS
 }
 
-/// What the grids of a call are written to.
+/// What the grids of a call are written to: the columns of messages.
 pub struct Output {
-    pub dense: Vec<f32>,
-    pub bits: Vec<u8>,
-    pub coords: Vec<i32>,
-    pub features: Vec<f32>,
+    dense: HostBuf,
+    bits: HostBuf,
+    coords: HostBuf,
+    features: HostBuf,
     pub voxels: usize,
 }
 
 impl Output {
     /// Room for all grids of a shape in one layout.
     pub fn new(shape: &Shape, layout: VoxelLayout) -> Self {
-        let size = |wanted, size| if layout == wanted { shape.clouds * size } else { 0 };
+        let room = |wanted, bytes| {
+            let mut buffer = HostBuf::default();
+            buffer.resize(if layout == wanted { shape.clouds * bytes } else { 0 });
+            buffer
+        };
         Self {
-            dense: vec![0.0; size(VoxelLayout::Dense, shape.cells())],
-            bits: vec![0; size(VoxelLayout::Bits, shape.cells().div_ceil(8))],
-            coords: vec![0; size(VoxelLayout::Coo, shape.points() * 3)],
-            features: vec![0.0; size(VoxelLayout::Coo, shape.points() * 5)],
+            dense: room(VoxelLayout::Dense, shape.cells() * 4),
+            bits: room(VoxelLayout::Bits, shape.cells().div_ceil(8)),
+            coords: room(VoxelLayout::Coo, shape.points() * COORDS_BYTES),
+            features: room(VoxelLayout::Coo, shape.points() * FEATURES_BYTES),
             voxels: 0,
         }
+    }
+
+    pub fn dense(&self) -> &[u8] {
+        self.dense.bytes()
+    }
+
+    pub fn bits(&self) -> &[u8] {
+        self.bits.bytes()
+    }
+
+    /// Coordinates and features of the voxels.
+    pub fn coo(&self) -> (&[u8], &[u8]) {
+        let coords = &self.coords.bytes()[..self.voxels * COORDS_BYTES];
+        (coords, &self.features.bytes()[..self.voxels * FEATURES_BYTES])
+    }
+
+    fn coo_mut(&mut self) -> (&mut [i32], &mut [f32]) {
+        let coords = &mut self.coords.bytes_mut()[..self.voxels * COORDS_BYTES];
+        let features = &mut self.features.bytes_mut()[..self.voxels * FEATURES_BYTES];
+        (bytemuck::cast_slice_mut(coords), bytemuck::cast_slice_mut(features))
     }
 }
 
@@ -256,12 +284,14 @@ fn on_cpu(
         voxelizer.begin();
         voxelizer.add(0, &Cloud::from_message(&sweeps[sweep_of(set, at)])?)?;
         voxelizer.finish();
-        let voxels = voxelizer.voxels();
-        out.voxels = voxels;
+        out.voxels = voxelizer.voxels();
         match layout {
-            VoxelLayout::Dense => voxelizer.write_dense(&mut out.dense[at * cells..][..cells]),
-            VoxelLayout::Bits => voxelizer.write_bits(&mut out.bits[at * bits..][..bits]),
-            VoxelLayout::Coo => voxelizer.write_coo(&mut out.coords[..voxels * 3], &mut out.features[..voxels * 5]),
+            VoxelLayout::Dense => voxelizer.write_dense(&mut out.dense.as_mut_slice::<f32>()[at * cells..][..cells]),
+            VoxelLayout::Bits => voxelizer.write_bits(&mut out.bits.bytes_mut()[at * bits..][..bits]),
+            VoxelLayout::Coo => {
+                let (coords, features) = out.coo_mut();
+                voxelizer.write_coo(coords, features);
+            }
         }
     }
     Ok(())
@@ -276,11 +306,14 @@ fn on_cuda(
     voxelizer.begin()?;
     voxelizer.add(0, &Cloud::from_message(message)?)?;
     voxelizer.finish()?;
-    let voxels = voxelizer.voxels();
+    out.voxels = voxelizer.voxels();
     match layout {
-        VoxelLayout::Dense => voxelizer.write_dense(&mut out.dense)?,
-        VoxelLayout::Bits => voxelizer.write_bits(&mut out.bits)?,
-        VoxelLayout::Coo => voxelizer.write_coo(&mut out.coords[..voxels * 3], &mut out.features[..voxels * 5])?,
+        VoxelLayout::Dense => voxelizer.write_dense(out.dense.as_mut_slice::<f32>())?,
+        VoxelLayout::Bits => voxelizer.write_bits(out.bits.bytes_mut())?,
+        VoxelLayout::Coo => {
+            let (coords, features) = out.coo_mut();
+            voxelizer.write_coo(coords, features)?;
+        }
     }
     Ok(())
 }

@@ -151,20 +151,19 @@ fn is_as_expected(
         Ok::<_, CudaError>(came == expected)
     };
     match layout {
-        VoxelLayout::Dense => came(made.dense(), 0, bytemuck::cast_slice(&expected.dense)),
+        VoxelLayout::Dense => came(made.dense(), 0, expected.dense()),
         VoxelLayout::Bits => {
             let grids = made.len();
-            let each = expected.bits.chunks_exact(expected.bits.len() / grids).enumerate();
+            let each = expected.bits().chunks_exact(expected.bits().len() / grids).enumerate();
             each.into_iter().try_fold(true, |equal, (grid, bits)| {
                 let (bitmap, at) = made.bitmap(grid);
                 Ok(equal && came(bitmap, at, bits)?)
             })
         }
         VoxelLayout::Coo => {
-            let voxels = expected.voxels;
-            let coords = bytemuck::cast_slice(&expected.coords[..voxels * 3]);
-            let features = bytemuck::cast_slice(&expected.features[..voxels * 5]);
-            Ok(made.first_row(1) == voxels && came(made.coords(), 0, coords)? && came(made.features(), 0, features)?)
+            let (coords, features) = expected.coo();
+            let voxels = made.first_row(1) == expected.voxels;
+            Ok(voxels && came(made.coords(), 0, coords)? && came(made.features(), 0, features)?)
         }
     }
 }
