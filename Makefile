@@ -16,7 +16,7 @@ BUILT_KERNELS := $(patsubst %.cu,target/%.fatbin,$(wildcard kernels/*.cu))
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .PHONY: demo record replay test check-format check-licences check-dataflows check-layout check-kernels clippy doc \
-  check-engine test-rust test-gpu test-python kernels emulator build bench clean-out
+  check-engine test-rust test-gpu test-python kernels emulator build bench bench-gpu clean-out
 
 demo: build out/policy.onnx
 	@rm -f out/report.json
@@ -99,6 +99,15 @@ emulator:
 # The figures of the documentation. Nothing else should run meanwhile.
 bench: .venv/.stamp
 	python benches/run.py
+
+# The figures of a GPU, which must be there, as must a Python with PyTorch, Triton and CuPy.
+PEERS_PYTHON ?= python3
+bench-gpu: .venv/.stamp
+	$(CARGO) build --release --workspace --locked
+	mkdir -p out
+	target/release/robocache-bench > out/gpu.jsonl
+	$(PEERS_PYTHON) benches/peers.py gpu >> out/gpu.jsonl
+	python benches/compare.py --write --machine "$$(nvidia-smi --query-gpu=name --format=csv,noheader | head -1), $$(date -I), \`make bench-gpu\`" out/gpu.jsonl
 
 out/policy.onnx: examples/policy/make_model.py robocache.yml .venv/.stamp
 	python examples/policy/make_model.py --config robocache.yml --out $@
