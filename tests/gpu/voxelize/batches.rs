@@ -173,7 +173,15 @@ fn clouds_on_the_device_stay_there() {
     for _ in 0..cases {
         let (mut config, size) = random_config(&mut random);
         config.inputs.truncate(1);
-        let mut batch = VoxelizeBatch::new(&config, &gpu, None).unwrap();
+        // With room for one dense output only, and with room for two.
+        let limit = random.of(&[
+            None,
+            Some(3 * 3 * config.channels.len() * config.shape.iter().product::<usize>() * 4 - 1),
+        ]);
+        let limit = limit
+            .filter(|_| config.layout == VoxelLayout::Dense)
+            .map(|bytes| bytes + (1 << 20));
+        let mut batch = VoxelizeBatch::new(&config, &gpu, limit).unwrap();
         // Grids follow one another: what one leaves must not show in the next.
         for _ in 0..4 {
             let (clouds, points) = (random.of(&[1, 1, 3]), random.of(&[1000, 64, 0, 333]));
