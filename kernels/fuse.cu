@@ -62,7 +62,10 @@ namespace fuse_ns {
 #define FUSE_BLOCK 256
 #endif
 #ifndef FUSE_BLOCKS
-#define FUSE_BLOCKS 3
+#define FUSE_BLOCKS 4
+#endif
+#ifndef FUSE_STOP
+#define FUSE_STOP 0
 #endif
 #ifndef FUSE_LANES
 #define FUSE_LANES 4
@@ -74,7 +77,7 @@ namespace fuse_ns {
 #define FUSE_PROBES 4
 #endif
 #ifndef FUSE_UNROLL
-#define FUSE_UNROLL 4
+#define FUSE_UNROLL 2
 #endif
 
 constexpr u32 BLOCK = FUSE_BLOCK;
@@ -83,6 +86,8 @@ constexpr u32 LANES = FUSE_LANES;
 constexpr u32 PROBES = FUSE_PROBES;
 constexpr u32 ROUND_BITS = LANES * PROBES == 8 ? 3 : LANES * PROBES == 16 ? 4 : 5;
 static_assert(LANES * PROBES == 1 << ROUND_BITS, "a round divides what is left by a power of two");
+constexpr u32 BLOCK_BITS = BLOCK == 128 ? 7 : BLOCK == 256 ? 8 : 9;
+static_assert(BLOCK == 1 << BLOCK_BITS, "a block is a power of two");
 // Targets of a block.
 constexpr u32 RUN = BLOCK / LANES;
 // Times of a modality that a block holds.
@@ -151,8 +156,9 @@ __device__ __forceinline__ Bracket find(const Times& times, const i64* pivots, u
     return found;
 }
 
-// What a group's value at a target is made of: places of the ring, with anything in them where it is not valid. The
-// value is that of `a`, or between those of `a` and `b` where they differ.
+// What a group's value at a target is made of: places of the ring, with anything in them where it is not valid. It is
+// a + weight * (b - a). Where it is the value of one sample, both are that one and the weight is -0, which gives its
+// bits for any finite value, zeros with their sign.
 struct Source {
     u32 a;
     u32 b;
@@ -165,7 +171,8 @@ __device__ __forceinline__ Source source(const Bracket& found, const Modality& m
     u32 before = (m.head + (found.has_before ? found.until - 1 : 0)) & m.mask;
     u32 after = (m.head + found.until) & m.mask;
     u32 a = picked.kind == PICK_AFTER ? after : before;
-    return Source{a, picked.kind == PICK_BETWEEN ? after : a, (float)picked.weight, picked.kind != PICK_INVALID};
+    bool between = picked.kind == PICK_BETWEEN;
+    return Source{a, between ? after : a, between ? (float)picked.weight : -0.0f, picked.kind != PICK_INVALID};
 }
 
 // So many bytes that are read or written at once.
@@ -186,19 +193,48 @@ template <> struct alignas(16) Words<32> {
     u32 at[8];
 };
 
+// Two elements, the first in the lower half.
+template <class T> __device__ __forceinline__ u32 pair(float low, float high) {
+    return from_f32<T>(low).bits | (u32)from_f32<T>(high).bits << 16;
+}
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+template <> __device__ __forceinline__ u32 pair<bf16>(float low, float high) {
+    u32 both;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+    return both;
+}
+
+template <> __device__ __forceinline__ u32 pair<f16>(float low, float high) {
+    u32 both;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+    return both;
+}
+#endif
+
 // N neighbouring elements.
 template <class T, u32 N> struct Elements {
     Words<2 * N> words;
-    __device__ __forceinline__ float get(u32 i) const { return to_f32(T{(u16)(words.at[i / 2] >> (i % 2 * 16))}); }
-    __device__ __forceinline__ void set(u32 i, float value) {
-        u32 bits = from_f32<T>(value).bits;
-        words.at[i / 2] = i % 2 == 0 ? bits : words.at[i / 2] | bits << 16;
+    __device__ __forceinline__ void get(float (&values)[N]) const {
+#pragma unroll
+        for (u32 i = 0; i < N; i++) values[i] = to_f32(T{(u16)(words.at[i / 2] >> (i % 2 * 16))});
+    }
+    __device__ __forceinline__ void set(const float (&values)[N]) {
+#pragma unroll
+        for (u32 i = 0; 2 * i + 1 < N; i++) words.at[i] = pair<T>(values[2 * i], values[2 * i + 1]);
+        if (N == 1) words.at[0] = (u16)from_f32<T>(values[0]).bits;
     }
 };
 template <u32 N> struct Elements<float, N> {
     Words<4 * N> words;
-    __device__ __forceinline__ float get(u32 i) const { return __uint_as_float(words.at[i]); }
-    __device__ __forceinline__ void set(u32 i, float value) { words.at[i] = __float_as_uint(value); }
+    __device__ __forceinline__ void get(float (&values)[N]) const {
+#pragma unroll
+        for (u32 i = 0; i < N; i++) values[i] = __uint_as_float(words.at[i]);
+    }
+    __device__ __forceinline__ void set(const float (&values)[N]) {
+#pragma unroll
+        for (u32 i = 0; i < N; i++) words.at[i] = __float_as_uint(values[i]);
+    }
 };
 
 // Writes `channels` columns of `rows` rows, N at a time. `values`: the first of the channels of place 0; `out`: the
@@ -207,44 +243,46 @@ template <class In, class Out, u32 N>
 __device__ __forceinline__ void write(const In* values, u32 dim, u32 channels, const Source* sources, u32 rows, Out* out,
                                       u32 columns, float fill) {
     u32 width = channels / N;
-    u32 items = rows * width;
-    u32 row = threadIdx.x / width, place = threadIdx.x % width;
-    u32 rows_on = BLOCK / width, places_on = BLOCK % width;
-    // 64 bytes of each of the two samples.
-    constexpr u32 AT_ONCE = FUSE_UNROLL * N * sizeof(In) > 16 * FUSE_UNROLL ? FUSE_UNROLL / 2 : FUSE_UNROLL;
+    // Threads of a row, a power of two.
+    u32 bits = width > BLOCK / 2 ? BLOCK_BITS : 32 - __clz(width - 1);
+    u32 rows_on = BLOCK >> bits;
+    float fills[N];
+#pragma unroll
+    for (u32 j = 0; j < N; j++) fills[j] = fill;
+    Elements<Out, N> filler;
+    filler.set(fills);
+    constexpr u32 AT_ONCE = FUSE_UNROLL > 1 && sizeof(In) * N > 16 ? FUSE_UNROLL / 2 : FUSE_UNROLL;
 #pragma unroll 1
-    for (u32 item = threadIdx.x; item < items;) {
-        // Nothing in here is conditional, so that every read is on its way before the first is waited for. Past the end
-        // it reads the last row again.
-        Elements<In, N> a[AT_ONCE], b[AT_ONCE];
-        u32 rows_of[AT_ONCE], places[AT_ONCE];
+    for (u32 place = threadIdx.x & ((1u << bits) - 1); place < width; place += 1u << bits) {
+        const In* from = values + place * N;
+        Out* to = out + place * N;
+#pragma unroll 1
+        for (u32 row = threadIdx.x >> bits; row < rows; row += AT_ONCE * rows_on) {
+            // Nothing in here is conditional, so that every read is on its way before the first is waited for. Past the
+            // end it reads the last row again.
+            Elements<In, N> a[AT_ONCE], b[AT_ONCE];
 #pragma unroll
-        for (u32 i = 0; i < AT_ONCE; i++) {
-            rows_of[i] = min(row, rows - 1);
-            places[i] = place * N;
-            const Source& source = sources[rows_of[i]];
-            a[i] = *(const Elements<In, N>*)(values + (u64)source.a * dim + places[i]);
-            b[i] = *(const Elements<In, N>*)(values + (u64)source.b * dim + places[i]);
-            row += rows_on;
-            place += places_on;
-            if (place >= width) {
-                place -= width;
-                row++;
+            for (u32 i = 0; i < AT_ONCE; i++) {
+                const Source& source = sources[min(row + i * rows_on, rows - 1)];
+                a[i] = *(const Elements<In, N>*)(from + (u64)source.a * dim);
+                b[i] = *(const Elements<In, N>*)(from + (u64)source.b * dim);
             }
-        }
 #pragma unroll
-        for (u32 i = 0; i < AT_ONCE; i++) {
-            const Source source = sources[rows_of[i]];
-            Elements<Out, N> result;
+            for (u32 i = 0; i < AT_ONCE; i++) {
+                const Source source = sources[min(row + i * rows_on, rows - 1)];
+                float before[N], after[N];
+                a[i].get(before);
+                b[i].get(after);
 #pragma unroll
-            for (u32 j = 0; j < N; j++) {
-                float before = a[i].get(j);
-                float between = lerp(before, b[i].get(j), source.weight);
-                float value = source.a != source.b ? between : before;
-                result.set(j, source.valid ? value : fill);
+                for (u32 j = 0; j < N; j++) before[j] = lerp(before[j], after[j], source.weight);
+                Elements<Out, N> result;
+                result.set(before);
+#pragma unroll
+                for (u32 j = 0; j < sizeof(result.words.at) / sizeof(result.words.at[0]); j++) {
+                    result.words.at[j] = source.valid ? result.words.at[j] : filler.words.at[j];
+                }
+                if (row + i * rows_on < rows) *(Elements<Out, N>*)(to + (u64)(row + i * rows_on) * columns) = result;
             }
-            if (item < items) *(Elements<Out, N>*)(out + (u64)rows_of[i] * columns + places[i]) = result;
-            item += BLOCK;
         }
     }
 }
@@ -270,9 +308,9 @@ __device__ __forceinline__ void write_group(const void* values, const Modality& 
 template <class Out> __device__ __forceinline__ void fuse(const FuseParams& p) {
     __shared__ i64 pivots[PIVOTS];
     __shared__ Source sources[RUN];
-    const Modality m = p.modalities == nullptr ? p.own_modalities[blockIdx.y] : p.modalities[blockIdx.y];
+    const Modality m = p.modalities == nullptr ? p.own_modalities[blockIdx.z] : p.modalities[blockIdx.z];
     const Group* groups = (p.modalities == nullptr ? p.own_groups : p.groups) + m.first_group;
-    u64 entry = blockIdx.z;
+    u64 entry = blockIdx.y;
     u32 first = blockIdx.x * RUN;
     u32 rows = min(RUN, p.rows - first);
     u32 row = threadIdx.x / LANES;
@@ -288,9 +326,23 @@ template <class Out> __device__ __forceinline__ void fuse(const FuseParams& p) {
     __syncthreads();
 
     Bracket found = find(times, pivots, held, shift, target);
+#if FUSE_STOP == 1
+    if (leads) p.age[0] = pivots[threadIdx.x] + target;
+    return;
+#elif FUSE_STOP == 2
+    if (leads) p.age[(entry * p.rows + first + row)] = found.before + found.after;
+    return;
+#endif
     bool valid = true;
     u64 size = m.dtype == FLOAT32 ? 4 : 2;
     const void* values = global((const u8*)m.values) + entry * m.pitch * m.dim * size;
+#if defined(FUSE_PREFETCH) && defined(__CUDACC__)
+    {
+        u32 bytes = m.dim * (u32)size;
+        const u8* at = (const u8*)values + (u64)((m.head + (found.has_before ? found.until - 1 : 0)) & m.mask) * bytes;
+        if (row < rows) for (u32 i = threadIdx.x % LANES * 128; i < 2 * bytes; i += LANES * 128) asm volatile("prefetch.global.L2 [%0];" :: "l"(at + i));
+    }
+#endif
     Out* out = (Out*)p.out + (entry * p.rows + first) * p.columns;
 #pragma unroll 1
     for (u32 g = 0; g < m.groups; g++) {
@@ -310,7 +362,7 @@ template <class Out> __device__ __forceinline__ void fuse(const FuseParams& p) {
         }
     }
     if (leads) {
-        u64 place = (entry * p.rows + first + row) * gridDim.y + blockIdx.y;
+        u64 place = (entry * p.rows + first + row) * gridDim.z + blockIdx.z;
         p.valid[place] = valid;
         p.age[place] = found.has_before ? target - found.before : -1;
     }
@@ -319,8 +371,9 @@ template <class Out> __device__ __forceinline__ void fuse(const FuseParams& p) {
 } // namespace fuse_ns
 
 // Equal `window` of src/ops/align/cpu.rs, for a batch of B entries: the rows [T, D] of each, and their masks. Block
-// (x, y, z) has RUN targets from x * RUN on of modality y in entry z: it finds the bracket of each once, and then writes
-// the modality's columns group by group.
+// (x, y, z) has RUN targets from x * RUN on of entry y in modality z: it finds the bracket of each once, and then writes
+// the modality's columns group by group. Modalities differ in their work, and those of one entry go to different
+// multiprocessors.
 extern "C" __global__ void __launch_bounds__(fuse_ns::BLOCK, FUSE_BLOCKS)
     fuse_f32(const __grid_constant__ FuseParams p) {
     fuse_ns::fuse<float>(p);

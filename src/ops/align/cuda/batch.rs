@@ -166,8 +166,8 @@ impl FuseBatch {
             dtype: output.dtype,
             grid: [
                 shape.rows.div_ceil(RUN as usize) as u32,
-                modalities.len() as u32,
                 shape.entries as u32,
+                modalities.len() as u32,
             ],
             _tables: tables,
         })

@@ -219,7 +219,7 @@ impl CudaFuser {
             .map(|fresh| fresh.count.saturating_mul(fresh.dim))
             .max();
         let blocks = most.unwrap_or(0).div_ceil(BLOCK).min(4 * self.gpu.multiprocessors());
-        let grid = [parts.rows.div_ceil(RUN as usize) as u32, parts.modalities as u32, 1];
+        let grid = [parts.rows.div_ceil(RUN as usize) as u32, 1, parts.modalities as u32];
         // SAFETY: the parameters are those of the kernels. The rings have room for every sample, the staged block is as
         // large as what was put into it, `output` has room for what comes before `valid.end`, and `elsewhere` for the
         // values. All of it lives until the stream is synchronized, which happens in here or in `settle`.
