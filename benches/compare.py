@@ -224,7 +224,7 @@ def plot(get: Figures, caption: str) -> None:
 
     series = [
         ("robocache", [("cuda", "device")], "#1f6f8b"),
-        ("torch.compile under a CUDA graph", [(COMPILED, "device"), ("torch.compile, sort + graph", "device")], "#e07b39"),
+        ("torch.compile, CUDA graph", [(COMPILED, "device"), ("torch.compile, sort + graph", "device")], "#e07b39"),
         ("torch.compile", [("torch.compile", "device"), ("torch.compile, sort", "device")], "#8a94a0"),
         ("PyTorch eager", [("torch eager", "device"), ("torch eager, sort", "device")], "#c9ced4"),
     ]
