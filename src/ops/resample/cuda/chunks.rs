@@ -41,8 +41,8 @@ impl Places {
             bytes += size.next_multiple_of(ALIGNMENT);
             at
         };
-        // Each row has at most one tile that is not full.
-        let tiles = targets / Tile::LEAST_TARGETS + chunk.rows.len();
+        // However few targets a tile has, so that the size of a chunk does not depend on the device.
+        let tiles = targets.max(1);
         Self {
             times: place(samples * size_of::<i64>()),
             values: place(samples * row_bytes),

@@ -19,8 +19,6 @@ pub(super) struct Tile {
 }
 
 impl Tile {
-    /// A tile that is not the last one of its row has at least so many targets.
-    pub const LEAST_TARGETS: usize = 4;
     const MOST_TARGETS: usize = BLOCK as usize;
 }
 
@@ -160,15 +158,15 @@ impl Batch {
         narrower.into_iter().find(fits).unwrap_or(self.dtype.size())
     }
 
-    /// How many targets a block takes, of `targets` in all: some for each of its threads to do, but no more than leave
-    /// every multiprocessor some blocks.
+    /// How many targets a block takes, of `targets` in all: as many as leave every multiprocessor a few blocks, but at
+    /// least as many as its threads can begin with. A block costs some time before it has found its first target.
     pub fn tile_targets(&self, gpu: &Gpu, targets: usize) -> usize {
-        const VECTORS_PER_THREAD: usize = 4;
         const BLOCKS_PER_MULTIPROCESSOR: usize = 4;
+        const LEAST: usize = 16;
         let row_vectors = (self.row_bytes() / self.vector_bytes()).max(1);
-        let by_work = BLOCK as usize * VECTORS_PER_THREAD / row_vectors;
+        let by_threads = (BLOCK as usize / row_vectors).clamp(1, LEAST);
         let by_device = targets / (gpu.multiprocessors() as usize * BLOCKS_PER_MULTIPROCESSOR);
-        let tile = by_work.min(by_device).clamp(Tile::LEAST_TARGETS, Tile::MOST_TARGETS);
+        let tile = by_device.clamp(by_threads, Tile::MOST_TARGETS);
         1 << tile.ilog2()
     }
 
