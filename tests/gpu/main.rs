@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod device;
 mod fuse;
 mod resample;
 mod support;

@@ -1,0 +1,218 @@
+//! The device layer itself: memory, streams, graphs, several devices and threads, and what its errors say.
+
+use super::support::{gpu, ran};
+use robocache::device::cuda::{
+    Budget, CudaError, DeviceBuf, Gpu, Kernel, Params, PinnedBuf, Unavailable, device_count, images,
+};
+
+const EMPTY: Kernel = images::EMPTY.kernel("empty");
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct EmptyParams {
+    unused: u32,
+}
+
+// SAFETY: it has the one field of the kernel's struct.
+unsafe impl Params for EmptyParams {}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct OtherParams {
+    one: u64,
+    more: u64,
+}
+
+// SAFETY: it is not the kernel's struct, which is what the test is about: such a launch is refused.
+unsafe impl Params for OtherParams {}
+
+fn pattern(bytes: usize, seed: u8) -> Vec<u8> {
+    (0..bytes)
+        .map(|i| (i as u8).wrapping_mul(31).wrapping_add(seed))
+        .collect()
+}
+
+fn buffer(gpu: &Gpu, bytes: usize) -> DeviceBuf {
+    let mut buffer = DeviceBuf::new(gpu, &Budget::new(None));
+    buffer.reserve(bytes).unwrap();
+    buffer
+}
+
+/// What is on the device after all work in its stream.
+fn contents(buffer: &DeviceBuf, bytes: usize) -> Vec<u8> {
+    let mut out = vec![0; bytes];
+    // SAFETY: `out` stays as it is until the stream has been synchronized.
+    unsafe { buffer.download(0, &mut out) }.unwrap();
+    buffer.gpu().synchronize().unwrap();
+    out
+}
+
+#[test]
+fn bytes_come_back_as_they_went() {
+    let Some(gpu) = gpu() else { return };
+    let bytes = pattern(70_001, 3);
+    let device = buffer(&gpu, bytes.len());
+    // SAFETY: the memory is not page-locked.
+    unsafe { device.upload(0, &bytes) }.unwrap();
+    assert_eq!(contents(&device, bytes.len()), bytes);
+
+    device.clear(1, 100).unwrap();
+    let copy = buffer(&gpu, bytes.len());
+    gpu.synchronize().unwrap();
+    copy.copy_from(7, &device, 0, 5000).unwrap();
+    let came = contents(&copy, 5007);
+    assert_eq!(came[7], bytes[0]);
+    assert!(came[8..108].iter().all(|&byte| byte == 0));
+    assert_eq!(came[108..], bytes[101..5000]);
+    ran(&gpu, "device: copies", 3);
+}
+
+#[test]
+fn page_locked_memory_is_as_good_as_any() {
+    let Some(gpu) = gpu() else { return };
+    let mut pinned = PinnedBuf::new(&gpu);
+    pinned.resize(4096).unwrap();
+    pinned.bytes_mut().copy_from_slice(&pattern(4096, 9));
+    let device = buffer(&gpu, 4096);
+    // SAFETY: `contents` synchronizes before the memory is used again.
+    unsafe { device.upload(0, pinned.bytes()) }.unwrap();
+    assert_eq!(contents(&device, 4096), pattern(4096, 9));
+    ran(&gpu, "device: page-locked memory", 1);
+}
+
+#[test]
+fn a_buffer_keeps_its_room_and_its_budget() {
+    let Some(gpu) = gpu() else { return };
+    let budget = Budget::new(Some(1 << 20));
+    let mut device = DeviceBuf::new(&gpu, &budget);
+    device.reserve(300_000).unwrap();
+    let (address, capacity) = (device.address(), device.capacity());
+    assert_eq!(budget.used(), capacity);
+    device.reserve(200_000).unwrap();
+    assert_eq!((device.address(), device.capacity()), (address, capacity));
+
+    let error = device.reserve(2 << 20).unwrap_err();
+    assert!(
+        matches!(error, CudaError::OutOfBudget { limit, .. } if limit == 1 << 20),
+        "{error}"
+    );
+    assert!(error.is_memory());
+    assert_eq!((device.capacity(), budget.used()), (0, 0));
+    device.reserve(1 << 20).unwrap();
+    drop(device);
+    assert_eq!(budget.used(), 0);
+    ran(&gpu, "device: budgets", 4);
+}
+
+#[test]
+fn more_than_any_device_has_is_out_of_memory() {
+    let Some(gpu) = gpu() else { return };
+    let mut device = DeviceBuf::new(&gpu, &Budget::new(None));
+    let error = device.reserve(1 << 50).unwrap_err();
+    assert!(
+        matches!(error, CudaError::OutOfMemory { device: 0, kind: "device", bytes } if bytes == 1 << 50),
+        "{error}"
+    );
+    assert!(error.is_memory());
+    device.reserve(1 << 10).unwrap();
+    ran(&gpu, "device: out of memory", 1);
+}
+
+#[test]
+fn a_kernel_takes_its_own_parameters_alone() {
+    let Some(gpu) = gpu() else { return };
+    // SAFETY: the struct has another size than the kernel's, so that nothing is launched.
+    let error = unsafe { gpu.launch(EMPTY, [1, 1, 1], 32, &OtherParams { one: 1, more: 2 }) };
+    // The driver is asked when a kernel is first used in a context. Another test may have used it.
+    if let Err(error) = error {
+        let expected = "cuda:0: empty takes parameters of 4 bytes, it is launched with 16";
+        assert_eq!(error.to_string(), expected);
+    }
+    let params = EmptyParams { unused: 0 };
+    for grid in [[1, 1, 1], [7, 3, 2], [0, 1, 1]] {
+        // SAFETY: the struct is the kernel's, which uses no memory.
+        unsafe { gpu.launch(EMPTY, grid, 64, &params) }.unwrap();
+    }
+    gpu.synchronize().unwrap();
+    // SAFETY: as above.
+    let error = unsafe { gpu.launch(EMPTY, [1, 70_000, 1], 64, &params) }.unwrap_err();
+    assert!(
+        error.to_string().starts_with("cuda:0: cuLaunchKernel of empty"),
+        "{error}"
+    );
+    ran(&gpu, "device: launches", 5);
+}
+
+#[test]
+fn a_graph_does_its_work_each_time() {
+    let Some(gpu) = gpu() else { return };
+    let mut pinned = PinnedBuf::new(&gpu);
+    pinned.resize(256).unwrap();
+    let (device, copy) = (buffer(&gpu, 256), buffer(&gpu, 256));
+    let params = EmptyParams { unused: 0 };
+    // SAFETY: the struct is the kernel's, which uses no memory.
+    unsafe { gpu.launch(EMPTY, [1, 1, 1], 32, &params) }.unwrap();
+    let graph = gpu
+        .capture(|| {
+            // SAFETY: the page-locked memory is written between the launches of the graph alone, when all is done.
+            unsafe { device.upload(0, pinned.bytes()) }?;
+            // SAFETY: as above.
+            unsafe { gpu.launch(EMPTY, [1, 1, 1], 32, &params) }?;
+            copy.copy_from(0, &device, 0, 256)
+        })
+        .unwrap();
+    for round in 0..3 {
+        pinned.bytes_mut().copy_from_slice(&pattern(256, round));
+        // SAFETY: the buffers are still there.
+        unsafe { graph.launch() }.unwrap();
+        assert_eq!(contents(&copy, 256), pattern(256, round));
+    }
+    ran(&gpu, "device: graphs", 3);
+}
+
+#[test]
+fn events_are_places_in_the_stream() {
+    let Some(gpu) = gpu() else { return };
+    let (start, end) = (gpu.event().unwrap(), gpu.event().unwrap());
+    let device = buffer(&gpu, 1 << 20);
+    start.record().unwrap();
+    device.clear(0, 1 << 20).unwrap();
+    end.record().unwrap();
+    end.wait().unwrap();
+    assert!(start.is_reached().unwrap());
+    assert!(end.elapsed_us(&start).unwrap() >= 0.0);
+    ran(&gpu, "device: events", 1);
+}
+
+#[test]
+fn every_device_is_itself_from_any_thread() {
+    let Some(gpu) = gpu() else { return };
+    let count = device_count().unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            scope.spawn(move || {
+                let devices: Vec<Gpu> = (0..count).map(|ordinal| Gpu::open(ordinal).unwrap()).collect();
+                let bytes = pattern(10_000, thread);
+                let buffers: Vec<DeviceBuf> = devices.iter().map(|gpu| buffer(gpu, bytes.len())).collect();
+                // SAFETY: the memory is not page-locked.
+                unsafe { buffers[0].upload(0, &bytes) }.unwrap();
+                for i in 1..count {
+                    assert_eq!(buffers[i].gpu().ordinal(), i);
+                    devices[i - 1].synchronize().unwrap();
+                    buffers[i].copy_from(0, &buffers[i - 1], 0, bytes.len()).unwrap();
+                }
+                assert_eq!(contents(&buffers[count - 1], bytes.len()), bytes);
+            });
+        }
+    });
+    let asked = Gpu::open(count).err().unwrap();
+    assert_eq!(
+        asked,
+        CudaError::Unavailable(Unavailable::NoSuchDevice { ordinal: count, count })
+    );
+    if count > 1 {
+        let other = Gpu::open(1).unwrap();
+        assert_eq!(gpu.check(&other), Err(CudaError::WrongDevice { expected: 0, came: 1 }));
+    }
+    ran(&gpu, "device: threads", 4);
+}
