@@ -31,6 +31,9 @@ pub enum PushError {
     /// It could not be read.
     #[error(transparent)]
     Cuda(#[from] CudaError),
+    /// It came after its device had failed.
+    #[error("the sample is on a device that was lost")]
+    Lost,
 }
 
 /// A sample in the memory of a device.
