@@ -181,6 +181,7 @@ __device__ __forceinline__ bool has_good_fields(const Fields &fields, u32 count,
 }
 
 // What becomes of point i, which was read before, and its cell.
+template <Form FORM>
 __device__ __forceinline__ Fate judge(const Cloud &cloud, const Fields &fields, u32 i, const Point &point, u32 &cell) {
     Fate fate = locate(cloud, move(cloud, point), cell);
     return fate == KEPT && cloud.field_count && !has_good_fields(fields, cloud.field_count, i) ? NONFINITE : fate;
@@ -190,5 +191,5 @@ __device__ __forceinline__ Fate judge(const Cloud &cloud, const Fields &fields, 
 template <Form FORM>
 __device__ __forceinline__ bool is_kept(const Cloud &cloud, const Fields &fields, bool is_whole, u32 i, u32 cell) {
     if (cell != NO_CELL || !is_whole) return cell != NO_CELL;
-    return judge(cloud, fields, i, read_point<FORM>(cloud, i), cell) == KEPT;
+    return judge<FORM>(cloud, fields, i, read_point<FORM>(cloud, i), cell) == KEPT;
 }

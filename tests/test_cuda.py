@@ -155,11 +155,12 @@ def test_where_a_device_that_was_asked_for_fails_the_node_ends_and_says_so(flow,
 
 
 def test_memory_that_does_not_do_is_cut_into_chunks_or_left_to_the_cpu(flow):
-    flow.sender(trajectories(), name="resample_sender")
+    flow.sender(trajectories(240), name="resample_sender")
     flow.sender(clouds(), name="coo_sender")
     add(flow, "resample_cpu", "resample", {"device": "cpu"})
-    add(flow, "chunks", "resample", {"device": "cuda", "max_device_mb": 0.05}, device())
-    add(flow, "halved", "resample", {"device": "cuda"}, device(memory_mb=0))
+    add(flow, "chunks", "resample", {"device": "cuda", "max_device_mb": 0.2}, device())
+    add(flow, "halved", "resample", {"device": "cuda"}, device(memory_mb=1))
+    add(flow, "nothing", "resample", {"device": "cuda"}, device(memory_mb=0))
     add(flow, "coo_cpu", "coo", {"device": "cpu"})
     add(flow, "no_room", "coo", {"device": "cuda", "max_device_mb": 0.01}, device())
     done = flow.run()
@@ -167,6 +168,8 @@ def test_memory_that_does_not_do_is_cut_into_chunks_or_left_to_the_cpu(flow):
         check_same_but_device(done.received("resample_cpu_sink"), done.received(f"{name}_sink"))
         assert {*devices(done.received(f"{name}_sink"))} == {"cuda:0"}, done.logs[name]
     assert "going on with chunks of" in done.logs["halved"]
+    check_same_but_device(done.received("resample_cpu_sink"), done.received("nothing_sink"))
+    assert {*devices(done.received("nothing_sink"))} == {"cpu"}
     check_same_but_device(done.received("coo_cpu_sink"), done.received("no_room_sink"))
     assert {*devices(done.received("no_room_sink"))} == {"cpu"}
     assert "goes to the CPU from now on" in done.logs["no_room"]

@@ -80,7 +80,7 @@ impl VoxelizeBatch {
         let spec = spec_for_device(config)?;
         let budget = Budget::new(max_bytes);
         Ok(Self {
-            engine: Engine::new(&spec, gpu, &budget, Product::Rows { coords: true }, true)?,
+            engine: Engine::new(&spec, gpu, &budget, Product::Rows { coords: true })?,
             taken: Taken::default(),
             dtype: config.dtype,
             chunk: MAX_CLOUDS,
@@ -157,11 +157,6 @@ impl VoxelizeBatch {
         for cloud in clouds {
             self.spec.check(cloud)?;
         }
-        self.set_product(match self.spec.layout {
-            VoxelLayout::Bits => Product::Bits,
-            VoxelLayout::Coo => Product::Rows { coords: true },
-            VoxelLayout::Dense => Product::Rows { coords: false },
-        });
         let bytes = self.bytes_per_grid();
         let mut at = 0;
         while at < clouds.len() {
@@ -219,6 +214,12 @@ impl VoxelizeBatch {
         self.taken.clear(&self.spec.plan);
         self.taken.take(&self.spec, &clouds[0])?;
         let is_even = clouds.iter().all(|cloud| cloud.len() == longest);
+        let product = match self.spec.layout {
+            VoxelLayout::Bits => Product::Bits,
+            VoxelLayout::Coo => Product::Rows { coords: true },
+            VoxelLayout::Dense => Product::Rows { coords: false },
+        };
+        self.engine.prepare(&self.spec, product, clouds.len());
         self.engine.begin(clouds.len(), (!is_even).then_some(&self.starts))?;
         let mut params = Engine::cloud_params(&self.spec, 0);
         let mut fields = FieldsParams::default();
@@ -290,12 +291,6 @@ impl VoxelizeBatch {
         Ok(())
     }
 
-    fn set_product(&mut self, product: Product) {
-        if self.engine.product != product {
-            self.engine.reset(&self.spec, product);
-        }
-    }
-
     /// Makes a grid of each cloud, on the device, of points that are there, and leaves them there: see
     /// [`grids`](Self::grids).
     ///
@@ -320,11 +315,11 @@ impl VoxelizeBatch {
     pub unsafe fn launch(&mut self, clouds: &DeviceClouds<'_>) -> Result<(), VoxelizeError> {
         self.engine.gpu.check(clouds.buffer.gpu())?;
         self.spec.check(clouds)?;
-        self.set_product(match self.spec.layout {
+        let product = match self.spec.layout {
             VoxelLayout::Bits => Product::Bits,
             VoxelLayout::Coo => Product::Rows { coords: true },
             VoxelLayout::Dense => Product::Dense(self.dtype),
-        });
+        };
         self.taken.clear(&self.spec.plan);
         self.taken.take(&self.spec, clouds)?;
         let total = clouds.clouds * clouds.points;
@@ -332,7 +327,9 @@ impl VoxelizeBatch {
         let mut params = Engine::cloud_params(&self.spec, 0);
         let mut fields = FieldsParams::default();
         clouds.describe(&self.spec.plan, &mut params, &mut fields)?;
-        self.engine.begin(clouds.clouds.max(1), None)?;
+        let grids = clouds.clouds.max(1);
+        self.engine.prepare(&self.spec, product, grids);
+        self.engine.begin(grids, None)?;
         // SAFETY: the fields are within their buffer; that it is left alone is the caller's promise.
         unsafe {
             self.engine.add(&self.spec, (params, fields), clouds.points, total)?;

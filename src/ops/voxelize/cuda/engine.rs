@@ -24,6 +24,19 @@ pub(super) enum Head {
 
 /// Grids of no more cells than this are made in shared memory, if they are many.
 const CELLS_IN_PARTS: usize = 1 << 21;
+/// Dense outputs over so many bytes are not held twice.
+const BYTES_HELD_TWICE: usize = 256 << 20;
+
+/// How the occupied cells are found and the ones of the grid before cleared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Method {
+    /// Bitmaps in the memory of the device, two in turn.
+    Bitmaps,
+    /// Bitmaps in shared memory.
+    Parts,
+    /// No bitmaps: two dense outputs in turn.
+    TwoOutputs,
+}
 
 /// What is made of the points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,8 +129,7 @@ pub(super) struct Engine {
     pub(super) gpu: Gpu,
     pub(super) budget: Budget,
     pub(super) product: Product,
-    /// Whether each grid is made of one cloud.
-    is_batch: bool,
+    pub(super) method: Method,
     pub(super) sizes: Sizes,
     pub(super) states: [State; 2],
     pub(super) turn: usize,
@@ -132,8 +144,9 @@ pub(super) struct Engine {
     pub(super) keys: DeviceBuf,
     pub(super) coords: DeviceBuf,
     pub(super) features: DeviceBuf,
-    pub(super) dense: DeviceBuf,
-    /// The grids whose cells [`Self::dense`] holds; 0: it holds anything.
+    /// Where dense grids or bitmaps are written: two in turn, or always the first.
+    pub(super) outputs: [DeviceBuf; 2],
+    /// The grids whose cells [`Self::outputs`] hold; 0: they hold anything.
     pub(super) dense_grids: usize,
     /// Rows that there is room for.
     pub(super) row_capacity: usize,
@@ -142,13 +155,7 @@ pub(super) struct Engine {
 }
 
 impl Engine {
-    pub(super) fn new(
-        spec: &Spec,
-        gpu: &Gpu,
-        budget: &Budget,
-        product: Product,
-        is_batch: bool,
-    ) -> Result<Self, CudaError> {
+    pub(super) fn new(spec: &Spec, gpu: &Gpu, budget: &Budget, product: Product) -> Result<Self, CudaError> {
         let buffer = || DeviceBuf::new(gpu, budget);
         let state = || State {
             memory: buffer(),
@@ -165,7 +172,7 @@ impl Engine {
             gpu: gpu.clone(),
             budget: budget.clone(),
             product,
-            is_batch,
+            method: Method::Bitmaps,
             sizes: Sizes::of(spec.grid.cells()),
             states: [state(), state()],
             turn: 0,
@@ -177,7 +184,7 @@ impl Engine {
             keys: buffer(),
             coords: buffer(),
             features: buffer(),
-            dense: buffer(),
+            outputs: [buffer(), buffer()],
             dense_grids: 0,
             row_capacity: 0,
             head: PinnedBuf::new(gpu),
@@ -204,30 +211,40 @@ impl Engine {
             &mut self.keys,
             &mut self.coords,
             &mut self.features,
-            &mut self.dense,
         ] {
             buffer.release();
         }
+        self.outputs.iter_mut().for_each(DeviceBuf::release);
         self.is_dirty = true;
         self.dense_grids = 0;
     }
 
-    /// Takes up another product. What is held for the one before is of no use for it.
-    pub(super) fn reset(&mut self, spec: &Spec, product: Product) {
-        self.product = product;
-        self.sizes = match self.is_made_in_parts(spec) {
-            true => Sizes::without_bitmap(self.sizes.cells),
-            false => Sizes::of(self.sizes.cells),
+    /// Takes up another product, or another number of grids. What is held for those before is of no use for it.
+    pub(super) fn prepare(&mut self, spec: &Spec, product: Product, grids: usize) {
+        let cells = self.sizes.cells;
+        let is_occupancy = matches!(spec.plan.outputs[..], [Output::One]);
+        let method = match product {
+            Product::Bits if cells <= CELLS_IN_PARTS && grids > 1 => Method::Parts,
+            Product::Dense(dtype) if is_occupancy && self.can_hold_twice(grids * cells * dtype.size()) => {
+                Method::TwoOutputs
+            }
+            _ => Method::Bitmaps,
+        };
+        if (self.product, self.method) == (product, method) {
+            return;
+        }
+        (self.product, self.method) = (product, method);
+        self.sizes = match method {
+            Method::Bitmaps => Sizes::of(cells),
+            _ => Sizes::without_bitmap(cells),
         };
         self.is_dirty = true;
-        self.dense_grids = 0;
     }
 
-    /// Whether the grids are made in the shared memory of the multiprocessors: small ones of which the occupancy is
-    /// asked for.
-    pub(super) fn is_made_in_parts(&self, spec: &Spec) -> bool {
-        let is_occupancy = self.product == Product::Bits || self.is_occupancy(spec);
-        self.is_batch && is_occupancy && self.sizes.cells <= CELLS_IN_PARTS
+    /// Whether two outputs of so many bytes are no more than the operation may well hold.
+    fn can_hold_twice(&self, bytes: usize) -> bool {
+        let limit = self.budget.limit().unwrap_or(usize::MAX);
+        bytes <= BYTES_HELD_TWICE && 3 * bytes <= limit
     }
 
     pub(super) fn state(&self) -> &State {
@@ -334,8 +351,8 @@ impl Engine {
         if self.state().has_starts {
             cloud.starts = self.state().starts.address();
         }
-        if self.is_made_in_parts(spec) {
-            cloud.points = longest as u32;
+        cloud.points = longest as u32;
+        if self.method == Method::Parts {
             // SAFETY: as this function.
             return unsafe { self.launch_parts(&cloud) };
         }
@@ -347,7 +364,10 @@ impl Engine {
             self.states[self.turn].saved = first + total;
         }
         self.states[self.turn].points = first + longest;
-        cloud.points = longest as u32;
+        if self.method == Method::TwoOutputs {
+            // SAFETY: as this function.
+            return unsafe { self.launch_cells(&cloud) };
+        }
         // SAFETY: the points are the caller's promise; the rest is the engine's own.
         unsafe { self.launch_points(spec, (&cloud, &fields), [first, longest], save) }?;
         self.added.push(Added {
@@ -395,7 +415,7 @@ impl Engine {
         head: Head,
     ) -> Result<(), CudaError> {
         let grids = self.laid_out();
-        if !self.has_cleared && !self.is_made_in_parts(spec) {
+        if !self.has_cleared && self.method == Method::Bitmaps {
             let cloud = Self::cloud_params(spec, 0);
             // SAFETY: there are no points.
             unsafe { self.launch_points(spec, (&cloud, &FieldsParams::default()), [0, 0], (SAVE_NONE, 1)) }?;
@@ -407,7 +427,7 @@ impl Engine {
             self.read_head(spec)?;
         }
         if let Product::Dense(dtype) = self.product
-            && !self.is_made_in_parts(spec)
+            && self.method == Method::Bitmaps
         {
             // SAFETY: as this function.
             unsafe { self.launch_dense(spec, taken, dtype, grids) }?;
@@ -460,7 +480,7 @@ impl Engine {
     /// The bitmaps, and the byte in them at which that of a grid begins.
     pub(super) fn bitmap(&self, grid: usize) -> (&DeviceBuf, usize) {
         if self.sizes.words == 0 {
-            return (&self.dense, grid * self.bitmap_stride());
+            return (&self.outputs[0], grid * self.bitmap_stride());
         }
         let [_, _, words, _] = self.sizes.layout(self.laid_out());
         (&self.state().memory, words + grid * self.bitmap_stride())
@@ -487,7 +507,10 @@ impl Engine {
     }
 
     pub(super) fn dense(&self) -> &DeviceBuf {
-        &self.dense
+        match self.method {
+            Method::TwoOutputs => &self.outputs[self.turn],
+            _ => &self.outputs[0],
+        }
     }
 
     /// The number of rows of each grid before it, as uint32 on the device, and of all after the last.

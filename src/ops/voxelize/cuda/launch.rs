@@ -3,7 +3,7 @@
 use super::super::plan::{Output, Source};
 use super::super::quantum::power_of_two;
 use super::super::spec::{Spec, Taken};
-use super::engine::{Engine, Head, Product, State};
+use super::engine::{Engine, Head, Method, Product, State};
 use super::params::*;
 use super::source::{dtype_code, kernel_form};
 use crate::device::Dtype;
@@ -56,8 +56,7 @@ impl Engine {
             let blocks = work.div_ceil(u64::from(BLOCK)).clamp(1, whole);
             params.clearing_blocks = blocks.div_ceil(grids as u64) as u32;
         }
-        let per_block = BLOCK * POINTS_PER_THREAD[form as usize];
-        let blocks = params.clearing_blocks + (longest as u32).div_ceil(per_block);
+        let blocks = params.clearing_blocks + (longest as u32).div_ceil(BLOCK);
         // SAFETY: the memory was reserved for so many grids and points; the points are the caller's promise.
         unsafe {
             self.gpu
@@ -181,8 +180,7 @@ impl Engine {
                 out: self.features.address(),
                 rows: state.rows.address() + grids as u64 * 4,
             };
-            let elements = (capacity * plan.outputs.len()) as u64;
-            let blocks = elements.div_ceil(u64::from(BLOCK)).min(1 << 20) as u32;
+            let blocks = (capacity as u32).div_ceil(BLOCK);
             // SAFETY: there is an element for each channel of each row.
             unsafe { self.gpu.launch(FEATURES, [blocks, 1, 1], BLOCK, &params) }?;
         }
@@ -191,6 +189,56 @@ impl Engine {
             self.read_head(spec)?;
         }
         Ok(())
+    }
+
+    /// Makes room for dense outputs, and clears them where they hold something else than the grid before.
+    fn clear_outputs(&mut self, bytes: usize, grids: usize) -> Result<(), CudaError> {
+        if self.dense_grids == grids {
+            return Ok(());
+        }
+        let used = if self.method == Method::TwoOutputs { 2 } else { 1 };
+        for output in &mut self.outputs[..used] {
+            output.reserve(bytes)?;
+            output.clear(0, bytes)?;
+        }
+        self.dense_grids = grids;
+        Ok(())
+    }
+
+    /// # Safety
+    /// As [`Self::add`].
+    pub(super) unsafe fn launch_cells(&mut self, cloud: &CloudParams) -> Result<(), CudaError> {
+        let grids = self.laid_out();
+        let Product::Dense(dtype) = self.product else {
+            return Ok(());
+        };
+        self.clear_outputs(grids * self.sizes.cells * dtype.size(), grids)?;
+        let (state, old) = (self.state(), self.old());
+        let starts = |state: &State| if state.has_starts { state.starts.address() } else { 0 };
+        let old_points = if old.saved > 0 { old.points as u32 } else { 0 };
+        let [.., end] = self.sizes.layout(grids);
+        let clearing_blocks = old_points.div_ceil(BLOCK).max(1);
+        let params = CellsParams {
+            cloud: *cloud,
+            out: self.outputs[self.turn].address(),
+            cells: state.cells.address(),
+            counters: state.memory.address(),
+            out_elements: self.sizes.cells as u64,
+            clearing_blocks,
+            one: one(dtype),
+            element_bytes: dtype.size() as u32,
+            old_points,
+            old_out: self.outputs[1 - self.turn].address(),
+            old_cells: old.cells.address(),
+            old_starts: starts(old),
+            clear: old.memory.address(),
+            clear_quads: end as u64 / 16,
+        };
+        let blocks = clearing_blocks + cloud.points.div_ceil(BLOCK);
+        let kernel = CELLS[kernel_form(cloud) as usize];
+        // SAFETY: there is an element for each cell of each grid, and the cells before were of as many grids; the
+        // points are the caller's promise.
+        unsafe { self.gpu.launch(kernel, [blocks, grids as u32, 1], BLOCK, &params) }
     }
 
     /// # Safety
@@ -207,7 +255,7 @@ impl Engine {
         } else {
             cells.div_ceil(8)
         };
-        self.dense.reserve(grids * out_bytes)?;
+        self.outputs[0].reserve(grids * out_bytes)?;
         let parts = |words: u32| cells.div_ceil(words as usize * 32) as u32;
         let mut part_words = PART_WORDS;
         while part_words > LEAST_PART_WORDS && parts(part_words) * (grids as u32) < 2 * self.gpu.multiprocessors() {
@@ -215,7 +263,7 @@ impl Engine {
         }
         let params = PartsParams {
             cloud: *cloud,
-            out: self.dense.address(),
+            out: self.outputs[0].address(),
             counters: self.state().memory.address(),
             out_bytes: out_bytes as u64,
             cells: cells as u32,
@@ -267,15 +315,7 @@ impl Engine {
     ) -> Result<(), CudaError> {
         let elements = self.sizes.cells * spec.plan.outputs.len();
         let bytes = grids * elements * dtype.size();
-        if self.dense.capacity() < bytes {
-            self.dense_grids = 0;
-        }
-        self.dense.reserve(bytes)?;
-        let is_clean = self.dense_grids == grids;
-        if !is_clean {
-            self.dense.clear(0, bytes)?;
-        }
-        self.dense_grids = grids;
+        self.clear_outputs(bytes, grids)?;
         let [_, _, words, _] = self.sizes.layout(grids).map(|at| at as u64);
         let (state, old) = (self.state(), self.old());
         let memory = state.memory.address();
@@ -287,7 +327,7 @@ impl Engine {
                 rows: state.rows.address(),
                 old_order: old.order.address(),
                 old_rows: old.rows.address(),
-                out: self.dense.address(),
+                out: self.outputs[0].address(),
                 cells: self.sizes.cells as u64,
                 words_per_grid: self.sizes.words as u32,
                 dtype: dtype_code(dtype),
@@ -304,7 +344,7 @@ impl Engine {
             starts: starts(state),
             old_cells: old.cells.address(),
             old_starts: starts(old),
-            out: self.dense.address(),
+            out: self.outputs[0].address(),
             out_elements: self.sizes.cells as u64,
             points: if state.saved > 0 { state.points as u32 } else { 0 },
             old_points: if old.saved > 0 { old.points as u32 } else { 0 },

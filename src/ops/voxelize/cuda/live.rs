@@ -48,7 +48,7 @@ impl CudaVoxelizer {
         let mut taken = Taken::default();
         taken.clear(&spec.plan);
         Ok(Self {
-            engine: Engine::new(&spec, gpu, &budget, product, false)?,
+            engine: Engine::new(&spec, gpu, &budget, product)?,
             taken,
             uploads: Vec::new(),
             clouds: 0,

@@ -36,8 +36,11 @@ pub(super) const POINTS: [Kernel; 3] = [
     kernel("voxelize_points_packed3"),
     kernel("voxelize_points_packed4"),
 ];
-/// Points that a thread of [`POINTS`] takes.
-pub(super) const POINTS_PER_THREAD: [u32; 3] = [1, 1, 1];
+pub(super) const CELLS: [Kernel; 3] = [
+    kernel("voxelize_cells"),
+    kernel("voxelize_cells_packed3"),
+    kernel("voxelize_cells"),
+];
 pub(super) const SECTORS: Kernel = kernel("voxelize_sectors");
 pub(super) const PARTS: [Kernel; 3] = [
     kernel("voxelize_parts"),
@@ -115,6 +118,25 @@ pub(super) struct PointsParams {
 pub(super) const SAVE_NONE: u32 = 0;
 pub(super) const SAVE_ALL: u32 = 1;
 pub(super) const SAVE_FIRST: u32 = 2;
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub(super) struct CellsParams {
+    pub(super) cloud: CloudParams,
+    pub(super) out: u64,
+    pub(super) cells: u64,
+    pub(super) counters: u64,
+    pub(super) out_elements: u64,
+    pub(super) clearing_blocks: u32,
+    pub(super) one: u32,
+    pub(super) element_bytes: u32,
+    pub(super) old_points: u32,
+    pub(super) old_out: u64,
+    pub(super) old_cells: u64,
+    pub(super) old_starts: u64,
+    pub(super) clear: u64,
+    pub(super) clear_quads: u64,
+}
 
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
@@ -279,6 +301,6 @@ macro_rules! params {
     };
 }
 params! {
-    PointsParams 648, SectorsParams 80, PartsParams 200, RowsParams 32, RankParams 120,
+    PointsParams 648, CellsParams 248, SectorsParams 80, PartsParams 200, RowsParams 32, RankParams 120,
     SumsParams 856, FeaturesParams 328, ScatterParams 376,
 }
