@@ -15,8 +15,8 @@ BUILT_KERNELS := $(patsubst %.cu,target/%.fatbin,$(wildcard kernels/*.cu))
 # dora starts `python` nodes and its own daemon by name.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: demo record replay test check-format check-licences check-dataflows check-kernels clippy doc check-engine \
-  test-rust test-gpu test-python kernels emulator build bench clean-out
+.PHONY: demo record replay test check-format check-licences check-dataflows check-layout check-kernels clippy doc \
+  check-engine test-rust test-gpu test-python kernels emulator build bench bench-gpu clean-out
 
 demo: build out/policy.onnx
 	@rm -f out/report.json
@@ -33,7 +33,8 @@ replay: build out/policy.onnx
 	@python examples/policy/report.py out/report.json
 
 # Cheap checks first; the closing lines of cargo and pytest come last.
-test: check-format check-licences check-dataflows check-kernels clippy doc check-engine test-rust test-gpu test-python
+test: check-format check-licences check-dataflows check-layout check-kernels clippy doc check-engine test-rust \
+  test-gpu test-python
 	@echo "make test: all passed"
 
 check-format:
@@ -44,6 +45,10 @@ check-licences: .venv/.stamp
 
 check-dataflows: .venv/.stamp
 	python tests/dataflows.py
+
+# The structs that Rust hands to the kernels are theirs.
+check-layout:
+	$(PYTHON) tests/layout.py
 
 # The kernels that are checked in are those that the pinned compiler makes.
 check-kernels: $(BUILT_KERNELS)
@@ -68,7 +73,7 @@ test-gpu: emulator
 	tests/emulator/run
 
 # After test-rust, so that what both build is built once.
-test-python: build out/policy.onnx | test-rust
+test-python: build out/policy.onnx emulator | test-rust
 	python -m pytest tests
 
 build: .venv/.stamp
@@ -94,6 +99,15 @@ emulator:
 # The figures of the documentation. Nothing else should run meanwhile.
 bench: .venv/.stamp
 	python benches/run.py
+
+# The figures of a GPU, which must be there, as must a Python with PyTorch, Triton and CuPy.
+PEERS_PYTHON ?= python3
+bench-gpu: .venv/.stamp
+	$(CARGO) build --release --workspace --locked
+	mkdir -p out
+	target/release/robocache-bench > out/gpu.jsonl
+	$(PEERS_PYTHON) benches/peers.py gpu >> out/gpu.jsonl
+	python benches/compare.py --write --machine "$$(nvidia-smi --query-gpu=name --format=csv,noheader | head -1), $$(date -I), \`make bench-gpu\`" out/gpu.jsonl
 
 out/policy.onnx: examples/policy/make_model.py robocache.yml .venv/.stamp
 	python examples/policy/make_model.py --config robocache.yml --out $@

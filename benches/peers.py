@@ -1,8 +1,10 @@
-"""The same work done by others: NumPy, spconv and Open3D. One JSON line per row, as the Rust benchmarks print.
+"""The same work done by others: NumPy, spconv and Open3D on the CPU, PyTorch, Triton and CuPy on the GPU. One JSON
+line per row, as the Rust benchmarks print.
 
     python benches/peers.py resample             needs NumPy
     python benches/peers.py voxelize CLOUDS      needs benches/requirements-peers.txt; CLOUDS is the folder that
                                                  the benchmark `voxelize` writes with --write-clouds
+    python benches/peers.py gpu [PART ...]       needs PyTorch with a GPU, and CuPy for its rows; PART: gpu_peers/
 
 Inputs are rotated, so that none is in the cache from its last turn, and the first rounds are not counted. What a peer
 needs in another form (float64 times, its own point cloud type) is made before the clock starts.
@@ -157,6 +159,10 @@ def main() -> None:
             resample()
         case ["voxelize", folder]:
             voxelize(folder)
+        case ["gpu", *parts]:
+            from gpu_peers.__main__ import main as gpu
+
+            gpu(parts)
         case _:
             sys.exit(__doc__)
 

@@ -15,6 +15,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import statistics
 import subprocess
 import sys
@@ -86,14 +87,14 @@ def read_csv(name: str) -> list[dict]:
         return list(csv.DictReader(file))
 
 
-def run_dataflow(name: str) -> dict[str, dict]:
-    """Runs one and gives, for each path, what a message took from the source to the sink."""
+def run_dataflow(name: str, file: str | None = None) -> dict[str, dict]:
+    """Runs one and gives, for each path, what a message took from the source to the sink. `file` is a variant of it."""
     for log in ("source.csv", "sink.csv"):
         (OUT / log).unlink(missing_ok=True)
-    dora = pathlib.Path(sys.executable).with_name("dora")
+    dora = shutil.which("dora", path=f"{pathlib.Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     folder = ROOT / "benches" / "dataflow"
     done = subprocess.run(
-        [dora, "run", f"{name}.yml"],
+        [dora or "dora", "run", file or f"{name}.yml"],
         cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -101,7 +102,7 @@ def run_dataflow(name: str) -> dict[str, dict]:
         timeout=300,
     )
     if done.returncode != 0 or not (OUT / "sink.csv").exists():
-        sys.exit(f"dora run {name}.yml: exit code {done.returncode}\n{done.stdout[-6000:]}")
+        sys.exit(f"dora run {file or name}: exit code {done.returncode}\n{done.stdout[-6000:]}")
     sent = {(row["output"], row["stamp_ns"]): int(row["sent_ns"]) for row in read_csv("source.csv")}
     arrived = read_csv("sink.csv")
     result = {}
@@ -265,17 +266,19 @@ def full_table(get: Figures) -> list[str]:
     return lines
 
 
+def replace_between(page: pathlib.Path, marker: str, lines: list[str]) -> None:
+    """Puts lines between `<!-- marker -->` and `<!-- /marker -->`, if the page has them."""
+    text = page.read_text()
+    pattern = re.compile(rf"(<!-- {marker} -->\n).*?(<!-- /{marker} -->)", re.DOTALL)
+    body = "\n".join(lines)
+    page.write_text(pattern.sub(lambda match: f"{match[1]}\n{body}\n\n{match[2]}", text))
+
+
 def write_pages(get: Figures, when: str) -> None:
     caption = f"{machine()}, {when}, `make bench`."
     for page in PAGES:
-        text = page.read_text() if page.exists() else ""
-        tables = [("bench", [*summary_table(get), "", caption]), ("bench-rows", [*full_table(get), "", caption])]
-        for marker, lines in tables:
-            pattern = re.compile(rf"(<!-- {marker} -->\n).*?(<!-- /{marker} -->)", re.DOTALL)
-            body = "\n".join(lines)
-            text = pattern.sub(lambda match, body=body: f"{match[1]}\n{body}\n\n{match[2]}", text)
-        if text:
-            page.write_text(text)
+        replace_between(page, "bench", [*summary_table(get), "", caption])
+        replace_between(page, "bench-rows", [*full_table(get), "", caption])
 
 
 def plot(get: Figures, when: str) -> None:

@@ -4,6 +4,14 @@
 //! in the grid. Eight clouds are rotated, so that none is in the cache from its last turn, and the first rounds are not
 //! counted. A row is one cloud: from the message to the output in the caller's buffers.
 
+#[path = "robocache-bench/src/random.rs"]
+#[allow(dead_code)]
+mod random;
+#[path = "robocache-bench/src/scene.rs"]
+#[allow(dead_code)]
+mod scene;
+
+use random::Random;
 use robocache::device::Dtype;
 use robocache::ops::voxelize::{Cloud, VoxelLayout, VoxelizeConfig, Voxelizer};
 use robocache::stream::{Cells, Message};
@@ -16,71 +24,21 @@ const POINTS: usize = BEAMS * COLUMNS;
 const CLOUDS: usize = 8;
 const ROUNDS: usize = 40;
 
-/// A small generator, so that every run sees the same clouds.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        self.0 >> 33
-    }
-
-    /// In 0..1.
-    fn unit(&mut self) -> f32 {
-        self.next() as f32 / (1u64 << 31) as f32
-    }
-}
-
-/// Ranges to the walls, floor and ceiling of a room with pillars, from a sensor that has moved `step` times.
+/// The room, from the sensor's `step`-th place.
 fn sweep(step: usize) -> Vec<[f32; 3]> {
-    let mut random = Random(step as u64);
-    let (cx, cy) = (0.4 * step as f32, -0.3 * step as f32);
-    let mut points = Vec::with_capacity(POINTS);
-    for column in 0..COLUMNS {
-        let (sin, cos) = (std::f32::consts::TAU * column as f32 / COLUMNS as f32).sin_cos();
-        for beam in 0..BEAMS {
-            let (rise, run) = (0.39 - 0.78 * beam as f32 / BEAMS as f32).sin_cos();
-            let (dx, dy, dz) = (cos * run, sin * run, rise);
-            let to = |d: f32, near: f32, far: f32, from: f32| match d {
-                d if d > 1e-6 => (far - from) / d,
-                d if d < -1e-6 => (near - from) / d,
-                _ => f32::INFINITY,
-            };
-            let mut range = to(dx, -23.0, 24.5, cx)
-                .min(to(dy, -19.0, 22.0, cy))
-                .min(to(dz, -1.7, 5.0, 0.0));
-            for pillar in 0..12 {
-                let (px, py) = (
-                    -18.0 + 12.0 * (pillar % 4) as f32 - cx,
-                    -14.0 + 12.0 * (pillar / 4) as f32 - cy,
-                );
-                // Where the ray meets a vertical cylinder of 0.4 m.
-                let (a, b, c) = (run * run, cos * px + sin * py, px * px + py * py - 0.16);
-                let root = b * b - c;
-                if root > 0.0 && b > 0.0 {
-                    range = range.min((b - root.sqrt()) / a.sqrt());
-                }
-            }
-            let range = range + 0.02 * (random.unit() - 0.5);
-            points.push([cx + range * dx, cy + range * dy, range * dz]);
-        }
-    }
-    points
+    scene::sweep(step, BEAMS, COLUMNS)
 }
 
 fn shuffled(mut points: Vec<[f32; 3]>) -> Vec<[f32; 3]> {
-    let mut random = Random(7);
+    let mut random = Random::new(7);
     for i in (1..points.len()).rev() {
-        points.swap(i, random.next() as usize % (i + 1));
+        points.swap(i, random.bits() as usize % (i + 1));
     }
     points
 }
 
 fn uniform(step: usize) -> Vec<[f32; 3]> {
-    let mut random = Random(step as u64);
+    let mut random = Random::new(step as u64);
     let mut anywhere = |extent: f32| (random.unit() - 0.5) * extent;
     (0..POINTS)
         .map(|_| [anywhere(51.0), anywhere(51.0), anywhere(7.5)])

@@ -24,27 +24,29 @@ struct Column {
     u32 dtype;
 };
 
-// Clouds of one form, behind one another, and the grid that each of them is put in.
+// Clouds of one form, behind one another, and the grid that each of them is put in. What every point needs comes first:
+// the first read of each line of parameters takes time.
 struct Cloud {
     Column axes[3];
-    Column fields[MAX_FIELDS];
-    // The greatest magnitude of a field that can be summed; negative: no mean of it is asked for.
-    double bounds[MAX_FIELDS];
     // Cloud b is points starts[b]..starts[b + 1]; null: each has `points`.
     const u32 *starts;
-    float rotation[9];
-    float translation[3];
+    u32 points;
+    u32 is_moved;
     float origin[3];
     float inverse[3];
     float shape[3];
     u32 ny;
     u32 nz;
-    u32 is_moved;
     u32 field_count;
-    u32 points;
-    // Whether the grid has 2^32 cells.
-    u32 is_whole;
-    u32 unused;
+    float rotation[9];
+    float translation[3];
+};
+
+// The fields that channels are computed from.
+struct Fields {
+    Column columns[MAX_FIELDS];
+    // The greatest magnitude of a field that can be summed; negative: no mean of it is asked for.
+    double bounds[MAX_FIELDS];
 };
 
 // The first point of a cloud and the one after its last.
@@ -164,28 +166,30 @@ __device__ __forceinline__ Fate locate(const Cloud &cloud, const Point &point, u
     return !finite ? NONFINITE : inside ? KEPT : OUTSIDE;
 }
 
-// Whether the fields that channels are computed from can be taken.
-__device__ __forceinline__ bool has_good_fields(const Cloud &cloud, u32 i) {
+// Whether the fields of point i can be taken.
+__device__ __forceinline__ bool has_good_fields(const Fields &fields, u32 count, u32 i) {
     bool good = true;
-    for (u32 field = 0; field < cloud.field_count; field++) {
-        good &= is_finite(read_f32(cloud.fields[field], i));
-        double bound = cloud.bounds[field];
+    for (u32 field = 0; field < count; field++) {
+        good &= is_finite(read_f32(fields.columns[field], i));
+        double bound = fields.bounds[field];
         if (bound >= 0.0) {
-            double value = read_f64(cloud.fields[field], i);
+            double value = read_f64(fields.columns[field], i);
             good &= value <= bound && value >= -bound;
         }
     }
     return good;
 }
 
-// What becomes of point i, and its cell.
-template <Form FORM> __device__ __forceinline__ Fate judge(const Cloud &cloud, u32 i, u32 &cell) {
-    Fate fate = locate(cloud, move(cloud, read_point<FORM>(cloud, i)), cell);
-    return fate == KEPT && cloud.field_count && !has_good_fields(cloud, i) ? NONFINITE : fate;
+// What becomes of point i, which was read before, and its cell.
+template <Form FORM>
+__device__ __forceinline__ Fate judge(const Cloud &cloud, const Fields &fields, u32 i, const Point &point, u32 &cell) {
+    Fate fate = locate(cloud, move(cloud, point), cell);
+    return fate == KEPT && cloud.field_count && !has_good_fields(fields, cloud.field_count, i) ? NONFINITE : fate;
 }
 
-// Whether the point with this saved cell is kept.
-template <Form FORM> __device__ __forceinline__ bool is_kept(const Cloud &cloud, u32 i, u32 cell) {
-    if (cell != NO_CELL || !cloud.is_whole) return cell != NO_CELL;
-    return judge<FORM>(cloud, i, cell) == KEPT;
+// Whether the point with this saved cell is kept. Only where a grid has 2^32 cells must it be judged once more.
+template <Form FORM>
+__device__ __forceinline__ bool is_kept(const Cloud &cloud, const Fields &fields, bool is_whole, u32 i, u32 cell) {
+    if (cell != NO_CELL || !is_whole) return cell != NO_CELL;
+    return judge<FORM>(cloud, fields, i, read_point<FORM>(cloud, i), cell) == KEPT;
 }

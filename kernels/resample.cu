@@ -30,19 +30,32 @@ struct ResampleParams {
     Limits limits;
     u32 row_samples;
     u32 row_targets;
-    // Regular batches: how many targets a block does, at most MAX_TILE, and how many blocks a trajectory takes.
+    // Regular batches: how many targets a block does, at most BLOCK. Block (x, y) does tile x of trajectory y.
     u32 tile_targets;
-    u32 row_tiles;
     u32 dim;
     // An Interpolation.
     u32 mode;
+    // Vectors of a row of `dim` values; BLOCK divided by it, and the remainder.
+    u32 row_vectors;
+    u32 step_rows;
+    u32 step_vectors;
+    // 2^32 divided by row_vectors, rounded up.
+    u64 row_magic;
 };
 
-// Targets of one block, at most.
-constexpr u32 MAX_TILE = 128;
+// Threads of a block, and its most targets.
+constexpr u32 BLOCK = 128;
 constexpr u32 STAGED_TIMES = 1024;
 
-// A pick's weight where its value is a sample as it is, or the fill value.
+// What a target's row is made of: two samples of the trajectory and the weight between them. They are the same one
+// where the value is a sample as it is, and any where it is the fill value.
+template <class Real> struct alignas(16) Choice {
+    u32 first;
+    u32 second;
+    Real weight;
+};
+
+// Weights that are none.
 constexpr float SAMPLE = -1.0f;
 constexpr float FILL = -2.0f;
 
@@ -197,113 +210,159 @@ __device__ __noinline__ void redo_target(const ResampleParams& p, const Resample
     }
 }
 
+// The tile of this block.
+__device__ __forceinline__ ResampleTile own_tile(const ResampleParams& p) {
+    if (p.tiles) {
+        return p.tiles[blockIdx.x];
+    }
+    u32 from = blockIdx.x * p.tile_targets;
+    return ResampleTile{(u64)blockIdx.y * p.row_samples, (u64)blockIdx.y * p.row_targets + from, p.row_samples,
+                        min(p.tile_targets, p.row_targets - from)};
+}
+
 // A block does a tile: it finds the bracket of each target, one a thread, and then all threads go through the rows of
-// the tile, UNROLL vectors of BYTES at once each.
+// the tile, UNROLL vectors of BYTES at once each. Where the tile has no more vectors than the block has threads, each
+// thread finds the bracket for its own vector instead, and has its samples on the way while it weighs them.
 template <class T, u32 BYTES, u32 UNROLL> __device__ __forceinline__ void resample(const ResampleParams& p) {
     typedef typename RealOf<T>::type Real;
+    constexpr u32 WORDS = BYTES < 4 ? 1 : BYTES / 4;
     __shared__ i64 staged[STAGED_TIMES];
-    __shared__ u32 first[MAX_TILE], second[MAX_TILE];
-    __shared__ Real weights[MAX_TILE];
-    __shared__ u32 doubtful[MAX_TILE / 32];
+    __shared__ Choice<Real> choices[BLOCK];
+    __shared__ u32 doubtful[BLOCK / 32];
 
-    ResampleTile tile;
-    if (p.tiles) {
-        tile = p.tiles[blockIdx.x];
-    } else {
-        u32 row = blockIdx.x / p.row_tiles;
-        u32 from = (blockIdx.x - row * p.row_tiles) * p.tile_targets;
-        tile = ResampleTile{(u64)row * p.row_samples, (u64)row * p.row_targets + from, p.row_samples,
-                            min(p.tile_targets, p.row_targets - from)};
-    }
+    ResampleTile tile = own_tile(p);
     const i64* targets = p.targets + tile.target;
+    u32 row_bytes = p.dim * (u32)sizeof(T);
+    const u8* values = (const u8*)p.values + tile.sample * row_bytes;
+    u8* out = (u8*)p.out + tile.target * row_bytes;
+    // So that their pages are known by the time they are needed.
+    if (threadIdx.x == 0) {
+        prefetch(tile.samples > 0 ? values : (const u8*)targets);
+    }
+    if (threadIdx.x == 32) {
+        prefetch(out);
+    }
+    u32 row = (u32)(threadIdx.x * p.row_magic >> 32);
+    u32 vector = threadIdx.x - row * p.row_vectors;
+    u32 total = tile.targets * p.row_vectors;
+    bool is_direct = total <= BLOCK;
+
     Times times{p.times + tile.sample, tile.samples, 0, ~0u};
-    bool has_target = threadIdx.x < tile.targets;
-    i64 target = has_target ? __ldg(targets + threadIdx.x) : 0;
-    if (threadIdx.x < MAX_TILE / 32) {
+    u32 own = is_direct ? row : threadIdx.x;
+    bool has_target = own < tile.targets;
+    i64 target = has_target ? __ldg(targets + own) : 0;
+    if (threadIdx.x < BLOCK / 32) {
         doubtful[threadIdx.x] = 0;
     }
     Slice slice = stage_times(times, __ldg(targets), __ldg(targets + tile.targets - 1), staged);
+    bool is_doubtful = false;
+    auto doubt = [&](u32 which) {
+        is_doubtful = true;
+        atomicOr(&doubtful[which / 32], 1u << which % 32);
+    };
+    auto write = [&](u32 item, u32 which, const Vector<BYTES>& a, const Vector<BYTES>& b, Real weight) {
+        Vector<BYTES> result;
+        float watch = 0.0f;
+        lerp_words<WORDS>(a.words, b.words, weight, result.words, watch, T{});
+        bool is_fill = weight == (Real)FILL;
+        if (watch != 0.0f && !is_fill) {
+            doubt(which);
+        }
+        if (weight < 0) {
+#pragma unroll
+            for (u32 w = 0; w < WORDS; ++w) {
+                result.words[w] = is_fill ? (u32)(w % 2 ? p.fill >> 32 : p.fill) : a.words[w];
+            }
+        }
+        if (item < total) {
+            result.store(out + (u64)item * BYTES);
+        }
+    };
     if (has_target) {
         Bracket found = find_bracket(times, slice, staged, target);
+        u32 before = max(found.until, 1u) - 1;
+        u32 after = min(found.until, max(tile.samples, 1u) - 1);
+        Vector<BYTES> a, b;
+        if (is_direct) {
+            if (tile.samples > 0) {
+                a.load(values + (u64)before * row_bytes + vector * BYTES);
+                b.load(values + (u64)after * row_bytes + vector * BYTES);
+            }
+        }
+        else if (row_bytes <= 128 && tile.samples > 0) {
+            prefetch(values + (u64)before * row_bytes);
+            prefetch(values + (u64)after * row_bytes);
+        }
         Pick picked = pick(found, target, p.mode, p.limits);
-        u32 one = picked.kind == PICK_AFTER ? found.until : found.until - 1;
-        first[threadIdx.x] = one;
-        second[threadIdx.x] = picked.kind == PICK_BETWEEN ? found.until : one;
-        weights[threadIdx.x] = picked.kind == PICK_BETWEEN ? (Real)picked.weight
-                               : picked.kind == PICK_INVALID ? (Real)FILL
-                                                             : (Real)SAMPLE;
+        Choice<Real> choice{before, after, (Real)picked.weight};
+        if (picked.kind != PICK_BETWEEN) {
+            choice.first = picked.kind == PICK_AFTER ? after : before;
+            choice.second = choice.first;
+            choice.weight = picked.kind == PICK_INVALID ? (Real)FILL : (Real)SAMPLE;
+        }
         // The later of two samples with one time counts; a gap that is too long ends nowhere if nothing finite follows.
         bool takes_after = picked.kind == PICK_AFTER || picked.kind == PICK_BETWEEN;
         bool may_hold = picked.kind == PICK_INVALID && p.mode == LINEAR && found.has_before && found.has_after &&
                         distance(found.before, target) <= p.limits.extrapolate;
         if ((takes_after && found.tied) || may_hold) {
-            atomicOr(&doubtful[threadIdx.x / 32], 1u << threadIdx.x % 32);
+            doubt(own);
         }
-        p.valid[tile.target + threadIdx.x] = picked.kind != PICK_INVALID;
-    }
-    __syncthreads();
-
-    u32 row_bytes = p.dim * (u32)sizeof(T);
-    u32 row_vectors = row_bytes / BYTES;
-    u32 total = tile.targets * row_vectors;
-    const u8* values = (const u8*)p.values + tile.sample * row_bytes;
-    u8* out = (u8*)p.out + tile.target * row_bytes;
-    u32 step_rows = blockDim.x / row_vectors;
-    u32 step_vectors = blockDim.x - step_rows * row_vectors;
-    u32 row = threadIdx.x / row_vectors;
-    u32 vector = threadIdx.x - row * row_vectors;
-    for (u32 item = threadIdx.x; item < total; item += UNROLL * blockDim.x) {
-        Vector<BYTES> a[UNROLL], b[UNROLL];
-        Real weight[UNROLL];
-        u32 rows[UNROLL];
-#pragma unroll
-        for (u32 i = 0; i < UNROLL; ++i) {
-            rows[i] = row;
-            weight[i] = (Real)FILL;
-            if (item + i * blockDim.x < total) {
-                weight[i] = weights[row];
-                u32 at = vector * BYTES;
-                if (weight[i] != (Real)FILL) {
-                    a[i].load(values + (u64)first[row] * row_bytes + at);
-                    b[i].load(values + (u64)second[row] * row_bytes + at);
-                }
-            }
-            row += step_rows;
-            vector += step_vectors;
-            if (vector >= row_vectors) {
-                vector -= row_vectors;
-                ++row;
-            }
+        if (!is_direct || vector == 0) {
+            p.valid[tile.target + own] = picked.kind != PICK_INVALID;
         }
-#pragma unroll
-        for (u32 i = 0; i < UNROLL; ++i) {
-            u32 now = item + i * blockDim.x;
-            if (now >= total) {
-                break;
-            }
-            constexpr u32 WORDS = BYTES < 4 ? 1 : BYTES / 4;
-            Vector<BYTES> result;
-            float watch = 0.0f;
-            lerp_words<WORDS>(a[i].words, b[i].words, weight[i], result.words, watch, T{});
+        if (!is_direct) {
+            choices[own] = choice;
+        } else {
 #pragma unroll
             for (u32 w = 0; w < WORDS; ++w) {
-                u32 fill = (u32)(w % 2 ? p.fill >> 32 : p.fill);
-                u32 other = weight[i] == (Real)FILL ? fill : a[i].words[w];
-                result.words[w] = weight[i] >= 0 ? result.words[w] : other;
+                u32 from = picked.kind == PICK_AFTER ? b.words[w] : a.words[w];
+                b.words[w] = picked.kind == PICK_BETWEEN ? b.words[w] : from;
+                a.words[w] = from;
             }
-            if (watch != 0.0f && weight[i] != (Real)FILL) {
-                atomicOr(&doubtful[rows[i] / 32], 1u << rows[i] % 32);
-            }
-            result.store(out + (u64)now * BYTES);
+            write(threadIdx.x, own, a, b, choice.weight);
         }
     }
 
-    __syncthreads();
-    for (u32 i = 0; i < MAX_TILE / 32; ++i) {
+    if (!is_direct) {
+        __syncthreads();
+        u32 last_row = tile.targets - 1;
+        bool has_samples = tile.samples > 0;
+        for (u32 item = threadIdx.x; item < total; item += UNROLL * BLOCK) {
+            Vector<BYTES> a[UNROLL], b[UNROLL];
+            Real weights[UNROLL];
+            u32 rows[UNROLL];
+#pragma unroll
+            for (u32 i = 0; i < UNROLL; ++i) {
+                rows[i] = min(row, last_row);
+                Choice<Real> choice = choices[rows[i]];
+                weights[i] = choice.weight;
+                const u8* at = values + vector * BYTES;
+                if (has_samples) {
+                    a[i].load(at + (u64)choice.first * row_bytes);
+                    b[i].load(at + (u64)choice.second * row_bytes);
+                }
+                row += p.step_rows;
+                vector += p.step_vectors;
+                if (vector >= p.row_vectors) {
+                    vector -= p.row_vectors;
+                    ++row;
+                }
+            }
+#pragma unroll
+            for (u32 i = 0; i < UNROLL; ++i) {
+                write(item + i * BLOCK, rows[i], a[i], b[i], weights[i]);
+            }
+        }
+    }
+
+    if (!__syncthreads_or(is_doubtful)) {
+        return;
+    }
+    for (u32 i = 0; i < BLOCK / 32; ++i) {
         // Each warp takes every other one of them.
         u32 mask = doubtful[i];
         for (u32 turn = 0; mask != 0; mask &= mask - 1, ++turn) {
-            if (turn % (blockDim.x / 32) == threadIdx.x / 32) {
+            if (turn % (BLOCK / 32) == threadIdx.x / 32) {
                 redo_target<T>(p, tile, tile.target + i * 32 + (u32)__ffs((int)mask) - 1);
             }
         }
@@ -311,7 +370,8 @@ template <class T, u32 BYTES, u32 UNROLL> __device__ __forceinline__ void resamp
 }
 
 #define RESAMPLE(name, type, bytes)                                                                                    \
-    extern "C" __global__ void __launch_bounds__(256) resample_##name##_##bytes(const __grid_constant__ ResampleParams p) {                          \
+    extern "C" __global__ void __launch_bounds__(BLOCK)                                                                \
+        resample_##name##_##bytes(const __grid_constant__ ResampleParams p) {                                          \
         resample<type, bytes, 4>(p);                                                                                   \
     }
 

@@ -41,8 +41,22 @@ __device__ __forceinline__ Slice stage_times(const Times& times, i64 first, i64 
             slice = Slice{0, 0};
         }
     }
-    for (u32 i = slice.from + threadIdx.x; i < slice.to; i += blockDim.x) {
-        staged[i - slice.from] = time_at(times, i);
+    // Several reads at once, none of which waits for the one before it.
+    constexpr u32 AT_ONCE = 4;
+    for (u32 i = slice.from + threadIdx.x; i < slice.to; i += AT_ONCE * blockDim.x) {
+        i64 some[AT_ONCE];
+#pragma unroll
+        for (u32 k = 0; k < AT_ONCE; ++k) {
+            u32 at = i + k * blockDim.x;
+            some[k] = at < slice.to ? time_at(times, at) : 0;
+        }
+#pragma unroll
+        for (u32 k = 0; k < AT_ONCE; ++k) {
+            u32 at = i + k * blockDim.x;
+            if (at < slice.to) {
+                staged[at - slice.from] = some[k];
+            }
+        }
     }
     __syncthreads();
     return slice;
@@ -61,41 +75,47 @@ struct Bracket {
     i64 after;
 };
 
-// How many of `count` ascending times are at or before `target`.
+// How many of `count` ascending times are at or before `target`. Each step looks at three of them at once, since it is
+// the wait for them that takes the time.
 template <class TimeAt> __device__ __forceinline__ u32 at_or_before(const TimeAt& time, u32 count, i64 target) {
-    u32 base = 0;
-    while (count > 1) {
-        u32 half = count / 2;
-        base = time(base + half - 1) <= target ? base + half : base;
-        count -= half;
+    u32 until = 0;
+    // The largest power of 4 that is not more than `count`.
+    for (u32 step = count > 0 ? 1u << ((31 - __clz((int)count)) & ~1) : 0; step > 0; step /= 4) {
+        u32 passed = 0;
+#pragma unroll
+        for (u32 i = 1; i <= 3; ++i) {
+            u32 at = until + i * step;
+            bool is_before = time(min(at, count) - 1) <= target;
+            passed += at <= count && is_before ? 1 : 0;
+        }
+        until += passed * step;
     }
-    return base + (count == 1 && time(base) <= target ? 1 : 0);
+    return until;
 }
 
 template <class TimeAt>
-__device__ __forceinline__ Bracket bracket_among(const TimeAt& time, u32 from, u32 to, u32 count, i64 target) {
-    auto from_slice = [&](u32 i) { return time(from + i); };
+__device__ __forceinline__ Bracket bracket_at(const TimeAt& time, u32 until, u32 count) {
     Bracket found;
-    found.until = from + at_or_before(from_slice, to - from, target);
-    found.has_before = found.until > 0;
-    found.has_after = found.until < count;
-    found.before = found.has_before ? time(found.until - 1) : 0;
-    found.after = found.has_after ? time(found.until) : 0;
-    found.tied = found.until + 1 < count && time(found.until + 1) == found.after;
+    found.until = until;
+    found.has_before = until > 0;
+    found.has_after = until < count;
+    found.before = found.has_before ? time(until - 1) : 0;
+    found.after = found.has_after ? time(until) : 0;
+    found.tied = until + 1 < count && time(until + 1) == found.after;
     return found;
 }
 
 // The bracket of a target, from what `stage_times` has copied, or from global memory if the target is not in there.
 __device__ __forceinline__ Bracket find_bracket(const Times& times, const Slice& slice, const i64* staged, i64 target) {
-    u32 length = slice.to - slice.from;
-    bool inside = slice.to > slice.from && (slice.from == 0 || staged[0] <= target) &&
-                  (slice.to == times.count || staged[length - 2] > target);
+    auto time = [&](u32 i) { return staged[i - slice.from]; };
+    auto staged_time = [&](u32 i) { return staged[i]; };
+    u32 until = slice.from + at_or_before(staged_time, slice.to - slice.from, target);
+    bool inside = (until > slice.from || slice.from == 0) && (until + 1 < slice.to || slice.to == times.count);
     if (inside) {
-        auto time = [&](u32 i) { return staged[i - slice.from]; };
-        return bracket_among(time, slice.from, slice.to, times.count, target);
+        return bracket_at(time, until, times.count);
     }
-    auto time = [&](u32 i) { return time_at(times, i); };
-    return bracket_among(time, 0, times.count, times.count, target);
+    auto any_time = [&](u32 i) { return time_at(times, i); };
+    return bracket_at(any_time, at_or_before(any_time, times.count, target), times.count);
 }
 
 enum Interpolation : u32 { PREVIOUS = 0, NEAREST = 1, LINEAR = 2 };

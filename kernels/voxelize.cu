@@ -48,26 +48,23 @@ __device__ __forceinline__ u32 block_prefix(u32 value, u32 &total) {
     return before + inclusive - value;
 }
 
+// The count of a superblock is in 32 bytes of its own, and what became of the points of a grid is counted in several
+// places that the host adds up: atomics on neighbouring words wait for each other.
+constexpr u32 COUNT_STRIDE = 8;
+constexpr u32 COUNTER_SLOTS = 8;
+
 // Which cells are saved.
 enum Save : u32 { SAVE_NONE, SAVE_ALL, SAVE_FIRST };
 
 struct VoxelizePointsParams {
     Cloud cloud;
     u32 *words;
-    // For each superblock: its occupied cells. Null: they are not counted.
+    // The occupied cells of each superblock, every COUNT_STRIDE-th of them. Null: they are not counted.
     u32 *counts;
     // For each point.
     u32 *cells;
-    // For each cloud: points kept, not finite, outside, and past max_voxels.
+    // COUNTERS for each cloud.
     u64 *counters;
-    // Cleared by the first `clearing_blocks` of each grid row of blocks: `clear_quads`, ...
-    Quad *clear;
-    u64 clear_quads;
-    // ... and the words of these cells in the other bitmap. Null: none.
-    u32 *old_words;
-    const u32 *old_cells;
-    const u32 *old_starts;
-    u32 old_points;
     u32 clearing_blocks;
     u32 words_per_grid;
     u32 superblocks;
@@ -76,6 +73,16 @@ struct VoxelizePointsParams {
     u32 save;
     // The bits of the cells among which the first is saved, at bit 0: 0x1, 0xff or 0xffff.
     u32 group;
+    // Cleared by the first `clearing_blocks` of each grid row of blocks: `clear_quads`, ...
+    Quad *clear;
+    u64 clear_quads;
+    // ... and the words of these cells in the other bitmap. Null: none.
+    u32 *old_words;
+    const u32 *old_cells;
+    const u32 *old_starts;
+    u32 old_points;
+    u32 unused;
+    Fields fields;
 };
 
 __device__ __forceinline__ void clear(const VoxelizePointsParams &p) {
@@ -94,63 +101,157 @@ __device__ __forceinline__ void clear(const VoxelizePointsParams &p) {
     }
 }
 
-// Sets the bit of a cell, and returns the cell if it is to be saved.
-__device__ __forceinline__ u32 set_bit(const VoxelizePointsParams &p, u32 cell) {
-    u32 *word = p.words + (u64)blockIdx.y * p.words_per_grid + cell / 32;
-    u32 bit = 1u << (cell % 32);
-    if (!p.counts && p.save != SAVE_FIRST) {
-        atomicOr(word, bit);
-        return cell;
-    }
-    u32 before = atomicOr(word, bit);
-    if (p.counts && !(before & bit)) {
-        atomicAdd(p.counts + blockIdx.y * p.superblocks + (cell / 32 >> p.superblock_shift), 1u);
-    }
-    if (p.save != SAVE_FIRST) return cell;
-    u32 group = p.group << (cell % 32 & (p.group == 0xffff ? 16 : p.group == 0xff ? 24 : 31));
-    return before & group ? NO_CELL : cell;
-}
-
-// Equals `Voxelizer::add_block` as far as the cells: sets a bit for each cell, counts what became of the points, and
-// saves their cells. A block takes BLOCK * K points of cloud blockIdx.y; the first blocks clear the other state.
-template <Form FORM, u32 K> __device__ __forceinline__ void add_points(const VoxelizePointsParams &p) {
-    if (blockIdx.x < p.clearing_blocks) return clear(p);
-    __shared__ u32 tally[3];
-    if (threadIdx.x < 3) tally[threadIdx.x] = 0;
-    __syncthreads();
-    Range range = range_of(p.cloud.starts, p.cloud.points, blockIdx.y);
-    u32 first = range.first + (blockIdx.x - p.clearing_blocks) * (BLOCK * K) + threadIdx.x;
-    Fate fates[K];
-    u32 cells[K];
-    for (u32 k = 0; k < K; k++) {
-        u32 i = first + k * BLOCK;
-        fates[k] = i < range.end ? judge<FORM>(p.cloud, i, cells[k]) : NO_POINT;
-    }
-    for (u32 k = 0; k < K; k++) {
-        u32 saved = fates[k] == KEPT ? set_bit(p, cells[k]) : NO_CELL;
-        if (p.save != SAVE_NONE && fates[k] != NO_POINT) p.cells[first + k * BLOCK] = saved;
-    }
-    for (u32 fate = 0; fate < 3; fate++) {
-        u32 count = 0;
-        for (u32 k = 0; k < K; k++) count += __popc(__ballot_sync(ALL, fates[k] == fate));
-        if (count && threadIdx.x % 32 == 0) atomicAdd(&tally[fate], count);
+// Counts what became of the points of a block. `tally` is shared memory that was zero before a barrier.
+__device__ __forceinline__ void count_fates(u32 *tally, u64 *counters, Fate fate) {
+    u32 counts[3];
+    for (u32 each = 0; each < 3; each++) counts[each] = __popc(__ballot_sync(ALL, fate == each));
+    u32 lane = threadIdx.x % 32;
+    if (lane < 3) {
+        u32 count = lane == 0 ? counts[0] : lane == 1 ? counts[1] : counts[2];
+        if (count) atomicAdd(&tally[lane], count);
     }
     __syncthreads();
     if (threadIdx.x < 3 && tally[threadIdx.x]) {
-        atomicAdd(p.counters + blockIdx.y * 4 + threadIdx.x, (u64)tally[threadIdx.x]);
+        u32 slot = blockIdx.y * COUNTER_SLOTS + blockIdx.x % COUNTER_SLOTS;
+        atomicAdd(counters + slot * 4 + threadIdx.x, (u64)tally[threadIdx.x]);
     }
 }
 
+// Sets the bits of the cells of a warp. Points that follow one another are often in one word of the bitmap: the first
+// of them sets the bits of all. Returns the word as it was.
+__device__ __forceinline__ u32 set_bits(const VoxelizePointsParams &p, bool is_kept_point, u32 cell) {
+    u32 lane = threadIdx.x % 32;
+    u32 word = is_kept_point ? cell / 32 : NO_CELL, bits = is_kept_point ? 1u << (cell % 32) : 0;
+    u32 left = __shfl_up_sync(ALL, word, 1);
+    bool is_first = lane == 0 || left != word;
+    if (__any_sync(ALL, is_kept_point && !is_first)) {
+        for (u32 step = 1; step < 32; step <<= 1) {
+            u32 other = __shfl_down_sync(ALL, word, step), more = __shfl_down_sync(ALL, bits, step);
+            if (other == word) bits |= more;
+        }
+    }
+    is_first = is_first && is_kept_point;
+    u32 *at = p.words + (u64)blockIdx.y * p.words_per_grid + word;
+    if (!p.counts && p.save != SAVE_FIRST) {
+        if (is_first) atomicOr(at, bits);
+        return 0;
+    }
+    u32 before = is_first ? atomicOr(at, bits) : 0;
+    u32 added = __popc(bits & ~before);
+    if (p.counts && is_first && added) {
+        u32 superblock = blockIdx.y * p.superblocks + (word >> p.superblock_shift);
+        atomicAdd(p.counts + superblock * COUNT_STRIDE, added);
+    }
+    if (p.save != SAVE_FIRST) return 0;
+    u32 firsts = __ballot_sync(ALL, is_first) & ((2u << lane) - 1);
+    return __shfl_sync(ALL, before, firsts ? 31 - __clz(firsts) : 0);
+}
+
+// Equals `Voxelizer::add_block` as far as the cells: sets a bit for each cell, counts what became of the points, and
+// saves their cells. A block takes BLOCK points of cloud blockIdx.y; the first blocks clear the other state.
+template <Form FORM> __device__ __forceinline__ void add_points(const VoxelizePointsParams &p) {
+    if (blockIdx.x < p.clearing_blocks) return clear(p);
+    __shared__ u32 tally[3];
+    if (threadIdx.x < 3) tally[threadIdx.x] = 0;
+    Range range = range_of(p.cloud.starts, p.cloud.points, blockIdx.y);
+    u32 i = range.first + (blockIdx.x - p.clearing_blocks) * BLOCK + threadIdx.x, cell = NO_CELL;
+    bool is_point = i < range.end;
+    Point point;
+    if (is_point) point = read_point<FORM>(p.cloud, i);
+    __syncthreads();
+    Fate fate = is_point ? judge<FORM>(p.cloud, p.fields, i, point, cell) : NO_POINT;
+    u32 before = set_bits(p, fate == KEPT, cell);
+    u32 saved = fate == KEPT ? cell : NO_CELL;
+    if (p.save == SAVE_FIRST) {
+        // Some may be saved more than once: it is only work done twice.
+        u32 size = p.group == 0xffff ? 16 : p.group == 0xff ? 8 : 1;
+        u32 left = __shfl_up_sync(ALL, saved, 1);
+        bool is_first = threadIdx.x % 32 == 0 || left == NO_CELL || left / size != cell / size;
+        if (!is_first || before & p.group << (cell % 32 & ~(size - 1))) saved = NO_CELL;
+    }
+    if (p.save != SAVE_NONE && is_point) p.cells[i] = saved;
+    count_fates(tally, p.counters, fate);
+}
+
 extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_points(const __grid_constant__ VoxelizePointsParams p) {
-    add_points<ANY, 1>(p);
+    add_points<ANY>(p);
 }
 
 extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_points_packed3(const __grid_constant__ VoxelizePointsParams p) {
-    add_points<PACKED3, 2>(p);
+    add_points<PACKED3>(p);
 }
 
 extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_points_packed4(const __grid_constant__ VoxelizePointsParams p) {
-    add_points<PACKED4, 2>(p);
+    add_points<PACKED4>(p);
+}
+
+struct VoxelizeCellsParams {
+    Cloud cloud;
+    u8 *out;
+    u32 *cells;
+    u64 *counters;
+    // Of one grid.
+    u64 out_elements;
+    // The first blocks of each grid row of blocks clear the cells of the grid before in its output, and `clear_quads`.
+    u32 clearing_blocks;
+    // The bits of 1.0, and 2 or 4 bytes for each element.
+    u32 one;
+    u32 element_bytes;
+    u32 old_points;
+    u8 *old_out;
+    const u32 *old_cells;
+    const u32 *old_starts;
+    Quad *clear;
+    u64 clear_quads;
+};
+
+__device__ __forceinline__ void store(u8 *out, u64 i, u32 element_bytes, u32 value) {
+    if (element_bytes == 4) {
+        ((u32 *)out)[i] = value;
+    } else {
+        ((u16 *)out)[i] = (u16)value;
+    }
+}
+
+// Equals `Voxelizer::write_dense` for the occupancy, in one launch: of two outputs, one is written while in the other
+// the cells of the grid before are cleared. A block takes BLOCK points of cloud blockIdx.y.
+template <Form FORM> __device__ __forceinline__ void set_cells(const VoxelizeCellsParams &p) {
+    u64 base = blockIdx.y * p.out_elements;
+    if (blockIdx.x < p.clearing_blocks) {
+        u32 thread = blockIdx.x * BLOCK + threadIdx.x, step = p.clearing_blocks * BLOCK;
+        Range old = range_of(p.old_starts, p.old_points, blockIdx.y);
+        for (u32 i = old.first + thread; i < old.end; i += step) {
+            u32 cell = p.old_cells[i];
+            if (cell != NO_CELL) store(p.old_out, base + cell, p.element_bytes, 0);
+        }
+        for (u64 i = (u64)blockIdx.y * step + thread; i < p.clear_quads; i += (u64)step * gridDim.y) {
+            p.clear[i] = Quad{0, 0, 0, 0};
+        }
+        return;
+    }
+    __shared__ u32 tally[3];
+    if (threadIdx.x < 3) tally[threadIdx.x] = 0;
+    Range range = range_of(p.cloud.starts, p.cloud.points, blockIdx.y);
+    u32 i = range.first + (blockIdx.x - p.clearing_blocks) * BLOCK + threadIdx.x, cell = NO_CELL;
+    bool is_point = i < range.end;
+    Point point;
+    if (is_point) point = read_point<FORM>(p.cloud, i);
+    __syncthreads();
+    Fate fate = is_point ? locate(p.cloud, move(p.cloud, point), cell) : NO_POINT;
+    if (fate != KEPT) cell = NO_CELL;
+    u32 left = __shfl_up_sync(ALL, cell, 1);
+    if (threadIdx.x % 32 && left == cell) cell = NO_CELL;
+    if (cell != NO_CELL) store(p.out, base + cell, p.element_bytes, p.one);
+    if (is_point) p.cells[i] = cell;
+    count_fates(tally, p.counters, fate);
+}
+
+extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_cells(const __grid_constant__ VoxelizeCellsParams p) {
+    set_cells<ANY>(p);
+}
+
+extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_cells_packed3(const __grid_constant__ VoxelizeCellsParams p) {
+    set_cells<PACKED3>(p);
 }
 
 // 16 bytes of a dense occupancy of the bits from bit 0 on.
@@ -205,12 +306,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_sectors(const __gri
     u8 *out = p.out + (blockIdx.y * p.out_elements + cell) * p.element_bytes;
     if (p.is_split) {
         if (threadIdx.x % 2) return;
-        u32 value = bits & 1 ? p.one : 0;
-        if (p.element_bytes == 4) {
-            *(u32 *)out = value;
-        } else {
-            *(u16 *)out = (u16)value;
-        }
+        store(out, 0, p.element_bytes, bits & 1 ? p.one : 0);
     } else {
         *(Quad *)out = expand(bits, p.one, p.element_bytes);
     }
@@ -219,6 +315,9 @@ extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_sectors(const __gri
 // The threads of a block of voxelize_parts, and the most words of its part of a bitmap.
 constexpr u32 PART_BLOCK = 512;
 constexpr u32 PART_WORDS = 8192;
+
+// Points that a thread of voxelize_parts reads at once.
+constexpr u32 PART_POINTS = 8;
 
 struct VoxelizePartsParams {
     Cloud cloud;
@@ -239,19 +338,37 @@ struct VoxelizePartsParams {
 template <Form FORM> __device__ __forceinline__ void make_part(const VoxelizePartsParams &p) {
     __shared__ Quad quads_of_words[PART_WORDS / 4];
     __shared__ u32 tally[3];
+    u32 *words = (u32 *)quads_of_words;
+    Range range = range_of(p.cloud.starts, p.cloud.points, blockIdx.y);
     if (threadIdx.x < 3) tally[threadIdx.x] = 0;
     for (u32 i = threadIdx.x; i < p.part_words / 4; i += PART_BLOCK) quads_of_words[i] = Quad{0, 0, 0, 0};
-    u32 *words = (u32 *)quads_of_words;
-    __syncthreads();
-    Range range = range_of(p.cloud.starts, p.cloud.points, blockIdx.y);
     u32 first_cell = blockIdx.x * p.part_words * 32, counts[3] = {0, 0, 0};
-#pragma unroll 4
-    for (u32 i = range.first + threadIdx.x; i < range.end; i += PART_BLOCK) {
-        u32 cell;
-        Fate fate = judge<FORM>(p.cloud, i, cell);
-        cell -= first_cell;
-        if (fate == KEPT && cell < p.part_words * 32) atomicOr(&words[cell / 32], 1u << (cell % 32));
-        for (u32 k = 0; k < 3; k++) counts[k] += fate == k;
+    // Most points belong to other parts, which one coordinate tells. The first block judges all of them, to count.
+    u32 plane = p.cloud.ny * p.cloud.nz;
+    bool is_counting = blockIdx.x == 0;
+    float from_x = (float)(first_cell / plane), until_x = (float)((first_cell + p.part_words * 32 - 1) / plane + 1);
+    for (u32 block = range.first; block < range.end; block += PART_BLOCK * PART_POINTS) {
+        Point points[PART_POINTS];
+        u32 first = block + threadIdx.x;
+#pragma unroll
+        for (u32 k = 0; k < PART_POINTS; k++) {
+            u32 i = first + k * PART_BLOCK;
+            points[k] = read_point<FORM>(p.cloud, i < range.end ? i : block);
+        }
+        // The bits are set once all are cleared, while the first points are on their way.
+        if (block == range.first) __syncthreads();
+#pragma unroll
+        for (u32 k = 0; k < PART_POINTS; k++) {
+            if (first + k * PART_BLOCK >= range.end) break;
+            Point point = move(p.cloud, points[k]);
+            float x = (point.xyz[0] - p.cloud.origin[0]) * p.cloud.inverse[0];
+            if (!is_counting && !(x >= from_x && x < until_x)) continue;
+            u32 cell;
+            Fate fate = locate(p.cloud, point, cell);
+            cell -= first_cell;
+            if (fate == KEPT && cell < p.part_words * 32) atomicOr(&words[cell / 32], 1u << (cell % 32));
+            for (u32 each = 0; each < 3; each++) counts[each] += fate == each;
+        }
     }
     if (blockIdx.x == 0) {
         for (u32 k = 0; k < 3; k++) {
@@ -261,7 +378,7 @@ template <Form FORM> __device__ __forceinline__ void make_part(const VoxelizePar
     }
     __syncthreads();
     if (blockIdx.x == 0 && threadIdx.x < 4) {
-        p.counters[blockIdx.y * 4 + threadIdx.x] = threadIdx.x < 3 ? tally[threadIdx.x] : 0;
+        p.counters[blockIdx.y * COUNTER_SLOTS * 4 + threadIdx.x] = threadIdx.x < 3 ? tally[threadIdx.x] : 0;
     }
     u8 *out = p.out + blockIdx.y * p.out_bytes;
     u32 count = p.cells - first_cell < p.part_words * 32 ? p.cells - first_cell : p.part_words * 32;
@@ -280,12 +397,7 @@ template <Form FORM> __device__ __forceinline__ void make_part(const VoxelizePar
         ((Quad *)out)[i] = expand(words[cell / 32] >> (cell % 32), p.one, p.element_bytes);
     }
     for (u32 cell = quads * each + threadIdx.x; cell < count; cell += PART_BLOCK) {
-        u32 value = words[cell / 32] >> (cell % 32) & 1 ? p.one : 0;
-        if (p.element_bytes == 4) {
-            ((u32 *)out)[cell] = value;
-        } else {
-            ((u16 *)out)[cell] = (u16)value;
-        }
+        store(out, cell, p.element_bytes, words[cell / 32] >> (cell % 32) & 1 ? p.one : 0);
     }
 }
 
@@ -311,9 +423,9 @@ struct VoxelizeRowsParams {
 extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_rows(const __grid_constant__ VoxelizeRowsParams p) {
     u32 lane = threadIdx.x % 32;
     for (u32 grid = threadIdx.x / 32; grid < p.grids; grid += WARPS) {
-        const u32 *counts = p.counts + (u64)grid * p.superblocks;
+        const u32 *counts = p.counts + (u64)grid * p.superblocks * COUNT_STRIDE;
         u64 cells = 0;
-        for (u32 i = lane; i < p.superblocks; i += 32) cells += counts[i];
+        for (u32 i = lane; i < p.superblocks; i += 32) cells += counts[i * COUNT_STRIDE];
         for (u32 step = 16; step; step >>= 1) cells += __shfl_xor_sync(ALL, cells, step);
         if (lane == 0) p.rows[grid + 1] = cells < p.limit ? (u32)cells : p.limit;
     }
@@ -332,8 +444,8 @@ extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_rows(const __grid_c
 struct VoxelizeRankParams {
     const u32 *words;
     const u32 *counts;
-    // For each word with an occupied cell: the cells before it in the grid, and in the low half the word.
-    u64 *table;
+    // For each 4 words of a superblock with an occupied cell: the occupied cells before them in the grid.
+    u32 *ranks;
     u64 *sums;
     i32 *keys;
     i32 *coords;
@@ -358,43 +470,40 @@ struct VoxelizeRankParams {
 // Equals `kernels::number` and `kernels::coordinates`: numbers the occupied cells in cell order, writes them, and
 // clears the sums and extremes of their rows. A block takes superblock blockIdx.x of grid blockIdx.y.
 extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_rank(const __grid_constant__ VoxelizeRankParams p) {
-    const u32 *counts = p.counts + (u64)blockIdx.y * p.superblocks;
-    u32 own = counts[blockIdx.x];
+    const u32 *counts = p.counts + (u64)blockIdx.y * p.superblocks * COUNT_STRIDE;
+    u64 first = (u64)blockIdx.y * p.words_per_grid + ((u64)blockIdx.x << p.superblock_shift);
+    Quad quad = *(const Quad *)(p.words + first + threadIdx.x * 4);
+    u32 own = counts[blockIdx.x * COUNT_STRIDE], before = 0;
+    for (u32 i = threadIdx.x; i < blockIdx.x; i += BLOCK) before += counts[i * COUNT_STRIDE];
     bool is_last = blockIdx.x == p.superblocks - 1;
     if (!own && !(p.single && is_last)) return;
-    u32 before = 0;
-    for (u32 i = threadIdx.x; i < blockIdx.x; i += BLOCK) before += counts[i];
     before = block_sum(before);
-    if (p.single && is_last && threadIdx.x == 0) p.rows[1] = before + own < p.limit ? before + own : p.limit;
+    u32 until = before + own < p.limit ? before + own : p.limit;
+    if (p.single && is_last && threadIdx.x == 0) p.rows[1] = until;
     if (!own) return;
 
     u32 base = p.single ? 0 : p.rows[blockIdx.y];
-    u32 until = before + own < p.limit ? before + own : p.limit;
     if (before < until) {
-        u64 count = until - before;
+        u32 count = until - before;
         u64 *sums = p.sums + (u64)(base + before) * p.stride;
-        for (u64 i = threadIdx.x; i < count * p.stride; i += BLOCK) sums[i] = 0;
+        for (u32 i = threadIdx.x; i < count * p.stride; i += BLOCK) sums[i] = 0;
         for (u32 extreme = 0; extreme < p.extremes; extreme++) {
             i32 *keys = p.keys + extreme * p.key_rows + base + before;
             i32 least = p.greatest >> extreme & 1 ? (i32)0x80000000 : 0x7fffffff;
-            for (u64 i = threadIdx.x; i < count; i += BLOCK) keys[i] = least;
+            for (u32 i = threadIdx.x; i < count; i += BLOCK) keys[i] = least;
         }
     }
-
-    u64 first = (u64)blockIdx.y * p.words_per_grid + ((u64)blockIdx.x << p.superblock_shift);
     for (u32 from = 0; from < 1u << p.superblock_shift; from += BLOCK * 4) {
         u32 at = from + threadIdx.x * 4;
-        Quad quad = *(const Quad *)(p.words + first + at);
+        if (from) quad = *(const Quad *)(p.words + first + at);
         u32 words[4] = {quad.x, quad.y, quad.z, quad.w};
         u32 count = 0, total;
         for (u32 i = 0; i < 4; i++) count += __popc(words[i]);
         u32 rank = before + block_prefix(count, total);
-        for (u32 i = 0; i < 4; i++) {
-            u32 word = words[i];
-            if (!word) continue;
-            p.table[first + at + i] = (u64)rank << 32 | word;
-            u32 cell = ((blockIdx.x << p.superblock_shift) + at + i) * 32;
-            for (; word && rank < p.limit; word &= word - 1, rank++) {
+        p.ranks[(first + at) / 4] = rank;
+        u32 cell = ((blockIdx.x << p.superblock_shift) + at) * 32;
+        for (u32 i = 0; i < 4; i++, cell += 32) {
+            for (u32 word = words[i]; word && rank < p.limit; word &= word - 1, rank++) {
                 u32 occupied = cell + (__ffs(word) - 1);
                 u64 row = base + rank;
                 if (p.order) p.order[row] = occupied;
@@ -405,7 +514,6 @@ extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_rank(const __grid_c
                     p.coords[row * 3 + 2] = occupied - column * p.nz;
                 }
             }
-            rank += __popc(word);
         }
         before += total;
     }
@@ -417,7 +525,8 @@ constexpr u32 MAX_EXTREMES = 2 * MAX_SUMS;
 struct VoxelizeSumsParams {
     Cloud cloud;
     const u32 *cells;
-    const u64 *table;
+    const u32 *words;
+    const u32 *ranks;
     u64 *sums;
     i32 *keys;
     // The first row of each grid; null for a single one.
@@ -425,28 +534,40 @@ struct VoxelizeSumsParams {
     u64 *counters;
     u64 key_rows;
     u64 greatest;
-    // What a value is multiplied by before it is rounded, for each sum but the count.
-    double scales[MAX_SUMS];
     u32 words_per_grid;
     u32 limit;
     // Sums of a cell, the count (if there are any) among them.
     u32 stride;
     u32 extremes;
+    // Whether the grid has 2^32 cells.
+    u32 is_whole;
+    u32 unused;
+    // What a value is multiplied by before it is rounded, for each sum but the count.
+    double scales[MAX_SUMS];
     // 0 to 2: a coordinate; from 3 on: a field. For each sum but the count, and each extreme.
     u8 sum_sources[MAX_SUMS + 1];
     u8 extreme_sources[MAX_EXTREMES + 2];
+    u32 unused_too;
+    Fields fields;
 };
 
 // The row of a point in the grid; `limit` and above: past max_voxels.
 __device__ __forceinline__ u32 find(const VoxelizeSumsParams &p, u32 cell) {
-    u64 entry = p.table[(u64)blockIdx.y * p.words_per_grid + cell / 32];
-    return (u32)(entry >> 32) + __popc((u32)entry & ((1u << (cell % 32)) - 1));
+    u64 group = (u64)blockIdx.y * (p.words_per_grid / 4) + cell / 128;
+    Quad quad = ((const Quad *)p.words)[group];
+    u32 rank = p.ranks[group], bit = cell % 128;
+    // The words below that of the cell, and the bits below the cell in its own.
+    u32 own = bit < 32 ? quad.x : bit < 64 ? quad.y : bit < 96 ? quad.z : quad.w;
+    if (bit >= 32) rank += __popc(quad.x);
+    if (bit >= 64) rank += __popc(quad.y);
+    if (bit >= 96) rank += __popc(quad.z);
+    return rank + __popc(own & ((1u << (bit % 32)) - 1));
 }
 
 // Counts the points past max_voxels of a warp.
 __device__ __forceinline__ void count_overflow(const VoxelizeSumsParams &p, bool is_over) {
     u32 over = __popc(__ballot_sync(ALL, is_over));
-    if (over && threadIdx.x % 32 == 0) atomicAdd(p.counters + blockIdx.y * 4 + 3, (u64)over);
+    if (over && threadIdx.x % 32 == 0) atomicAdd(p.counters + blockIdx.y * COUNTER_SLOTS * 4 + 3, (u64)over);
 }
 
 // Equals `kernels::find`, `add_points`, `add_axis`, `add_fixed` and `add_extreme`: adds each point to the sums and
@@ -455,7 +576,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_sums(const __grid_c
     Range range = range_of(p.cloud.starts, p.cloud.points, blockIdx.y);
     u32 i = range.first + blockIdx.x * BLOCK + threadIdx.x;
     u32 cell = i < range.end ? p.cells[i] : NO_CELL;
-    bool is_kept_point = i < range.end && is_kept<ANY>(p.cloud, i, cell);
+    bool is_kept_point = i < range.end && is_kept<ANY>(p.cloud, p.fields, p.is_whole, i, cell);
     u32 row = is_kept_point ? find(p, cell) : 0;
     bool is_over = is_kept_point && row >= p.limit;
     count_overflow(p, is_over);
@@ -469,7 +590,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_sums(const __grid_c
         double value = source == 0   ? (double)point.xyz[0]
                        : source == 1 ? (double)point.xyz[1]
                        : source == 2 ? (double)point.xyz[2]
-                                     : read_f64(p.cloud.fields[source - 3], i);
+                                     : read_f64(p.fields.columns[source - 3], i);
         atomicAdd(sums + 1 + sum, (u64)round_to_integer(value * p.scales[sum]));
     }
     for (u32 extreme = 0; extreme < p.extremes; extreme++) {
@@ -477,7 +598,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_sums(const __grid_c
         float value = source == 0   ? point.xyz[0]
                       : source == 1 ? point.xyz[1]
                       : source == 2 ? point.xyz[2]
-                                    : read_f32(p.cloud.fields[source - 3], i);
+                                    : read_f32(p.fields.columns[source - 3], i);
         i32 key = order_key((i32)__float_as_uint(value));
         i32 *best = p.keys + extreme * p.key_rows + row;
         if (p.greatest >> extreme & 1) {
@@ -514,9 +635,14 @@ __device__ __forceinline__ void transpose(u64 values[4]) {
 // in one request.
 template <Form FORM> __device__ __forceinline__ void add_sums_xyz(const VoxelizeSumsParams &p) {
     Range range = range_of(p.cloud.starts, p.cloud.points, blockIdx.y);
-    u32 i = range.first + blockIdx.x * BLOCK + threadIdx.x;
-    u32 cell = i < range.end ? p.cells[i] : NO_CELL;
-    bool is_kept_point = i < range.end && is_kept<FORM>(p.cloud, i, cell);
+    u32 i = range.first + blockIdx.x * BLOCK + threadIdx.x, cell = NO_CELL;
+    bool is_point = i < range.end;
+    Point point = {{0.0f, 0.0f, 0.0f}};
+    if (is_point) {
+        cell = p.cells[i];
+        point = read_point<FORM>(p.cloud, i);
+    }
+    bool is_kept_point = is_point && is_kept<FORM>(p.cloud, p.fields, p.is_whole, i, cell);
     u64 values[4] = {1, 0, 0, 0};
     u32 row = NO_CELL;
     bool is_over = false;
@@ -524,16 +650,22 @@ template <Form FORM> __device__ __forceinline__ void add_sums_xyz(const Voxelize
         u32 rank = find(p, cell);
         is_over = rank >= p.limit;
         if (!is_over) row = rank + (p.rows ? p.rows[blockIdx.y] : 0);
-        Point point = move(p.cloud, read_point<FORM>(p.cloud, i));
+        point = move(p.cloud, point);
         for (u32 axis = 0; axis < 3; axis++) {
             values[1 + axis] = (u64)round_to_integer((double)point.xyz[axis] * p.scales[axis]);
         }
     }
-    count_overflow(p, is_over);
+    if (p.limit != ALL) count_overflow(p, is_over);
     transpose(values);
+    u32 rows[4];
+    for (u32 k = 0; k < 4; k++) rows[k] = __shfl_sync(ALL, row, (threadIdx.x & 28) + k);
+    u64 sum = 0;
     for (u32 k = 0; k < 4; k++) {
-        u32 to = __shfl_sync(ALL, row, (threadIdx.x & 28) + k);
-        if (to != NO_CELL) atomicAdd(p.sums + (u64)to * 4 + threadIdx.x % 4, values[k]);
+        sum += values[k];
+        // Points that follow one another are often in one cell.
+        if (k < 3 && rows[k + 1] == rows[k]) continue;
+        if (rows[k] != NO_CELL) atomicAdd(p.sums + (u64)rows[k] * 4 + threadIdx.x % 4, sum);
+        sum = 0;
     }
 }
 
@@ -586,13 +718,12 @@ struct VoxelizeFeaturesParams {
     const u32 *rows;
 };
 
-// Equals `Voxelizer::write_coo`: a row of channels for each occupied cell. A thread takes an element.
+// Equals `Voxelizer::write_coo`: a row of channels for each occupied cell. A thread takes a row.
 extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_features(const __grid_constant__ VoxelizeFeaturesParams p) {
-    u64 elements = (u64)*p.rows * p.channels.count;
-    for (u64 i = (u64)blockIdx.x * BLOCK + threadIdx.x; i < elements; i += (u64)gridDim.x * BLOCK) {
-        u32 row = (u32)(i / p.channels.count);
-        p.out[i] = value_of(p.channels, (u32)(i - (u64)row * p.channels.count), row);
-    }
+    u32 row = blockIdx.x * BLOCK + threadIdx.x;
+    if (row >= *p.rows) return;
+    float *out = p.out + (u64)row * p.channels.count;
+    for (u32 channel = 0; channel < p.channels.count; channel++) out[channel] = value_of(p.channels, channel, row);
 }
 
 struct VoxelizeScatterParams {

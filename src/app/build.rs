@@ -1,5 +1,5 @@
 use super::{AppError, Config, Graph, Operation, runtime};
-use crate::device::Device;
+use crate::device::{Placement, page_lock_messages};
 use crate::ops::ConfigError;
 use serde::de::DeserializeOwned;
 use serde_yaml::Value;
@@ -33,6 +33,7 @@ pub struct App {
     config: Config,
     plugins: Vec<Box<dyn Plugin>>,
     section: (&'static str, Value),
+    placement: Placement,
     wired: Vec<String>,
     operations: Vec<Registration>,
 }
@@ -49,6 +50,7 @@ impl App {
     /// An app with this configuration.
     pub fn new(config: Config) -> Self {
         Self {
+            placement: config.placement().clone(),
             config,
             plugins: Vec::new(),
             section: ("", Value::Null),
@@ -85,9 +87,9 @@ impl App {
         self.config.refused(self.section.0, error)
     }
 
-    /// The device the operations run on.
-    pub fn device(&self) -> Device {
-        self.config.device()
+    /// The devices of the plugin that is being built, and how much of their memory its operation may hold.
+    pub fn placement(&self) -> &Placement {
+        &self.placement
     }
 
     /// The inputs that the dataflow wires to this node, for an operation that takes whatever comes.
@@ -112,9 +114,15 @@ impl App {
     /// # Errors
     /// A configuration that can't be used; two operations with an output of the same name.
     pub fn build(mut self, is_published: impl Fn(&str) -> bool) -> Result<Graph, AppError> {
+        tracing::info!("device {}", self.placement());
+        if let Some(gpu) = self.placement().gpu() {
+            page_lock_messages(gpu);
+        }
         let plugins = std::mem::take(&mut self.plugins);
         let available: Vec<&'static str> = plugins.iter().map(|plugin| plugin.name()).collect();
-        for (name, section) in self.config.operations(&available)? {
+        for (name, mut section) in self.config.operations(&available)? {
+            let max_bytes = self.config.take_max_bytes(name, &mut section)?;
+            self.placement = self.config.placement().clone().with_max_bytes(max_bytes);
             self.section = (name, section);
             if let Some(plugin) = plugins.iter().find(|plugin| plugin.name() == name) {
                 plugin.build(&mut self)?;
@@ -126,7 +134,6 @@ impl App {
                 return Err(self.config.error("plugins", format!("two of them publish `{output}`")));
             }
         }
-        tracing::info!("device {} ({})", self.config.device(), self.config.device_reason());
         Ok(Graph::new(self.operations, is_published))
     }
 

@@ -1,4 +1,4 @@
-use crate::device::{Device, DeviceChoice, DeviceError};
+use crate::device::{DeviceChoice, Placement};
 use crate::ops::ConfigError;
 use serde::de::DeserializeOwned;
 use serde_yaml::Value;
@@ -55,6 +55,10 @@ impl AppError {
 /// Sections of robocache's own nodes, which share one file with each other.
 const SECTIONS: [&str; 7] = ["align", "fuse", "resample", "voxelize", "record", "replay", "sim"];
 
+/// The limit to the device memory that an operation holds: for all of them at the top of the file, or in the section of
+/// one.
+const MAX_DEVICE_MB: &str = "max_device_mb";
+
 /// A configuration file: its sections, each of them read by the plugin of that name.
 #[derive(Debug)]
 pub struct Config {
@@ -62,8 +66,7 @@ pub struct Config {
     /// `None` where the file lists `plugins:`.
     sections: BTreeMap<String, Value>,
     plugins: Option<Vec<(String, Value)>>,
-    device: Device,
-    device_reason: &'static str,
+    placement: Placement,
 }
 
 impl Config {
@@ -106,13 +109,29 @@ impl Config {
         let whole = |problem: String| error("configuration", problem);
         let mut sections: BTreeMap<String, Value> =
             serde_yaml::from_str(text).map_err(|problem| whole(problem.to_string()))?;
-        let choice: DeviceChoice = match sections.remove("device") {
+        let mut take = |key: &str| sections.remove(key).filter(|value| !value.is_null());
+        let choice: DeviceChoice = match take("device") {
             Some(value) => serde_yaml::from_value(value).map_err(|problem| error("device", problem.to_string()))?,
             None => DeviceChoice::Auto,
         };
-        let (device, device_reason) = choice
-            .resolve()
-            .map_err(|problem: DeviceError| whole(problem.to_string()))?;
+        let devices: Option<Vec<usize>> =
+            take("devices")
+                .map(serde_yaml::from_value)
+                .transpose()
+                .map_err(|problem| {
+                    error(
+                        "devices",
+                        format!("{problem} (allowed: a list of ordinals of CUDA devices)"),
+                    )
+                })?;
+        let max_bytes = take(MAX_DEVICE_MB)
+            .map(max_bytes)
+            .transpose()
+            .map_err(|problem| error(MAX_DEVICE_MB, problem))?;
+        let key = if devices.is_some() { "devices" } else { "device" };
+        let placement = Placement::resolve(choice, devices.as_deref())
+            .map_err(|problem| error(key, problem.to_string()))?
+            .with_max_bytes(max_bytes);
         let plugins = match sections.remove("plugins") {
             Some(value) => Some(plugin_list(value).map_err(|problem| error("plugins", problem))?),
             None => None,
@@ -121,19 +140,13 @@ impl Config {
             file: file.to_owned(),
             sections,
             plugins,
-            device,
-            device_reason,
+            placement,
         })
     }
 
-    /// The device that `device:` resolved to.
-    pub fn device(&self) -> Device {
-        self.device
-    }
-
-    /// Why it is that device.
-    pub fn device_reason(&self) -> &'static str {
-        self.device_reason
+    /// What `device:`, `devices:` and `max_device_mb:` come to on this machine.
+    pub fn placement(&self) -> &Placement {
+        &self.placement
     }
 
     /// The operations to run, in order, each with its section: those that `plugins:` lists, else those of `available`.
@@ -143,7 +156,10 @@ impl Config {
         if let Some(key) = self.sections.keys().find(|key| !known.contains(&key.as_str())) {
             return Err(self.error(
                 "configuration",
-                format!("unknown key `{key}` (allowed: device, plugins, {})", known.join(", ")),
+                format!(
+                    "unknown key `{key}` (allowed: device, devices, max_device_mb, plugins, {})",
+                    known.join(", ")
+                ),
             ));
         }
         let find = |name: &str| available.iter().copied().find(|known| *known == name);
@@ -165,6 +181,19 @@ impl Config {
                     None => Err(self.error("configuration", format!("the section `{name}:` is missing"))),
                 })
                 .collect(),
+        }
+    }
+
+    /// Takes the limit to device memory out of a section. Without one there, that of the file holds.
+    pub(super) fn take_max_bytes(&self, name: &str, section: &mut Value) -> Result<Option<usize>, AppError> {
+        let own = section
+            .as_mapping_mut()
+            .and_then(|section| section.remove(MAX_DEVICE_MB));
+        match own.filter(|value| !value.is_null()).map(max_bytes) {
+            None => Ok(self.placement.max_bytes()),
+            Some(own) => own
+                .map(Some)
+                .map_err(|problem| self.error(name, format!("{MAX_DEVICE_MB}: {problem}"))),
         }
     }
 
@@ -193,6 +222,17 @@ impl Config {
     /// A checked configuration was refused.
     pub(super) fn refused(&self, section: &str, refused: &ConfigError) -> AppError {
         self.error(section, refused.to_string())
+    }
+}
+
+/// Bytes of a number of MiB.
+fn max_bytes(value: Value) -> Result<usize, String> {
+    match value.as_f64() {
+        Some(mb) if mb > 0.0 && mb <= 1e9 => Ok((mb * f64::from(1 << 20)) as usize),
+        _ => {
+            let came = serde_yaml::to_string(&value).unwrap_or_default();
+            Err(format!("`{}` is not allowed (a number of MiB above 0, up to 1e9)", came.trim()))
+        }
     }
 }
 
@@ -244,13 +284,28 @@ mod tests {
         let cases = [
             (
                 "fuse: {}\nfuze: {}",
-                "robot.yml: configuration: unknown key `fuze` (allowed: device, plugins, align, fuse",
+                "robot.yml: configuration: unknown key `fuze` (allowed: device, devices, max_device_mb, plugins, align, fuse",
             ),
             (
                 "device: gpu\nfuse: {}",
                 "robot.yml: device: `gpu` is no device (allowed: auto",
             ),
-            ("device: cuda:0\nfuse: {}", "`cuda:0` is not supported yet"),
+            ("devices: []\nfuse: {}", "devices: [] is not allowed"),
+            ("devices: [0, 1, 0]\nfuse: {}", "devices: [0, 1, 0] is not allowed"),
+            ("devices: 1\nfuse: {}", "devices: invalid type: integer `1`"),
+            (
+                "device: cpu\ndevices: [0]\nfuse: {}",
+                "[0] does not go with `device: cpu` (allowed with it: auto, cuda)",
+            ),
+            (
+                "device: cuda:4711\nfuse: {}",
+                "robot.yml: device: `cuda:4711` can't be used: ",
+            ),
+            (
+                "max_device_mb: lots\nfuse: {}",
+                "max_device_mb: `lots` is not allowed (a number of MiB above 0, up to 1e9)",
+            ),
+            ("max_device_mb: 0\nfuse: {}", "`0` is not allowed"),
             ("voxelize: {}", "the section `fuse:` is missing"),
             ("plugins: {fuse: {}}", "robot.yml: plugins: it must be a list"),
             (

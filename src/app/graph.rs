@@ -23,6 +23,8 @@ pub struct Graph {
 struct Shared {
     internal: Internal,
     faults: Faults,
+    /// Why the node has to end.
+    ended: Option<AppError>,
 }
 
 struct Node {
@@ -38,6 +40,8 @@ impl Node {
     /// The operation, and what it publishes through.
     fn parts<'a>(&'a mut self, shared: &'a mut Shared, sink: &'a mut dyn Sink) -> (&'a mut dyn Operation, Outbox<'a>) {
         let out = Outbox {
+            operation: &self.name,
+            ended: &mut shared.ended,
             outputs: &self.outputs,
             inputs: &self.inputs,
             internal: &mut shared.internal,
@@ -176,7 +180,10 @@ impl Graph {
         self.settle(sink);
     }
 
-    /// Calls the operations whose time has come, and gives the time at which to call again.
+    /// Calls the operations whose time has come.
+    ///
+    /// # Errors
+    /// That of an operation that can't go on, now or since the last call.
     pub fn wake(&mut self, now: Instant, starting: bool, sink: &mut dyn Sink) -> Result<(), AppError> {
         for i in 0..self.nodes.len() {
             let due = match self.nodes[i].wake {
@@ -200,7 +207,7 @@ impl Graph {
                 self.settle(sink);
             }
         }
-        Ok(())
+        self.shared.ended.take().map_or(Ok(()), Err)
     }
 
     /// When an operation next wants to be called.

@@ -1,5 +1,5 @@
-use super::Fault;
 use super::faults::Faults;
+use super::{AppError, Fault};
 use crate::stream::{Layout, Message};
 use bytemuck::Pod;
 use dora_node_api::MetadataParameters;
@@ -93,6 +93,8 @@ pub(super) struct Internal {
 
 /// What an operation publishes through, and where it reports what went wrong.
 pub struct Outbox<'a> {
+    pub(super) operation: &'a str,
+    pub(super) ended: &'a mut Option<AppError>,
     pub(super) outputs: &'a [OutputRoute],
     pub(super) inputs: &'a [InputRoute],
     pub(super) internal: &'a mut Internal,
@@ -161,6 +163,14 @@ impl Outbox<'_> {
             message,
         });
         Ok(())
+    }
+
+    /// Ends the node, with exit code 1, after the call that this is called from: the operation can't go on.
+    pub fn end(&mut self, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) {
+        self.ended.get_or_insert_with(|| AppError::Operation {
+            operation: self.operation.to_owned(),
+            error: error.into(),
+        });
     }
 
     /// Counts a fault of one of the operation's inputs and logs it at a limited rate.

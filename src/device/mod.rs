@@ -1,14 +1,19 @@
 //! Where data lives and what its elements are.
 //!
-//! Residence is in the type: what the CPU can read is a [`HostBuf`] or a slice; memory of a GPU will be a type of its
-//! own, so that handing one to an operation of the other is a compile error, and every copy between them is written out.
+//! Residence is in the type: what the CPU can read is a [`HostBuf`] or a slice; memory of a GPU is a
+//! [`DeviceBuf`](cuda::DeviceBuf), so that handing one to an operation of the other is a compile error, and every copy
+//! between them is written out.
 
+mod backend;
 pub mod cuda;
 mod dtype;
 mod host;
+mod placement;
 
+pub use backend::Backend;
 pub use dtype::{Dtype, Element, Values};
-pub use host::HostBuf;
+pub use host::{HostBuf, page_lock_messages};
+pub use placement::{DeviceError, Placement};
 
 use serde::{Deserialize, Deserializer, de};
 use std::fmt;
@@ -16,7 +21,7 @@ use std::fmt;
 /// What the key `device` of a configuration asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeviceChoice {
-    /// The fastest device for the work at hand.
+    /// Whichever is quicker for the work at hand; the CPU where there is no other device.
     #[default]
     Auto,
     /// The CPU backend.
@@ -25,30 +30,13 @@ pub enum DeviceChoice {
     Cuda(Option<usize>),
 }
 
-/// A device an operation runs on.
+/// A device that something was computed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Device {
     /// The CPU.
     Cpu,
-}
-
-/// The device that was asked for cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("device: `{asked}` is not supported yet: this build has the CPU backend only (allowed: auto, cpu)")]
-pub struct DeviceError {
-    asked: DeviceChoice,
-}
-
-impl DeviceChoice {
-    /// Resolves the choice to a device, with the reason in words for the log.
-    pub fn resolve(self) -> Result<(Device, &'static str), DeviceError> {
-        match self {
-            Self::Auto => Ok((Device::Cpu, "auto: this build has the CPU backend only")),
-            Self::Cpu => Ok((Device::Cpu, "asked for")),
-            Self::Cuda(_) => Err(DeviceError { asked: self }),
-        }
-    }
+    /// The CUDA device of this ordinal.
+    Cuda(usize),
 }
 
 impl fmt::Display for DeviceChoice {
@@ -66,6 +54,7 @@ impl fmt::Display for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Cpu => f.write_str("cpu"),
+            Self::Cuda(ordinal) => write!(f, "cuda:{ordinal}"),
         }
     }
 }
@@ -91,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_choice_is_parsed_and_resolved_or_refused_by_name() {
+    fn a_choice_is_parsed_or_refused_by_name() {
         let parse = |text| serde_yaml::from_str::<DeviceChoice>(text);
         assert_eq!(parse("auto").unwrap(), DeviceChoice::Auto);
         assert_eq!(parse("cuda:3").unwrap(), DeviceChoice::Cuda(Some(3)));
@@ -102,8 +91,5 @@ mod tests {
                 .contains("allowed: auto, cpu, cuda, cuda:N")
         );
         assert!(parse("cuda:x").is_err());
-        assert_eq!(DeviceChoice::Auto.resolve().unwrap().0, Device::Cpu);
-        let refused = DeviceChoice::Cuda(Some(1)).resolve().unwrap_err();
-        assert!(refused.to_string().contains("`cuda:1` is not supported yet"));
     }
 }

@@ -24,7 +24,7 @@ pub struct ColumnLayout {
 }
 
 /// The form of a payload: a flat primitive array, or a struct of columns with as many rows each.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
     /// Rows of the Arrow array; for a flat array its length.
     pub rows: usize,

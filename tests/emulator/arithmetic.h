@@ -53,7 +53,8 @@ template <class To, class From> inline To same_bits(From value) {
     return result;
 }
 
-// The nearest T, as the device converts: what is too large is the largest; a NaN is 0, or of 64 bits the sign bit alone.
+// The nearest T, as the device converts: what is too large is the largest; a NaN is 0, or of 64 bits the sign bit
+// alone.
 template <class T, class F> inline T saturated(F whole) {
     constexpr bool is_signed = (T)-1 < (T)0;
     constexpr int bits = 8 * sizeof(T);

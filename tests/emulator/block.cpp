@@ -1,6 +1,7 @@
 #include "block.h"
 
 #include <signal.h>
+#include <stdint.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "fiber.h"
+#include "races.h"
 
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/asan_interface.h>
@@ -16,7 +18,8 @@
 
 namespace emulator {
 
-Dim3 threadIdx, blockIdx, blockDim, gridDim;
+// With initial values, so that they lie apart from shared memory.
+Dim3 threadIdx = {1, 1, 1}, blockIdx = {1, 1, 1}, blockDim = {1, 1, 1}, gridDim = {1, 1, 1};
 
 namespace {
 
@@ -85,7 +88,8 @@ bool meet(size_t first, Collective what, unsigned mask) {
         Thread &thread = warp[lane];
         if (what == Collective::shuffle) {
             if ((here >> thread.from & 1) == 0) {
-                fail(thread.site, "a shuffle with mask %08x reads lane %u, which has ended or is not in it", mask, thread.from);
+                fail(thread.site, "a shuffle with mask %08x reads lane %u, which has ended or is not in it", mask,
+                     thread.from);
             }
             thread.result = warp[thread.from].value;
         } else if (what == Collective::ballot) {
@@ -96,6 +100,8 @@ bool meet(size_t first, Collective what, unsigned mask) {
             }
         }
     }
+    // The other functions of a warp exchange values, but don't order its accesses to memory.
+    if (what == Collective::sync) watch_warp(first / 32);
     for (size_t lane = 0; lane < lanes; lane++) {
         if (here >> lane & 1) go_on(first + lane);
     }
@@ -134,7 +140,9 @@ void run_thread(Thread *thread) {
     }
     current = thread;
     threadIdx = thread->index;
+    watch_thread((size_t)(thread - threads.data()));
     resume(thread->fiber);
+    watch_thread(SIZE_MAX);
 }
 
 const char *name_of(Collective what) {
@@ -159,13 +167,15 @@ const char *name_of(Collective what) {
         if (thread.state != Thread::in_block) continue;
         current = &thread;
         threadIdx = thread.index;
-        fail(thread.site, "__syncthreads() is reached by %u of %zu threads, the others have ended", waiting, threads.size());
+        fail(thread.site, "__syncthreads() is reached by %u of %zu threads, the others have ended", waiting,
+             threads.size());
     }
     abort();
 }
 
 void run_block() {
     size_t count = threads.size(), warps = ready.size();
+    watch_block(count);
     for (size_t at = 0; at < count; at++) threads[at].state = Thread::ready;
     for (size_t warp = 0; warp < warps; warp++) {
         size_t lanes = count - 32 * warp;
@@ -247,8 +257,10 @@ void fail(Site site, const char *format, ...) {
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    fprintf(stderr, "emulator: kernel %s, block (%u, %u, %u), thread (%u, %u, %u), %s:%d: %s\n", kernel->name, blockIdx.x,
-            blockIdx.y, blockIdx.z, threadIdx.x, threadIdx.y, threadIdx.z, site.file, site.line, text);
+    fprintf(stderr, "emulator: kernel %s, block (%u, %u, %u), thread (%u, %u, %u)", kernel->name, blockIdx.x,
+            blockIdx.y, blockIdx.z, threadIdx.x, threadIdx.y, threadIdx.z);
+    if (site.file != nullptr) fprintf(stderr, ", %s:%d", site.file, site.line);
+    fprintf(stderr, ": %s\n", text);
     abort();
 }
 
@@ -262,6 +274,7 @@ unsigned sync_block(unsigned value, Site site) {
     if (waiting == threads.size()) {
         last_sum = sum;
         waiting = sum = 0;
+        watch_barrier();
         for (size_t at = 0; at < threads.size(); at++) {
             if (threads[at].state == Thread::in_block) go_on(at);
         }

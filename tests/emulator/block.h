@@ -45,6 +45,7 @@ unsigned sync_block(unsigned value, Site site);
 // Waits until the threads of the warp in `mask` are here. `value` and `from` (a lane) mean what `what` makes of them.
 unsigned long long collective(Collective what, unsigned mask, unsigned long long value, unsigned from, Site site);
 
+// Ends the process with a line about the thread that runs. The site may be unknown, with no file.
 [[noreturn]] void fail(Site site, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 template <class P> struct Parameter;
@@ -54,8 +55,10 @@ template <class T> struct Parameter<void (*)(T)> {
 
 template <auto function> bool add(const char *name, unsigned max_threads) {
     typedef typename Parameter<decltype(function)>::Type Type;
-    static Kernel kernel = {name,         sizeof(Type),
-                            alignof(Type), max_threads,
+    static Kernel kernel = {name,
+                            sizeof(Type),
+                            alignof(Type),
+                            max_threads,
                             [](const void *parameters) { function(*static_cast<const Type *>(parameters)); },
                             nullptr};
     return add(&kernel);

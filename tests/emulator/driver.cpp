@@ -10,8 +10,8 @@
 //   EMULATOR_LOG             a file to which each call is appended, with its device and result
 //   EMULATOR_KERNELS         a file to which the name of each kernel is appended when it first runs
 //
-// Work on a stream is done when something waits for it, which is as late as a driver may: what reads a result too early,
-// or reuses page-locked memory too early, reads the wrong bytes.
+// Work on a stream is done when something waits for it, which is as late as a driver may: what reads a result too
+// early, or reuses page-locked memory too early, reads the wrong bytes.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,30 +84,30 @@ API cuDeviceTotalMem_v2(size_t *bytes, int device) {
 API cuDeviceGetAttribute(int *value, int attribute, int device) {
     return entry_of_device(__func__, device, [&](Context &) -> int {
         static const std::map<int, int> values = {
-            {1, 1024},        // MAX_THREADS_PER_BLOCK
-            {2, 1024},        // MAX_BLOCK_DIM_X
-            {3, 1024},        // MAX_BLOCK_DIM_Y
-            {4, 64},          // MAX_BLOCK_DIM_Z
-            {5, 0x7fffffff},  // MAX_GRID_DIM_X
-            {6, 65535},       // MAX_GRID_DIM_Y
-            {7, 65535},       // MAX_GRID_DIM_Z
-            {8, 48 << 10},    // MAX_SHARED_MEMORY_PER_BLOCK
-            {10, 32},         // WARP_SIZE
-            {12, 65536},      // MAX_REGISTERS_PER_BLOCK
-            {16, 4},          // MULTIPROCESSOR_COUNT
-            {19, 1},          // CAN_MAP_HOST_MEMORY
-            {31, 1},          // CONCURRENT_KERNELS
-            {38, 4 << 20},    // L2_CACHE_SIZE
-            {39, 2048},       // MAX_THREADS_PER_MULTIPROCESSOR
-            {40, 2},          // ASYNC_ENGINE_COUNT
-            {41, 1},          // UNIFIED_ADDRESSING
-            {75, 9},          // COMPUTE_CAPABILITY_MAJOR
-            {81, 228 << 10},  // MAX_SHARED_MEMORY_PER_MULTIPROCESSOR
-            {82, 65536},      // MAX_REGISTERS_PER_MULTIPROCESSOR
-            {97, 227 << 10},  // MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
-            {99, 1},          // HOST_REGISTER_SUPPORTED
-            {106, 32},        // MAX_BLOCKS_PER_MULTIPROCESSOR
-            {115, 1},         // MEMORY_POOLS_SUPPORTED
+            {1, 1024},       // MAX_THREADS_PER_BLOCK
+            {2, 1024},       // MAX_BLOCK_DIM_X
+            {3, 1024},       // MAX_BLOCK_DIM_Y
+            {4, 64},         // MAX_BLOCK_DIM_Z
+            {5, 0x7fffffff}, // MAX_GRID_DIM_X
+            {6, 65535},      // MAX_GRID_DIM_Y
+            {7, 65535},      // MAX_GRID_DIM_Z
+            {8, 48 << 10},   // MAX_SHARED_MEMORY_PER_BLOCK
+            {10, 32},        // WARP_SIZE
+            {12, 65536},     // MAX_REGISTERS_PER_BLOCK
+            {16, 4},         // MULTIPROCESSOR_COUNT
+            {19, 1},         // CAN_MAP_HOST_MEMORY
+            {31, 1},         // CONCURRENT_KERNELS
+            {38, 4 << 20},   // L2_CACHE_SIZE
+            {39, 2048},      // MAX_THREADS_PER_MULTIPROCESSOR
+            {40, 2},         // ASYNC_ENGINE_COUNT
+            {41, 1},         // UNIFIED_ADDRESSING
+            {75, 9},         // COMPUTE_CAPABILITY_MAJOR
+            {81, 228 << 10}, // MAX_SHARED_MEMORY_PER_MULTIPROCESSOR
+            {82, 65536},     // MAX_REGISTERS_PER_MULTIPROCESSOR
+            {97, 227 << 10}, // MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
+            {99, 1},         // HOST_REGISTER_SUPPORTED
+            {106, 32},       // MAX_BLOCKS_PER_MULTIPROCESSOR
+            {115, 1},        // MEMORY_POOLS_SUPPORTED
         };
         if (attribute < 1) return INVALID_VALUE;
         auto found = values.find(attribute);
@@ -245,8 +245,10 @@ API cuModuleLoadData(Module **module, const void *image) {
         uint32_t magic;
         memcpy(&magic, image, sizeof magic);
         // A fatbin, a cubin, or the text of PTX.
-        if (magic != 0xba55ed50 && magic != 0x464c457f && strstr(static_cast<const char *>(image), ".version") == nullptr) {
-            return explain(INVALID_IMAGE, "cuModuleLoadData: neither a fatbin nor a cubin nor PTX, it begins with %08x", magic);
+        if (magic != 0xba55ed50 && magic != 0x464c457f &&
+            strstr(static_cast<const char *>(image), ".version") == nullptr) {
+            return explain(INVALID_IMAGE, "cuModuleLoadData: neither a fatbin nor a cubin nor PTX, it begins with %08x",
+                           magic);
         }
         *module = new Module{&context, {}};
         context.modules.insert(*module);
@@ -314,7 +316,8 @@ API cuFuncGetParamInfo(Function *function, size_t index, size_t *offset, size_t 
     });
 }
 
-API cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, Function *function, int threads, size_t, unsigned) {
+API cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, Function *function, int threads, size_t,
+                                                         unsigned) {
     return entry(__func__, Needs::context, [&](Context &context) -> int {
         if (!is_function(context, function)) return INVALID_HANDLE;
         if (threads < 1) return INVALID_VALUE;
@@ -327,21 +330,25 @@ API cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, Function *function,
     return cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks, function, threads, shared, 0);
 }
 
-API cuLaunchKernel(Function *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
-                   unsigned block_z, unsigned shared, Stream *stream, void **parameters, void **extra) {
+API cuLaunchKernel(Function *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                   unsigned block_y, unsigned block_z, unsigned shared, Stream *stream, void **parameters,
+                   void **extra) {
     return entry(__func__, Needs::context, [&](Context &context) -> int {
-        if (!is_function(context, function)) return explain(INVALID_HANDLE, "cuLaunchKernel: a function of another context");
+        if (!is_function(context, function))
+            return explain(INVALID_HANDLE, "cuLaunchKernel: a function of another context");
         const Kernel &kernel = *function->kernel;
         Stream *on = stream_of(context, stream);
         if (on == nullptr) return explain(INVALID_HANDLE, "%s is launched on a stream of another device", kernel.name);
         if (grid_x < 1 || grid_y < 1 || grid_z < 1 || grid_x > 0x7fffffff || grid_y > 65535 || grid_z > 65535)
-            return explain(INVALID_VALUE, "%s is launched with the grid %u, %u, %u", kernel.name, grid_x, grid_y, grid_z);
+            return explain(INVALID_VALUE, "%s is launched with the grid %u, %u, %u", kernel.name, grid_x, grid_y,
+                           grid_z);
         size_t threads = (size_t)block_x * block_y * block_z;
         if (threads < 1 || threads > kernel.max_threads || block_z > 64)
-            return explain(INVALID_VALUE, "%s is launched with blocks of %zu threads, 1 to %u are allowed", kernel.name, threads,
-                           kernel.max_threads);
+            return explain(INVALID_VALUE, "%s is launched with blocks of %zu threads, 1 to %u are allowed", kernel.name,
+                           threads, kernel.max_threads);
         if (shared != 0 || extra != nullptr || parameters == nullptr)
-            return explain(INVALID_VALUE, "%s: dynamic shared memory and packed parameters are not emulated", kernel.name);
+            return explain(INVALID_VALUE, "%s: dynamic shared memory and packed parameters are not emulated",
+                           kernel.name);
         auto buffer = std::shared_ptr<void>(aligned_alloc(64, (kernel.size + 63) / 64 * 64), free);
         memcpy(buffer.get(), parameters[0], kernel.size);
         Dim3 grid = {grid_x, grid_y, grid_z}, block = {block_x, block_y, block_z};

@@ -25,7 +25,8 @@ static int allocate(Context &context, Address *address, size_t bytes) {
 
 static int release(Context &context, Address address) {
     auto found = context.memory.find(address);
-    if (found == context.memory.end()) return explain(INVALID_VALUE, "%#zx is no allocation of device %d", address, context.device);
+    if (found == context.memory.end())
+        return explain(INVALID_VALUE, "%#zx is no allocation of device %d", address, context.device);
     context.used -= found->second;
     free(reinterpret_cast<void *>(address));
     context.memory.erase(found);
@@ -128,15 +129,20 @@ API cuPointerGetAttribute(void *value, int attribute, Address address) {
         int device = owner(address);
         // CONTEXT, MEMORY_TYPE (1 host, 2 device), DEVICE_ORDINAL.
         if (device < 0 && !(is_pinned(address, 1) && attribute == 2)) return INVALID_VALUE;
-        if (attribute == 1) *static_cast<Context **>(value) = state().contexts[(size_t)device].get();
-        else if (attribute == 2) *static_cast<unsigned *>(value) = device < 0 ? 1 : 2;
-        else if (attribute == 9) *static_cast<int *>(value) = device;
-        else return NOT_SUPPORTED;
+        if (attribute == 1)
+            *static_cast<Context **>(value) = state().contexts[(size_t)device].get();
+        else if (attribute == 2)
+            *static_cast<unsigned *>(value) = device < 0 ? 1 : 2;
+        else if (attribute == 9)
+            *static_cast<int *>(value) = device;
+        else
+            return NOT_SUPPORTED;
         return SUCCESS;
     });
 }
 
-// Copies. What a copy touches is looked at when it is submitted and again when it is done: memory may be freed meanwhile.
+// Copies. What a copy touches is looked at when it is submitted and again when it is done: memory may be freed
+// meanwhile.
 
 // Whether the call may touch these bytes of the context's device; says why not.
 static bool touches(const char *call, const Context &context, Address at, size_t bytes) {
@@ -145,7 +151,8 @@ static bool touches(const char *call, const Context &context, Address at, size_t
     if (device >= 0 && device != context.device) {
         explain(INVALID_VALUE, "%s: %#zx is on device %d, the context's is %d", call, at, device, context.device);
     } else {
-        explain(INVALID_VALUE, "%s: %zu bytes at %#zx are not within one allocation of device %d", call, bytes, at, context.device);
+        explain(INVALID_VALUE, "%s: %zu bytes at %#zx are not within one allocation of device %d", call, bytes, at,
+                context.device);
     }
     return false;
 }
@@ -154,8 +161,10 @@ static bool touches(const char *call, const Context &context, Address at, size_t
 static Work checked(const char *call, Context &context, Address at, size_t bytes, Work work) {
     Context *broken = &context;
     return [=] {
-        if (touches(call, *broken, at, bytes)) work();
-        else broken->broken = ILLEGAL_ADDRESS;
+        if (touches(call, *broken, at, bytes))
+            work();
+        else
+            broken->broken = ILLEGAL_ADDRESS;
     };
 }
 
@@ -183,7 +192,9 @@ static int to_device(const char *call, Address to, const void *from, size_t byte
     });
 }
 
-API cuMemcpyHtoD_v2(Address to, const void *from, size_t bytes) { return to_device(__func__, to, from, bytes, nullptr, true); }
+API cuMemcpyHtoD_v2(Address to, const void *from, size_t bytes) {
+    return to_device(__func__, to, from, bytes, nullptr, true);
+}
 
 API cuMemcpyHtoDAsync_v2(Address to, const void *from, size_t bytes, Stream *stream) {
     return to_device(__func__, to, from, bytes, stream, false);
@@ -238,7 +249,8 @@ API cuMemcpyPeer(Address to, Context *to_context, Address from, Context *from_co
     return between(__func__, to_context, to, from_context, from, bytes, nullptr, true);
 }
 
-API cuMemcpyPeerAsync(Address to, Context *to_context, Address from, Context *from_context, size_t bytes, Stream *stream) {
+API cuMemcpyPeerAsync(Address to, Context *to_context, Address from, Context *from_context, size_t bytes,
+                      Stream *stream) {
     return between(__func__, to_context, to, from_context, from, bytes, stream, false);
 }
 
@@ -258,7 +270,9 @@ template <class T> static int fill(const char *call, Address at, T value, size_t
     });
 }
 
-API cuMemsetD8_v2(Address at, unsigned char value, size_t count) { return fill(__func__, at, value, count, nullptr, true); }
+API cuMemsetD8_v2(Address at, unsigned char value, size_t count) {
+    return fill(__func__, at, value, count, nullptr, true);
+}
 
 API cuMemsetD8Async(Address at, unsigned char value, size_t count, Stream *stream) {
     return fill(__func__, at, value, count, stream, false);

@@ -1,5 +1,5 @@
-// The emulator's own test: loads the libcuda.so.1 that it finds and runs the kernels of self_test.cu on it. A mistake of a
-// kernel must end the process with a line that names it.
+// The emulator's own test: loads the libcuda.so.1 that it finds and runs the kernels of self_test.cu on it. A mistake
+// of a kernel must end the process with a line that names it.
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -57,7 +57,8 @@ static Address allocate(size_t bytes) {
 static int launch(const char *name, unsigned blocks, unsigned threads, Params params) {
     void *function, *arguments[] = {&params};
     CHECK(call("cuModuleGetFunction", &function, module, name) == 0);
-    return call("cuLaunchKernel", function, blocks, 1u, 1u, threads, 1u, 1u, 0u, stream, (void **)arguments, (void **)nullptr);
+    return call("cuLaunchKernel", function, blocks, 1u, 1u, threads, 1u, 1u, 0u, stream, (void **)arguments,
+                (void **)nullptr);
 }
 
 static std::vector<uint32_t> scan_input(size_t count) {
@@ -193,7 +194,7 @@ template <class Work> static std::string output_of(const char *setting, int *sta
     return text;
 }
 
-static void test_mistakes(bool sanitized) {
+static void test_mistakes(bool sanitized, bool races) {
     const char *expected[] = {nullptr,
                               "__syncthreads() is reached by 40 of 64 threads",
                               "meets another one",
@@ -202,7 +203,9 @@ static void test_mistakes(bool sanitized) {
                               sanitized ? "out of bounds" : nullptr,
                               "reads lane 20",
                               "__trap()",
-                              sanitized ? "" : "signal 11"};
+                              sanitized ? "" : "signal 11",
+                              races ? "no thread of the block has written it" : nullptr,
+                              races ? "with no barrier between" : nullptr};
     for (uint32_t mode = 0; mode < sizeof expected / sizeof *expected; mode++) {
         if (mode > 0 && expected[mode] == nullptr) continue;
         int status;
@@ -251,7 +254,7 @@ int main() {
         return 1;
     }
     setenv("EMULATOR_DEVICES", "2", 1);
-    test_mistakes(getenv("LD_PRELOAD") != nullptr);
+    test_mistakes(getenv("LD_PRELOAD") != nullptr, strstr(getenv("LD_LIBRARY_PATH"), "races") != nullptr);
     test_knobs();
     open_device();
     test_kernels();

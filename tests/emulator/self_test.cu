@@ -42,19 +42,24 @@ extern "C" __global__ void self_test_mistakes(const __grid_constant__ SelfTestPa
     u32 at = threadIdx.x;
     if (p.mode == 1 && at >= 40) return; // a barrier that some threads never reach
     if (p.mode == 2) {                   // two barriers
-        if (at < 32) __syncthreads();
-        else __syncthreads();
+        if (at < 32)
+            __syncthreads();
+        else
+            __syncthreads();
     }
     if (p.mode == 3 && at < 32) { // a lane that does something else than its warp
-        if (at == 5) __ballot_sync(~0u, 1);
-        else __syncwarp();
+        if (at == 5)
+            __ballot_sync(~0u, 1);
+        else
+            __syncwarp();
     }
-    if (p.mode == 4) p.out[p.count + at] = 1;      // outside of the buffer
-    if (p.mode == 5) cells[at + p.count] = p.mode; // outside of shared memory
+    if (p.mode == 4) p.out[p.count + at] = 1;                           // outside of the buffer
+    if (p.mode == 5) cells[at + p.count] = p.mode;                      // outside of shared memory
     if (p.mode == 6 && at < 16) p.out[0] = __shfl_sync(0xffff, at, 20); // from a lane that isn't asked
     if (p.mode == 7) __trap();
     if (p.mode == 8) *(volatile u32 *)(u64)at = 1;
     cells[at % 64] = at;
-    __syncthreads();
+    if (p.mode != 9) __syncthreads();           // 9: a barrier is missing
+    if (p.mode == 10 && at == 63) cells[9] = 0; // a write while others read
     if (at < p.count) p.out[at] = cells[(at + 1) % 64];
 }

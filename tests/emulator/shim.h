@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "block.h"
+#include "races.h"
 
 #define __global__
 #define __device__
@@ -28,18 +29,10 @@ constexpr int warpSize = 32;
 // Vectors, aligned as CUDA aligns them.
 
 #define EMULATOR_VECTORS(T, NAME, ALIGN2, ALIGN4)                                                                      \
-    struct NAME##1 {                                                                                                   \
-        T x;                                                                                                           \
-    };                                                                                                                 \
-    struct __align__(ALIGN2) NAME##2 {                                                                                 \
-        T x, y;                                                                                                        \
-    };                                                                                                                 \
-    struct NAME##3 {                                                                                                   \
-        T x, y, z;                                                                                                     \
-    };                                                                                                                 \
-    struct __align__(ALIGN4) NAME##4 {                                                                                 \
-        T x, y, z, w;                                                                                                  \
-    };                                                                                                                 \
+    struct NAME##1 { T x; };                                                                                           \
+    struct __align__(ALIGN2) NAME##2 { T x, y; };                                                                      \
+    struct NAME##3 { T x, y, z; };                                                                                     \
+    struct __align__(ALIGN4) NAME##4 { T x, y, z, w; };                                                                \
     inline NAME##1 make_##NAME##1(T x) { return {x}; }                                                                 \
     inline NAME##2 make_##NAME##2(T x, T y) { return {x, y}; }                                                         \
     inline NAME##3 make_##NAME##3(T x, T y, T z) { return {x, y, z}; }                                                 \
@@ -131,8 +124,10 @@ inline void __nanosleep(unsigned) {}
 
 #define EMULATOR_ATOMIC(NAME, T, NEW)                                                                                  \
     inline T NAME(T *at, T value) {                                                                                    \
+        emulator::watch_atomic(at);                                                                                    \
         T old = *at;                                                                                                   \
         *at = (NEW);                                                                                                   \
+        emulator::watch_atomic(nullptr);                                                                               \
         return old;                                                                                                    \
     }
 #define EMULATOR_ATOMICS(T)                                                                                            \
@@ -157,12 +152,16 @@ EMULATOR_ATOMIC(atomicExch, unsigned, value)
 EMULATOR_ATOMIC(atomicExch, unsigned long long, value)
 
 template <class T> inline T emulator_swap(T *at, T expected, T value) {
+    emulator::watch_atomic(at);
     T old = *at;
     if (old == expected) *at = value;
+    emulator::watch_atomic(nullptr);
     return old;
 }
 inline int atomicCAS(int *at, int expected, int value) { return emulator_swap(at, expected, value); }
-inline unsigned atomicCAS(unsigned *at, unsigned expected, unsigned value) { return emulator_swap(at, expected, value); }
+inline unsigned atomicCAS(unsigned *at, unsigned expected, unsigned value) {
+    return emulator_swap(at, expected, value);
+}
 inline unsigned long long atomicCAS(unsigned long long *at, unsigned long long expected, unsigned long long value) {
     return emulator_swap(at, expected, value);
 }

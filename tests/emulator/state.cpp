@@ -68,8 +68,10 @@ const Text TEXTS[] = {
      "operation not permitted when stream is capturing"},
     {STREAM_CAPTURE_INVALIDATED, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED",
      "operation failed due to a previous error during capture"},
-    {STREAM_CAPTURE_ISOLATION, "CUDA_ERROR_STREAM_CAPTURE_ISOLATION", "dependency created on uncaptured work in another stream"},
-    {CAPTURED_EVENT, "CUDA_ERROR_CAPTURED_EVENT", "operation not permitted on an event last recorded in a capturing stream"},
+    {STREAM_CAPTURE_ISOLATION, "CUDA_ERROR_STREAM_CAPTURE_ISOLATION",
+     "dependency created on uncaptured work in another stream"},
+    {CAPTURED_EVENT, "CUDA_ERROR_CAPTURED_EVENT",
+     "operation not permitted on an event last recorded in a capturing stream"},
 };
 
 const Text *find(int result) {
@@ -212,8 +214,9 @@ void launch(Context *context, const Kernel &kernel, Dim3 grid, Dim3 block, const
     if (context->broken != SUCCESS) return;
     state().launches++;
     if (state().launches == state().knobs.fail_launch) {
-        context->broken = explain(ILLEGAL_ADDRESS, "launch %llu, of %s on device %d, fails as EMULATOR_FAIL_LAUNCH asks",
-                                  (unsigned long long)state().launches, kernel.name, context->device);
+        context->broken =
+            explain(ILLEGAL_ADDRESS, "launch %llu, of %s on device %d, fails as EMULATOR_FAIL_LAUNCH asks",
+                    (unsigned long long)state().launches, kernel.name, context->device);
         return;
     }
     for (size_t at = 0; at + 8 <= kernel.size; at += 8) {
@@ -221,8 +224,9 @@ void launch(Context *context, const Kernel &kernel, Dim3 grid, Dim3 block, const
         memcpy(&word, static_cast<const char *>(parameters) + at, sizeof word);
         int device = owner(word);
         if (device < 0 || device == context->device || context->peers.count(device) > 0) continue;
-        context->broken = explain(ILLEGAL_ADDRESS, "kernel %s runs on device %d, its parameter at byte %zu is on device %d",
-                                  kernel.name, context->device, at, device);
+        context->broken =
+            explain(ILLEGAL_ADDRESS, "kernel %s runs on device %d, its parameter at byte %zu is on device %d",
+                    kernel.name, context->device, at, device);
         return;
     }
     note_launch(kernel);

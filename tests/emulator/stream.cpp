@@ -94,14 +94,16 @@ API cuEventCreate(Event **event, unsigned) {
 }
 
 API cuEventDestroy_v2(Event *event) {
-    return entry(__func__, Needs::driver, [&](Context &) -> int { return state().events.erase(event) > 0 ? SUCCESS : INVALID_HANDLE; });
+    return entry(__func__, Needs::driver,
+                 [&](Context &) -> int { return state().events.erase(event) > 0 ? SUCCESS : INVALID_HANDLE; });
 }
 
 API cuEventRecord(Event *handle_of_event, Stream *handle) {
     return entry(__func__, Needs::context, [&](Context &context) -> int {
         auto found = state().events.find(handle_of_event);
         Stream *stream = stream_of(context, handle);
-        if (found == state().events.end() || stream == nullptr || found->second->context != &context) return INVALID_HANDLE;
+        if (found == state().events.end() || stream == nullptr || found->second->context != &context)
+            return INVALID_HANDLE;
         std::shared_ptr<Event> event = found->second;
         event->captured = stream->captured;
         if (stream->captured) return SUCCESS;
@@ -194,7 +196,8 @@ API cuStreamIsCapturing(Stream *handle, int *status) {
 }
 
 API cuGraphDestroy(Graph *graph) {
-    return entry(__func__, Needs::driver, [&](Context &) -> int { return state().graphs.erase(graph) > 0 ? SUCCESS : INVALID_VALUE; });
+    return entry(__func__, Needs::driver,
+                 [&](Context &) -> int { return state().graphs.erase(graph) > 0 ? SUCCESS : INVALID_VALUE; });
 }
 
 API cuGraphInstantiateWithFlags(Executable **executable, Graph *graph, unsigned long long) {

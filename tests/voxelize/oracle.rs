@@ -16,6 +16,7 @@ pub fn voxelize(config: &VoxelizeConfig, clouds: &[(usize, &TestCloud)]) -> Outp
     let mut counters = Counters::default();
     let mut cells: BTreeMap<u64, Cell> = BTreeMap::new();
     let mut scales: BTreeMap<String, i32> = BTreeMap::new();
+    let bits = [0, 1, 2].map(|axis| coordinate_bits(config, axis));
     for &(input, cloud) in clouds {
         let xyz = ["x", "y", "z"].map(|axis| cloud.column(axis));
         let names: BTreeSet<_> = config.channels.iter().filter_map(Channel::field).collect();
@@ -51,7 +52,7 @@ pub fn voxelize(config: &VoxelizeConfig, clouds: &[(usize, &TestCloud)]) -> Outp
                 scales.insert(name.to_owned(), bits);
             };
             for axis in 0..3 {
-                add(["x", "y", "z"][axis], f64::from(p[axis]), coordinate_bits(config, axis));
+                add(["x", "y", "z"][axis], f64::from(p[axis]), bits[axis]);
             }
             for (name, dtype, column) in &named {
                 add(name, column[i], field_bits(*dtype));

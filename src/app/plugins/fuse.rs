@@ -10,7 +10,7 @@ impl Plugin for FusePlugin {
     }
 
     fn build(&self, app: &mut App) -> Result<(), AppError> {
-        let operation = Observe::fused(&app.config()?, app.device()).map_err(|error| app.refused(&error))?;
+        let operation = Observe::fused(&app.config()?, app.placement()).map_err(|error| app.refused(&error))?;
         app.add_operation(Registration {
             name: self.name().into(),
             inputs: operation.inputs(),

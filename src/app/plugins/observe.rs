@@ -3,8 +3,10 @@
 
 use super::number_or_null;
 use crate::app::{Change, Fault, Operation, Outbox, Parameter, Parameters, Payload, Value};
-use crate::device::{Device, Dtype};
+use crate::device::cuda::{Budget, Gpu};
+use crate::device::{Backend, Device, Dtype, Placement};
 use crate::ops::ConfigError;
+use crate::ops::align::cuda::CudaFuser;
 use crate::ops::align::{AlignConfig, Aligner, Masks, Target, cpu};
 use crate::stream::{Layout, Message};
 use half::{bf16, f16};
@@ -23,11 +25,19 @@ enum SamplesError {
 /// The operation of the sections `align:` and `fuse:`.
 pub(super) struct Observe {
     section: &'static str,
-    aligner: Aligner,
-    device: Device,
+    windows: Windows,
     outputs: Vec<Output>,
+}
+
+/// The windows of the streams, on either device.
+struct Windows {
+    aligner: Aligner,
+    backend: Backend<CudaFuser>,
     masks: Masks,
 }
+
+/// Windows of fewer bytes are always made on the CPU, where they take less time than a launch on a device.
+const CPU_BYTES: usize = 1 << 17;
 
 /// An output of some of the modalities side by side.
 struct Output {
@@ -42,15 +52,15 @@ struct Output {
 
 impl Observe {
     /// One output of all modalities.
-    pub fn fused(config: &AlignConfig, device: Device) -> Result<Self, ConfigError> {
-        Self::new("fuse", config, device, |modalities| {
+    pub fn fused(config: &AlignConfig, placement: &Placement) -> Result<Self, ConfigError> {
+        Self::new("fuse", config, placement, |modalities| {
             std::iter::once(0..modalities).collect()
         })
     }
 
     /// One output of each modality.
-    pub fn aligned(config: &AlignConfig, device: Device) -> Result<Self, ConfigError> {
-        let mut observe = Self::new("align", config, device, |modalities| {
+    pub fn aligned(config: &AlignConfig, placement: &Placement) -> Result<Self, ConfigError> {
+        let mut observe = Self::new("align", config, placement, |modalities| {
             (0..modalities).map(|i| i..i + 1).collect()
         })?;
         for output in &mut observe.outputs {
@@ -62,31 +72,40 @@ impl Observe {
     fn new(
         section: &'static str,
         config: &AlignConfig,
-        device: Device,
+        placement: &Placement,
         outputs: impl FnOnce(usize) -> Vec<Range<usize>>,
     ) -> Result<Self, ConfigError> {
         let aligner = Aligner::new(config)?;
+        let budget = Budget::new(placement.max_bytes());
+        let cuda = |gpus: &[Gpu]| Ok::<_, ConfigError>(CudaFuser::new(&aligner, &gpus[0], &budget));
+        let backend = Backend::new(section, placement, CPU_BYTES, cuda)?;
         let outputs = outputs(aligner.modalities()).into_iter();
         Ok(Self {
             section,
             outputs: outputs.map(|modalities| Output::new(&aligner, modalities)).collect(),
-            masks: Masks::default(),
-            device,
-            aligner,
+            windows: Windows {
+                aligner,
+                backend,
+                masks: Masks::default(),
+            },
         })
     }
 
     /// The inputs, in the order of the modalities.
     pub fn inputs(&self) -> Vec<String> {
-        self.aligner.inputs().map(str::to_owned).collect()
+        self.windows.aligner.inputs().map(str::to_owned).collect()
     }
 
     fn publish_due(&mut self, out: &mut Outbox<'_>) {
-        while let Some(target) = self.aligner.due() {
+        while let Some(target) = self.windows.aligner.due() {
             for (i, output) in self.outputs.iter().enumerate() {
                 out.send(i, &output.layout, |payload| {
-                    output.observe(&self.aligner, &target, self.device, &mut self.masks, payload)
+                    output.observe(&mut self.windows, &target, payload)
                 });
+            }
+            if let Some(error) = self.windows.backend.take_lost() {
+                out.end(error);
+                return;
             }
         }
     }
@@ -97,7 +116,7 @@ impl Operation for Observe {
         if let Some(frame_id) = self.outputs.get_mut(input).and_then(|output| output.frame_id.as_mut()) {
             frame_id.clone_from(&message.frame_id);
         }
-        let dim = self.aligner.dim(input);
+        let dim = self.windows.aligner.dim(input);
         let values = message.flat().ok_or(SamplesError::Struct { dim })?;
         let one = [message.timestamp_ns];
         let stamps = match message.timestamps_ns.as_slice() {
@@ -123,7 +142,7 @@ impl Operation for Observe {
             } else {
                 values.slice(row * dim, (row + 1) * dim)
             };
-            match self.aligner.push(input, stamp, sample) {
+            match self.windows.aligner.push(input, stamp, sample) {
                 Ok(pushed) => {
                     if let Some(delta) = pushed.jumped_ns {
                         let seconds = delta as f64 * 1e-9;
@@ -148,8 +167,8 @@ impl Operation for Observe {
 
     fn changed(&mut self, input: usize, to: Change, out: &mut Outbox<'_>) {
         match to {
-            Change::Closed => self.aligner.close(input),
-            Change::Opened => self.aligner.open(input),
+            Change::Closed => self.windows.aligner.close(input),
+            Change::Opened => self.windows.aligner.open(input),
         }
         self.publish_due(out);
     }
@@ -162,18 +181,48 @@ impl Operation for Observe {
             .unwrap_or(key);
         let key = key.strip_prefix("modalities.").unwrap_or(key);
         if key == "max_wait_ms" {
-            self.aligner.set_max_wait_ms(number_or_null(value)?)?;
+            self.windows.aligner.set_max_wait_ms(number_or_null(value)?)?;
             return Ok(true);
         }
         let Some((input, "latency_ms")) = key.rsplit_once('.') else {
             return Ok(false);
         };
-        let Some(modality) = self.aligner.inputs().position(|name| name == input) else {
+        let Some(modality) = self.windows.aligner.inputs().position(|name| name == input) else {
             return Ok(false);
         };
-        self.aligner
+        self.windows
+            .aligner
             .set_latency_ms(modality, value.as_f64().ok_or("it must be a number")?)?;
         Ok(true)
+    }
+}
+
+impl Windows {
+    /// Writes the window of some of the modalities, and its masks, on the device that is quicker, and says which it was.
+    fn write(&mut self, target: &Target, modalities: Range<usize>, payload: &mut Payload<'_>) -> Device {
+        let Self {
+            aligner,
+            backend,
+            masks,
+        } = self;
+        let work = payload.column::<u8>(0).len();
+        let start = Instant::now();
+        let mut device = Device::Cpu;
+        if let Some(cuda) = backend.cuda(work) {
+            match cuda.window(aligner, target, modalities.clone(), payload.column(0), masks) {
+                Ok(()) => device = backend.device(),
+                Err(error) => backend.failed(work, error),
+            }
+        }
+        if device == Device::Cpu {
+            match aligner.dtype() {
+                Dtype::Float16 => cpu::window::<f16>(aligner, target, modalities, payload.column(0), masks),
+                Dtype::BFloat16 => cpu::window::<bf16>(aligner, target, modalities, payload.column(0), masks),
+                _ => cpu::window::<f32>(aligner, target, modalities, payload.column(0), masks),
+            }
+        }
+        backend.took(work, device, start.elapsed());
+        device
     }
 }
 
@@ -196,22 +245,11 @@ impl Output {
     }
 
     /// Writes an observation into a payload of the aligner's element type, times it, and gives its metadata.
-    fn observe(
-        &self,
-        aligner: &Aligner,
-        target: &Target,
-        device: Device,
-        masks: &mut Masks,
-        payload: &mut Payload<'_>,
-    ) -> Parameters {
-        let modalities = self.modalities.clone();
+    fn observe(&self, windows: &mut Windows, target: &Target, payload: &mut Payload<'_>) -> Parameters {
         let start = Instant::now();
-        match aligner.dtype() {
-            Dtype::Float16 => cpu::window::<f16>(aligner, target, modalities, payload.column(0), masks),
-            Dtype::BFloat16 => cpu::window::<bf16>(aligner, target, modalities, payload.column(0), masks),
-            _ => cpu::window::<f32>(aligner, target, modalities, payload.column(0), masks),
-        }
+        let device = windows.write(target, self.modalities.clone(), payload);
         let compute_us = start.elapsed().as_secs_f64() * 1e6;
+        let Windows { aligner, masks, .. } = windows;
         let width = self.offsets.last().copied().unwrap_or(0);
         let entries = [
             ("shape", Parameter::ListInt(vec![aligner.window() as i64, width])),

@@ -1,9 +1,15 @@
 use super::number_or_null;
-use crate::app::{App, AppError, Change, Fault, Operation, Outbox, Parameter, Parameters, Plugin, Registration, Value};
-use crate::device::{Device, Dtype};
+use crate::app::{
+    App, AppError, Change, Fault, Operation, Outbox, Parameter, Parameters, Payload, Plugin, Registration, Value,
+};
+use crate::device::cuda::{CudaError, Gpu};
+use crate::device::{Backend, Device, Dtype, Placement};
 use crate::ops::ConfigError;
-use crate::ops::voxelize::{Arrival, Cloud, Collector, Counters, VoxelLayout, VoxelizeConfig, Voxelizer};
-use crate::stream::Message;
+use crate::ops::voxelize::{
+    Arrival, Cloud, CloudError, Collector, Counters, CudaVoxelizer, VoxelLayout, VoxelizeConfig, VoxelizeError,
+    Voxelizer,
+};
+use crate::stream::{Layout, Message};
 use half::{bf16, f16};
 use std::time::Instant;
 
@@ -17,7 +23,7 @@ impl Plugin for VoxelizePlugin {
 
     fn build(&self, app: &mut App) -> Result<(), AppError> {
         let config: VoxelizeConfig = app.config()?;
-        let operation = Voxelize::new(config, app.device()).map_err(|error| app.refused(&error))?;
+        let operation = Voxelize::new(config, app.placement()).map_err(|error| app.refused(&error))?;
         app.add_operation(Registration {
             name: self.name().into(),
             inputs: operation.names.clone(),
@@ -40,25 +46,26 @@ enum Unused {
 }
 
 struct Voxelize {
-    voxelizer: Voxelizer,
+    grids: Grids,
     collector: Collector,
     config: VoxelizeConfig,
     names: Vec<String>,
-    device: Device,
     /// The clouds that wait, where there are several inputs.
     waiting: Vec<Message>,
+    /// The inputs whose clouds make the grid at hand.
+    used: Vec<usize>,
     frame_id: String,
 }
 
 impl Voxelize {
-    fn new(config: VoxelizeConfig, device: Device) -> Result<Self, ConfigError> {
+    fn new(config: VoxelizeConfig, placement: &Placement) -> Result<Self, ConfigError> {
         Ok(Self {
-            voxelizer: Voxelizer::new(&config)?,
+            grids: Grids::new(&config, placement)?,
             collector: Collector::new(&config),
             names: config.inputs.iter().map(|input| input.input.clone()).collect(),
             waiting: config.inputs.iter().map(|_| Message::default()).collect(),
+            used: Vec::with_capacity(config.inputs.len()),
             frame_id: String::new(),
-            device,
             config,
         })
     }
@@ -68,46 +75,46 @@ impl Voxelize {
             return;
         }
         let start = Instant::now();
-        self.voxelizer.begin();
-        for input in 0..self.waiting.len() {
-            if self.collector.waits(input) {
-                add(&mut self.voxelizer, input, &self.waiting[input], out);
-            }
-        }
-        self.publish(start, out);
+        self.used.clear();
+        let inputs = 0..self.waiting.len();
+        self.used.extend(inputs.filter(|&input| self.collector.waits(input)));
+        let waiting = std::mem::take(&mut self.waiting);
+        self.publish(start, &waiting, out);
+        self.waiting = waiting;
     }
 
-    fn publish(&mut self, start: Instant, out: &mut Outbox<'_>) {
+    /// Makes a grid of the clouds of the inputs in `used` and publishes it.
+    fn publish(&mut self, start: Instant, clouds: &[Message], out: &mut Outbox<'_>) {
         let Some(stamp) = self.collector.take() else {
             return;
         };
-        let counters = self.voxelizer.finish();
+        let mut grid = self.grids.gather(clouds, &self.used);
+        for (input, error) in self.grids.faults.drain(..) {
+            out.fault(input, error);
+        }
         let gathered = start.elapsed();
-        let voxelizer = &self.voxelizer;
-        let add_metadata = |parameters: &mut Parameters| self.describe(stamp, &counters, parameters);
-        out.send(0, voxelizer.layout(), |payload| {
+        let layout = self.grids.take_layout(&grid);
+        out.send(0, &layout, |payload| {
             // What lies between is the transport's: it makes room for the message.
             let start = Instant::now();
-            match (self.config.layout, self.config.dtype) {
-                (VoxelLayout::Bits, _) => voxelizer.write_bits(payload.column(0)),
-                (VoxelLayout::Coo, _) => {
-                    let (coords, features) = payload.columns();
-                    voxelizer.write_coo(coords, features);
-                }
-                (VoxelLayout::Dense, Dtype::Float16) => voxelizer.write_dense::<f16>(payload.column(0)),
-                (VoxelLayout::Dense, Dtype::BFloat16) => voxelizer.write_dense::<bf16>(payload.column(0)),
-                (VoxelLayout::Dense, _) => voxelizer.write_dense::<f32>(payload.column(0)),
-            }
-            let compute_us = (gathered + start.elapsed()).as_secs_f64() * 1e6;
+            self.grids.write(&mut grid, clouds, &self.used, payload);
+            let time = gathered + start.elapsed();
+            self.grids.backend.took(grid.work, grid.device, time);
+            let compute_us = time.as_secs_f64() * 1e6;
             let mut parameters = Parameters::from([("compute_us".into(), Parameter::Float(compute_us))]);
-            add_metadata(&mut parameters);
+            self.describe(stamp, &grid, &mut parameters);
             parameters
         });
+        self.grids.layout = layout;
+        if let Some(error) = self.grids.backend.take_lost() {
+            out.end(error);
+        }
     }
 
-    fn describe(&self, stamp: i64, counters: &Counters, parameters: &mut Parameters) {
-        let grid = self.voxelizer.grid();
-        let channels = self.voxelizer.channels();
+    fn describe(&self, stamp: i64, made: &Made, parameters: &mut Parameters) {
+        let counters = &made.counters;
+        let grid = self.grids.cpu.grid();
+        let channels = self.grids.cpu.channels();
         let cells = grid.shape().map(|n| n as i64);
         let floats = |values: [f32; 3]| Parameter::ListFloat(values.map(f64::from).to_vec());
         let integer = |count: u64| Parameter::Integer(count as i64);
@@ -134,7 +141,7 @@ impl Voxelize {
                 "inputs_age_ns",
                 Parameter::ListInt(self.collector.inputs_age_ns().to_vec()),
             ),
-            ("device", Parameter::String(self.device.to_string())),
+            ("device", Parameter::String(made.device.to_string())),
         ];
         parameters.extend(entries.map(|(key, value)| (key.to_owned(), value)));
         let shape = match self.config.layout {
@@ -168,17 +175,154 @@ impl Voxelize {
     }
 }
 
-fn add(voxelizer: &mut Voxelizer, input: usize, message: &Message, out: &mut Outbox<'_>) {
-    let added = Cloud::from_message(message).and_then(|cloud| voxelizer.add(input, &cloud));
-    if let Err(error) = added {
-        out.fault(input, error);
+/// The grids of clouds, on either device.
+struct Grids {
+    cpu: Voxelizer,
+    backend: Backend<CudaVoxelizer>,
+    form: VoxelLayout,
+    dtype: Dtype,
+    layout: Layout,
+    /// What was wrong with clouds of the grid that was gathered last.
+    faults: Vec<(usize, CloudError)>,
+}
+
+/// A grid that is gathered, and can be written.
+struct Made {
+    counters: Counters,
+    device: Device,
+    /// Bytes of its clouds.
+    work: usize,
+}
+
+/// Clouds of fewer bytes are always done on the CPU, where they take less time than the launches on a device.
+const CPU_BYTES: usize = 1 << 14;
+
+impl Grids {
+    fn new(config: &VoxelizeConfig, placement: &Placement) -> Result<Self, ConfigError> {
+        let cuda = |gpus: &[Gpu]| CudaVoxelizer::new(config, &gpus[0], placement.max_bytes());
+        let backend = Backend::new("voxelize", placement, CPU_BYTES, cuda).map_err(|error| match error {
+            VoxelizeError::Config(error) => error,
+            error => ConfigError::new("device", error.to_string()),
+        })?;
+        Ok(Self {
+            cpu: Voxelizer::new(config)?,
+            backend,
+            form: config.layout,
+            dtype: config.dtype,
+            layout: Layout::default(),
+            faults: Vec::new(),
+        })
+    }
+
+    /// Gathers the clouds of the inputs in `used`, each the one of that place, on the device that is quicker.
+    fn gather(&mut self, clouds: &[Message], used: &[usize]) -> Made {
+        let work = used.iter().map(|&input| clouds[input].bytes()).sum();
+        if let Some(cuda) = self.backend.cuda(work) {
+            self.faults.clear();
+            match gather_on_device(cuda, clouds, used, &mut self.faults) {
+                Ok(counters) => {
+                    return Made {
+                        counters,
+                        device: self.backend.device(),
+                        work,
+                    };
+                }
+                Err(error) => self.backend.failed(work, error),
+            }
+        }
+        Made {
+            counters: self.gather_on_cpu(clouds, used),
+            device: Device::Cpu,
+            work,
+        }
+    }
+
+    fn gather_on_cpu(&mut self, clouds: &[Message], used: &[usize]) -> Counters {
+        self.faults.clear();
+        self.cpu.begin();
+        for &input in used {
+            let added = Cloud::from_message(&clouds[input]).and_then(|cloud| self.cpu.add(input, &cloud));
+            self.faults.extend(added.err().map(|error| (input, error)));
+        }
+        self.cpu.finish()
+    }
+
+    /// The form and size of a grid, in memory that is to be given back to `layout`.
+    fn take_layout(&mut self, made: &Made) -> Layout {
+        let layout = match (made.device, self.backend.cuda(made.work)) {
+            (Device::Cuda(_), Some(cuda)) => cuda.layout(),
+            _ => self.cpu.layout(),
+        };
+        let mut own = std::mem::take(&mut self.layout);
+        own.clone_from(layout);
+        own
+    }
+
+    /// Writes the grid that was gathered. Where its device fails meanwhile, the CPU makes it again of the same clouds.
+    fn write(&mut self, made: &mut Made, clouds: &[Message], used: &[usize], payload: &mut Payload<'_>) {
+        if let (Device::Cuda(_), Some(cuda)) = (made.device, self.backend.cuda(made.work)) {
+            match write_from_device(cuda, self.form, self.dtype, payload) {
+                Ok(()) => return,
+                Err(error) => self.backend.failed(made.work, error),
+            }
+            made.counters = self.gather_on_cpu(clouds, used);
+            made.device = Device::Cpu;
+        }
+        let cpu = &self.cpu;
+        match (self.form, self.dtype) {
+            (VoxelLayout::Bits, _) => cpu.write_bits(payload.column(0)),
+            (VoxelLayout::Coo, _) => {
+                let (coords, features) = payload.columns();
+                cpu.write_coo(coords, features);
+            }
+            (VoxelLayout::Dense, Dtype::Float16) => cpu.write_dense::<f16>(payload.column(0)),
+            (VoxelLayout::Dense, Dtype::BFloat16) => cpu.write_dense::<bf16>(payload.column(0)),
+            (VoxelLayout::Dense, _) => cpu.write_dense::<f32>(payload.column(0)),
+        }
+    }
+}
+
+fn gather_on_device(
+    cuda: &mut CudaVoxelizer,
+    clouds: &[Message],
+    used: &[usize],
+    faults: &mut Vec<(usize, CloudError)>,
+) -> Result<Counters, CudaError> {
+    cuda.begin()?;
+    for &input in used {
+        let cloud = Cloud::from_message(&clouds[input]).map_err(VoxelizeError::Cloud);
+        match cloud.and_then(|cloud| cuda.add(input, &cloud)) {
+            Ok(()) => {}
+            Err(VoxelizeError::Cloud(error)) => faults.push((input, error)),
+            Err(VoxelizeError::Cuda(error)) => return Err(error),
+            Err(VoxelizeError::Config(error)) => unreachable!("the configuration was checked: {error}"),
+        }
+    }
+    cuda.finish()
+}
+
+fn write_from_device(
+    cuda: &CudaVoxelizer,
+    form: VoxelLayout,
+    dtype: Dtype,
+    payload: &mut Payload<'_>,
+) -> Result<(), CudaError> {
+    match (form, dtype) {
+        (VoxelLayout::Bits, _) => cuda.write_bits(payload.column(0)),
+        (VoxelLayout::Coo, _) => {
+            let (coords, features) = payload.columns();
+            cuda.write_coo(coords, features)
+        }
+        (VoxelLayout::Dense, Dtype::Float16) => cuda.write_dense::<f16>(payload.column(0)),
+        (VoxelLayout::Dense, Dtype::BFloat16) => cuda.write_dense::<bf16>(payload.column(0)),
+        (VoxelLayout::Dense, _) => cuda.write_dense::<f32>(payload.column(0)),
     }
 }
 
 impl Operation for Voxelize {
     fn input(&mut self, input: usize, message: &Message, out: &mut Outbox<'_>) -> Result<(), Fault> {
         let start = Instant::now();
-        self.voxelizer.check(&Cloud::from_message(message)?)?;
+        self.grids.cpu.check(&Cloud::from_message(message)?)?;
         let unused = match self.collector.arrived(input, message.timestamp_ns) {
             Arrival::Waits => None,
             Arrival::Replaces => Some(Unused::Superseded),
@@ -191,9 +335,9 @@ impl Operation for Voxelize {
         }
         self.note_frame(message);
         if let [_] = self.waiting.as_slice() {
-            self.voxelizer.begin();
-            add(&mut self.voxelizer, input, message, out);
-            self.publish(start, out);
+            self.used.clear();
+            self.used.push(input);
+            self.publish(start, std::slice::from_ref(message), out);
         } else {
             self.waiting[input].copy_from(message);
             self.make_due_grid(out);

@@ -169,6 +169,11 @@ impl<'a> Trajectories<'a> {
         self.targets.len()
     }
 
+    /// Bytes of the timestamps, values and targets.
+    pub fn input_bytes(&self) -> usize {
+        size_of_val(self.times) + self.values.bytes().len() + size_of_val(self.targets)
+    }
+
     /// Bytes of the `values` of the answer.
     pub fn output_bytes(&self) -> usize {
         self.targets.len() * self.dim * self.dtype().size()

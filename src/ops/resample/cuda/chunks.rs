@@ -41,8 +41,8 @@ impl Places {
             bytes += size.next_multiple_of(ALIGNMENT);
             at
         };
-        // Each row has at most one tile that is not full.
-        let tiles = targets / Tile::LEAST_TARGETS + chunk.rows.len();
+        // However few targets a tile has, so that the size of a chunk does not depend on the device.
+        let tiles = targets.max(1);
         Self {
             times: place(samples * size_of::<i64>()),
             values: place(samples * row_bytes),
@@ -60,6 +60,18 @@ impl Chunk {
     /// Whether there is a smaller one that does a part of it.
     pub fn can_be_halved(&self) -> bool {
         self.rows.len() > 1 || self.targets.len() > 1
+    }
+
+    /// The bytes of half of it: of its rows, or where it is of one row, of its targets. Less than it takes itself.
+    pub fn half_bytes(&self, batch: &Trajectories<'_>) -> usize {
+        let bytes = Places::of(batch, self).bytes;
+        if self.rows.len() > 1 {
+            return bytes / 2;
+        }
+        let mut half = self.clone();
+        half.targets.end = half.targets.start + half.targets.len() / 2;
+        // Both may be the same multiple of the alignment.
+        Places::of(batch, &half).bytes.min(bytes - 1)
     }
 
     /// The bytes of times, values and targets.
@@ -174,4 +186,81 @@ fn largest(most: usize, fits: impl Fn(usize) -> bool) -> usize {
         }
     }
     good
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::Dtype;
+    use crate::stream::{Cells, Message};
+
+    const DIM: usize = 3;
+
+    /// A batch of rows of so many samples and targets.
+    fn message(rows: &[(usize, usize)]) -> Message {
+        let mut message = Message::default();
+        (message.rows, message.dim) = (rows.len(), DIM);
+        let mut add = |name, dtype: Dtype, len: fn((usize, usize)) -> usize| {
+            let total = rows.iter().map(|&row| len(row)).sum::<usize>();
+            let column = message.add_column(name, dtype, Cells::Ragged(total));
+            column.data.copy_from(&vec![0; total * dtype.size()]);
+            column.offsets.push(0);
+            for &row in rows {
+                column
+                    .offsets
+                    .push(column.offsets[column.offsets.len() - 1] + len(row) as i32);
+            }
+        };
+        add("timestamps_ns", Dtype::Int64, |(samples, _)| samples);
+        add("values", Dtype::Float32, |(samples, _)| samples * DIM);
+        add("targets_ns", Dtype::Int64, |(_, targets)| targets);
+        message
+    }
+
+    #[test]
+    fn chunks_fit_and_take_every_target_and_count_every_sample_once() {
+        let message = message(&[(0, 0), (50, 400), (0, 7), (9, 0), (60, 1), (60, 1), (60, 300), (0, 0)]);
+        let batch = Trajectories::from_message(&message).unwrap();
+        let mut least = 0;
+        for room in [0, 2_000, 3_000, 4_000, 10_000, 20_000, usize::MAX] {
+            let mut chunks = Chunks::new(&batch, 0..batch.rows);
+            let (mut targets, mut samples, mut count) = (0, 0, 0);
+            while let Some(chunk) = chunks.next(room) {
+                assert_eq!(chunk.targets.start, targets);
+                targets = chunk.targets.end;
+                if chunk.counts_samples {
+                    assert_eq!(chunk.samples.start, samples);
+                    samples = chunk.samples.end;
+                }
+                let fits = Places::of(&batch, &chunk).bytes <= room;
+                assert!(fits || !chunk.can_be_halved(), "{chunk:?} is more than {room}");
+                let tiled: usize = chunk.tiles(&batch, 16).map(|tile| tile.targets as usize).sum();
+                assert_eq!(tiled, chunk.targets.len());
+                count += 1;
+                chunks.advance(&chunk);
+            }
+            assert_eq!((targets, samples), (709, 239), "with {room}");
+            least = count;
+        }
+        assert_eq!(least, 1);
+    }
+
+    #[test]
+    fn rows_that_are_alike_need_no_table() {
+        let message = message(&[(5, 2), (5, 2), (5, 2), (5, 3)]);
+        let batch = Trajectories::from_message(&message).unwrap();
+        let whole = Chunks::new(&batch, 0..4).next(usize::MAX).unwrap();
+        assert_eq!(whole.regular(&batch), None);
+        let alike = Chunks::new(&batch, 0..3).next(usize::MAX).unwrap();
+        assert_eq!(alike.regular(&batch), Some((5, 2)));
+    }
+
+    #[test]
+    fn the_largest_that_fits_is_found() {
+        for most in 0..20 {
+            for limit in 0..25 {
+                assert_eq!(largest(most, |n| n <= limit), most.min(limit));
+            }
+        }
+    }
 }

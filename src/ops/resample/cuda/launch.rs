@@ -19,10 +19,7 @@ pub(super) struct Tile {
 }
 
 impl Tile {
-    /// A tile that is not the last one of its row has at least so many targets.
-    pub const LEAST_TARGETS: usize = 4;
-    /// `MAX_TILE` of the kernels.
-    const MOST_TARGETS: usize = 128;
+    const MOST_TARGETS: usize = BLOCK as usize;
 }
 
 /// `ResampleParams` of the kernels.
@@ -42,9 +39,12 @@ pub(super) struct ResampleParams {
     row_samples: u32,
     row_targets: u32,
     tile_targets: u32,
-    row_tiles: u32,
     dim: u32,
     mode: u32,
+    row_vectors: u32,
+    step_rows: u32,
+    step_vectors: u32,
+    row_magic: u64,
 }
 
 // SAFETY: it has the fields of the kernels' struct of that name.
@@ -134,8 +134,11 @@ pub(super) enum Tiling {
     Ragged { tiles: u64, count: usize },
 }
 
-/// Threads of a block.
+/// `BLOCK` of the kernels.
 const BLOCK: u32 = 128;
+
+/// Rows of blocks that a grid can have. Batches of more trajectories are several launches.
+const MOST_ROWS: usize = 65_535;
 
 /// Samples of more bytes than this are not taken, so that the kernels can count bytes of a tile in 32 bits.
 const MOST_ROW_BYTES: usize = 1 << 24;
@@ -155,15 +158,15 @@ impl Batch {
         narrower.into_iter().find(fits).unwrap_or(self.dtype.size())
     }
 
-    /// How many targets a block takes, of `targets` in all: some for each of its threads to do, but no more than leave
-    /// every multiprocessor some blocks.
+    /// How many targets a block takes, of `targets` in all: as many as leave every multiprocessor a few blocks, but at
+    /// least as many as its threads can begin with. A block costs some time before it has found its first target.
     pub fn tile_targets(&self, gpu: &Gpu, targets: usize) -> usize {
-        const VECTORS_PER_THREAD: usize = 4;
         const BLOCKS_PER_MULTIPROCESSOR: usize = 4;
+        const LEAST: usize = 16;
         let row_vectors = (self.row_bytes() / self.vector_bytes()).max(1);
-        let by_work = BLOCK as usize * VECTORS_PER_THREAD / row_vectors;
+        let by_threads = (BLOCK as usize / row_vectors).clamp(1, LEAST);
         let by_device = targets / (gpu.multiprocessors() as usize * BLOCKS_PER_MULTIPROCESSOR);
-        let tile = by_work.min(by_device).clamp(Tile::LEAST_TARGETS, Tile::MOST_TARGETS);
+        let tile = by_device.clamp(by_threads, Tile::MOST_TARGETS);
         1 << tile.ilog2()
     }
 
@@ -232,6 +235,7 @@ impl Rules {
                 bytes: row_bytes,
             });
         }
+        let row_vectors = (row_bytes / batch.vector_bytes()) as u32;
         let params = ResampleParams {
             times: batch.times,
             values: batch.values,
@@ -246,7 +250,10 @@ impl Rules {
             row_samples: 0,
             row_targets: 0,
             tile_targets: 0,
-            row_tiles: 0,
+            row_vectors,
+            step_rows: BLOCK / row_vectors,
+            step_vectors: BLOCK % row_vectors,
+            row_magic: (1u64 << 32).div_ceil(u64::from(row_vectors)),
             dim: batch.dim as u32,
             mode: match self.mode {
                 Interpolation::Previous => 0,
@@ -265,9 +272,7 @@ impl Rules {
             Tiling::Regular { rows, samples, targets } => {
                 let tile = batch.tile_targets(gpu, rows * targets);
                 let row_tiles = targets.div_ceil(tile);
-                // More blocks than a grid can have are several launches.
-                let rows_at_once = i32::MAX as usize / row_tiles;
-                for first in (0..rows).step_by(rows_at_once.max(1)) {
+                for first in (0..rows).step_by(MOST_ROWS) {
                     let params = ResampleParams {
                         times: batch.times + (first * samples * size_of::<i64>()) as u64,
                         values: batch.values + (first * samples * row_bytes) as u64,
@@ -277,12 +282,11 @@ impl Rules {
                         row_samples: samples as u32,
                         row_targets: targets as u32,
                         tile_targets: tile as u32,
-                        row_tiles: row_tiles as u32,
                         ..params
                     };
-                    let blocks = (rows - first).min(rows_at_once) * row_tiles;
+                    let grid = [row_tiles as u32, (rows - first).min(MOST_ROWS) as u32, 1];
                     // SAFETY: as the caller promises; these rows are part of the batch.
-                    unsafe { gpu.launch(kernel, [blocks as u32, 1, 1], BLOCK, &params) }?;
+                    unsafe { gpu.launch(kernel, grid, BLOCK, &params) }?;
                 }
                 Ok(())
             }

@@ -39,7 +39,8 @@ impl CudaResampler {
             memory: DeviceBuf::new(gpu, &budget),
             tiles: PinnedBuf::new(gpu),
             dropped: PinnedBuf::new(gpu),
-            room: max_bytes.unwrap_or(usize::MAX),
+            // Memory is had in pieces of 512 bytes.
+            room: max_bytes.map_or(usize::MAX, |bytes| bytes / 512 * 512),
             gpu: gpu.clone(),
             budget,
         })
@@ -111,8 +112,7 @@ impl CudaResampler {
                     chunks.advance(&chunk);
                 }
                 Err(error) if error.is_memory() && chunk.can_be_halved() => {
-                    let bytes = Places::of(batch, &chunk).bytes;
-                    self.room = bytes / 2;
+                    self.room = chunk.half_bytes(batch);
                     tracing::warn!("resample: {error}; going on with chunks of {} bytes", self.room);
                 }
                 Err(error) => return Err(error),

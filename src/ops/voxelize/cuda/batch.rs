@@ -2,10 +2,12 @@
 
 use super::super::spec::{Spec, Taken};
 use super::super::{Channel, Cloud, Counters, Grid, VoxelLayout, VoxelizeConfig};
-use super::engine::{Engine, Product};
+use super::engine::{Engine, Head, Product};
+use super::params::FieldsParams;
 use super::source::{CloudForm, DeviceClouds, MAX_CLOUDS};
+use super::transfer::Transfer;
 use super::{VoxelizeError, scatter, spec_for_device};
-use crate::device::cuda::{Budget, CudaError, DeviceBuf, Gpu, PinnedBuf};
+use crate::device::cuda::{Budget, CudaError, DeviceBuf, Gpu};
 use crate::device::{Dtype, HostBuf};
 use half::{bf16, f16};
 
@@ -59,11 +61,12 @@ pub struct VoxelizeBatch {
     /// Clouds that are made at once.
     chunk: usize,
     points: DeviceBuf,
-    staging: Vec<PinnedBuf>,
+    transfers: Vec<Transfer>,
     starts: Vec<u32>,
     /// The points of each cloud of the device batch that was launched last.
     launched: [usize; 2],
-    rows: PinnedBuf,
+    /// On the way from the device.
+    output: Transfer,
 }
 
 impl VoxelizeBatch {
@@ -77,15 +80,15 @@ impl VoxelizeBatch {
         let spec = spec_for_device(config)?;
         let budget = Budget::new(max_bytes);
         Ok(Self {
-            engine: Engine::new(&spec, gpu, &budget, Product::Bits)?,
+            engine: Engine::new(&spec, gpu, &budget, Product::Rows { coords: true })?,
             taken: Taken::default(),
             dtype: config.dtype,
             chunk: MAX_CLOUDS,
             points: DeviceBuf::new(gpu, &budget),
-            staging: Vec::new(),
+            transfers: Vec::new(),
             starts: Vec::new(),
             launched: [0; 2],
-            rows: PinnedBuf::new(gpu),
+            output: Transfer::new(gpu),
             spec,
         })
     }
@@ -154,11 +157,6 @@ impl VoxelizeBatch {
         for cloud in clouds {
             self.spec.check(cloud)?;
         }
-        self.set_product(match self.spec.layout {
-            VoxelLayout::Bits => Product::Bits,
-            VoxelLayout::Coo => Product::Rows { coords: true },
-            VoxelLayout::Dense => Product::Rows { coords: false },
-        });
         let bytes = self.bytes_per_grid();
         let mut at = 0;
         while at < clouds.len() {
@@ -199,8 +197,8 @@ impl VoxelizeBatch {
         self.starts.push(0);
         let mut first = 0;
         for (i, cloud) in clouds.iter().enumerate() {
-            if i == self.staging.len() {
-                self.staging.push(PinnedBuf::new(&self.engine.gpu));
+            if i == self.transfers.len() {
+                self.transfers.push(Transfer::new(&self.engine.gpu));
             }
             form.upload(
                 &self.spec.plan,
@@ -208,7 +206,7 @@ impl VoxelizeBatch {
                 &self.points,
                 0,
                 [first, total],
-                &mut self.staging[i],
+                &mut self.transfers[i],
             )?;
             first += cloud.len();
             self.starts.push(first as u32);
@@ -216,15 +214,21 @@ impl VoxelizeBatch {
         self.taken.clear(&self.spec.plan);
         self.taken.take(&self.spec, &clouds[0])?;
         let is_even = clouds.iter().all(|cloud| cloud.len() == longest);
+        let product = match self.spec.layout {
+            VoxelLayout::Bits => Product::Bits,
+            VoxelLayout::Coo => Product::Rows { coords: true },
+            VoxelLayout::Dense => Product::Rows { coords: false },
+        };
+        self.engine.prepare(&self.spec, product, clouds.len());
         self.engine.begin(clouds.len(), (!is_even).then_some(&self.starts))?;
         let mut params = Engine::cloud_params(&self.spec, 0);
-        form.describe(self.points.address(), total, &mut params);
+        let mut fields = FieldsParams::default();
+        form.describe(self.points.address(), total, &mut params, &mut fields);
         // SAFETY: the points are this batch's own, and the stream is synchronized below.
         unsafe {
-            self.engine.add(&self.spec, params, longest, total)?;
-            self.engine.finish(&self.spec, &self.taken, total)?;
+            self.engine.add(&self.spec, (params, fields), longest, total)?;
+            self.engine.finish(&self.spec, &self.taken, total, Head::Read)?;
         }
-        self.engine.read_head(&self.spec)?;
         self.engine.wait()?;
         for (i, (counters, cloud)) in out.counters.iter_mut().zip(clouds).enumerate() {
             *counters = self.engine.counters(i, cloud.len());
@@ -237,18 +241,21 @@ impl VoxelizeBatch {
         Ok(())
     }
 
-    fn download_bits(&self, grids: usize, out: &mut [u8]) -> Result<(), CudaError> {
+    fn download_bits(&mut self, grids: usize, out: &mut [u8]) -> Result<(), CudaError> {
         let bytes = self.bytes_per_grid();
-        let at_once = if bytes == self.engine.bitmap_stride() { grids } else { 1 };
-        for (i, out) in out.chunks_mut(bytes * at_once).enumerate() {
-            let (bitmap, at) = self.engine.bitmap(i * at_once);
+        if bytes == self.engine.bitmap_stride() {
+            let (bitmaps, at) = self.engine.bitmap(0);
+            return self.output.download(&mut [(bitmaps, at, out)]);
+        }
+        for (grid, out) in out.chunks_mut(bytes).take(grids).enumerate() {
+            let (bitmap, at) = self.engine.bitmap(grid);
             // SAFETY: it is borrowed until the stream is synchronized.
             unsafe { bitmap.download(at, out) }?;
         }
         self.engine.gpu.synchronize()
     }
 
-    fn download_rows(&self, grids: usize, out: &mut RowsOut) -> Result<(), CudaError> {
+    fn download_rows(&mut self, grids: usize, out: &mut RowsOut) -> Result<(), CudaError> {
         let before = out.rows.last().copied().unwrap_or(0);
         let rows = self.engine.first_row(grids);
         let columns = self.spec.channels.len();
@@ -256,28 +263,20 @@ impl VoxelizeBatch {
             .extend((1..=grids).map(|grid| before + self.engine.first_row(grid)));
         out.coords.resize((before + rows) * 3, 0);
         out.features.resize((before + rows) * columns, 0.0);
-        // SAFETY: both are borrowed until the stream is synchronized.
-        unsafe {
-            let coords = bytemuck::cast_slice_mut(&mut out.coords[before * 3..]);
-            self.engine.coords().download(0, coords)?;
-            let features = bytemuck::cast_slice_mut(&mut out.features[before * columns..]);
-            self.engine.features().download(0, features)?;
-        }
-        self.engine.gpu.synchronize()
+        let coords = bytemuck::cast_slice_mut(&mut out.coords[before * 3..]);
+        let features = bytemuck::cast_slice_mut(&mut out.features[before * columns..]);
+        self.output
+            .download(&mut [(self.engine.coords(), 0, coords), (self.engine.features(), 0, features)])
     }
 
     /// Only the occupied cells come from the device: they are far fewer bytes.
     fn download_dense(&mut self, grids: usize, out: &mut [u8]) -> Result<(), CudaError> {
         let columns = self.spec.channels.len();
         let rows = self.engine.first_row(grids);
-        self.rows.resize(rows * 4 * (1 + columns))?;
-        let (order, features) = self.rows.bytes_mut().split_at_mut(rows * 4);
-        // SAFETY: both are borrowed until the stream is synchronized.
-        unsafe {
-            self.engine.order().download(0, order)?;
-            self.engine.features().download(0, features)?;
-        }
-        self.engine.gpu.synchronize()?;
+        let [order, features] = self.output.fetch([
+            (self.engine.order(), rows * 4),
+            (self.engine.features(), rows * columns * 4),
+        ])?;
         let bytes = out.len() / grids;
         for (grid, out) in out.chunks_exact_mut(bytes).enumerate() {
             let [from, until] = [grid, grid + 1].map(|grid| self.engine.first_row(grid));
@@ -290,12 +289,6 @@ impl VoxelizeBatch {
             }
         }
         Ok(())
-    }
-
-    fn set_product(&mut self, product: Product) {
-        if self.engine.product != product {
-            self.engine.reset(product);
-        }
     }
 
     /// Makes a grid of each cloud, on the device, of points that are there, and leaves them there: see
@@ -322,22 +315,25 @@ impl VoxelizeBatch {
     pub unsafe fn launch(&mut self, clouds: &DeviceClouds<'_>) -> Result<(), VoxelizeError> {
         self.engine.gpu.check(clouds.buffer.gpu())?;
         self.spec.check(clouds)?;
-        self.set_product(match self.spec.layout {
+        let product = match self.spec.layout {
             VoxelLayout::Bits => Product::Bits,
             VoxelLayout::Coo => Product::Rows { coords: true },
             VoxelLayout::Dense => Product::Dense(self.dtype),
-        });
+        };
         self.taken.clear(&self.spec.plan);
         self.taken.take(&self.spec, clouds)?;
         let total = clouds.clouds * clouds.points;
         self.launched = [clouds.clouds, clouds.points];
         let mut params = Engine::cloud_params(&self.spec, 0);
-        clouds.describe(&self.spec.plan, &mut params)?;
-        self.engine.begin(clouds.clouds.max(1), None)?;
+        let mut fields = FieldsParams::default();
+        clouds.describe(&self.spec.plan, &mut params, &mut fields)?;
+        let grids = clouds.clouds.max(1);
+        self.engine.prepare(&self.spec, product, grids);
+        self.engine.begin(grids, None)?;
         // SAFETY: the fields are within their buffer; that it is left alone is the caller's promise.
         unsafe {
-            self.engine.add(&self.spec, params, clouds.points, total)?;
-            self.engine.finish(&self.spec, &self.taken, total)?;
+            self.engine.add(&self.spec, (params, fields), clouds.points, total)?;
+            self.engine.finish(&self.spec, &self.taken, total, Head::Stays)?;
         }
         Ok(())
     }

@@ -2,12 +2,15 @@
 
 use super::super::spec::{Spec, Taken};
 use super::super::{Channel, Cloud, CloudError, Counters, Grid, VoxelLayout, VoxelizeConfig};
-use super::engine::{Engine, Product};
+use super::engine::{Engine, Head, Product};
+use super::params::FieldsParams;
 use super::source::CloudForm;
+use super::transfer::Transfer;
 use super::{VoxelizeError, scatter, spec_for_device};
 use crate::device::Element;
-use crate::device::cuda::{Budget, CudaError, DeviceBuf, Gpu, PinnedBuf};
+use crate::device::cuda::{Budget, CudaError, DeviceBuf, Gpu};
 use crate::stream::Layout;
+use std::cell::RefCell;
 
 /// Makes grids of clouds on a CUDA device, as [`Voxelizer`](super::super::Voxelizer) does on the CPU and with the same
 /// bits: [`begin`](Self::begin), [`add`](Self::add) for each cloud, [`finish`](Self::finish), then one of the `write_`
@@ -20,10 +23,10 @@ pub struct CudaVoxelizer {
     taken: Taken,
     engine: Engine,
     /// For each cloud of a grid: its points on the device, and the memory they are packed in before.
-    uploads: Vec<(DeviceBuf, PinnedBuf)>,
+    uploads: Vec<(DeviceBuf, Transfer)>,
     clouds: usize,
-    /// What dense outputs are made of.
-    rows: std::cell::RefCell<PinnedBuf>,
+    /// On the way from the device.
+    output_transfer: RefCell<Transfer>,
     voxels: usize,
     output: Layout,
 }
@@ -49,7 +52,7 @@ impl CudaVoxelizer {
             taken,
             uploads: Vec::new(),
             clouds: 0,
-            rows: PinnedBuf::new(gpu).into(),
+            output_transfer: Transfer::new(gpu).into(),
             voxels: 0,
             output: spec.output(config.dtype),
             spec,
@@ -115,7 +118,7 @@ impl CudaVoxelizer {
         let form = CloudForm::of(plan, cloud)?;
         if self.clouds == self.uploads.len() {
             let gpu = &self.engine.gpu;
-            let buffers = (DeviceBuf::new(gpu, &self.engine.budget), PinnedBuf::new(gpu));
+            let buffers = (DeviceBuf::new(gpu, &self.engine.budget), Transfer::new(gpu));
             self.uploads.push(buffers);
         }
         let (points, staging) = &mut self.uploads[self.clouds];
@@ -123,9 +126,10 @@ impl CudaVoxelizer {
         points.reserve(form.bytes(cloud.len()))?;
         form.upload(plan, cloud, points, 0, [0, cloud.len()], staging)?;
         let mut params = Engine::cloud_params(&self.spec, input);
-        form.describe(points.address(), cloud.len(), &mut params);
+        let mut fields = FieldsParams::default();
+        form.describe(points.address(), cloud.len(), &mut params, &mut fields);
         // SAFETY: the points are left alone until the next grid, before which this one is waited for.
-        unsafe { self.engine.add(&self.spec, params, cloud.len(), cloud.len()) }?;
+        unsafe { self.engine.add(&self.spec, (params, fields), cloud.len(), cloud.len()) }?;
         Ok(())
     }
 
@@ -136,8 +140,7 @@ impl CudaVoxelizer {
     pub fn finish(&mut self) -> Result<Counters, CudaError> {
         let points = self.taken.points;
         // SAFETY: as in `add`.
-        unsafe { self.engine.finish(&self.spec, &self.taken, points) }?;
-        self.engine.read_head(&self.spec)?;
+        unsafe { self.engine.finish(&self.spec, &self.taken, points, Head::Read) }?;
         self.engine.wait()?;
         self.clouds = 0;
         if self.spec.layout != VoxelLayout::Bits {
@@ -176,12 +179,10 @@ impl CudaVoxelizer {
         );
         assert_eq!(coords.len(), self.voxels * 3, "three coordinates for each voxel");
         assert_eq!(features.len(), self.voxels * columns, "one feature for each channel");
-        // SAFETY: both are borrowed until the stream is synchronized.
-        unsafe {
-            self.engine.coords().download(0, bytemuck::cast_slice_mut(coords))?;
-            self.engine.features().download(0, bytemuck::cast_slice_mut(features))?;
-        }
-        self.engine.gpu.synchronize()
+        self.output_transfer.borrow_mut().download(&mut [
+            (self.engine.coords(), 0, bytemuck::cast_slice_mut(coords)),
+            (self.engine.features(), 0, bytemuck::cast_slice_mut(features)),
+        ])
     }
 
     /// Writes every byte of the bitmap: cell `i` is bit `i % 8`, least significant first, of byte `i / 8`.
@@ -194,9 +195,7 @@ impl CudaVoxelizer {
     pub fn write_bits(&self, out: &mut [u8]) -> Result<(), CudaError> {
         assert_eq!(out.len(), self.spec.grid.cells().div_ceil(8), "one bit for each cell");
         let (bitmap, at) = self.engine.bitmap(0);
-        // SAFETY: it is borrowed until the stream is synchronized.
-        unsafe { bitmap.download(at, out) }?;
-        self.engine.gpu.synchronize()
+        self.output_transfer.borrow_mut().download(&mut [(bitmap, at, out)])
     }
 
     /// Writes every element of the tensor `[C, X, Y, Z]`: 0 in all channels of a cell without points. Only the
@@ -219,15 +218,11 @@ impl CudaVoxelizer {
             self.spec.grid.cells() * columns,
             "one element for each channel of each cell"
         );
-        let mut rows = self.rows.borrow_mut();
-        rows.resize(self.voxels * 4 * (1 + columns))?;
-        let (order, features) = rows.bytes_mut().split_at_mut(self.voxels * 4);
-        // SAFETY: both are borrowed until the stream is synchronized.
-        unsafe {
-            self.engine.order().download(0, order)?;
-            self.engine.features().download(0, features)?;
-        }
-        self.engine.gpu.synchronize()?;
+        let mut transfer = self.output_transfer.borrow_mut();
+        let [order, features] = transfer.fetch([
+            (self.engine.order(), self.voxels * 4),
+            (self.engine.features(), self.voxels * columns * 4),
+        ])?;
         scatter(order, features, columns, out);
         Ok(())
     }

@@ -7,10 +7,12 @@
 
 mod batch;
 mod engine;
+mod launch;
 mod live;
 mod params;
 mod shards;
 mod source;
+mod transfer;
 
 pub use batch::{DeviceGrids, VoxelBatch, VoxelizeBatch};
 pub use live::CudaVoxelizer;

@@ -14,6 +14,11 @@ pub(super) const BLOCK: u32 = 256;
 pub(super) const PART_BLOCK: u32 = 512;
 pub(super) const PART_WORDS: u32 = 8192;
 
+/// The counters of a grid are in so many places, four each.
+pub(super) const COUNTER_SLOTS: usize = 8;
+/// Every so-manieth count is one.
+pub(super) const COUNT_STRIDE: usize = 8;
+
 /// How coordinates lie; a kernel for each, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
@@ -31,8 +36,11 @@ pub(super) const POINTS: [Kernel; 3] = [
     kernel("voxelize_points_packed3"),
     kernel("voxelize_points_packed4"),
 ];
-/// Points that a thread of [`POINTS`] takes.
-pub(super) const POINTS_PER_THREAD: [u32; 3] = [1, 2, 2];
+pub(super) const CELLS: [Kernel; 3] = [
+    kernel("voxelize_cells"),
+    kernel("voxelize_cells_packed3"),
+    kernel("voxelize_cells"),
+];
 pub(super) const SECTORS: Kernel = kernel("voxelize_sectors");
 pub(super) const PARTS: [Kernel; 3] = [
     kernel("voxelize_parts"),
@@ -62,21 +70,24 @@ pub(super) struct Column {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct CloudParams {
     pub(super) axes: [Column; 3],
-    pub(super) fields: [Column; MAX_FIELDS],
-    pub(super) bounds: [f64; MAX_FIELDS],
     pub(super) starts: u64,
-    pub(super) rotation: [[f32; 3]; 3],
-    pub(super) translation: [f32; 3],
+    pub(super) points: u32,
+    pub(super) is_moved: u32,
     pub(super) origin: [f32; 3],
     pub(super) inverse: [f32; 3],
     pub(super) shape: [f32; 3],
     pub(super) ny: u32,
     pub(super) nz: u32,
-    pub(super) is_moved: u32,
     pub(super) field_count: u32,
-    pub(super) points: u32,
-    pub(super) is_whole: u32,
-    pub(super) unused: u32,
+    pub(super) rotation: [[f32; 3]; 3],
+    pub(super) translation: [f32; 3],
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct FieldsParams {
+    pub(super) columns: [Column; MAX_FIELDS],
+    pub(super) bounds: [f64; MAX_FIELDS],
 }
 
 #[repr(C)]
@@ -87,25 +98,45 @@ pub(super) struct PointsParams {
     pub(super) counts: u64,
     pub(super) cells: u64,
     pub(super) counters: u64,
-    pub(super) clear: u64,
-    pub(super) clear_quads: u64,
-    pub(super) old_words: u64,
-    pub(super) old_cells: u64,
-    pub(super) old_starts: u64,
-    pub(super) old_points: u32,
     pub(super) clearing_blocks: u32,
     pub(super) words_per_grid: u32,
     pub(super) superblocks: u32,
     pub(super) superblock_shift: u32,
     pub(super) save: u32,
     pub(super) group: u32,
+    pub(super) clear: u64,
+    pub(super) clear_quads: u64,
+    pub(super) old_words: u64,
+    pub(super) old_cells: u64,
+    pub(super) old_starts: u64,
+    pub(super) old_points: u32,
     pub(super) unused: u32,
+    pub(super) fields: FieldsParams,
 }
 
 /// Values of [`PointsParams::save`].
 pub(super) const SAVE_NONE: u32 = 0;
 pub(super) const SAVE_ALL: u32 = 1;
 pub(super) const SAVE_FIRST: u32 = 2;
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub(super) struct CellsParams {
+    pub(super) cloud: CloudParams,
+    pub(super) out: u64,
+    pub(super) cells: u64,
+    pub(super) counters: u64,
+    pub(super) out_elements: u64,
+    pub(super) clearing_blocks: u32,
+    pub(super) one: u32,
+    pub(super) element_bytes: u32,
+    pub(super) old_points: u32,
+    pub(super) old_out: u64,
+    pub(super) old_cells: u64,
+    pub(super) old_starts: u64,
+    pub(super) clear: u64,
+    pub(super) clear_quads: u64,
+}
 
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
@@ -154,7 +185,7 @@ pub(super) struct RowsParams {
 pub(super) struct RankParams {
     pub(super) words: u64,
     pub(super) counts: u64,
-    pub(super) table: u64,
+    pub(super) ranks: u64,
     pub(super) sums: u64,
     pub(super) keys: u64,
     pub(super) coords: u64,
@@ -179,21 +210,25 @@ pub(super) struct RankParams {
 pub(super) struct SumsParams {
     pub(super) cloud: CloudParams,
     pub(super) cells: u64,
-    pub(super) table: u64,
+    pub(super) words: u64,
+    pub(super) ranks: u64,
     pub(super) sums: u64,
     pub(super) keys: u64,
     pub(super) rows: u64,
     pub(super) counters: u64,
     pub(super) key_rows: u64,
     pub(super) greatest: u64,
-    pub(super) scales: [f64; MAX_SUMS],
     pub(super) words_per_grid: u32,
     pub(super) limit: u32,
     pub(super) stride: u32,
     pub(super) extremes: u32,
+    pub(super) is_whole: u32,
+    pub(super) unused: u32,
+    pub(super) scales: [f64; MAX_SUMS],
     pub(super) sum_sources: [u8; MAX_SUMS + 1],
     pub(super) extreme_sources: [[u8; 20]; 2],
-    pub(super) unused: u32,
+    pub(super) unused_too: u32,
+    pub(super) fields: FieldsParams,
 }
 
 const _: () = assert!(MAX_EXTREMES + 2 == 40, "the length of extreme_sources");
@@ -266,6 +301,6 @@ macro_rules! params {
     };
 }
 params! {
-    PointsParams 656, SectorsParams 80, PartsParams 592, RowsParams 32, RankParams 120,
-    SumsParams 848, FeaturesParams 328, ScatterParams 376,
+    PointsParams 648, CellsParams 248, SectorsParams 80, PartsParams 200, RowsParams 32, RankParams 120,
+    SumsParams 856, FeaturesParams 328, ScatterParams 376,
 }

@@ -2,9 +2,10 @@
 
 use super::super::cloud::{Cloud, CloudError};
 use super::super::plan::Plan;
-use super::params::{CloudParams, Column, Form, MAX_FIELDS};
+use super::params::{CloudParams, Column, FieldsParams, Form, MAX_FIELDS};
+use super::transfer::Transfer;
 use crate::device::Dtype;
-use crate::device::cuda::{CudaError, DeviceBuf, PinnedBuf};
+use crate::device::cuda::{CudaError, DeviceBuf};
 
 const MAX_COLUMNS: usize = 3 + MAX_FIELDS;
 
@@ -83,7 +84,7 @@ impl CloudForm {
     }
 
     /// Says where the fields of `points` points are that lie from `address` on.
-    pub(super) fn describe(&self, address: u64, points: usize, cloud: &mut CloudParams) {
+    pub(super) fn describe(&self, address: u64, points: usize, cloud: &mut CloudParams, fields: &mut FieldsParams) {
         for i in 0..self.count {
             let (at, stride) = self.place(i, points);
             let column = Column {
@@ -93,13 +94,13 @@ impl CloudForm {
             };
             match i {
                 0..3 => cloud.axes[i] = column,
-                _ => cloud.fields[i - 3] = column,
+                _ => fields.columns[i - 3] = column,
             }
         }
     }
 
     /// Puts the copy of a cloud, which has this form, to points `first..` of `points` points that lie from byte `at`
-    /// on. `staging` must be left alone until the stream is synchronized.
+    /// on. `transfer` must be left alone until the stream is synchronized.
     pub(super) fn upload(
         &self,
         plan: &Plan,
@@ -107,29 +108,28 @@ impl CloudForm {
         to: &DeviceBuf,
         at: usize,
         [first, points]: [usize; 2],
-        staging: &mut PinnedBuf,
+        transfer: &mut Transfer,
     ) -> Result<(), CudaError> {
         if let Some((values, _)) = cloud.tensor() {
             let row = self.columns() * self.needed[0].dtype.size();
             let at = at + first * row;
             if !self.is_packed {
-                // SAFETY: a message's memory is not page-locked, so it has been read when the call returns; where it
-                // is, the caller keeps the message until the stream is synchronized.
-                return unsafe { to.upload(at, values.bytes()) };
+                transfer.begin(values.bytes().len())?;
+                return transfer.upload(to, at, values.bytes());
             }
-            staging.resize(cloud.len() * row)?;
-            self.pack(values.bytes(), staging.bytes_mut());
-            // SAFETY: the caller leaves the staging memory alone.
-            return unsafe { to.upload(at, staging.bytes()) };
+            let memory = transfer.take(cloud.len() * row)?;
+            self.pack(values.bytes(), memory);
+            // SAFETY: the caller leaves the memory alone.
+            return unsafe { to.upload(at, memory) };
         }
+        transfer.begin(self.bytes(cloud.len()))?;
         let names = ["x", "y", "z"].into_iter();
         let names = names.chain(plan.fields.iter().map(|field| field.name.as_str()));
         for (i, name) in names.enumerate() {
             // The form is made of the same fields, so they are there.
             let Ok(field) = cloud.field(name) else { continue };
             let (begin, size) = self.place(i, points);
-            // SAFETY: as above.
-            unsafe { to.upload(at + begin + first * size, field.values().bytes()) }?;
+            transfer.upload(to, at + begin + first * size, field.values().bytes())?;
         }
         Ok(())
     }
@@ -276,7 +276,12 @@ impl<'a> DeviceClouds<'a> {
     }
 
     /// Says where the fields are that the channels need.
-    pub(super) fn describe(&self, plan: &Plan, cloud: &mut CloudParams) -> Result<(), CloudError> {
+    pub(super) fn describe(
+        &self,
+        plan: &Plan,
+        cloud: &mut CloudParams,
+        fields: &mut FieldsParams,
+    ) -> Result<(), CloudError> {
         let column = |name: &str| {
             let field = self.field(name)?;
             Ok::<_, CloudError>(Column {
@@ -286,7 +291,7 @@ impl<'a> DeviceClouds<'a> {
             })
         };
         cloud.axes = [column("x")?, column("y")?, column("z")?];
-        for (to, field) in cloud.fields.iter_mut().zip(&plan.fields) {
+        for (to, field) in fields.columns.iter_mut().zip(&plan.fields) {
             *to = column(&field.name)?;
         }
         Ok(())

@@ -1,0 +1,85 @@
+//! What the machine can do at most: the rows that the others are held against.
+
+use crate::rows::{Rows, Scope};
+use crate::timing;
+use robocache::device::cuda::{Budget, CudaError, DeviceBuf, Gpu, Kernel, Params, PinnedBuf, images};
+
+const EMPTY: Kernel = images::EMPTY.kernel("empty");
+const EMPTIES: usize = 1000;
+
+/// `EmptyParams` of kernels/empty.cu.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct EmptyParams {
+    unused: u32,
+}
+
+// SAFETY: it has the fields of the kernel's struct of that name.
+unsafe impl Params for EmptyParams {}
+
+const COPIED_BYTES: usize = 512 << 20;
+const COPIES: usize = 4;
+const GRID_BYTES: usize = 256 * 256 * 256 * 4;
+const GRIDS: usize = 8;
+const PINNED_BYTES: [usize; 3] = [64 << 10, 131_072 * 3 * 4, 16 << 20];
+const PINNED: usize = 16;
+
+/// Measures them. Rows that are added later are held against the copy rate.
+pub fn measure(rows: &mut Rows, gpu: &Gpu) -> Result<(), CudaError> {
+    let budget = Budget::new(None);
+    let buffers = |count: usize, bytes: usize| {
+        (0..count)
+            .map(|_| {
+                let mut buffer = DeviceBuf::new(gpu, &budget);
+                buffer.reserve(bytes)?;
+                buffer.clear(0, bytes)?;
+                Ok(buffer)
+            })
+            .collect::<Result<Vec<_>, CudaError>>()
+    };
+
+    let (from, to) = (buffers(COPIES, COPIED_BYTES)?, buffers(COPIES, COPIED_BYTES)?);
+    // Not in a graph, where the driver copies with another engine, which is slower.
+    let times = timing::stream(gpu, COPIES, |set| to[set].copy_from(0, &from[set], 0, COPIED_BYTES))?;
+    rows.add_copy("device copy, read and written", times, 2 * COPIED_BYTES);
+    drop((from, to));
+
+    let grids = buffers(GRIDS, GRID_BYTES)?;
+    let times = timing::device(gpu, GRIDS, |set| grids[set].clear(0, GRID_BYTES))?;
+    let add =
+        |rows: &mut Rows, config: &str, times, bytes| rows.add("ceiling", config, "cuda", Scope::Device, times, bytes);
+    add(rows, "memset 256x256x256 float32", times, GRID_BYTES);
+    drop(grids);
+
+    // SAFETY: the kernel touches no memory.
+    let empty = |_| unsafe { gpu.launch(EMPTY, [1, 1, 1], 32, &EmptyParams { unused: 0 }) };
+    add(rows, "empty kernel in a graph", timing::device(gpu, EMPTIES, empty)?, 0);
+
+    for bytes in PINNED_BYTES {
+        let device = buffers(PINNED, bytes)?;
+        let mut host = Vec::new();
+        for _ in 0..PINNED {
+            let mut pinned = PinnedBuf::new(gpu);
+            pinned.resize(bytes)?;
+            host.push(pinned);
+        }
+        // SAFETY: nobody touches the host's memory before the stream is synchronized.
+        let up = timing::device(gpu, PINNED, |set| unsafe { device[set].upload(0, host[set].bytes()) })?;
+        add(rows, &format!("pinned copy host to device, {bytes} bytes"), up, bytes);
+        // SAFETY: as above.
+        let down = timing::device(gpu, PINNED, |set| unsafe {
+            device[set].download(0, host[set].bytes_mut())
+        })?;
+        add(rows, &format!("pinned copy device to host, {bytes} bytes"), down, bytes);
+        let mut failed = None;
+        let waited = timing::host(PINNED, |set| {
+            // SAFETY: as above.
+            let copied = unsafe { device[set].upload(0, host[set].bytes()) };
+            failed = failed.take().or(copied.and_then(|()| gpu.synchronize()).err());
+        });
+        failed.map_or(Ok(()), Err)?;
+        let config = format!("pinned copy host to device, {bytes} bytes, issued and waited for");
+        rows.add("ceiling", &config, "cuda", Scope::Host, waited, bytes);
+    }
+    Ok(())
+}

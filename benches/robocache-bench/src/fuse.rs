@@ -1,0 +1,155 @@
+//! Streams on common timestamps: a batch of windows, and the observation of one robot that is due now.
+
+use crate::batch::{self, EPOCH_NS};
+use crate::fuse_batch;
+use crate::random::Random;
+use crate::rows::{Rows, Scope};
+use crate::timing;
+use half::bf16;
+use robocache::device::cuda::{Budget, Gpu};
+use robocache::device::{Dtype, Values};
+use robocache::ops::align::cuda::CudaFuser;
+use robocache::ops::align::{AlignConfig, Aligner, Masks, Target};
+use robocache::ops::fuse::cpu;
+use std::error::Error;
+use std::time::Instant;
+
+/// Windows of the batch, targets of each, and samples and columns of each modality.
+pub const BATCH: (usize, usize, [(usize, usize); 3]) = (32, 256, [(150, 128), (1000, 32), (5000, 16)]);
+/// Windows of one robot, in rows: from the short history of a policy to a long one.
+const LIVE_WINDOWS: [usize; 4] = [2, 16, 64, 256];
+
+const LIVE_NS: i64 = 10_000_000_000;
+const LIVE_WARM_UP_NS: i64 = 2_000_000_000;
+/// Camera features at 30 Hz, proprioception at 500 Hz, a wrench at 1 kHz: period in ns, columns.
+const LIVE_STREAMS: [(i64, usize); 3] = [(33_333_333, 128), (2_000_000, 15), (1_000_000, 6)];
+/// A stream's samples are taken in turn from so many, so that values differ from sample to sample.
+const DIFFERENT_SAMPLES: usize = 97;
+
+/// How the rows name the batch.
+pub fn batch_config() -> String {
+    let (windows, rows, streams) = BATCH;
+    let join = |part: fn(&(usize, usize)) -> usize, with: &str| {
+        let parts: Vec<String> = streams.iter().map(|stream| part(stream).to_string()).collect();
+        parts.join(with)
+    };
+    format!(
+        "{windows}x{rows} of {} from {} bfloat16",
+        join(|s| s.1, "+"),
+        join(|s| s.0, "/")
+    )
+}
+
+/// A window of the batch, held by an aligner of its own.
+fn window(seed: u64) -> Result<(Aligner, Target), Box<dyn Error>> {
+    let (_, rows, streams) = BATCH;
+    let rate_hz = rows as f64 / (batch::SPAN_NS as f64 / 1e9);
+    let modalities: Vec<String> = (0..streams.len())
+        .map(|i| format!("{{ input: m{i}, dim: {}, interpolation: linear }}", streams[i].1))
+        .collect();
+    let config: AlignConfig = serde_yaml::from_str(&format!(
+        "{{ rate_hz: {rate_hz}, window: {rows}, dtype: bfloat16, modalities: [{}] }}",
+        modalities.join(", ")
+    ))?;
+    let mut aligner = Aligner::new(&config)?;
+    let mut random = Random::new(seed);
+    for (modality, (samples, dim)) in streams.into_iter().enumerate() {
+        let times: Vec<i64> = batch::stamps(&mut random, samples).collect();
+        for time in times {
+            let sample: Vec<f32> = (0..dim).map(|_| random.unit() * 2.0 - 1.0).collect();
+            aligner.push(modality, time - EPOCH_NS, Values::from_f32(&sample))?;
+        }
+    }
+    let last = std::iter::from_fn(|| aligner.due()).last().ok_or("no target is due")?;
+    Ok((aligner, last))
+}
+
+/// Measures the batch on the CPU, window after window, and on the device if there is one.
+pub fn batch(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
+    let (windows, targets, streams) = BATCH;
+    let columns: usize = streams.iter().map(|stream| stream.1).sum();
+    let count = 8 * windows;
+    let batch = (0..count as u64).map(window).collect::<Result<Vec<_>, _>>()?;
+    let mut out = vec![vec![bf16::ZERO; targets * columns]; count];
+    let mut masks = Masks::default();
+    let times = timing::host(count / windows, |set| {
+        for at in set * windows..(set + 1) * windows {
+            let (aligner, target) = &batch[at];
+            cpu::fuse(aligner, target, &mut out[at][..], &mut masks);
+        }
+    });
+    let bytes = windows * targets * (columns * 2 + streams.len() * 9);
+    rows.add("fuse", &batch_config(), "cpu", Scope::Host, times, bytes);
+    gpu.map_or(Ok(()), |gpu| fuse_batch::measure(rows, gpu))
+}
+
+/// Measures the observation of one robot on the CPU, and on the device if there is one.
+pub fn live(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
+    let columns: usize = LIVE_STREAMS.iter().map(|stream| stream.1).sum();
+    for window in LIVE_WINDOWS {
+        let config = live_config(window);
+        let bytes = window * columns * 4;
+        let times = play(window, |aligner, target, out, masks| {
+            cpu::fuse(aligner, target, out, masks);
+            Ok(())
+        })?;
+        rows.add("fuse", &config, "cpu", Scope::Host, times, bytes);
+        let Some(gpu) = gpu else { continue };
+        let mut fuser = None;
+        let times = play(window, |aligner, target, out, masks| {
+            let fuser = fuser.get_or_insert_with(|| CudaFuser::new(aligner, gpu, &Budget::new(None)));
+            let all = 0..aligner.modalities();
+            Ok(fuser.window(aligner, target, all, bytemuck::cast_slice_mut(out), masks)?)
+        })?;
+        rows.add("fuse", &config, "cuda", Scope::Host, times, bytes);
+    }
+    Ok(())
+}
+
+/// How the rows name the observation of one robot.
+fn live_config(window: usize) -> String {
+    format!("live, T = {window}, 128+15+6 columns, float32, one observation")
+}
+
+/// Plays ten seconds of a robot and times every observation, from the arrival of the sample that makes it due.
+fn play(
+    window: usize,
+    mut write: impl FnMut(&mut Aligner, &Target, &mut [f32], &mut Masks) -> Result<(), Box<dyn Error>>,
+) -> Result<Vec<f64>, Box<dyn Error>> {
+    let config: AlignConfig = serde_yaml::from_str(&format!(
+        "{{ rate_hz: 50, window: {window}, max_wait_ms: 40, dtype: {}, modalities: [
+            {{ input: camera, dim: 128, interpolation: previous, max_age_ms: 100 }},
+            {{ input: proprio, dim: 15, interpolation: linear, max_gap_ms: 50 }},
+            {{ input: force, dim: 6, interpolation: linear, max_gap_ms: 50, extrapolate_ms: 5 }}] }}",
+        Dtype::Float32
+    ))?;
+    let mut aligner = Aligner::new(&config)?;
+    let samples = LIVE_STREAMS.map(|(_, dim)| {
+        let values = (0..DIFFERENT_SAMPLES * dim).map(|i| (i as f32 * 0.37).sin());
+        values.collect::<Vec<f32>>()
+    });
+    let mut arrivals: Vec<(i64, usize, usize)> = LIVE_STREAMS
+        .iter()
+        .enumerate()
+        .flat_map(|(i, (period, _))| (0..LIVE_NS / period).map(move |k| (k * period, i, k as usize)))
+        .collect();
+    arrivals.sort_unstable();
+    let mut out = vec![0f32; window * config.columns()];
+    let mut masks = Masks::default();
+    let mut times = Vec::with_capacity(1024);
+    for (stamp, modality, k) in arrivals {
+        let dim = LIVE_STREAMS[modality].1;
+        let sample = &samples[modality][k % DIFFERENT_SAMPLES * dim..][..dim];
+        let mut start = Instant::now();
+        aligner.push(modality, stamp, Values::from_f32(sample))?;
+        while let Some(target) = aligner.due() {
+            write(&mut aligner, &target, &mut out, &mut masks)?;
+            if stamp >= LIVE_WARM_UP_NS {
+                times.push(start.elapsed().as_secs_f64() * 1e6);
+            }
+            // Two may be due at once: the second is measured by itself.
+            start = Instant::now();
+        }
+    }
+    Ok(times)
+}

@@ -1,0 +1,160 @@
+//! The batch of windows on a device, of samples that are there.
+
+use crate::batch::{self, Shape};
+use crate::fuse::{BATCH, batch_config};
+use crate::random::Random;
+use crate::rows::{Rows, Scope};
+use crate::slab::Slab;
+use crate::timing;
+use robocache::device::Dtype;
+use robocache::device::cuda::{Budget, CudaError, Gpu};
+use robocache::ops::align::cuda::{BatchGroup, BatchModality, BatchOutput, BatchShape, FuseBatch};
+use robocache::ops::resample::{ResampleConfig, Resampler, Trajectories};
+use robocache::time::{Interpolation, Limits};
+use std::error::Error;
+
+/// One set of inputs: the targets, and each modality's times and values.
+struct Windows {
+    targets: Vec<i64>,
+    streams: Vec<(Shape, Vec<i64>, Vec<u8>)>,
+}
+
+/// The parts of a slab: targets, values, validity, ages, then times and values of each modality.
+const TARGETS: usize = 0;
+const OUT: usize = 1;
+const VALID: usize = 2;
+const AGES: usize = 3;
+const STREAMS: usize = 4;
+
+impl Windows {
+    fn new(seed: u64) -> Self {
+        let (windows, rows, streams) = BATCH;
+        let mut random = Random::new(seed);
+        let streams = streams.map(|(samples, dim)| {
+            let times: Vec<i64> = (0..windows)
+                .flat_map(|_| batch::stamps(&mut random, samples).collect::<Vec<_>>())
+                .collect();
+            let values = batch::values(&mut random, windows * samples * dim, Dtype::BFloat16);
+            let shape = Shape {
+                rows: windows,
+                samples,
+                targets: rows,
+                dim,
+                dtype: Dtype::BFloat16,
+            };
+            (shape, times, values)
+        });
+        let targets = (0..windows).flat_map(|window| {
+            let first = streams.iter().map(|(shape, times, _)| times[window * shape.samples]);
+            let last = streams
+                .iter()
+                .map(|(shape, times, _)| times[(window + 1) * shape.samples - 1]);
+            let (first, last) = (first.max().unwrap_or(0), last.min().unwrap_or(0));
+            batch::targets(&mut random, rows, first, last)
+        });
+        Self {
+            targets: targets.collect(),
+            streams: streams.into(),
+        }
+    }
+
+    /// What must move, each byte once: samples that are needed, targets, values and masks.
+    fn unique_bytes(&self) -> usize {
+        let (windows, rows, streams) = BATCH;
+        let targets = windows * rows * size_of::<i64>();
+        let ages = windows * rows * streams.len() * size_of::<i64>();
+        let all = self.streams.iter();
+        let each = all.map(|(shape, times, _)| batch::unique_bytes(shape, times, &self.targets) - targets);
+        targets + ages + each.sum::<usize>()
+    }
+
+    /// The values that each modality has by itself, row by row.
+    fn expected(&self) -> Result<Vec<u8>, Box<dyn Error>> {
+        let (windows, rows, _) = BATCH;
+        let mut resampler = Resampler::new(&ResampleConfig::default())?;
+        let mut each = Vec::new();
+        for (shape, times, values) in &self.streams {
+            let message = batch::message_of(shape, times, values, &self.targets);
+            let (mut out, mut valid) = (vec![0; windows * rows * shape.dim * 2], vec![0; windows * rows]);
+            resampler.run(&Trajectories::from_message(&message)?, &mut out, &mut valid);
+            each.push((shape.dim * 2, out));
+        }
+        let row = |row: usize| each.iter().flat_map(move |(bytes, out)| &out[row * bytes..][..*bytes]);
+        Ok((0..windows * rows).flat_map(row).copied().collect())
+    }
+}
+
+/// Measures it.
+pub fn measure(rows: &mut Rows, gpu: &Gpu) -> Result<(), Box<dyn Error>> {
+    let (windows, targets, streams) = BATCH;
+    let columns: usize = streams.iter().map(|stream| stream.1).sum();
+    let masks = windows * targets * streams.len();
+    let mut parts = vec![windows * targets * 8, windows * targets * columns * 2, masks, masks * 8];
+    for (samples, dim) in streams {
+        parts.extend([windows * samples * 8, windows * samples * dim * 2]);
+    }
+    let sets = timing::sets_for(parts.iter().sum());
+    let slab = Slab::new(gpu, sets, &parts)?;
+    let first = Windows::new(0);
+    let mut launches = Vec::new();
+    for set in 0..sets {
+        let windows = Windows::new(set as u64);
+        slab.upload(set, TARGETS, bytemuck::cast_slice(&windows.targets))?;
+        for (stream, (_, times, values)) in windows.streams.iter().enumerate() {
+            slab.upload(set, STREAMS + 2 * stream, bytemuck::cast_slice(times))?;
+            slab.upload(set, STREAMS + 2 * stream + 1, values)?;
+        }
+        launches.push(launch(gpu, &slab, set)?);
+    }
+    // SAFETY: the slab outlives the launches and has what they were told.
+    let times = timing::device(gpu, sets, |set| unsafe { launches[set].launch() })?;
+    let expected = first.expected()?;
+    let mut came = vec![0; expected.len()];
+    slab.download(0, OUT, &mut came)?;
+    if came != expected {
+        return Err("the fused values are not those of each modality by itself".into());
+    }
+    rows.add(
+        "fuse",
+        &batch_config(),
+        "cuda",
+        Scope::Device,
+        times,
+        first.unique_bytes(),
+    );
+    Ok(())
+}
+
+fn launch(gpu: &Gpu, slab: &Slab, set: usize) -> Result<FuseBatch, CudaError> {
+    let (entries, rows, streams) = BATCH;
+    let modalities = streams
+        .iter()
+        .enumerate()
+        .map(|(stream, &(samples, dim))| BatchModality {
+            times: slab.address(set, STREAMS + 2 * stream),
+            values: slab.address(set, STREAMS + 2 * stream + 1),
+            samples,
+            dim,
+            dtype: Dtype::BFloat16,
+            groups: vec![BatchGroup {
+                channels: 0..dim,
+                interpolation: Interpolation::Linear,
+                limits: Limits::default(),
+            }],
+        });
+    let modalities: Vec<_> = modalities.collect();
+    let shape = BatchShape {
+        entries,
+        rows,
+        targets: slab.address(set, TARGETS),
+        shared_targets: false,
+    };
+    let output = BatchOutput {
+        values: slab.address(set, OUT),
+        valid: slab.address(set, VALID),
+        age_ns: slab.address(set, AGES),
+        dtype: Dtype::BFloat16,
+        fill_value: 0.0,
+    };
+    FuseBatch::new(gpu, &Budget::new(None), &modalities, &shape, &output)
+}

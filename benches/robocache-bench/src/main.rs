@@ -1,0 +1,89 @@
+//! What the operations cost on this machine, on the CPU and on its GPU, a JSON line for each row:
+//!
+//!     robocache-bench [--quick] [PART ...]
+//!
+//! PART is ceilings, resample, fuse, live (one robot's observation), voxelize, crossover (sizes from one robot's upwards) or devices (work shared among
+//! several); all of them if none is named. A row has the keys `op`, `config`,
+//! `backend` (`cpu` or `cuda`), `scope` (`device`: the work on the device alone, from a graph of many launches; `host`:
+//! the whole operation, from a message in host memory to an output in host memory), `us_p50`, `us_p99`, `bytes` (those
+//! that must move, each once), `gbps` and `of_copy` (the share of the device's copy rate). Inputs and outputs are rotated
+//! through more memory than the caches hold. Without a GPU there are rows of the CPU only. Progress goes to stderr. With
+//! `--quick` everything is done a few times only, and nothing large: it shows that all works, not what it costs.
+
+mod batch;
+mod ceilings;
+mod crossover;
+mod fuse;
+mod fuse_batch;
+mod random;
+mod resample;
+mod rows;
+mod scene;
+mod slab;
+mod timing;
+mod voxelize;
+mod voxelize_device;
+
+use robocache::device::cuda::{Gpu, device_count};
+use robocache::device::page_lock_messages;
+use rows::Rows;
+use std::error::Error;
+use std::process::ExitCode;
+use std::time::Instant;
+
+type Part = fn(&mut Rows, Option<&Gpu>) -> Result<(), Box<dyn Error>>;
+
+/// In the order of their rows: those after the ceilings are held against them.
+const PARTS: [(&str, Part); 7] = [
+    ("ceilings", |rows, gpu| {
+        gpu.map_or(Ok(()), |gpu| Ok(ceilings::measure(rows, gpu)?))
+    }),
+    ("resample", resample::measure),
+    ("fuse", fuse::batch),
+    ("live", fuse::live),
+    ("voxelize", voxelize::measure),
+    ("crossover", |rows, gpu| {
+        crossover::resample(rows, gpu)?;
+        crossover::voxelize(rows, gpu)
+    }),
+    ("devices", |rows, _| crossover::sharded(rows)),
+];
+
+fn main() -> ExitCode {
+    let mut asked: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(at) = asked.iter().position(|argument| argument == "--quick") {
+        asked.remove(at);
+        timing::be_quick();
+    }
+    if let Some(unknown) = asked.iter().find(|part| !PARTS.iter().any(|(name, _)| name == part)) {
+        let names = PARTS.map(|(name, _)| name).join(", ");
+        eprintln!("robocache-bench: there is no part {unknown:?} (allowed: {names})");
+        return ExitCode::from(2);
+    }
+    let gpu = match device_count().map_err(Into::into).and_then(|_| Gpu::open(0)) {
+        Ok(gpu) => {
+            eprintln!("cuda:0 is {}", gpu.name());
+            // As the nodes do.
+            page_lock_messages(&gpu);
+            Some(gpu)
+        }
+        Err(error) => {
+            eprintln!("without a GPU: {error}");
+            None
+        }
+    };
+    let mut rows = Rows::default();
+    let mut code = ExitCode::SUCCESS;
+    for (name, part) in PARTS {
+        if !asked.is_empty() && !asked.iter().any(|asked| asked == name) {
+            continue;
+        }
+        let start = Instant::now();
+        if let Err(error) = part(&mut rows, gpu.as_ref()) {
+            eprintln!("{name}: {error}");
+            code = ExitCode::FAILURE;
+        }
+        eprintln!("{name}: {:.0} s", start.elapsed().as_secs_f64());
+    }
+    code
+}

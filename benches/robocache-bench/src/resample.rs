@@ -1,0 +1,188 @@
+//! Batches of trajectories, on the CPU and on a device.
+
+use crate::batch::{self, Shape};
+use crate::rows::{Rows, Scope};
+use crate::slab::Slab;
+use crate::timing;
+use robocache::device::cuda::{CudaError, Gpu};
+use robocache::device::{Dtype, HostBuf};
+use robocache::ops::resample::cuda::{CudaResampler, DeviceBatch};
+use robocache::ops::resample::{Counters, ResampleConfig, Resampler, Trajectories};
+use robocache::stream::Message;
+use std::error::Error;
+
+/// Trajectories, samples, targets, values of a sample.
+const SHAPES: [(usize, usize, usize, usize); 5] = [
+    (32, 50, 32, 16),
+    (64, 4096, 1024, 32),
+    (16, 4096, 1024, 32),
+    (256, 512, 256, 256),
+    (1024, 512, 512, 128),
+];
+
+/// Sets of the smallest shape that stay in the L2 cache.
+const SETS_IN_CACHE: usize = 8;
+
+/// The shapes of the comparison with others.
+fn shapes() -> impl Iterator<Item = Shape> {
+    [Dtype::BFloat16, Dtype::Float32].into_iter().flat_map(|dtype| {
+        SHAPES.map(|(rows, samples, targets, dim)| Shape {
+            rows,
+            samples,
+            targets,
+            dim,
+            dtype,
+        })
+    })
+}
+
+/// A batch and the memory that its answer goes to.
+pub struct Set {
+    pub message: Message,
+    pub values: HostBuf,
+    pub valid: HostBuf,
+}
+
+/// Sets to rotate through.
+pub fn sets(shape: &Shape) -> Vec<Set> {
+    let set = |seed| {
+        let (mut values, mut valid) = (HostBuf::default(), HostBuf::default());
+        values.resize(shape.rows * shape.targets * shape.dim * shape.dtype.size());
+        valid.resize(shape.rows * shape.targets);
+        Set {
+            message: batch::message(shape, seed),
+            values,
+            valid,
+        }
+    };
+    (0..timing::sets_for(shape.touched_bytes()) as u64).map(set).collect()
+}
+
+/// What must move for the first of the sets.
+pub fn bytes(shape: &Shape, sets: &[Set]) -> usize {
+    let column = |name| sets[0].message.column(name).map_or(&[][..], |c| c.data.as_slice());
+    batch::unique_bytes(shape, column("timestamps_ns"), column("targets_ns"))
+}
+
+/// Measures all shapes on the CPU, and on the device if there is one.
+pub fn measure(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
+    let config = ResampleConfig::default();
+    let mut resampler = Resampler::new(&config)?;
+    let mut on_device = gpu.map(|gpu| CudaResampler::new(&config, gpu, None)).transpose()?;
+    for shape in shapes().filter(|shape| timing::is_wanted(shape.touched_bytes())) {
+        let mut sets = sets(&shape);
+        let bytes = bytes(&shape, &sets);
+        let times = host(
+            &mut sets,
+            |batch, values, valid| Ok(resampler.run(batch, values, valid)),
+        )?;
+        rows.add("resample", &shape.config(), "cpu", Scope::Host, times, bytes);
+        let Some(on_device) = &mut on_device else { continue };
+        let expected = sets[0].values.bytes().to_vec();
+        let times = device(on_device, &shape, &sets, &expected)?;
+        rows.add("resample", &shape.config(), "cuda", Scope::Device, times, bytes);
+        if (shape.rows, shape.dtype) == (SHAPES[0].0, Dtype::BFloat16) {
+            let few = &sets[..sets.len().min(SETS_IN_CACHE)];
+            let config = format!("{}, in L2", shape.config());
+            let times = device(on_device, &shape, few, &expected)?;
+            rows.add("resample", &config, "cuda", Scope::Device, times, bytes);
+        }
+        let times = host(&mut sets, |batch, values, valid| on_device.run(batch, values, valid))?;
+        check(&shape, &expected, sets[0].values.bytes())?;
+        rows.add("resample", &shape.config(), "cuda", Scope::Host, times, bytes);
+    }
+    Ok(())
+}
+
+/// Times whole batches, from message to output.
+pub fn host(
+    sets: &mut [Set],
+    mut run: impl FnMut(&Trajectories<'_>, &mut [u8], &mut [u8]) -> Result<Counters, CudaError>,
+) -> Result<Vec<f64>, Box<dyn Error>> {
+    let mut result: Result<(), Box<dyn Error>> = Ok(());
+    let times = timing::host(sets.len(), |at| {
+        let Set { message, values, valid } = &mut sets[at];
+        let ran = Trajectories::from_message(message)
+            .map_err(Box::<dyn Error>::from)
+            .and_then(|batch| Ok(run(&batch, values.bytes_mut(), valid.bytes_mut())?));
+        match ran {
+            Ok(counters) if counters.invalid == 0 => {}
+            Ok(counters) => result = Err(format!("{} targets are not valid", counters.invalid).into()),
+            Err(error) => result = Err(error),
+        }
+    });
+    result.map(|()| times)
+}
+
+fn device(resampler: &CudaResampler, shape: &Shape, sets: &[Set], expected: &[u8]) -> Result<Vec<f64>, Box<dyn Error>> {
+    let on_device = OnDevice::new(resampler.gpu(), shape, sets)?;
+    // SAFETY: the slab outlives the launches, and was made for batches of this shape with ascending times.
+    let times = timing::device(resampler.gpu(), sets.len(), |set| unsafe {
+        resampler.launch(&on_device.batch(set))
+    })?;
+    let mut came = vec![0; expected.len()];
+    on_device.slab.download(0, OnDevice::OUT, &mut came)?;
+    check(shape, expected, &came)?;
+    Ok(times)
+}
+
+fn check(shape: &Shape, expected: &[u8], came: &[u8]) -> Result<(), Box<dyn Error>> {
+    if expected == came {
+        return Ok(());
+    }
+    Err(format!("{}: the device's values are not the CPU's", shape.config()).into())
+}
+
+/// Sets in the memory of a device.
+pub struct OnDevice {
+    slab: Slab,
+    shape: Shape,
+}
+
+impl OnDevice {
+    const COLUMNS: [&str; 3] = ["timestamps_ns", "values", "targets_ns"];
+    const OUT: usize = 3;
+    const VALID: usize = 4;
+
+    /// Copies of all the sets.
+    pub fn new(gpu: &Gpu, shape: &Shape, sets: &[Set]) -> Result<Self, Box<dyn Error>> {
+        let columns = |set: &Set| {
+            let column = |name| {
+                Ok(set
+                    .message
+                    .column(name)
+                    .ok_or("a column is not there")?
+                    .data
+                    .bytes()
+                    .to_vec())
+            };
+            Self::COLUMNS.into_iter().map(column).collect::<Result<Vec<_>, &str>>()
+        };
+        let mut parts: Vec<usize> = columns(&sets[0])?.iter().map(Vec::len).collect();
+        parts.extend([sets[0].values.len(), sets[0].valid.len()]);
+        let slab = Slab::new(gpu, sets.len(), &parts)?;
+        for (at, set) in sets.iter().enumerate() {
+            for (part, bytes) in columns(set)?.iter().enumerate() {
+                slab.upload(at, part, bytes)?;
+            }
+        }
+        Ok(Self { slab, shape: *shape })
+    }
+
+    /// The batch of a set.
+    pub fn batch(&self, set: usize) -> DeviceBatch {
+        let address = |part| self.slab.address(set, part);
+        DeviceBatch {
+            dtype: self.shape.dtype,
+            dim: self.shape.dim,
+            rows: self.shape.rows,
+            samples: self.shape.samples,
+            targets: self.shape.targets,
+            times: address(0),
+            values: address(1),
+            targets_ns: address(2),
+            out: address(Self::OUT),
+            valid: address(Self::VALID),
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Sets of inputs and outputs in the memory of a device.
+
+use robocache::device::cuda::{Budget, CudaError, DeviceBuf, Gpu};
+
+const ALIGNMENT: usize = 256;
+
+/// One allocation that holds several parts of fixed sizes, and that as often as there are sets.
+pub struct Slab {
+    memory: DeviceBuf,
+    places: Vec<usize>,
+    stride: usize,
+}
+
+impl Slab {
+    /// Memory for so many sets of parts of those sizes, in bytes, zero at first.
+    pub fn new(gpu: &Gpu, sets: usize, parts: &[usize]) -> Result<Self, CudaError> {
+        let mut stride = 0;
+        let places = parts.iter().map(|part| {
+            let place = stride;
+            stride += part.next_multiple_of(ALIGNMENT);
+            place
+        });
+        let places = places.collect();
+        let mut memory = DeviceBuf::new(gpu, &Budget::new(None));
+        memory.reserve(sets * stride)?;
+        memory.clear(0, sets * stride)?;
+        Ok(Self { memory, places, stride })
+    }
+
+    /// Where a part of a set is, on the device.
+    pub fn address(&self, set: usize, part: usize) -> u64 {
+        self.memory.address() + self.place(set, part) as u64
+    }
+
+    /// Fills a part of a set, and waits until it is.
+    pub fn upload(&self, set: usize, part: usize, bytes: &[u8]) -> Result<(), CudaError> {
+        // SAFETY: the bytes are borrowed until the stream is synchronized.
+        unsafe { self.memory.upload(self.place(set, part), bytes) }?;
+        self.memory.gpu().synchronize()
+    }
+
+    /// Reads a part of a set after all work in the stream.
+    pub fn download(&self, set: usize, part: usize, bytes: &mut [u8]) -> Result<(), CudaError> {
+        // SAFETY: the bytes are borrowed until the stream is synchronized.
+        unsafe { self.memory.download(self.place(set, part), bytes) }?;
+        self.memory.gpu().synchronize()
+    }
+
+    fn place(&self, set: usize, part: usize) -> usize {
+        set * self.stride + self.places[part]
+    }
+}

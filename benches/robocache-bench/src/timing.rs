@@ -1,0 +1,184 @@
+//! How something is timed: over inputs and outputs that are gone by the time they come round again.
+
+use robocache::device::cuda::{CudaError, Gpu};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+/// Bytes of inputs and outputs to go through before one is seen again: several times a GPU's L2 cache.
+const ROTATED_BYTES: usize = 256 << 20;
+const SETS: (usize, usize) = (8, 4096);
+/// A set larger than this is past every cache by itself.
+const LARGE_SET_BYTES: usize = 128 << 20;
+const LARGE_SETS: usize = 4;
+/// Launches in a graph at least, so that what lies between two replays does not count.
+const GRAPH_LAUNCHES: usize = 64;
+
+/// Launches in each device's graph where several are waited for, so that the wait does not count.
+const SHARED_LAUNCHES: usize = 256;
+
+const SPENT: Duration = Duration::from_millis(400);
+const WARM_UP: usize = 3;
+const RUNS: (usize, usize) = (5, 400);
+
+static QUICK: OnceLock<bool> = OnceLock::new();
+
+/// From now on everything is done a few times only, and what is large not at all: a test that it works.
+pub fn be_quick() {
+    QUICK.get_or_init(|| true);
+}
+
+fn is_quick() -> bool {
+    QUICK.get().is_some()
+}
+
+/// Whether something of so many elements is to be measured.
+pub fn is_wanted(elements: usize) -> bool {
+    !is_quick() || elements <= 1 << 22
+}
+
+/// How many sets of inputs and outputs, of so many bytes each, to rotate through.
+pub fn sets_for(set_bytes: usize) -> usize {
+    if is_quick() {
+        return 2;
+    }
+    if set_bytes > LARGE_SET_BYTES {
+        return LARGE_SETS;
+    }
+    ROTATED_BYTES.div_ceil(set_bytes.max(1)).clamp(SETS.0, SETS.1)
+}
+
+fn runs_for(one: Duration) -> usize {
+    if is_quick() {
+        return 2;
+    }
+    let fit = SPENT.as_secs_f64() / one.as_secs_f64().max(1e-9);
+    (fit as usize).clamp(RUNS.0, RUNS.1)
+}
+
+/// Times `work` on the CPU's clock, in us, going through its sets by number.
+pub fn host(sets: usize, mut work: impl FnMut(usize)) -> Vec<f64> {
+    let mut one = Duration::MAX;
+    for run in 0..WARM_UP {
+        let start = Instant::now();
+        work(run % sets);
+        one = one.min(start.elapsed());
+    }
+    // A short operation is worth more than a few hundred runs.
+    let runs = if one < Duration::from_millis(1) {
+        2 * RUNS.1
+    } else {
+        runs_for(one)
+    };
+    (WARM_UP..WARM_UP + runs)
+        .map(|run| {
+            let start = Instant::now();
+            work(run % sets);
+            start.elapsed().as_secs_f64() * 1e6
+        })
+        .collect()
+}
+
+/// Launches in a graph that goes through so many sets.
+fn calls_for(sets: usize) -> usize {
+    if sets > LARGE_SETS && !is_quick() {
+        sets * GRAPH_LAUNCHES.div_ceil(sets)
+    } else {
+        sets
+    }
+}
+
+/// Times what `launch` puts into the stream of `gpu`, in us of the device for one call: all sets in one graph, which is
+/// replayed many times.
+pub fn device(
+    gpu: &Gpu,
+    sets: usize,
+    mut launch: impl FnMut(usize) -> Result<(), CudaError>,
+) -> Result<Vec<f64>, CudaError> {
+    // Kernels are loaded at their first launch, which must not be within a capture.
+    (0..sets).try_for_each(&mut launch)?;
+    gpu.synchronize()?;
+    let calls = calls_for(sets);
+    let graph = gpu.capture(|| (0..calls).try_for_each(|call| launch(call % sets)))?;
+    // SAFETY: what `launch` works on outlives this function, and the graph does not.
+    let replay = || unsafe { graph.launch() };
+    replay()?;
+    gpu.synchronize()?;
+    let start = Instant::now();
+    replay()?;
+    gpu.synchronize()?;
+    let runs = runs_for(start.elapsed());
+    marked(gpu, runs, calls, replay)
+}
+
+/// As [`device`], each call issued by itself instead of from a graph: for what a graph does in another way.
+pub fn stream(
+    gpu: &Gpu,
+    sets: usize,
+    mut launch: impl FnMut(usize) -> Result<(), CudaError>,
+) -> Result<Vec<f64>, CudaError> {
+    let mut all = || (0..sets).try_for_each(&mut launch);
+    all()?;
+    gpu.synchronize()?;
+    let start = Instant::now();
+    all()?;
+    gpu.synchronize()?;
+    marked(gpu, runs_for(start.elapsed()), sets, all)
+}
+
+/// The time between events before and after each of many rounds of `calls` calls, in us for one call.
+fn marked(
+    gpu: &Gpu,
+    runs: usize,
+    calls: usize,
+    mut round: impl FnMut() -> Result<(), CudaError>,
+) -> Result<Vec<f64>, CudaError> {
+    let mut marks = Vec::new();
+    let mark = |marks: &mut Vec<_>| {
+        let event = gpu.event()?;
+        event.record()?;
+        marks.push(event);
+        Ok::<_, CudaError>(())
+    };
+    mark(&mut marks)?;
+    for _ in 0..runs {
+        round()?;
+        mark(&mut marks)?;
+    }
+    gpu.synchronize()?;
+    marks
+        .windows(2)
+        .map(|pair| pair[1].elapsed_us(&pair[0]).map(|us| us / calls as f64))
+        .collect()
+}
+
+/// Times work that is shared among devices, on the CPU's clock, in us for one call: each device has a graph of its share of
+/// many calls, and all are waited for.
+pub fn devices(
+    gpus: &[Gpu],
+    sets: usize,
+    mut launch: impl FnMut(usize, usize) -> Result<(), CudaError>,
+) -> Result<Vec<f64>, CudaError> {
+    let calls = if is_quick() {
+        sets
+    } else {
+        sets * SHARED_LAUNCHES.div_ceil(sets)
+    };
+    let mut graphs = Vec::new();
+    for (device, gpu) in gpus.iter().enumerate() {
+        (0..sets).try_for_each(|set| launch(device, set))?;
+        gpu.synchronize()?;
+        graphs.push(gpu.capture(|| (0..calls).try_for_each(|call| launch(device, call % sets)))?);
+    }
+    let once = || {
+        let start = Instant::now();
+        // SAFETY: what `launch` works on outlives this function, and the graphs do not.
+        graphs.iter().try_for_each(|graph| unsafe { graph.launch() })?;
+        gpus.iter().try_for_each(Gpu::synchronize)?;
+        Ok(start.elapsed())
+    };
+    once()?;
+    let runs = runs_for(once()?);
+    (0..runs)
+        .map(|_| once().map(|took| took.as_secs_f64() * 1e6 / calls as f64))
+        .collect()
+}

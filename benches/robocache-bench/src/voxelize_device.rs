@@ -1,0 +1,169 @@
+//! Grids on a device, of points that are there.
+
+use crate::timing;
+use crate::voxelize::{Output, Shape, sweep_of};
+use robocache::device::Dtype;
+use robocache::device::cuda::{Budget, CudaError, DeviceBuf, Gpu};
+use robocache::ops::voxelize::{DeviceClouds, DeviceField, DeviceGrids, VoxelLayout, VoxelizeBatch, VoxelizeError};
+use robocache::stream::Message;
+use std::error::Error;
+
+const POINT_BYTES: usize = 12;
+
+/// Points and grids in the memory of a device, to go through in turn. A grid is made of other points each time, as those
+/// it held last are what it has to clear.
+pub struct OnDevice {
+    points: Vec<DeviceBuf>,
+    grids: Vec<VoxelizeBatch>,
+    fields: [DeviceField<'static>; 3],
+    shape: Shape,
+}
+
+impl OnDevice {
+    /// Copies of the sweeps, and as many grids as go past the cache with them.
+    pub fn new(gpu: &Gpu, shape: &Shape, layout: VoxelLayout, sweeps: &[Message]) -> Result<Self, Box<dyn Error>> {
+        let grids = timing::sets_for(shape.bytes(layout, shape.points() / 2));
+        // One more, so that a grid's next points are others.
+        Self::of(gpu, shape, layout, sweeps, grids, grids + 1)
+    }
+
+    /// Points that go past the cache, and the grids of one operation, which stay where they are.
+    fn with_same_grids(
+        gpu: &Gpu,
+        shape: &Shape,
+        layout: VoxelLayout,
+        sweeps: &[Message],
+    ) -> Result<Self, Box<dyn Error>> {
+        let points = timing::sets_for(shape.clouds * shape.points() * POINT_BYTES);
+        Self::of(gpu, shape, layout, sweeps, 1, points)
+    }
+
+    fn of(
+        gpu: &Gpu,
+        shape: &Shape,
+        layout: VoxelLayout,
+        sweeps: &[Message],
+        grids: usize,
+        points: usize,
+    ) -> Result<Self, Box<dyn Error>> {
+        let cloud_bytes = shape.points() * POINT_BYTES;
+        let points = (0..points).map(|set| {
+            let mut buffer = DeviceBuf::new(gpu, &Budget::new(None));
+            buffer.reserve(shape.clouds * cloud_bytes)?;
+            for cloud in 0..shape.clouds {
+                let points = sweeps[sweep_of(set, cloud)].columns()[0].data.bytes();
+                // SAFETY: the sweeps are borrowed until the stream is synchronized.
+                unsafe { buffer.upload(cloud * cloud_bytes, points) }?;
+            }
+            gpu.synchronize()?;
+            Ok::<_, CudaError>(buffer)
+        });
+        let field = |name, at| DeviceField {
+            name,
+            dtype: Dtype::Float32,
+            at,
+            stride: POINT_BYTES,
+        };
+        let config = shape.voxelize(layout)?;
+        let grids = (0..grids).map(|_| VoxelizeBatch::new(&config, gpu, None));
+        Ok(Self {
+            points: points.collect::<Result<_, _>>()?,
+            grids: grids.collect::<Result<_, _>>()?,
+            fields: [field("x", 0), field("y", 4), field("z", 8)],
+            shape: *shape,
+        })
+    }
+
+    /// Calls after which every grid was made an even number of times, and all points were used.
+    pub fn calls(&self) -> usize {
+        (2 * self.grids.len()).max(self.points.len().next_multiple_of(2))
+    }
+
+    /// Puts a call into the stream.
+    ///
+    /// # Safety
+    /// `self` lives until the stream is synchronized.
+    pub unsafe fn launch(&mut self, call: usize) -> Result<(), VoxelizeError> {
+        let grid = call % self.grids.len();
+        let points = &self.points[call % self.points.len()];
+        let clouds = match DeviceClouds::new(points, self.shape.clouds, self.shape.points(), &self.fields) {
+            Ok(clouds) => clouds,
+            Err(error) => unreachable!("the buffers were made for these clouds: {error}"),
+        };
+        // SAFETY: as the caller promises.
+        unsafe { self.grids[grid].launch(&clouds) }
+    }
+}
+
+/// What a cloud that can't be taken would be is known from the first call.
+pub fn cuda_error(error: VoxelizeError) -> CudaError {
+    match error {
+        VoxelizeError::Cuda(error) => error,
+        error => unreachable!("all clouds are alike, and the first was taken: {error}"),
+    }
+}
+
+/// Times calls on the device into grids that stay where they are, as those of one live operation do.
+pub fn times_with_same_grids(
+    gpu: &Gpu,
+    shape: &Shape,
+    layout: VoxelLayout,
+    sweeps: &[Message],
+) -> Result<Vec<f64>, Box<dyn Error>> {
+    time(gpu, OnDevice::with_same_grids(gpu, shape, layout, sweeps)?)
+}
+
+fn time(gpu: &Gpu, mut on_device: OnDevice) -> Result<Vec<f64>, Box<dyn Error>> {
+    let calls = on_device.calls();
+    // SAFETY: it outlives the launches.
+    let launch = |call| unsafe { on_device.launch(call) }.map_err(cuda_error);
+    Ok(timing::device(gpu, calls, launch)?)
+}
+
+/// Times calls on the device, whose grids must be those expected of the first set.
+pub fn times(
+    gpu: &Gpu,
+    shape: &Shape,
+    layout: VoxelLayout,
+    sweeps: &[Message],
+    expected: &Output,
+) -> Result<Vec<f64>, Box<dyn Error>> {
+    let mut on_device = OnDevice::new(gpu, shape, layout, sweeps)?;
+    let clouds = DeviceClouds::new(&on_device.points[0], shape.clouds, shape.points(), &on_device.fields)?;
+    let made = on_device.grids[0].run_device(&clouds)?;
+    if !is_as_expected(gpu, layout, &made, expected)? {
+        return Err(format!("{}: the device's grids are not the CPU's", shape.config(layout)).into());
+    }
+    time(gpu, on_device)
+}
+
+fn is_as_expected(
+    gpu: &Gpu,
+    layout: VoxelLayout,
+    made: &DeviceGrids<'_>,
+    expected: &Output,
+) -> Result<bool, CudaError> {
+    let came = |buffer: &DeviceBuf, at: usize, expected: &[u8]| {
+        let mut came = vec![0; expected.len()];
+        // SAFETY: the vector lives until the stream is synchronized.
+        unsafe { buffer.download(at, &mut came) }?;
+        gpu.synchronize()?;
+        Ok::<_, CudaError>(came == expected)
+    };
+    match layout {
+        VoxelLayout::Dense => came(made.dense(), 0, expected.dense()),
+        VoxelLayout::Bits => {
+            let grids = made.len();
+            let each = expected.bits().chunks_exact(expected.bits().len() / grids).enumerate();
+            each.into_iter().try_fold(true, |equal, (grid, bits)| {
+                let (bitmap, at) = made.bitmap(grid);
+                Ok(equal && came(bitmap, at, bits)?)
+            })
+        }
+        VoxelLayout::Coo => {
+            let (coords, features) = expected.coo();
+            let voxels = made.first_row(1) == expected.voxels;
+            Ok(voxels && came(made.coords(), 0, coords)? && came(made.features(), 0, features)?)
+        }
+    }
+}

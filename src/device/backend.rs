@@ -1,0 +1,243 @@
+//! Which of its two implementations an operation uses, message by message.
+
+use super::cuda::{CudaError, Gpu};
+use super::{Device, Placement};
+use std::time::Duration;
+
+/// The CUDA implementation `G` of an operation, beside the CPU's, which is always there.
+///
+/// Both give the same values, so `auto` can go by what is quicker: it tries both on the first few messages of each
+/// size, by powers of two, and stays with the better one. Below a floor the CPU is taken without a trial: a launch alone
+/// takes longer than a few rows do there.
+pub struct Backend<G> {
+    operation: &'static str,
+    cuda: Option<G>,
+    device: Device,
+    /// Only with `auto`.
+    trials: Option<Trials>,
+    /// Work from this size on did not fit the device's memory.
+    too_large: usize,
+    is_auto: bool,
+    lost: Option<CudaError>,
+}
+
+impl<G> Backend<G> {
+    /// The backend of an operation on the devices of `placement`, where `open` makes the CUDA implementation.
+    ///
+    /// `floor` is the size of work, bytes, under which `auto` leaves it to the CPU.
+    ///
+    /// # Errors
+    /// That of `open`, unless the choice is `auto`: then the CPU does all.
+    pub fn new<E: std::fmt::Display>(
+        operation: &'static str,
+        placement: &Placement,
+        floor: usize,
+        open: impl FnOnce(&[Gpu]) -> Result<G, E>,
+    ) -> Result<Self, E> {
+        let mut device = Device::Cpu;
+        let mut cuda = None;
+        if let Some(gpu) = placement.gpu() {
+            match open(placement.gpus()) {
+                Ok(opened) => {
+                    cuda = Some(opened);
+                    device = Device::Cuda(gpu.ordinal());
+                }
+                Err(error) if placement.is_auto() => {
+                    tracing::error!("{operation}: going on on the CPU: {error}");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Self {
+            operation,
+            cuda,
+            device,
+            trials: placement.is_auto().then(|| Trials::new(floor)),
+            too_large: usize::MAX,
+            is_auto: placement.is_auto(),
+            lost: None,
+        })
+    }
+
+    /// The CUDA implementation, where work of so many bytes is to be done by it.
+    pub fn cuda(&mut self, work: usize) -> Option<&mut G> {
+        let by_trial = self.trials.as_ref().is_none_or(|trials| trials.wants_cuda(work));
+        self.cuda.as_mut().filter(|_| by_trial && work < self.too_large)
+    }
+
+    /// The device of the CUDA implementation.
+    pub fn device(&self) -> Device {
+        self.device
+    }
+
+    /// Says how long work of so many bytes took, for the choices to come.
+    pub fn took(&mut self, work: usize, on: Device, time: Duration) {
+        if let (Some(trials), true) = (&mut self.trials, self.cuda.is_some())
+            && let Some((cpu, cuda)) = trials.add(work, on, time)
+        {
+            let better = if cuda < cpu { self.device } else { Device::Cpu };
+            tracing::info!(
+                "{}: about {} KiB at a time take {:.0} us on {} and {:.0} us on the CPU: {better} from now on",
+                self.operation,
+                (1 << work.ilog2()) >> 10,
+                cuda.as_secs_f64() * 1e6,
+                self.device,
+                cpu.as_secs_f64() * 1e6,
+            );
+        }
+    }
+
+    /// The CUDA implementation failed on work of so many bytes, which the CPU has to do again.
+    ///
+    /// Where memory was lacking, the CPU does work of this size from now on. After any other failure it does all of it.
+    pub fn failed(&mut self, work: usize, error: CudaError) {
+        if error.is_memory() {
+            self.too_large = self.too_large.min(work);
+            tracing::error!(
+                "{}: work of {work} bytes and more goes to the CPU from now on: {error}",
+                self.operation
+            );
+            return;
+        }
+        self.cuda = None;
+        if self.is_auto {
+            tracing::error!("{}: going on on the CPU: {error}", self.operation);
+        } else {
+            self.lost = Some(error);
+        }
+    }
+
+    /// Why the operation must not go on, once: a device that was asked for by name is lost.
+    pub fn take_lost(&mut self) -> Option<CudaError> {
+        self.lost.take()
+    }
+}
+
+/// The times of both implementations, by size of work.
+struct Trials {
+    floor: usize,
+    sizes: [Size; usize::BITS as usize],
+}
+
+/// How often each is tried before the better one is known. The first time on a device loads its kernels and does not
+/// count.
+const CPU_TRIALS: u8 = 3;
+const CUDA_TRIALS: u8 = 4;
+
+#[derive(Clone, Copy)]
+struct Size {
+    cpu: (u8, Duration),
+    cuda: (u8, Duration),
+}
+
+impl Trials {
+    fn new(floor: usize) -> Self {
+        let untried = (0, Duration::MAX);
+        Self {
+            floor: floor.max(1),
+            sizes: [Size {
+                cpu: untried,
+                cuda: untried,
+            }; usize::BITS as usize],
+        }
+    }
+
+    fn wants_cuda(&self, work: usize) -> bool {
+        if work < self.floor {
+            return false;
+        }
+        let Size { cpu, cuda } = self.sizes[work.ilog2() as usize];
+        match (cpu.0 < CPU_TRIALS, cuda.0 < CUDA_TRIALS) {
+            (_, true) => true,
+            (true, false) => false,
+            (false, false) => cuda.1 < cpu.1,
+        }
+    }
+
+    /// Gives the best times of the CPU and of CUDA when both are known for the first time.
+    fn add(&mut self, work: usize, on: Device, time: Duration) -> Option<(Duration, Duration)> {
+        if work < self.floor {
+            return None;
+        }
+        let size = &mut self.sizes[work.ilog2() as usize];
+        let decided = |size: &Size| size.cpu.0 >= CPU_TRIALS && size.cuda.0 >= CUDA_TRIALS;
+        if decided(size) {
+            return None;
+        }
+        let (count, best) = match on {
+            Device::Cpu => &mut size.cpu,
+            Device::Cuda(_) => &mut size.cuda,
+        };
+        *count += 1;
+        if on == Device::Cpu || *count > 1 {
+            *best = time.min(*best);
+        }
+        decided(size).then_some((size.cpu.1, size.cuda.1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FLOOR: usize = 1 << 10;
+
+    /// Runs work of one size until the better side is known, and says how often each side was taken.
+    fn decide(trials: &mut Trials, work: usize, cpu_us: u64, cuda_us: u64) -> (u32, u32) {
+        let mut taken = (0, 0);
+        loop {
+            let on = if trials.wants_cuda(work) {
+                taken.1 += 1;
+                (Device::Cuda(0), cuda_us)
+            } else {
+                taken.0 += 1;
+                (Device::Cpu, cpu_us)
+            };
+            if trials.add(work, on.0, Duration::from_micros(on.1)).is_some() {
+                return taken;
+            }
+        }
+    }
+
+    #[test]
+    fn small_work_is_never_tried_on_a_device() {
+        let trials = Trials::new(FLOOR);
+        assert!(!trials.wants_cuda(0));
+        assert!(!trials.wants_cuda(FLOOR - 1));
+        assert!(trials.wants_cuda(FLOOR));
+    }
+
+    #[test]
+    fn each_size_goes_to_where_it_was_quicker() {
+        let mut trials = Trials::new(FLOOR);
+        assert_eq!(decide(&mut trials, FLOOR, 10, 20), (3, 4));
+        decide(&mut trials, FLOOR * 16, 200, 30);
+        assert!(!trials.wants_cuda(FLOOR + 1));
+        assert!(trials.wants_cuda(FLOOR * 16 + 1));
+    }
+
+    #[test]
+    fn the_first_time_on_a_device_does_not_count() {
+        let mut trials = Trials::new(FLOOR);
+        trials.add(FLOOR, Device::Cuda(0), Duration::from_secs(1));
+        for _ in 1..CUDA_TRIALS {
+            trials.add(FLOOR, Device::Cuda(0), Duration::from_micros(5));
+        }
+        for _ in 1..CPU_TRIALS {
+            assert_eq!(trials.add(FLOOR, Device::Cpu, Duration::from_micros(9)), None);
+        }
+        let best = trials.add(FLOOR, Device::Cpu, Duration::from_micros(8));
+        assert_eq!(best, Some((Duration::from_micros(8), Duration::from_micros(5))));
+    }
+
+    #[test]
+    fn without_a_device_there_is_nothing_to_choose() {
+        let placement = Placement::cpu("asked for");
+        let backend = Backend::new("test", &placement, FLOOR, |_| -> Result<(), CudaError> {
+            unreachable!("there is no device")
+        });
+        let mut backend = backend.unwrap();
+        assert!(backend.cuda(usize::MAX).is_none());
+        assert_eq!(backend.device(), Device::Cpu);
+    }
+}

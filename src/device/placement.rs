@@ -1,0 +1,148 @@
+use super::DeviceChoice;
+use super::cuda::{CudaError, Gpu, Unavailable, device_count};
+use std::fmt;
+
+/// The devices of an operation: what `device:`, `devices:` and `max_device_mb:` come to on this machine.
+#[derive(Clone)]
+pub struct Placement {
+    gpus: Vec<Gpu>,
+    max_bytes: Option<usize>,
+    is_auto: bool,
+    reason: String,
+}
+
+/// The devices that were asked for can't be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DeviceError {
+    /// A device was asked for by name that is not there.
+    #[error("`{asked}` can't be used: {error} (allowed on any machine: auto, cpu)")]
+    Cuda {
+        /// What was asked for.
+        asked: String,
+        /// Why.
+        error: CudaError,
+    },
+    /// `devices:` beside a `device:` that names another one.
+    #[error("{asked:?} does not go with `device: {choice}` (allowed with it: auto, cuda)")]
+    Conflict {
+        /// `devices:`.
+        asked: Vec<usize>,
+        /// `device:`.
+        choice: DeviceChoice,
+    },
+    /// `devices:` with none, or with one twice.
+    #[error("{0:?} is not allowed (ordinals of CUDA devices, at least one, each once)")]
+    Devices(Vec<usize>),
+}
+
+impl Placement {
+    /// The CPU alone.
+    pub fn cpu(reason: impl Into<String>) -> Self {
+        Self {
+            gpus: Vec::new(),
+            max_bytes: None,
+            is_auto: false,
+            reason: reason.into(),
+        }
+    }
+
+    /// Finds the devices. With `devices`, batches are shared among those, and the first is that of everything else.
+    ///
+    /// # Errors
+    /// If a device was asked for by name and can't be used. `auto` takes the CPU then.
+    pub fn resolve(choice: DeviceChoice, devices: Option<&[usize]>) -> Result<Self, DeviceError> {
+        let named = match (choice, devices) {
+            (DeviceChoice::Auto | DeviceChoice::Cuda(None), Some(devices)) => {
+                let repeats = (1..devices.len()).any(|i| devices[..i].contains(&devices[i]));
+                if devices.is_empty() || repeats {
+                    return Err(DeviceError::Devices(devices.to_vec()));
+                }
+                devices.to_vec()
+            }
+            (choice, Some(devices)) => {
+                return Err(DeviceError::Conflict {
+                    asked: devices.to_vec(),
+                    choice,
+                });
+            }
+            (DeviceChoice::Cpu, None) => return Ok(Self::cpu("asked for")),
+            (DeviceChoice::Cuda(Some(ordinal)), None) => vec![ordinal],
+            (DeviceChoice::Auto | DeviceChoice::Cuda(None), None) => vec![0],
+        };
+        let is_auto = choice == DeviceChoice::Auto;
+        let asked = match devices {
+            Some(devices) => format!("devices: {devices:?}"),
+            None => choice.to_string(),
+        };
+        match open(&named) {
+            Ok(gpus) => Ok(Self {
+                gpus,
+                max_bytes: None,
+                is_auto,
+                reason: if is_auto {
+                    "auto: what is large enough to be quicker there".into()
+                } else {
+                    "asked for".into()
+                },
+            }),
+            // Devices that are named are wanted, whatever `device:` says.
+            Err(error) if is_auto && devices.is_none() => Ok(Self::cpu(format!("auto: {error}"))),
+            Err(error) => Err(DeviceError::Cuda { asked, error }),
+        }
+    }
+
+    /// The same, with a limit to the device memory that each operation holds.
+    #[must_use]
+    pub fn with_max_bytes(mut self, max_bytes: Option<usize>) -> Self {
+        self.max_bytes = max_bytes;
+        self
+    }
+
+    /// The device for what is not shared among several; `None` where it is the CPU.
+    pub fn gpu(&self) -> Option<&Gpu> {
+        self.gpus.first()
+    }
+
+    /// The devices that batches are shared among.
+    pub fn gpus(&self) -> &[Gpu] {
+        &self.gpus
+    }
+
+    /// Bytes of a device's memory that an operation may hold.
+    pub fn max_bytes(&self) -> Option<usize> {
+        self.max_bytes
+    }
+
+    /// Whether the device is to be chosen by what is quicker, and the CPU to take over where a device fails.
+    pub fn is_auto(&self) -> bool {
+        self.is_auto
+    }
+}
+
+fn open(ordinals: &[usize]) -> Result<Vec<Gpu>, CudaError> {
+    let count = device_count()?;
+    if let Some(&ordinal) = ordinals.iter().find(|&&ordinal| ordinal >= count) {
+        return Err(Unavailable::NoSuchDevice { ordinal, count }.into());
+    }
+    ordinals.iter().map(|&ordinal| Gpu::open(ordinal)).collect()
+}
+
+impl fmt::Debug for Placement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Placement({self})")
+    }
+}
+
+/// As it stands in the log: the devices, and why it is those.
+impl fmt::Display for Placement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.gpus.is_empty() {
+            f.write_str("cpu")?;
+        }
+        for (i, gpu) in self.gpus.iter().enumerate() {
+            let separator = if i > 0 { ", " } else { "" };
+            write!(f, "{separator}cuda:{} {}", gpu.ordinal(), gpu.name())?;
+        }
+        write!(f, " ({})", self.reason)
+    }
+}

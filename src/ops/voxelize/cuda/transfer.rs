@@ -1,0 +1,110 @@
+//! Large copies between a device and memory that is not page-locked, through memory that is.
+//!
+//! The driver does it too, on one core; there it takes several times as long as the copy by the device. Here several
+//! cores share it, and the device begins with what the first of them has done.
+
+use crate::device::cuda::{CudaError, DeviceBuf, Gpu, PinnedBuf};
+use rayon::prelude::*;
+
+/// Bytes that a core copies at a time.
+const CHUNK: usize = 256 << 10;
+
+/// Page-locked memory on the way to a device or from it.
+pub(super) struct Transfer {
+    memory: PinnedBuf,
+    used: usize,
+}
+
+impl Transfer {
+    pub(super) fn new(gpu: &Gpu) -> Self {
+        Self {
+            memory: PinnedBuf::new(gpu),
+            used: 0,
+        }
+    }
+
+    /// Makes room for `bytes` bytes to be sent. What was sent before must have arrived.
+    pub(super) fn begin(&mut self, bytes: usize) -> Result<(), CudaError> {
+        self.used = 0;
+        match bytes {
+            0..=CHUNK => Ok(()),
+            _ => self.memory.resize(bytes),
+        }
+    }
+
+    /// Puts the copy of host memory to byte `at` of a buffer into the stream. It has been read on return.
+    ///
+    /// # Panics
+    /// If [`Self::begin`] made no room for it.
+    pub(super) fn upload(&mut self, to: &DeviceBuf, at: usize, from: &[u8]) -> Result<(), CudaError> {
+        if from.len() <= CHUNK {
+            // SAFETY: the memory is not page-locked; where it is, the caller keeps it until the stream is synchronized.
+            return unsafe { to.upload(at, from) };
+        }
+        let memory = &mut self.memory.bytes_mut()[self.used..][..from.len()];
+        self.used += from.len();
+        memory
+            .par_chunks_mut(CHUNK)
+            .zip(from.par_chunks(CHUNK))
+            .enumerate()
+            .try_for_each(|(i, (memory, from))| {
+                memory.copy_from_slice(from);
+                // SAFETY: the memory is left alone until what was sent has arrived.
+                unsafe { to.upload(at + i * CHUNK, memory) }
+            })
+    }
+
+    /// All of the page-locked memory, for the caller to fill and to send. What was sent before must have arrived.
+    pub(super) fn take(&mut self, bytes: usize) -> Result<&mut [u8], CudaError> {
+        self.used = bytes;
+        self.memory.resize(bytes)?;
+        Ok(self.memory.bytes_mut())
+    }
+
+    /// Copies from device buffers into page-locked memory, and waits for it.
+    pub(super) fn fetch(&mut self, [one, other]: [(&DeviceBuf, usize); 2]) -> Result<[&[u8]; 2], CudaError> {
+        self.memory.resize(one.1 + other.1)?;
+        let (to_one, to_other) = self.memory.bytes_mut().split_at_mut(one.1);
+        // SAFETY: the memory is read after the stream is synchronized.
+        unsafe {
+            one.0.download(0, to_one)?;
+            other.0.download(0, to_other)?;
+        }
+        one.0.gpu().synchronize()?;
+        let (one, other) = self.memory.bytes().split_at(one.1);
+        Ok([one, other])
+    }
+
+    /// Copies from device buffers into host memory, and waits for it.
+    pub(super) fn download(&mut self, pieces: &mut [(&DeviceBuf, usize, &mut [u8])]) -> Result<(), CudaError> {
+        let Some((first, ..)) = pieces.first() else {
+            return Ok(());
+        };
+        let gpu = first.gpu().clone();
+        let bytes: usize = pieces.iter().map(|(.., to)| to.len()).sum();
+        if bytes <= CHUNK {
+            for (from, at, to) in pieces {
+                // SAFETY: it is borrowed until the stream is synchronized.
+                unsafe { from.download(*at, to) }?;
+            }
+            return gpu.synchronize();
+        }
+        self.memory.resize(bytes)?;
+        let mut memory = self.memory.bytes_mut();
+        for (from, at, to) in pieces.iter() {
+            let (own, rest) = memory.split_at_mut(to.len());
+            memory = rest;
+            // SAFETY: the memory is read after the stream is synchronized.
+            unsafe { from.download(*at, own) }?;
+        }
+        gpu.synchronize()?;
+        let mut memory = self.memory.bytes();
+        for (.., to) in pieces {
+            let (own, rest) = memory.split_at(to.len());
+            memory = rest;
+            let chunks = to.par_chunks_mut(CHUNK).zip(own.par_chunks(CHUNK));
+            chunks.for_each(|(to, own)| to.copy_from_slice(own));
+        }
+        Ok(())
+    }
+}

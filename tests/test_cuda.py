@@ -1,0 +1,219 @@
+"""The CUDA backend in dataflows, on the driver of tests/emulator, which runs the kernels on the CPU (`make emulator`)."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from harness import ROOT, refusal, said, same_bits, send
+from oracle import MS
+
+EMULATOR = ROOT / "target" / "emulator"
+CLOUDS = 8
+
+
+@pytest.fixture(autouse=True)
+def emulator():
+    if not (EMULATOR / "libcuda.so.1").exists():
+        pytest.fail("the emulator is not built: make emulator")
+
+
+def device(library: str = "emulator", **knobs) -> dict:
+    """The environment in which a node finds a device; knobs as in tests/emulator/README.md."""
+    return {"LD_LIBRARY_PATH": ROOT / "target" / library, **{f"EMULATOR_{key.upper()}": value for key, value in knobs.items()}}
+
+
+def clouds() -> list[tuple]:
+    rng = np.random.default_rng(3)
+    steps = []
+    for i in range(1, CLOUDS + 1):
+        fields = {axis: rng.normal(0, 3, 6000).astype(np.float32) for axis in "xyz"}
+        fields["intensity"] = rng.uniform(0, 100, 6000).astype(np.float32)
+        fields["x"][::71] = np.nan
+        struct = pa.StructArray.from_arrays([pa.array(values) for values in fields.values()], list(fields))
+        steps.append(send("lidar", struct, 100 * i * MS))
+    return steps
+
+
+def voxelize(layout: str = "coo") -> dict:
+    channels = ["occupancy"] if layout == "bits" else ["count", "mean_x", "mean_z", "max_intensity"]
+    shape = {"origin_m": [-6.4, -6.4, -3.2], "voxel_size_m": [0.2, 0.2, 0.2], "shape": [64, 64, 32]}
+    return {"voxelize": {**shape, "channels": channels, "layout": layout, "inputs": [{"input": "lidar"}]}}
+
+
+def samples() -> list[tuple]:
+    rng = np.random.default_rng(4)
+    times = np.sort(rng.choice(400, 150, replace=False))
+    return [send("force", rng.normal(0, 1, 96).astype(np.float32), t * MS) for t in times]
+
+
+def fuse() -> dict:
+    rule = {"input": "force", "dim": 96, "interpolation": "linear", "max_gap_ms": 8}
+    return {"fuse": {"rate_hz": 50, "window": 16, "fill_value": -1.0, "modalities": [rule]}}
+
+
+def trajectories(rows: int = 24) -> list[tuple]:
+    rng = np.random.default_rng(5)
+    steps = []
+    for _ in range(6):
+        columns = {"timestamps_ns": [], "values": [], "targets_ns": []}
+        for _ in range(rows):
+            n = rng.integers(1, 200)
+            times = np.sort(rng.choice(2000, n, replace=False)) * MS
+            values = rng.normal(0, 1, n * 7).astype(np.float32)
+            values[rng.random(len(values)) < 0.002] = np.nan
+            columns["timestamps_ns"].append(times)
+            columns["values"].append(values)
+            columns["targets_ns"].append(np.sort(rng.integers(0, 2000, 100)) * MS)
+        kinds = {"timestamps_ns": pa.int64(), "values": pa.float32(), "targets_ns": pa.int64()}
+        struct = pa.StructArray.from_arrays([pa.array(rows, pa.list_(kinds[name])) for name, rows in columns.items()], list(columns))
+        steps.append(send("trajectories", struct, 1, dim=7))
+    return steps
+
+
+RESAMPLE = {"resample": {"interpolation": "linear", "max_gap_ms": 40}}
+WORK = {
+    "coo": ("voxelize", voxelize("coo"), clouds, "lidar", "voxels"),
+    "dense": ("voxelize", voxelize("dense"), clouds, "lidar", "voxels"),
+    "bits": ("voxelize", voxelize("bits"), clouds, "lidar", "voxels"),
+    "fuse": ("fuse", fuse(), samples, "force", "fused"),
+    "resample": ("resample", RESAMPLE, trajectories, "trajectories", "resampled"),
+}
+
+
+def add(flow, name: str, work: str, keys: dict, environment: dict | None = None) -> None:
+    """A node of this name that does the work with these keys beside its section, and a sink for what it publishes."""
+    kind, section, _, source, output = WORK[work]
+    flow.robocache(kind, {**keys, **section}, {source: f"{work}_sender/{source}"}, [output], name=name)
+    if environment:
+        # dora does not hand `env: LD_LIBRARY_PATH` on.
+        node = flow.nodes[-1]
+        settings = [f"{key}={value}" for key, value in environment.items()]
+        node.update(path="/usr/bin/env", args=" ".join([*settings, node["path"], node["args"]]))
+    flow.collector({output: f"{name}/{output}"}, name=f"{name}_sink")
+
+
+def check_same_but_device(a: list, b: list) -> None:
+    """The same messages bit for bit, wherever they were computed."""
+    assert len(a) == len(b) > 0
+    for one, other in zip(a, b, strict=True):
+        assert {**said(one.metadata), "device": ""} == {**said(other.metadata), "device": ""}
+        assert same_bits(one.values, other.values), one.metadata.get("timestamp_ns")
+
+
+def devices(messages: list) -> list[str]:
+    return [message.metadata["device"] for message in messages]
+
+
+def test_every_operation_has_the_bits_of_the_cpu(flow):
+    for work, (_, _, steps, _, _) in WORK.items():
+        flow.sender(steps(), name=f"{work}_sender")
+        add(flow, f"{work}_cpu", work, {"device": "cpu"})
+        add(flow, f"{work}_cuda", work, {"device": "cuda:0"}, device())
+    done = flow.run(timeout=120)
+    for work in WORK:
+        on_cpu, on_cuda = done.received(f"{work}_cpu_sink"), done.received(f"{work}_cuda_sink")
+        check_same_but_device(on_cpu, on_cuda)
+        assert {*devices(on_cpu)} == {"cpu"}
+        assert {*devices(on_cuda)} == {"cuda:0"}
+        assert "device cuda:0" in done.logs[f"{work}_cuda"] and "(asked for)" in done.logs[f"{work}_cuda"]
+
+
+def test_auto_tries_both_and_leaves_small_work_to_the_cpu(flow):
+    for work in ("coo", "fuse"):
+        flow.sender(WORK[work][2](), name=f"{work}_sender")
+        add(flow, f"{work}_cpu", work, {"device": "cpu"})
+        add(flow, f"{work}_auto", work, {}, device())
+    done = flow.run()
+    for work in ("coo", "fuse"):
+        check_same_but_device(done.received(f"{work}_cpu_sink"), done.received(f"{work}_auto_sink"))
+    assert devices(done.received("coo_auto_sink"))[:4] == ["cuda:0"] * 4
+    assert {*devices(done.received("fuse_auto_sink"))} == {"cpu"}
+    assert "from now on" in done.logs["coo_auto"]
+
+
+@pytest.mark.parametrize("work", ["coo", "dense", "resample"])
+def test_where_a_device_fails_auto_goes_on_on_the_cpu_and_loses_nothing(flow, work):
+    flow.sender(WORK[work][2](), name=f"{work}_sender")
+    add(flow, "cpu", work, {"device": "cpu"})
+    add(flow, "auto", work, {"device": "auto"}, device(fail_launch=6))
+    done = flow.run()
+    got = done.received("auto_sink")
+    check_same_but_device(done.received("cpu_sink"), got)
+    assert devices(got)[0] == "cuda:0" and devices(got)[-1] == "cpu"
+    assert "going on on the CPU: cuda:0: " in done.logs["auto"]
+
+
+@pytest.mark.parametrize("work", ["coo", "fuse", "resample"])
+def test_where_a_device_that_was_asked_for_fails_the_node_ends_and_says_so(flow, work):
+    flow.sender(WORK[work][2](), name=f"{work}_sender")
+    add(flow, "lost", work, {"device": "cuda"}, device(fail_launch=6))
+    done = flow.run(code=None)
+    assert done.code != 0
+    operation = WORK[work][0]
+    assert f"ERROR {operation}: cuda:0: " in done.logs["lost"], done.logs["lost"]
+    assert "CUDA_ERROR_" in done.logs["lost"]
+
+
+def test_memory_that_does_not_do_is_cut_into_chunks_or_left_to_the_cpu(flow):
+    flow.sender(trajectories(), name="resample_sender")
+    flow.sender(clouds(), name="coo_sender")
+    add(flow, "resample_cpu", "resample", {"device": "cpu"})
+    add(flow, "chunks", "resample", {"device": "cuda", "max_device_mb": 0.05}, device())
+    add(flow, "halved", "resample", {"device": "cuda"}, device(memory_mb=0))
+    add(flow, "coo_cpu", "coo", {"device": "cpu"})
+    add(flow, "no_room", "coo", {"device": "cuda", "max_device_mb": 0.01}, device())
+    done = flow.run()
+    for name in ("chunks", "halved"):
+        check_same_but_device(done.received("resample_cpu_sink"), done.received(f"{name}_sink"))
+        assert {*devices(done.received(f"{name}_sink"))} == {"cuda:0"}, done.logs[name]
+    assert "going on with chunks of" in done.logs["halved"]
+    check_same_but_device(done.received("coo_cpu_sink"), done.received("no_room_sink"))
+    assert {*devices(done.received("no_room_sink"))} == {"cpu"}
+    assert "goes to the CPU from now on" in done.logs["no_room"]
+
+
+def test_several_devices_share_batches(flow):
+    flow.sender(trajectories(), name="resample_sender")
+    add(flow, "cpu", "resample", {"device": "cpu"})
+    add(flow, "two", "resample", {"devices": [1, 0], "device": "cuda"}, device(devices=2))
+    done = flow.run()
+    check_same_but_device(done.received("cpu_sink"), done.received("two_sink"))
+    assert "device cuda:1" in done.logs["two"] and ", cuda:0" in done.logs["two"]
+
+
+@pytest.mark.parametrize(
+    ("keys", "library", "expected"),
+    [
+        ("device: cuda", "nowhere", ["device: `cuda` can't be used", "no CUDA driver is installed", "allowed on any machine: auto, cpu"]),
+        ("device: cuda:1", "emulator", ["`cuda:1` can't be used", "there is no device cuda:1 (allowed: cuda:0 to cuda:0)"]),
+        ("device: cuda", "emulator-no-device", ["`cuda` can't be used", "the CUDA driver"]),
+        ("device: cuda", "emulator-no-symbol", ["the CUDA driver has no function cuStreamBeginCapture_v2"]),
+        ("devices: [0, 7]", "emulator", ["devices: `devices: [0, 7]` can't be used", "there is no device cuda:7"]),
+        ("device: cpu\ndevices: [0]", "emulator", ["[0] does not go with `device: cpu`"]),
+        ("max_device_mb: -1", "emulator", ["max_device_mb: `-1` is not allowed"]),
+    ],
+)
+def test_devices_that_can_not_be_had_are_refused_before_the_dataflow_is_joined(tmp_path, monkeypatch, keys, library, expected):
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(ROOT / "target" / library))
+    code, words = refusal("resample", f"{keys}\nresample: {{}}\n", tmp_path)
+    assert code == 2
+    for part in expected:
+        assert part in words, words
+
+
+@pytest.mark.parametrize(
+    ("library", "reason"),
+    [
+        ("nowhere", "no CUDA driver is installed"),
+        ("emulator-no-device", "the CUDA driver"),
+        ("emulator-no-symbol", "the CUDA driver has no function"),
+    ],
+)
+def test_auto_takes_the_cpu_where_there_is_no_device_and_says_why(flow, library, reason):
+    flow.sender(clouds(), name="coo_sender")
+    add(flow, "auto", "coo", {}, device(library))
+    done = flow.run()
+    assert {*devices(done.received("auto_sink"))} == {"cpu"}
+    lines = [line for line in done.logs["auto"].splitlines() if "device cpu (auto: " in line]
+    assert len(lines) == 1 and reason in lines[0]
+    assert "panicked" not in done.logs["auto"]
