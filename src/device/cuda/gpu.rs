@@ -51,7 +51,8 @@ struct Context {
 #[derive(Default)]
 struct Modules {
     loaded: HashMap<&'static str, sys::CUmodule>,
-    functions: HashMap<&'static str, sys::CUfunction>,
+    /// Each with the bytes of its parameters.
+    functions: HashMap<&'static str, (sys::CUfunction, usize)>,
 }
 
 // SAFETY: handles of modules and functions may be used by any thread; the driver locks what it must.
@@ -246,13 +247,26 @@ impl Context {
         })
     }
 
-    /// The function of a kernel in this context, whose image is loaded at its first use. Its one parameter must have
-    /// so many bytes.
-    fn function(&self, kernel: Kernel, bytes: usize) -> Result<sys::CUfunction, CudaError> {
+    /// The function of a kernel in this context, which is loaded at its first use. Its parameters must have so many
+    /// bytes.
+    fn function(&self, kernel: Kernel, came: usize) -> Result<sys::CUfunction, CudaError> {
         let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(&function) = modules.functions.get(kernel.name) {
-            return Ok(function);
+        let (function, expected) = match modules.functions.get(kernel.name) {
+            Some(&known) => known,
+            None => self.load(&mut modules, kernel)?,
+        };
+        if expected != came {
+            return Err(CudaError::Parameters {
+                device: self.cuda.ordinal(),
+                kernel: kernel.name,
+                expected,
+                came,
+            });
         }
+        Ok(function)
+    }
+
+    fn load(&self, modules: &mut Modules, kernel: Kernel) -> Result<(sys::CUfunction, usize), CudaError> {
         let ordinal = self.cuda.ordinal();
         let failed = |call, detail: String| move |error| CudaError::driver(ordinal, call, error, detail);
         self.cuda
@@ -274,21 +288,13 @@ impl Context {
         // SAFETY: the module was loaded above and is unloaded with the context only.
         let function = unsafe { result::module::get_function(module, symbol) }
             .map_err(failed("cuModuleGetFunction", kernel.name.to_owned()))?;
-        let (mut offset, mut expected) = (0, 0);
+        let (mut offset, mut bytes) = (0, 0);
         // SAFETY: the function is there, and both are places for what is asked.
-        unsafe { sys::cuFuncGetParamInfo(function, 0, &mut offset, &mut expected) }
+        unsafe { sys::cuFuncGetParamInfo(function, 0, &mut offset, &mut bytes) }
             .result()
             .map_err(failed("cuFuncGetParamInfo", kernel.name.to_owned()))?;
-        if expected != bytes {
-            return Err(CudaError::Parameters {
-                device: ordinal,
-                kernel: kernel.name,
-                expected,
-                came: bytes,
-            });
-        }
-        modules.functions.insert(kernel.name, function);
-        Ok(function)
+        modules.functions.insert(kernel.name, (function, bytes));
+        Ok((function, bytes))
     }
 }
 
