@@ -176,8 +176,12 @@ impl CudaResampler {
 
     /// Waits for every lane, whatever becomes of the others. Returns how many samples were not finite.
     fn finish(&mut self) -> Result<u64, CudaError> {
-        let counts = self.lanes.iter_mut().map(Lane::finish);
-        counts.fold(Ok(0), |sum, count| Ok(sum? + count?))
+        let mut sum = Ok(0);
+        for lane in &mut self.lanes {
+            let count = lane.finish();
+            sum = sum.and_then(|sum| Ok(sum + count?));
+        }
+        sum
     }
 
     /// Puts the work on a batch that is on the device, and whose outputs stay there, into the stream.
