@@ -289,10 +289,6 @@ template <class T, u32 BYTES, u32 UNROLL> __device__ __forceinline__ void resamp
                 b.load(values + (u64)after * row_bytes + vector * BYTES);
             }
         }
-        else if (row_bytes <= 128 && tile.samples > 0) {
-            prefetch(values + (u64)before * row_bytes);
-            prefetch(values + (u64)after * row_bytes);
-        }
         Pick picked = pick(found, target, p.mode, p.limits);
         Choice<Real> choice{before, after, (Real)picked.weight};
         if (picked.kind != PICK_BETWEEN) {
@@ -372,7 +368,7 @@ template <class T, u32 BYTES, u32 UNROLL> __device__ __forceinline__ void resamp
 #define RESAMPLE(name, type, bytes)                                                                                    \
     extern "C" __global__ void __launch_bounds__(BLOCK)                                                                \
         resample_##name##_##bytes(const __grid_constant__ ResampleParams p) {                                          \
-        resample<type, bytes, 4>(p);                                                                                   \
+        resample<type, bytes, 2>(p);                                                                                   \
     }
 
 // By element type and by the bytes of a vector, which divide those of a row.

@@ -17,6 +17,9 @@ pub enum PushError {
     /// The device failed, or has no memory left.
     #[error(transparent)]
     Cuda(#[from] CudaError),
+    /// It came after its device had failed.
+    #[error("the sample is on a device that was lost")]
+    Lost,
 }
 
 /// A sample in the memory of a device.

@@ -19,7 +19,8 @@ pub(super) struct Tile {
 }
 
 impl Tile {
-    const MOST_TARGETS: usize = BLOCK as usize;
+    /// The most targets of a tile; the kernels would take one for each thread.
+    const MOST_TARGETS: usize = 64;
 }
 
 /// `ResampleParams` of the kernels.
@@ -158,15 +159,16 @@ impl Batch {
         narrower.into_iter().find(fits).unwrap_or(self.dtype.size())
     }
 
-    /// How many targets a block takes, of `targets` in all: as many as leave every multiprocessor a few blocks, but at
-    /// least as many as its threads can begin with. A block costs some time before it has found its first target.
+    /// How many targets a block takes, of `targets` in all. A block is some time about its targets before it reads the
+    /// first row, so it takes many, but no more than leave every multiprocessor its share.
     pub fn tile_targets(&self, gpu: &Gpu, targets: usize) -> usize {
-        const BLOCKS_PER_MULTIPROCESSOR: usize = 4;
+        const BLOCKS_PER_MULTIPROCESSOR: usize = 2;
         const LEAST: usize = 16;
+        const MOST_VECTORS: usize = 2048;
         let row_vectors = (self.row_bytes() / self.vector_bytes()).max(1);
-        let by_threads = (BLOCK as usize / row_vectors).clamp(1, LEAST);
-        let by_device = targets / (gpu.multiprocessors() as usize * BLOCKS_PER_MULTIPROCESSOR);
-        let tile = by_device.clamp(by_threads, Tile::MOST_TARGETS);
+        let least = (BLOCK as usize / row_vectors).clamp(1, LEAST);
+        let most = (MOST_VECTORS / row_vectors).clamp(least, Tile::MOST_TARGETS);
+        let tile = (targets / (gpu.multiprocessors() as usize * BLOCKS_PER_MULTIPROCESSOR)).clamp(least, most);
         1 << tile.ilog2()
     }
 
