@@ -338,13 +338,18 @@ impl Aligner {
         &self.modalities[modality].groups
     }
 
-    /// Writes the values of a modality at `time`, `dim` of them, and gives whether all are valid and the age.
+    /// Writes the values of a modality at `time`, `dim` of them, and gives whether all are valid and the age. None is
+    /// where the rows are elsewhere.
     pub(crate) fn value_at<E: Element>(&self, modality: usize, time: i64, out: &mut [E]) -> (bool, i64) {
         let stream = &self.modalities[modality];
         let times = stream.history.times();
         let until = times.partition_point(|&t| t <= time);
-        let mut valid = true;
-        for group in &stream.groups {
+        let rows_are_here = !stream.history.rows_are_elsewhere();
+        let mut valid = rows_are_here;
+        if !rows_are_here {
+            out.fill(E::from_f32(self.fill_value));
+        }
+        for group in stream.groups.iter().filter(|_| rows_are_here) {
             let channels = group.from..group.to;
             let out = &mut out[channels.clone()];
             match pick(times, until, time, group.mode, &group.limits) {

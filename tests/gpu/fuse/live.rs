@@ -321,12 +321,14 @@ fn streams_whose_rows_are_on_a_device_begin_anew_when_it_is_lost() {
     assert_eq!(refused, SampleError::Elsewhere);
 
     let aligner = &mut pair.aligner;
+    let (mut values, mut masks) = ([1f32; 3], Masks::default());
+    robocache::ops::fuse::cpu::fuse(aligner, &target, &mut values, &mut masks);
+    assert_eq!((values, &masks.valid[..]), ([0.0, 0.0, 3.0], &[0, 1][..]));
     aligner.forget_elsewhere();
     assert!(!aligner.rows_are_elsewhere(0));
     aligner.push(1, 15 * MS, Values::from_f32(&[4.0])).unwrap();
     aligner.push(0, 12 * MS, Values::from_f32(&[7.0, 8.0])).unwrap();
     let target = aligner.due().unwrap();
-    let (mut values, mut masks) = ([0f32; 3], Masks::default());
     robocache::ops::fuse::cpu::fuse(aligner, &target, &mut values, &mut masks);
     assert_eq!(values, [0.0, 0.0, 3.0]);
     assert_eq!(masks.valid, [0, 1]);
