@@ -4,8 +4,8 @@
 
 namespace fuse_ns {
 
-// The type of a modality's samples.
-enum : u32 { FLOAT32 = 0, FLOAT16 = 1, BFLOAT16 = 2 };
+// The type of a modality's samples, counted as Dtype::ALL of src/device/dtype.rs.
+enum : u32 { FLOAT32 = 0, FLOAT16 = 2, BFLOAT16 = 3 };
 
 // Channels from..to of a modality, which share their rules.
 struct Group {
@@ -363,14 +363,14 @@ namespace fuse_ns {
 
 // Samples that a ring lacks: `count` of them, for the places from `first` on.
 struct Fresh {
-    const i64* times;    // count
+    const i64* times;    // count, or null: those of the ring stay
     const float* values; // [count, dim]
     i64* ring_times;
     float* ring_values;
     u32 first;
     u32 count;
     u32 mask;
-    u32 dim;
+    u32 dim; // 0: the values of the ring stay
 };
 
 } // namespace fuse_ns
@@ -385,11 +385,87 @@ extern "C" __global__ void __launch_bounds__(256) fuse_append(const __grid_const
     const fuse_ns::Fresh fresh = p.fresh[blockIdx.y];
     u64 thread = (u64)blockIdx.x * blockDim.x + threadIdx.x;
     u64 threads = (u64)gridDim.x * blockDim.x;
-    for (u64 i = thread; i < fresh.count; i += threads) {
+    for (u64 i = thread; i < fresh.count && fresh.times != nullptr; i += threads) {
         fresh.ring_times[(fresh.first + i) & fresh.mask] = fresh.times[i];
     }
     for (u64 i = thread; i < (u64)fresh.count * fresh.dim; i += threads) {
         u64 place = (fresh.first + i / fresh.dim) & fresh.mask;
         fresh.ring_values[place * fresh.dim + i % fresh.dim] = fresh.values[i];
     }
+}
+
+namespace fuse_ns {
+
+// Element i as the nearest float32; `dtype` counts as Dtype::ALL.
+__device__ __forceinline__ float element(const void* elements, u32 dtype, u32 i) {
+    switch (dtype) {
+    case 0: return ((const float*)elements)[i];
+    case 1: return (float)((const double*)elements)[i];
+    case 2: return to_f32(((const f16*)elements)[i]);
+    case 3: return to_f32(((const bf16*)elements)[i]);
+    case 4: return (float)((const signed char*)elements)[i];
+    case 5: return (float)((const short*)elements)[i];
+    case 6: return (float)((const i32*)elements)[i];
+    case 7: return (float)((const i64*)elements)[i];
+    case 8: return (float)((const u8*)elements)[i];
+    case 9: return (float)((const u16*)elements)[i];
+    case 10: return (float)((const u32*)elements)[i];
+    default: return (float)((const u64*)elements)[i];
+    }
+}
+
+__device__ __forceinline__ bool is_finite(float value) { return (__float_as_uint(value) & 0x7f800000) != 0x7f800000; }
+
+// What a sample is refused for.
+struct Verdict {
+    u32 channel; // the first that is not finite, or ~0 where there is none
+    float value; // its value
+};
+
+} // namespace fuse_ns
+
+struct FuseTakeParams {
+    const void* sample;        // dim elements of `dtype`
+    float* row;                // dim
+    fuse_ns::Verdict* verdict; // one
+    u32 dim;
+    u32 dtype;
+};
+
+// Converts a sample to float32 and looks for values that are not finite, as `read` of src/ops/align/engine.rs. One
+// block.
+extern "C" __global__ void __launch_bounds__(256) fuse_take(const __grid_constant__ FuseTakeParams p) {
+    __shared__ u32 channel;
+    if (threadIdx.x == 0) channel = 0xffffffffu;
+    __syncthreads();
+    u32 own = 0xffffffffu;
+    for (u32 i = threadIdx.x; i < p.dim; i += blockDim.x) {
+        float value = fuse_ns::element(p.sample, p.dtype, i);
+        p.row[i] = value;
+        if (!fuse_ns::is_finite(value)) own = min(own, i);
+    }
+    if (own != 0xffffffffu) atomicMin(&channel, own);
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        p.verdict->channel = channel;
+        p.verdict->value = channel < p.dim ? p.row[channel] : 0.0f;
+    }
+}
+
+struct FusePlaceParams {
+    const float* row;   // dim
+    float* ring_values; // rows of dim, a power of two of them
+    u32 first;          // the place of the row
+    u32 moved;          // how many rows from there on move by one place to make room
+    u32 mask;
+    u32 dim;
+};
+
+// Puts a row into its place in a ring. Each thread has a channel, and moves it from the newest row on.
+extern "C" __global__ void __launch_bounds__(256) fuse_place(const __grid_constant__ FusePlaceParams p) {
+    u32 channel = blockIdx.x * blockDim.x + threadIdx.x;
+    if (channel >= p.dim) return;
+    auto at = [&](u32 i) -> float& { return p.ring_values[(u64)((p.first + i) & p.mask) * p.dim + channel]; };
+    for (u32 i = p.moved; i > 0; i--) at(i) = at(i - 1);
+    at(0) = p.row[channel];
 }

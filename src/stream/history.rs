@@ -26,6 +26,18 @@ pub struct History {
     first: u64,
     /// The least number that stood for another sample when the copy last asked; `u64::MAX` where none did.
     rewritten: AtomicU64,
+    rows_are_elsewhere: bool,
+}
+
+/// Where the row of a sample that was put into a [`History`] belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Its number.
+    pub number: u64,
+    /// How many samples after it have a number that is higher by one than before.
+    pub moved: usize,
+    /// Whether it takes the place of the sample of that number, instead of being new.
+    pub replaces: bool,
 }
 
 /// What a new history has room for; it grows to its working size from there.
@@ -43,6 +55,7 @@ impl History {
             values: Vec::with_capacity(room * dim),
             first: 0,
             rewritten: AtomicU64::new(u64::MAX),
+            rows_are_elsewhere: false,
         }
     }
 
@@ -63,13 +76,13 @@ impl History {
         &self.times[self.head..]
     }
 
-    /// The values of sample `i`.
+    /// The values of sample `i`, where the rows are here.
     pub fn row(&self, i: usize) -> &[f32] {
         let from = (self.head + i) * self.dim;
         &self.values[from..from + self.dim]
     }
 
-    /// The values of a run of samples, one after the other.
+    /// The values of a run of samples, one after the other, where the rows are here.
     pub fn rows(&self, samples: Range<usize>) -> &[f32] {
         &self.values[(self.head + samples.start) * self.dim..(self.head + samples.end) * self.dim]
     }
@@ -95,36 +108,74 @@ impl History {
     /// Puts a sample into its place in time. Of two with the same time the later arrival wins.
     ///
     /// # Panics
-    /// If `values` are not `dim`.
+    /// If `values` are not `dim`, or the rows are elsewhere.
     pub fn insert(&mut self, time: i64, values: &[f32]) -> Insert {
         assert_eq!(values.len(), self.dim, "a sample has one value for each channel");
+        assert!(!self.rows_are_elsewhere, "the rows of this history are elsewhere");
+        let (inserted, place) = self.insert_time(time);
+        let Some(place) = place else { return inserted };
+        let from = (self.head + (place.number - self.first) as usize) * self.dim;
+        if place.replaces {
+            self.values[from..from + self.dim].copy_from_slice(values);
+        } else {
+            self.values.extend_from_slice(values);
+            self.values[from..].rotate_right(self.dim);
+        }
+        inserted
+    }
+
+    /// Puts the time of a sample into its place, and says where its row belongs: nowhere if it is not kept. For a
+    /// history whose rows are elsewhere.
+    pub fn insert_time(&mut self, time: i64) -> (Insert, Option<Place>) {
         let after = self.times().partition_point(|&t| t <= time);
         if after > 0 && self.times()[after - 1] == time {
-            let from = (self.head + after - 1) * self.dim;
-            self.values[from..from + self.dim].copy_from_slice(values);
             self.rewrite_from(after - 1);
-            return Insert::Kept;
+            let place = Place {
+                number: self.first + after as u64 - 1,
+                moved: 0,
+                replaces: true,
+            };
+            return (Insert::Kept, Some(place));
         }
+        let place = Place {
+            number: self.first + after as u64,
+            moved: self.times().len() - after,
+            replaces: false,
+        };
         let full = self.times().len() >= self.limit;
         if full {
             if after == 0 {
-                return Insert::Overflowed;
+                return (Insert::Overflowed, None);
             }
             self.head += 1;
             self.first += 1;
         }
-        let place = after - usize::from(full);
-        if place < self.times().len() {
-            self.rewrite_from(place);
+        let at = after - usize::from(full);
+        if place.moved > 0 {
+            self.rewrite_from(at);
         }
         if self.times.len() == self.times.capacity() {
             self.compact();
         }
-        let place = self.head + place;
-        self.times.insert(place, time);
-        self.values.extend_from_slice(values);
-        self.values[place * self.dim..].rotate_right(self.dim);
-        if full { Insert::Overflowed } else { Insert::Kept }
+        self.times.insert(self.head + at, time);
+        (if full { Insert::Overflowed } else { Insert::Kept }, Some(place))
+    }
+
+    /// Whether the rows are elsewhere, and only their times are kept here.
+    pub fn rows_are_elsewhere(&self) -> bool {
+        self.rows_are_elsewhere
+    }
+
+    /// Keeps only times from now on: whoever calls it has the rows.
+    pub fn send_rows_elsewhere(&mut self) {
+        self.rows_are_elsewhere = true;
+        self.values.clear();
+    }
+
+    /// Forgets every sample, and keeps rows again.
+    pub fn bring_rows_back(&mut self) {
+        self.clear();
+        self.rows_are_elsewhere = false;
     }
 
     /// Forgets the samples older than the newest one at or before `time`, which a bracket there still needs.
@@ -146,7 +197,9 @@ impl History {
 
     fn compact(&mut self) {
         self.times.drain(..self.head);
-        self.values.drain(..self.head * self.dim);
+        if !self.rows_are_elsewhere {
+            self.values.drain(..self.head * self.dim);
+        }
         self.head = 0;
     }
 }

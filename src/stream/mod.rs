@@ -4,5 +4,5 @@ mod history;
 mod message;
 pub mod recording;
 
-pub use history::{History, Insert};
+pub use history::{History, Insert, Place};
 pub use message::{Cells, Column, ColumnLayout, DeviceTensor, Layout, Message};

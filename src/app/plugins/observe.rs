@@ -222,9 +222,12 @@ impl Windows {
     ) -> Result<Pushed, PushError> {
         let Some(tensor) = message.on_device() else {
             let sample = message.flat().map(|values| values.slice(elements.start, elements.end));
-            return Ok(self
-                .aligner
-                .push(input, stamp, sample.unwrap_or(Values::from_f32(&[])))?);
+            let sample = sample.unwrap_or(Values::from_f32(&[]));
+            let pushed = match self.backend.resident() {
+                Some(cuda) => cuda.push_host(&mut self.aligner, input, stamp, sample),
+                None => self.aligner.push(input, stamp, sample).map_err(PushError::from),
+            };
+            return self.checked(pushed);
         };
         let sample = DeviceSample {
             memory: &tensor.memory,
@@ -235,7 +238,20 @@ impl Windows {
         let Some(cuda) = self.backend.resident() else {
             return Err(PushError::Lost);
         };
-        cuda.push(&mut self.aligner, input, stamp, sample)
+        let pushed = cuda.push(&mut self.aligner, input, stamp, sample);
+        self.checked(pushed)
+    }
+
+    /// Goes on without the device, and without the samples that are there alone, if it has failed.
+    fn checked(&mut self, pushed: Result<Pushed, PushError>) -> Result<Pushed, PushError> {
+        match pushed {
+            Err(PushError::Cuda(error)) if !error.is_memory() => {
+                self.backend.failed(usize::MAX, error);
+                self.aligner.forget_elsewhere();
+                Err(PushError::Lost)
+            }
+            pushed => pushed,
+        }
     }
 
     /// Writes the window of some of the modalities, and its masks, on the device that is quicker, and says which it was.
@@ -249,10 +265,19 @@ impl Windows {
         let work = payload.column::<u8>(0).len();
         let start = Instant::now();
         let mut device = Device::Cpu;
-        if let Some(cuda) = backend.cuda(work) {
+        // What is on the device alone can be had there alone.
+        let is_resident = modalities.clone().any(|modality| aligner.rows_are_elsewhere(modality));
+        let cuda = match is_resident {
+            true => backend.resident(),
+            false => backend.cuda(work),
+        };
+        if let Some(cuda) = cuda {
             match cuda.window(aligner, target, modalities.clone(), payload.column(0), masks) {
                 Ok(()) => device = backend.device(),
                 Err(error) => backend.failed(work, error),
+            }
+            if backend.gpu().is_none() {
+                aligner.forget_elsewhere();
             }
         }
         if device == Device::Cpu {

@@ -2,7 +2,7 @@ use super::config::Group;
 use super::{AlignConfig, ModalityConfig};
 use crate::device::{Dtype, Element, Values};
 use crate::ops::{ConfigError, duration_ns};
-use crate::stream::{History, Insert};
+use crate::stream::{History, Insert, Place};
 use crate::time::{Grid, Pick, ms_to_ns, pick};
 
 /// A stream may hold this much while it waits for the others; past it, its oldest samples go and are counted.
@@ -43,6 +43,9 @@ pub enum SampleError {
     /// Its stamp is out of range.
     #[error("stamp {0} ns is out of range (allowed: +-2^61)")]
     StampOutOfRange(i64),
+    /// The rows of its stream are on a device, and it came to the aligner instead of to what keeps them there.
+    #[error("the samples of this stream are on a device, and one came to the host")]
+    Elsewhere,
 }
 
 /// What the arrival of a sample did besides taking its place.
@@ -172,11 +175,76 @@ impl Aligner {
     /// Puts a sample with its stamp (ns) into the history of its modality. Ask for what is [`due`](Self::due) after
     /// each: a message of several samples must give the same observations as several messages.
     pub fn push(&mut self, modality: usize, stamp_ns: i64, sample: Values<'_>) -> Result<Pushed, SampleError> {
-        let stream = &mut self.modalities[modality];
+        if self.rows_are_elsewhere(modality) {
+            return Err(SampleError::Elsewhere);
+        }
+        self.read(modality, stamp_ns, sample)?;
+        let insert = |stream: &mut Modality, time| stream.history.insert(time, &stream.sample);
+        Ok(self.arrive(modality, stamp_ns, insert))
+    }
+
+    /// Checks a sample that is not read here.
+    pub(super) fn check(&self, modality: usize, stamp_ns: i64, len: usize) -> Result<(), SampleError> {
+        let expected = self.modalities[modality].dim;
         if !(-MAX_STAMP..=MAX_STAMP).contains(&stamp_ns) {
             return Err(SampleError::StampOutOfRange(stamp_ns));
         }
-        stream.read(sample)?;
+        if len != expected {
+            return Err(SampleError::WrongLength { expected, came: len });
+        }
+        Ok(())
+    }
+
+    /// Checks a sample, and gives its values in float32.
+    pub(super) fn read(&mut self, modality: usize, stamp_ns: i64, sample: Values<'_>) -> Result<&[f32], SampleError> {
+        self.check(modality, stamp_ns, sample.len())?;
+        let stream = &mut self.modalities[modality];
+        sample.to_f32(&mut stream.sample);
+        match stream.sample.iter().position(|value| !value.is_finite()) {
+            Some(channel) => Err(SampleError::NonFinite {
+                channel,
+                value: stream.sample[channel],
+            }),
+            None => Ok(&stream.sample),
+        }
+    }
+
+    /// Puts the time of a checked sample into the history of its modality, whose rows are elsewhere, and says where its
+    /// row belongs, if it is kept.
+    pub(super) fn push_time(&mut self, modality: usize, stamp_ns: i64) -> (Pushed, Option<Place>) {
+        let mut place = None;
+        let pushed = self.arrive(modality, stamp_ns, |stream, time| {
+            let inserted;
+            (inserted, place) = stream.history.insert_time(time);
+            inserted
+        });
+        (pushed, place)
+    }
+
+    /// Whether the rows of a modality are on a device.
+    pub fn rows_are_elsewhere(&self, modality: usize) -> bool {
+        self.modalities[modality].history.rows_are_elsewhere()
+    }
+
+    /// Keeps only the times of a modality's samples from now on: whoever calls it has the rows.
+    pub(super) fn send_rows_elsewhere(&mut self, modality: usize) {
+        self.modalities[modality].history.send_rows_elsewhere();
+    }
+
+    /// Gives up the samples whose rows are on a device, as when it is lost. Their streams begin anew on the host; the
+    /// grid goes on.
+    pub fn forget_elsewhere(&mut self) {
+        for stream in &mut self.modalities {
+            if stream.history.rows_are_elsewhere() {
+                stream.history.bring_rows_back();
+            }
+        }
+    }
+
+    /// A checked sample arrives: its stream is open, its clock may have jumped, it may be late; `insert` puts it into
+    /// its place in time.
+    fn arrive(&mut self, modality: usize, stamp_ns: i64, insert: impl FnOnce(&mut Modality, i64) -> Insert) -> Pushed {
+        let stream = &mut self.modalities[modality];
         stream.open = true;
         let time = stamp_ns - stream.latency;
         let jumped_ns = stream
@@ -190,12 +258,11 @@ impl Aligner {
         }
         let late = self.last_sent.is_some_and(|sent| time <= sent);
         self.late_samples += i64::from(late);
-        let stream = &mut self.modalities[modality];
-        Ok(Pushed {
+        Pushed {
             late,
-            overflowed: stream.history.insert(time, &stream.sample) == Insert::Overflowed,
+            overflowed: insert(&mut self.modalities[modality], time) == Insert::Overflowed,
             jumped_ns,
-        })
+        }
     }
 
     /// The stream ended: nothing waits for it any more, until it has a sample again.
@@ -271,13 +338,18 @@ impl Aligner {
         &self.modalities[modality].groups
     }
 
-    /// Writes the values of a modality at `time`, `dim` of them, and gives whether all are valid and the age.
+    /// Writes the values of a modality at `time`, `dim` of them, and gives whether all are valid and the age. None is
+    /// where the rows are elsewhere.
     pub(crate) fn value_at<E: Element>(&self, modality: usize, time: i64, out: &mut [E]) -> (bool, i64) {
         let stream = &self.modalities[modality];
         let times = stream.history.times();
         let until = times.partition_point(|&t| t <= time);
-        let mut valid = true;
-        for group in &stream.groups {
+        let rows_are_here = !stream.history.rows_are_elsewhere();
+        let mut valid = rows_are_here;
+        if !rows_are_here {
+            out.fill(E::from_f32(self.fill_value));
+        }
+        for group in stream.groups.iter().filter(|_| rows_are_here) {
             let channels = group.from..group.to;
             let out = &mut out[channels.clone()];
             match pick(times, until, time, group.mode, &group.limits) {
@@ -394,23 +466,6 @@ impl Modality {
             history: History::new(config.dim, (HISTORY_BYTES / bytes).clamp(64, 1 << 20)),
             sample: vec![0.0; config.dim],
         })
-    }
-
-    fn read(&mut self, sample: Values<'_>) -> Result<(), SampleError> {
-        if sample.len() != self.dim {
-            return Err(SampleError::WrongLength {
-                expected: self.dim,
-                came: sample.len(),
-            });
-        }
-        sample.to_f32(&mut self.sample);
-        match self.sample.iter().position(|value| !value.is_finite()) {
-            Some(channel) => Err(SampleError::NonFinite {
-                channel,
-                value: self.sample[channel],
-            }),
-            None => Ok(()),
-        }
     }
 
     /// Nothing that may still come in time changes the values up to here.

@@ -2,10 +2,11 @@
 
 use super::{MS, Pair, config, push};
 use crate::support::{Random, gpu, ran, random_cases};
+use bytemuck::Pod;
 use half::{bf16, f16};
-use robocache::device::cuda::{Budget, DeviceBuf};
-use robocache::device::{Dtype, Values};
-use robocache::ops::align::cuda::{CudaFuser, DeviceSample, PushError};
+use robocache::device::cuda::{Budget, Gpu};
+use robocache::device::{Dtype, HostBuf, Values};
+use robocache::ops::align::cuda::CudaFuser;
 use robocache::ops::align::{AlignConfig, Aligner, Masks, SampleError};
 use std::fmt::Write;
 
@@ -59,12 +60,42 @@ fn any_config(random: &mut Random, most_modalities: usize, most_values: usize) -
     config(&yaml)
 }
 
+/// The same values, in any type, and which bytes they are in it.
+fn any_type(random: &mut Random, values: &[f32], bytes: &mut HostBuf) -> Dtype {
+    fn put<T: Pod>(values: &[f32], bytes: &mut HostBuf, cast: impl Fn(f32) -> T) {
+        let cast: Vec<T> = values.iter().map(|&value| cast(value)).collect();
+        bytes.copy_from(bytemuck::cast_slice(&cast));
+    }
+    let dtype = if random.once_in(2) {
+        Dtype::Float32
+    } else {
+        random.of(&Dtype::ALL)
+    };
+    match dtype {
+        Dtype::Float32 => put(values, bytes, |value| value),
+        Dtype::Float64 => put(values, bytes, |value| f64::from(value) * 1.000_000_01),
+        Dtype::Float16 => put(values, bytes, f16::from_f32),
+        Dtype::BFloat16 => put(values, bytes, bf16::from_f32),
+        Dtype::Int8 => put(values, bytes, |value| value as i8),
+        Dtype::Int16 => put(values, bytes, |value| value as i16),
+        Dtype::Int32 => put(values, bytes, |value| (value * 1e5) as i32),
+        Dtype::Int64 => put(values, bytes, |value| (value * 1e12) as i64),
+        Dtype::UInt8 => put(values, bytes, |value| value as u8),
+        Dtype::UInt16 => put(values, bytes, |value| value as u16),
+        Dtype::UInt32 => put(values, bytes, |value| (value * 1e5) as u32),
+        Dtype::UInt64 => put(values, bytes, |value| (value * 1e12) as u64),
+    }
+    dtype
+}
+
 /// Plays a random timeline: samples by and large in order, some late, some twice, some jumps back, NaNs, closes.
 fn play(pair: &mut Pair, random: &mut Random, events: usize) {
     let modalities = pair.aligner.modalities();
     let dims: Vec<usize> = (0..modalities).map(|modality| pair.aligner.dim(modality)).collect();
+    // Of a modality, one sample in so many comes on the device; 0: none.
+    let on_device: Vec<usize> = (0..modalities).map(|_| random.of(&[0, 1, 3])).collect();
     let mut now = 0;
-    let mut sample = Vec::new();
+    let (mut sample, mut bytes) = (Vec::new(), HostBuf::default());
     for _ in 0..events {
         let modality = random.below(modalities);
         now += random.below(2 + 12 / modalities) as i64;
@@ -72,8 +103,8 @@ fn play(pair: &mut Pair, random: &mut Random, events: usize) {
             now -= 200;
         }
         match random.below(40) {
-            0 => pair.aligner.close(modality),
-            1 => pair.aligner.open(modality),
+            0 => pair.close(modality),
+            1 => pair.open(modality),
             _ => {
                 let late = if random.once_in(6) { random.below(60) as i64 } else { 0 };
                 let scale = random.of(&[1.0, 1e-6, 1e4, 3e38]);
@@ -87,10 +118,13 @@ fn play(pair: &mut Pair, random: &mut Random, events: usize) {
                 } else {
                     0
                 };
+                let stamp = (now - late) * MS + off_grid;
+                let values = Values::new(any_type(random, &sample, &mut bytes), bytes.bytes());
                 // What is not finite is dropped.
-                let _ = pair
-                    .aligner
-                    .push(modality, (now - late) * MS + off_grid, Values::from_f32(&sample));
+                let _ = match on_device[modality] {
+                    often if often > 0 && random.once_in(often) => pair.push_on_device(modality, stamp, values),
+                    _ => pair.push(modality, stamp, values),
+                };
             }
         }
         pair.check_due(random);
@@ -141,18 +175,18 @@ fn a_long_history_is_searched_and_followed_as_it_grows() {
     for i in 0..9000 {
         let stamp = i * 1_000_000 + i % 7 * 1000;
         let sample = [i as f32, (i * i % 1001) as f32];
-        pair.aligner.push(0, stamp, Values::from_f32(&sample)).unwrap();
+        pair.push(0, stamp, Values::from_f32(&sample)).unwrap();
     }
     for (i, ms) in [2, 11, 31, 4000, 4030, 8890, 8960].into_iter().enumerate() {
         push(&mut pair, 1, ms, &[i as f32]);
-        if let Some(target) = pair.aligner.due() {
+        if let Some(target) = pair.due() {
             pair.check(&target);
         }
     }
-    pair.aligner.close(0);
-    pair.aligner.close(1);
+    pair.close(0);
+    pair.close(1);
     for _ in 0..50 {
-        let Some(target) = pair.aligner.due() else { break };
+        let Some(target) = pair.due() else { break };
         pair.check(&target);
     }
     assert!(pair.windows > 50);
@@ -161,8 +195,40 @@ fn a_long_history_is_searched_and_followed_as_it_grows() {
 }
 
 #[test]
+fn rows_that_are_on_the_device_alone_go_along_when_their_ring_grows() {
+    let Some(gpu) = gpu() else { return };
+    let mut pair = Pair::new(
+        &config(
+            "{ rate_hz: 100, window: 2, stride: 3, modalities: [\
+             { input: a, dim: 5, interpolation: linear, reorder_ms: 30 }, { input: b, dim: 1, interpolation: nearest }] }",
+        ),
+        &gpu,
+    );
+    let random = &mut Random(3);
+    for i in 0..800 {
+        // The second stream is behind by up to 240 samples, and the first one's ring wraps around.
+        if i % 240 == 0 {
+            push(&mut pair, 1, i, &[i as f32]);
+        }
+        let late = if i % 7 == 0 { 20 } else { 0 };
+        let sample = [i as f32, -i as f32, 0.5, (i * i % 101) as f32, 1e-3 * i as f32];
+        let stamp = (i - late) * MS + 1000 * (i % 3);
+        pair.push_on_device(0, stamp, Values::from_f32(&sample)).unwrap();
+        pair.check_due(random);
+    }
+    assert!(pair.windows > 60, "{} windows", pair.windows);
+    ran(&gpu, "fuse: windows of rows on the device alone", pair.windows);
+}
+
+#[test]
 fn a_full_history_that_gives_up_its_oldest_samples_is_followed() {
     let Some(gpu) = gpu() else { return };
+    for on_device in [false, true] {
+        ran(&gpu, "fuse: windows of a full history", full_history(&gpu, on_device));
+    }
+}
+
+fn full_history(gpu: &Gpu, on_device: bool) -> usize {
     // Samples of 1 MiB: a history holds 64 of them.
     let dim = 1 << 18;
     let mut pair = Pair::new(
@@ -170,7 +236,7 @@ fn a_full_history_that_gives_up_its_oldest_samples_is_followed() {
             "{{ rate_hz: 100, window: 2, max_wait_ms: null, modalities: [\
              {{ input: a, dim: {dim}, interpolation: linear, reorder_ms: 500 }}, {{ input: b, dim: 1, interpolation: previous }}] }}"
         )),
-        &gpu,
+        gpu,
     );
     let mut sample = vec![0f32; dim];
     push(&mut pair, 1, 0, &[1.0]);
@@ -178,71 +244,100 @@ fn a_full_history_that_gives_up_its_oldest_samples_is_followed() {
     for (i, ms) in (0..70i64).map(|i| i * 10).chain([655, 651, 700]).enumerate() {
         sample[i] = ms as f32;
         sample[dim - 1] = i as f32;
-        let pushed = pair.aligner.push(0, ms * MS + 1, Values::from_f32(&sample)).unwrap();
-        overflowed += usize::from(pushed.overflowed);
+        let values = Values::from_f32(&sample);
+        let pushed = match on_device {
+            true => pair.push_on_device(0, ms * MS + 1, values),
+            false => pair.push(0, ms * MS + 1, values),
+        };
+        overflowed += usize::from(pushed.unwrap().overflowed);
         if i % 24 == 3 {
             push(&mut pair, 1, ms + 1, &[ms as f32]);
-            if let Some(target) = pair.aligner.due() {
+            if let Some(target) = pair.due() {
                 pair.check(&target);
             }
         }
     }
     assert!(overflowed > 0, "it was not full");
-    pair.aligner.close(0);
+    pair.close(0);
     push(&mut pair, 1, 700, &[2.0]);
-    let last = std::iter::from_fn(|| pair.aligner.due()).last().unwrap();
+    let last = std::iter::from_fn(|| pair.due()).last().unwrap();
     pair.check(&last);
-    ran(&gpu, "fuse: windows of a full history", pair.windows);
+    pair.windows
 }
 
 #[test]
 fn samples_that_are_on_the_device_are_taken_and_dropped_as_those_of_the_host() {
     let Some(gpu) = gpu() else { return };
-    let mut pair = Pair::new(
-        &config("{ rate_hz: 100, modalities: [{ input: a, dim: 3, interpolation: linear }] }"),
-        &gpu,
-    );
-    let mut memory = DeviceBuf::new(&gpu, &Budget::new(None));
-    memory.reserve(64).unwrap();
-    let place = |bytes: &[u8]| {
-        // SAFETY: the source stays until the stream is synchronized, right here.
-        unsafe { memory.upload(16, bytes).unwrap() };
-        gpu.synchronize().unwrap();
-    };
-    let mut push_all = |stamp_ms: i64, dtype: Dtype, bytes: &[u8], len: usize| {
-        place(bytes);
-        let sample = DeviceSample {
-            memory: &memory,
-            at: 16,
-            dtype,
-            len,
-        };
-        pair.fuser.push(&mut pair.aligner, 0, stamp_ms * MS, sample)
-    };
-    push_all(4, Dtype::Float32, bytemuck::cast_slice(&[1f32, 2.0, 3.0]), 3).unwrap();
-    push_all(
-        5,
-        Dtype::Float16,
-        bytemuck::cast_slice(&[5.0, 6.0, 7.0].map(f16::from_f32)),
-        3,
-    )
-    .unwrap();
+    let modality = "{ input: a, dim: 3, interpolation: linear, reorder_ms: 5 }";
+    let mut pair = Pair::new(&config(&format!("{{ rate_hz: 100, modalities: [{modality}] }}")), &gpu);
+    let mut push = |ms: i64, values: Values<'_>| pair.push_on_device(0, ms * MS, values);
+    push(4, Values::from_f32(&[1.0, 2.0, 3.0])).unwrap();
+    let halves = [5.0, 6.0, 7.0].map(f16::from_f32);
+    push(8, Values::new(Dtype::Float16, bytemuck::cast_slice(&halves))).unwrap();
     let nan = [5.0, f32::NAN, 7.0].map(bf16::from_f32);
-    let refused = push_all(9, Dtype::BFloat16, bytemuck::cast_slice(&nan), 3).unwrap_err();
-    assert!(matches!(
+    let refused = push(9, Values::new(Dtype::BFloat16, bytemuck::cast_slice(&nan))).unwrap_err();
+    assert!(matches!(refused, SampleError::NonFinite { channel: 1, value } if value.is_nan()));
+    // Infinite in float32.
+    let large = [5.0, 6.0, -1e300];
+    let refused = push(9, Values::new(Dtype::Float64, bytemuck::cast_slice(&large))).unwrap_err();
+    assert_eq!(
         refused,
-        PushError::Sample(SampleError::NonFinite { channel: 1, .. })
-    ));
-    let refused = push_all(9, Dtype::Float32, bytemuck::cast_slice(&[1f32, 2.0]), 2).unwrap_err();
-    assert!(matches!(
-        refused,
-        PushError::Sample(SampleError::WrongLength { expected: 3, came: 2 })
-    ));
-    push_all(15, Dtype::Float64, bytemuck::cast_slice(&[5f64, 16.0, 27.0]), 3).unwrap();
-    let target = pair.aligner.due().unwrap();
+        SampleError::NonFinite {
+            channel: 2,
+            value: f32::NEG_INFINITY
+        }
+    );
+    let refused = push(9, Values::from_f32(&[1.0, 2.0])).unwrap_err();
+    assert_eq!(refused, SampleError::WrongLength { expected: 3, came: 2 });
+    assert_eq!(
+        push(i64::MAX / MS, Values::from_f32(&[0.0; 3]))
+            .unwrap_err()
+            .to_string()[..5],
+        *"stamp"
+    );
+    push(16, Values::from_f32(&[1.0, 1.0, 1.0])).unwrap();
+    push(16, Values::from_f32(&[5.0, 16.0, 27.0])).unwrap(); // instead
+    push(5, Values::from_f32(&[5.0, 6.0, 7.0])).unwrap(); // before the last two
+    push(25, Values::from_f32(&[9.0, 9.0, 9.0])).unwrap();
+    let target = pair.due().unwrap();
     pair.check(&target);
-    assert_eq!(super::cast::<f32>(&mut pair.memory[1]), [5.0, 11.0, 17.0]);
-    ran(&gpu, "fuse: samples on the device", 5);
+    // A quarter of the way from 8 to 16.
+    let came: &[f32] = super::cast(&mut pair.memory[1]);
+    assert_eq!(came, [5.0, 8.5, 12.0]);
+    ran(&gpu, "fuse: samples on the device", 10);
+}
+
+#[test]
+fn streams_whose_rows_are_on_a_device_begin_anew_when_it_is_lost() {
+    let Some(gpu) = gpu() else { return };
+    let modalities = "[{ input: a, dim: 2, interpolation: previous }, { input: b, dim: 1, interpolation: previous }]";
+    let mut pair = Pair::new(&config(&format!("{{ rate_hz: 100, modalities: {modalities} }}")), &gpu);
+    pair.push_on_device(0, 0, Values::from_f32(&[1.0, 2.0])).unwrap();
+    push(&mut pair, 1, 0, &[3.0]);
+    let target = pair.due().unwrap();
+    pair.check(&target);
+    assert!(pair.aligner.rows_are_elsewhere(0) && !pair.aligner.rows_are_elsewhere(1));
+    let refused = pair.aligner.push(0, 5 * MS, Values::from_f32(&[1.0, 2.0])).unwrap_err();
+    assert_eq!(refused, SampleError::Elsewhere);
+
+    let aligner = &mut pair.aligner;
+    let (mut values, mut masks) = ([1f32; 3], Masks::default());
+    robocache::ops::fuse::cpu::fuse(aligner, &target, &mut values, &mut masks);
+    assert_eq!((values, &masks.valid[..]), ([0.0, 0.0, 3.0], &[0, 1][..]));
+    aligner.forget_elsewhere();
+    assert!(!aligner.rows_are_elsewhere(0));
+    aligner.push(1, 15 * MS, Values::from_f32(&[4.0])).unwrap();
+    aligner.push(0, 12 * MS, Values::from_f32(&[7.0, 8.0])).unwrap();
+    let target = aligner.due().unwrap();
+    robocache::ops::fuse::cpu::fuse(aligner, &target, &mut values, &mut masks);
+    assert_eq!(values, [0.0, 0.0, 3.0]);
+    assert_eq!(masks.valid, [0, 1]);
+    // A copy that goes on follows it, too.
+    let mut came = [1f32; 3];
+    let out = bytemuck::cast_slice_mut(&mut came);
+    pair.fuser.window(aligner, &target, 0..2, out, &mut masks).unwrap();
+    assert_eq!(came, values);
+    ran(&gpu, "fuse: a lost device", 1);
 }
 
 #[test]

@@ -8,16 +8,18 @@ use crate::support::Random;
 use half::{bf16, f16};
 use robocache::device::cuda::{Budget, DeviceBuf, Gpu};
 use robocache::device::{Dtype, Values};
-use robocache::ops::align::cuda::CudaFuser;
-use robocache::ops::align::{AlignConfig, Aligner, Masks, Target, cpu};
+use robocache::ops::align::cuda::{CudaFuser, DeviceSample, PushError};
+use robocache::ops::align::{AlignConfig, Aligner, Masks, Pushed, SampleError, Target, cpu};
 use robocache::ops::fuse;
 
 const MS: i64 = 1_000_000;
 
-/// An aligner, and a copy of its histories on a device whose windows must be the CPU's.
+/// An aligner on the CPU, and another with a copy of its histories on a device whose windows must be the CPU's.
 struct Pair {
+    oracle: Aligner,
     aligner: Aligner,
     fuser: CudaFuser,
+    sample: DeviceBuf,
     on_device: DeviceBuf,
     memory: [Vec<u8>; 2],
     masks: [Masks; 2],
@@ -30,7 +32,9 @@ impl Pair {
         let budget = Budget::new(None);
         Self {
             fuser: CudaFuser::new(&aligner, gpu, &budget),
+            sample: DeviceBuf::new(gpu, &budget),
             on_device: DeviceBuf::new(gpu, &budget),
+            oracle: Aligner::new(config).unwrap(),
             aligner,
             memory: Default::default(),
             masks: Default::default(),
@@ -38,10 +42,53 @@ impl Pair {
         }
     }
 
+    /// A sample comes on the host.
+    fn push(&mut self, modality: usize, stamp_ns: i64, sample: Values<'_>) -> Result<Pushed, SampleError> {
+        let wanted = self.oracle.push(modality, stamp_ns, sample);
+        let came = self.fuser.push_host(&mut self.aligner, modality, stamp_ns, sample);
+        same_result(wanted, came)
+    }
+
+    /// A sample comes on the device.
+    fn push_on_device(&mut self, modality: usize, stamp_ns: i64, sample: Values<'_>) -> Result<Pushed, SampleError> {
+        let wanted = self.oracle.push(modality, stamp_ns, sample);
+        let at = 16;
+        self.sample.reserve(at + sample.bytes().len()).unwrap();
+        // SAFETY: the source is not page-locked, so that it has been read on return.
+        unsafe { self.sample.upload(at, sample.bytes()).unwrap() };
+        self.sample.gpu().synchronize().unwrap();
+        let sample = DeviceSample {
+            memory: &self.sample,
+            at,
+            dtype: sample.dtype(),
+            len: sample.len(),
+        };
+        let came = self.fuser.push(&mut self.aligner, modality, stamp_ns, sample);
+        self.sample.clear(0, self.sample.capacity()).unwrap();
+        same_result(wanted, came)
+    }
+
+    fn close(&mut self, modality: usize) {
+        self.oracle.close(modality);
+        self.aligner.close(modality);
+    }
+
+    fn open(&mut self, modality: usize) {
+        self.oracle.open(modality);
+        self.aligner.open(modality);
+    }
+
+    /// The next target, which falls due for both.
+    fn due(&mut self) -> Option<Target> {
+        let target = self.oracle.due();
+        assert_eq!(self.aligner.due(), target);
+        target
+    }
+
     /// Holds every target that is due against the CPU: all modalities and, now and then, one by itself or the values
     /// left on the device.
     fn check_due(&mut self, random: &mut Random) {
-        while let Some(target) = self.aligner.due() {
+        while let Some(target) = self.due() {
             match random.below(4) {
                 0 => self.check_one(&target, random.below(self.aligner.modalities())),
                 1 => self.check_on_device(&target),
@@ -60,9 +107,9 @@ impl Pair {
         let [wanted_masks, masks] = &mut self.masks;
         let aligner = &self.aligner;
         match aligner.dtype() {
-            Dtype::Float16 => fuse::cpu::fuse::<f16>(aligner, target, cast(wanted), wanted_masks),
-            Dtype::BFloat16 => fuse::cpu::fuse::<bf16>(aligner, target, cast(wanted), wanted_masks),
-            _ => fuse::cpu::fuse::<f32>(aligner, target, cast(wanted), wanted_masks),
+            Dtype::Float16 => fuse::cpu::fuse::<f16>(&self.oracle, target, cast(wanted), wanted_masks),
+            Dtype::BFloat16 => fuse::cpu::fuse::<bf16>(&self.oracle, target, cast(wanted), wanted_masks),
+            _ => fuse::cpu::fuse::<f32>(&self.oracle, target, cast(wanted), wanted_masks),
         }
         self.fuser.window(aligner, target, all, came, masks).unwrap();
         self.same();
@@ -76,9 +123,9 @@ impl Pair {
         let [wanted_masks, masks] = &mut self.masks;
         let aligner = &self.aligner;
         match aligner.dtype() {
-            Dtype::Float16 => cpu::align::<f16>(aligner, target, modality, cast(wanted), wanted_masks),
-            Dtype::BFloat16 => cpu::align::<bf16>(aligner, target, modality, cast(wanted), wanted_masks),
-            _ => cpu::align::<f32>(aligner, target, modality, cast(wanted), wanted_masks),
+            Dtype::Float16 => cpu::align::<f16>(&self.oracle, target, modality, cast(wanted), wanted_masks),
+            Dtype::BFloat16 => cpu::align::<bf16>(&self.oracle, target, modality, cast(wanted), wanted_masks),
+            _ => cpu::align::<f32>(&self.oracle, target, modality, cast(wanted), wanted_masks),
         }
         let one = modality..modality + 1;
         self.fuser.window(aligner, target, one, came, masks).unwrap();
@@ -136,6 +183,15 @@ fn config(yaml: &str) -> AlignConfig {
 }
 
 fn push(pair: &mut Pair, modality: usize, ms: i64, sample: &[f32]) {
-    let pushed = pair.aligner.push(modality, ms * MS, Values::from_f32(sample));
-    pushed.unwrap();
+    pair.push(modality, ms * MS, Values::from_f32(sample)).unwrap();
+}
+
+/// The same of both, but for a value that equals nothing.
+fn same_result(wanted: Result<Pushed, SampleError>, came: Result<Pushed, PushError>) -> Result<Pushed, SampleError> {
+    let came = came.map_err(|error| match error {
+        PushError::Sample(error) => error,
+        error => panic!("{error}"),
+    });
+    assert_eq!(format!("{came:?}"), format!("{wanted:?}"));
+    came
 }

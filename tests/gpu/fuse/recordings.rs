@@ -78,7 +78,12 @@ fn the_windows_of_a_real_drive_are_those_of_the_cpu() {
     );
     let random = &mut Random(0);
     for (stamp, stream, row) in &samples {
-        let _ = pair.aligner.push(*stream, *stamp, Values::from_f32(row));
+        let row = Values::from_f32(row);
+        // The wheels are on the device.
+        let _ = match stream {
+            1 => pair.push_on_device(*stream, *stamp, row),
+            _ => pair.push(*stream, *stamp, row),
+        };
         pair.check_due(random);
     }
     ran(&gpu, "fuse: windows of a real drive", pair.windows);

@@ -1,6 +1,6 @@
 //! Windows of many recordings at once, of samples that are on the device.
 
-use super::params::{BLOCK, FuseParams, GroupParams, ModalityParams, RUN, input_code, kernel};
+use super::params::{BLOCK, FuseParams, GroupParams, ModalityParams, RUN, code, kernel};
 use super::staging::{Staging, room};
 use crate::device::Dtype;
 use crate::device::cuda::{Budget, CudaError, Gpu};
@@ -121,9 +121,7 @@ impl FuseBatch {
                 ));
             }
             assert_eq!(next, modality.dim, "a channel is in one group");
-            let Some(dtype) = input_code(modality.dtype) else {
-                panic!("{} can't be read", modality.dtype);
-            };
+            assert!(modality.dtype.is_output(), "{} can't be read", modality.dtype);
             let is_empty = modality.samples == 0;
             let params = ModalityParams {
                 times: modality.times,
@@ -133,7 +131,7 @@ impl FuseBatch {
                 count: modality.samples as u32,
                 mask: u32::MAX,
                 dim: modality.dim as u32,
-                dtype,
+                dtype: code(modality.dtype),
                 column,
                 first_group: first_group as u32,
                 groups: modality.groups.len() as u32,

@@ -3,57 +3,35 @@
 //! The aligner stays the one that knows when an observation is due, and its histories the truth: a [`CudaFuser`] keeps
 //! a copy of them on the device, to which each window adds the samples that have come since. A window is two launches and
 //! one wait, however many modalities there are, and an upload of what is new and a download of the result where they are
-//! large; its values and masks are those of [`cpu`](super::cpu), to the bit. A [`FuseBatch`] is many windows at once of samples that are on
+//! large; its values and masks are those of [`cpu`](super::cpu), to the bit. A
+//! stream whose samples are on the device already has its rows there alone, and the aligner its times. A [`FuseBatch`] is many windows at once of samples that are on
 //! the device already.
 
 mod batch;
 mod params;
+mod push;
 mod ring;
 mod staging;
 
 pub use batch::{BatchGroup, BatchModality, BatchOutput, BatchShape, FuseBatch};
+pub use push::{DeviceSample, PushError};
 
-use super::{Aligner, Masks, Pushed, SampleError, Target};
+use super::{Aligner, Masks, Target};
+use crate::device::Dtype;
 use crate::device::cuda::{Budget, CudaError, DeviceBuf, Gpu, PinnedBuf};
-use crate::device::{Dtype, Values};
+use crate::stream::History;
 use bytemuck::Zeroable;
-use params::{APPEND, AppendParams, BLOCK, Fresh, FuseParams, GroupParams, INPUT_F32, ModalityParams, RUN, kernel};
+use params::{APPEND, AppendParams, BLOCK, Fresh, FuseParams, GroupParams, ModalityParams, RUN, code, kernel};
 use ring::Ring;
 use staging::{DIRECT_BYTES, Staging, room};
 use std::ops::Range;
-
-/// Why a sample that is on a device was not taken.
-#[derive(Debug, thiserror::Error)]
-pub enum PushError {
-    /// The sample is dropped; the stream goes on.
-    #[error(transparent)]
-    Sample(#[from] SampleError),
-    /// It could not be read.
-    #[error(transparent)]
-    Cuda(#[from] CudaError),
-    /// It came after its device had failed.
-    #[error("the sample is on a device that was lost")]
-    Lost,
-}
-
-/// A sample in the memory of a device.
-#[derive(Clone, Copy)]
-pub struct DeviceSample<'a> {
-    /// The memory. What writes it has been waited for.
-    pub memory: &'a DeviceBuf,
-    /// The byte at which it begins.
-    pub at: usize,
-    /// The type of its values.
-    pub dtype: Dtype,
-    /// How many there are.
-    pub len: usize,
-}
 
 /// Writes the windows of one aligner, whose histories it keeps on a device.
 ///
 /// It must be the only one of its aligner. After an error it can be used again: it copies the histories anew.
 pub struct CudaFuser {
     gpu: Gpu,
+    budget: Budget,
     rings: Vec<Ring>,
     lacking: Vec<Range<usize>>,
     modalities: Vec<ModalityParams>,
@@ -63,6 +41,8 @@ pub struct CudaFuser {
     /// The values of a window, then its ages, then what is valid: on the device where they are many, and on the host.
     output: DeviceBuf,
     result: PinnedBuf,
+    /// A sample on its way into its ring.
+    row: DeviceBuf,
 }
 
 /// Where the parts of a window lie in the memory that it is written to.
@@ -104,6 +84,7 @@ impl CudaFuser {
         let dims = (0..aligner.modalities()).map(|modality| aligner.dim(modality));
         Self {
             gpu: gpu.clone(),
+            budget: budget.clone(),
             rings: dims.map(|dim| Ring::new(gpu, budget, dim)).collect(),
             lacking: Vec::new(),
             modalities: Vec::new(),
@@ -112,6 +93,7 @@ impl CudaFuser {
             staging: Staging::new(gpu, budget),
             output: DeviceBuf::new(gpu, budget),
             result: PinnedBuf::new(gpu),
+            row: DeviceBuf::new(gpu, budget),
         }
     }
 
@@ -167,29 +149,6 @@ impl CudaFuser {
         Ok(())
     }
 
-    /// Puts a sample that is on a device into the aligner, as [`Aligner::push`] does with one of the host.
-    ///
-    /// It is copied to the host, which sorts it in and drops it where it is not finite, and goes to the device's copy
-    /// of the history with the next window: so the CPU can take over at any time.
-    ///
-    /// # Errors
-    /// [`PushError`].
-    pub fn push(
-        &mut self,
-        aligner: &mut Aligner,
-        modality: usize,
-        stamp_ns: i64,
-        sample: DeviceSample<'_>,
-    ) -> Result<Pushed, PushError> {
-        let bytes = sample.len * sample.dtype.size();
-        self.result.resize(bytes)?;
-        // SAFETY: the stream is synchronized before the memory is touched again.
-        let copied = unsafe { sample.memory.download(sample.at, self.result.bytes_mut()) };
-        let waited = sample.memory.gpu().synchronize();
-        copied.and(waited)?;
-        Ok(aligner.push(modality, stamp_ns, Values::new(sample.dtype, self.result.bytes()))?)
-    }
-
     /// Brings the copies of the histories up to date and writes a window, and waits for it: to `output`, and with it
     /// to `result`, the values first unless they go elsewhere.
     fn write(
@@ -220,13 +179,6 @@ impl CudaFuser {
         params.fill = aligner.fill_value();
         let fresh = self.stage(aligner, target, modalities, &mut params)?;
 
-        let append = AppendParams { fresh };
-        let most = self
-            .fresh
-            .iter()
-            .map(|fresh| fresh.count.saturating_mul(fresh.dim))
-            .max();
-        let blocks = most.unwrap_or(0).div_ceil(BLOCK).min(4 * self.gpu.multiprocessors());
         let grid = [parts.rows.div_ceil(RUN as usize) as u32, 1, parts.modalities as u32];
         // SAFETY: the parameters are those of the kernels. The rings have room for every sample, the staged block is as
         // large as what was put into it, `output` has room for what comes before `valid.end`, and `elsewhere` for the
@@ -234,14 +186,26 @@ impl CudaFuser {
         // synchronized, which happens in here or in `settle`.
         unsafe {
             self.staging.upload()?;
-            self.gpu
-                .launch(APPEND, [blocks, self.fresh.len() as u32, 1], BLOCK, &append)?;
+            self.append(fresh)?;
             self.gpu.launch(kernel(aligner.dtype()), grid, BLOCK, &params)?;
             if !is_direct {
                 self.output.download(0, self.result.bytes_mut())?;
             }
         }
         self.gpu.synchronize()
+    }
+
+    /// Puts the samples of `fresh`, a list that the device finds at that address, into their rings.
+    ///
+    /// # Safety
+    /// The list, the samples and the rings are there until the stream is synchronized.
+    unsafe fn append(&self, address: u64) -> Result<(), CudaError> {
+        let elements = |fresh: &Fresh| fresh.count.saturating_mul(fresh.dim.max(1));
+        let most = self.fresh.iter().map(elements).max().unwrap_or(0);
+        let blocks = most.div_ceil(BLOCK).min(4 * self.gpu.multiprocessors());
+        let grid = [blocks, self.fresh.len() as u32, 1];
+        // SAFETY: the parameters are those of the kernel; the rest is the caller's promise.
+        unsafe { self.gpu.launch(APPEND, grid, BLOCK, &AppendParams { fresh: address }) }
     }
 
     /// Puts what the launches need into the staging block: the targets, the samples that the device lacks, and what
@@ -263,7 +227,7 @@ impl CudaFuser {
             let (history, ring) = (aligner.history(modality), &mut self.rings[modality]);
             let (groups, dim) = (aligner.groups(modality), aligner.dim(modality));
             let lacking = ring.lacking(history)?;
-            bytes += room::<i64>(lacking.len()) + room::<f32>(lacking.len() * dim);
+            bytes += sample_room(history, &lacking, dim);
             self.modalities.push(ModalityParams {
                 times: ring.times(),
                 values: ring.values(),
@@ -272,7 +236,7 @@ impl CudaFuser {
                 count: history.times().len() as u32,
                 mask: ring.mask(),
                 dim: dim as u32,
-                dtype: INPUT_F32,
+                dtype: code(Dtype::Float32),
                 column,
                 first_group: self.groups.len() as u32,
                 groups: groups.len() as u32,
@@ -300,14 +264,10 @@ impl CudaFuser {
             params.point_to(staging.put(&self.modalities), staging.put(&self.groups));
         }
         for (modality, lacking) in modalities.clone().zip(&self.lacking) {
-            if lacking.is_empty() {
-                continue;
+            if !lacking.is_empty() {
+                let fresh = put_samples(staging, aligner.history(modality), &self.rings[modality], lacking);
+                self.fresh.push(fresh);
             }
-            let history = aligner.history(modality);
-            let times = staging.put(&history.times()[lacking.clone()]);
-            let values = staging.put(history.rows(lacking.clone()));
-            self.fresh
-                .push(self.rings[modality].fresh(history, lacking, times, values));
         }
         Ok(staging.put(&self.fresh))
     }
@@ -338,4 +298,24 @@ impl CudaFuser {
             .age_ns
             .extend_from_slice(bytemuck::cast_slice(&result[parts.ages(before)]));
     }
+}
+
+/// The bytes that samples of a history take in a block.
+fn sample_room(history: &History, samples: &Range<usize>, dim: usize) -> usize {
+    let rows = if history.rows_are_elsewhere() { 0 } else { samples.len() };
+    room::<i64>(samples.len()) + room::<f32>(rows * dim)
+}
+
+/// Puts samples of a history into a block, and says that they are to be put into its ring. Rows that are not here are in
+/// the ring already.
+fn put_samples(staging: &mut Staging, history: &History, ring: &Ring, samples: &Range<usize>) -> Fresh {
+    let times = staging.put(&history.times()[samples.clone()]);
+    if history.rows_are_elsewhere() {
+        return Fresh {
+            dim: 0,
+            ..ring.fresh(history, samples, times, 0)
+        };
+    }
+    let values = staging.put(history.rows(samples.clone()));
+    ring.fresh(history, samples, times, values)
 }

@@ -13,6 +13,11 @@ pub(super) const RUN: u32 = 64;
 /// Puts samples into their rings.
 pub(super) const APPEND: Kernel = images::FUSE.kernel("fuse_append");
 
+/// Converts a sample and looks for values that are not finite.
+pub(super) const TAKE: Kernel = images::FUSE.kernel("fuse_take");
+/// Puts a row into its place in a ring.
+pub(super) const PLACE: Kernel = images::FUSE.kernel("fuse_place");
+
 /// The kernel that writes values of that type.
 pub(super) fn kernel(out: Dtype) -> Kernel {
     images::FUSE.kernel(match out {
@@ -55,17 +60,9 @@ impl GroupParams {
     }
 }
 
-/// float32 samples, as the kernel numbers types.
-pub(super) const INPUT_F32: u32 = 0;
-
-/// The type of a modality's samples, as the kernel numbers them; `None` for one that it can't read.
-pub(super) fn input_code(dtype: Dtype) -> Option<u32> {
-    match dtype {
-        Dtype::Float32 => Some(INPUT_F32),
-        Dtype::Float16 => Some(1),
-        Dtype::BFloat16 => Some(2),
-        _ => None,
-    }
+/// A type as the kernels number it.
+pub(super) fn code(dtype: Dtype) -> u32 {
+    Dtype::ALL.iter().position(|&known| known == dtype).unwrap_or(0) as u32
 }
 
 #[repr(C)]
@@ -145,3 +142,38 @@ pub(super) struct AppendParams {
 
 // SAFETY: it is `FuseAppendParams` of kernels/fuse.cu.
 unsafe impl Params for AppendParams {}
+
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+pub(super) struct Verdict {
+    /// The first channel that is not finite, `u32::MAX` where there is none.
+    pub channel: u32,
+    pub value: f32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct TakeParams {
+    pub sample: u64,
+    pub row: u64,
+    pub verdict: u64,
+    pub dim: u32,
+    pub dtype: u32,
+}
+
+// SAFETY: it is `FuseTakeParams` of kernels/fuse.cu.
+unsafe impl Params for TakeParams {}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct PlaceParams {
+    pub row: u64,
+    pub ring_values: u64,
+    pub first: u32,
+    pub moved: u32,
+    pub mask: u32,
+    pub dim: u32,
+}
+
+// SAFETY: it is `FusePlaceParams` of kernels/fuse.cu.
+unsafe impl Params for PlaceParams {}

@@ -29,7 +29,7 @@ impl Ring {
         }
     }
 
-    /// Nothing in the ring can be relied on.
+    /// Nothing in the ring can be relied on, but rows that are nowhere else.
     pub fn forget(&mut self) {
         self.end = 0;
     }
@@ -40,21 +40,61 @@ impl Ring {
         let held = history.times().len();
         let (first, end) = (history.first(), history.first() + held as u64);
         let mut known = self.end.min(history.take_rewritten());
-        if held > self.places || self.places == 0 {
-            let places = held.next_power_of_two().max(LEAST_PLACES);
-            // The ring is empty should this fail.
-            (self.places, self.end, known) = (0, 0, 0);
-            self.samples
-                .reserve(places * (size_of::<i64>() + self.dim * size_of::<f32>()))?;
-            self.places = places;
+        if !self.has_room(held) {
+            known = 0;
+            self.grow(held)?;
         }
         self.end = end;
         Ok(known.saturating_sub(first).min(held as u64) as usize..held)
     }
 
+    /// An empty ring with room for more samples than this one, and so many at least.
+    pub fn larger(&self, gpu: &Gpu, budget: &Budget, held: usize) -> Result<Self, CudaError> {
+        let mut larger = Self::new(gpu, budget, self.dim);
+        larger.grow(held)?;
+        Ok(larger)
+    }
+
+    /// Whether there is room for so many samples.
+    pub fn has_room(&self, held: usize) -> bool {
+        self.places > 0 && held <= self.places
+    }
+
+    fn grow(&mut self, held: usize) -> Result<(), CudaError> {
+        let places = held.next_power_of_two().max(LEAST_PLACES);
+        // The ring is empty should this fail.
+        (self.places, self.end) = (0, 0);
+        self.samples
+            .reserve(places * (size_of::<i64>() + self.dim * size_of::<f32>()))?;
+        self.places = places;
+        Ok(())
+    }
+
+    /// That the rows of the history, which are in `old`, are to be put into this ring: runs of them that lie one after
+    /// the other there.
+    pub fn moves(&self, history: &History, old: &Self) -> impl Iterator<Item = Fresh> {
+        let held = history.times().len();
+        let wrap = match old.places {
+            0 => 0,
+            places => (places - old.place(history, 0) as usize).min(held),
+        };
+        [0..wrap, wrap..held]
+            .into_iter()
+            .filter(|run| !run.is_empty())
+            .map(move |run| {
+                let bytes = old.place(history, run.start) as usize * self.dim * size_of::<f32>();
+                self.fresh(history, &run, 0, old.values() + bytes as u64)
+            })
+    }
+
+    /// The place of a sample of that number.
+    pub fn place_of(&self, number: u64) -> u32 {
+        number as u32 & self.mask()
+    }
+
     /// The place of a sample of the history.
     pub fn place(&self, history: &History, sample: usize) -> u32 {
-        (history.first() + sample as u64) as u32 & self.mask()
+        self.place_of(history.first() + sample as u64)
     }
 
     pub fn mask(&self) -> u32 {
@@ -69,7 +109,8 @@ impl Ring {
         self.samples.address() + (self.places * size_of::<i64>()) as u64
     }
 
-    /// That samples `lacking` of the history, which lie at these addresses of the device, are to be put into the ring.
+    /// That samples `lacking` of the history, which lie at these addresses of the device, are to be put into the ring;
+    /// without an address of times, their rows alone.
     pub fn fresh(&self, history: &History, lacking: &Range<usize>, times: u64, values: u64) -> Fresh {
         Fresh {
             times,
