@@ -231,7 +231,10 @@ fn max_bytes(value: Value) -> Result<usize, String> {
         Some(mb) if mb > 0.0 && mb <= 1e9 => Ok((mb * f64::from(1 << 20)) as usize),
         _ => {
             let came = serde_yaml::to_string(&value).unwrap_or_default();
-            Err(format!("`{}` is not allowed (a number of MiB above 0, up to 1e9)", came.trim()))
+            Err(format!(
+                "`{}` is not allowed (a number of MiB above 0, up to 1e9)",
+                came.trim()
+            ))
         }
     }
 }

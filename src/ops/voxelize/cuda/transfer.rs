@@ -1,9 +1,10 @@
-//! Large copies between a device and memory that is not page-locked, through memory that is.
+//! Copies between a device and the host: by the device itself where the memory is page-locked, else through memory that
+//! is.
 //!
-//! The driver does it too, on one core; there it takes several times as long as the copy by the device. Here several
+//! The driver does the latter, too, on one core; there it takes several times as long as the copy by the device. Here several
 //! cores share it, and the device begins with what the first of them has done.
 
-use crate::device::cuda::{CudaError, DeviceBuf, Gpu, PinnedBuf};
+use crate::device::cuda::{CudaError, DeviceBuf, Gpu, PinnedBuf, is_page_locked};
 use rayon::prelude::*;
 
 /// Bytes that a core copies at a time.
@@ -13,6 +14,7 @@ const CHUNK: usize = 256 << 10;
 pub(super) struct Transfer {
     memory: PinnedBuf,
     used: usize,
+    room: usize,
 }
 
 impl Transfer {
@@ -20,26 +22,29 @@ impl Transfer {
         Self {
             memory: PinnedBuf::new(gpu),
             used: 0,
+            room: 0,
         }
     }
 
-    /// Makes room for `bytes` bytes to be sent. What was sent before must have arrived.
-    pub(super) fn begin(&mut self, bytes: usize) -> Result<(), CudaError> {
-        self.used = 0;
-        match bytes {
-            0..=CHUNK => Ok(()),
-            _ => self.memory.resize(bytes),
-        }
+    /// Begins to send `bytes` bytes at most. What was sent before must have arrived.
+    pub(super) fn begin(&mut self, bytes: usize) {
+        (self.used, self.room) = (0, bytes);
     }
 
-    /// Puts the copy of host memory to byte `at` of a buffer into the stream. It has been read on return.
+    /// Puts the copy of host memory to byte `at` of a buffer into the stream.
     ///
     /// # Panics
-    /// If [`Self::begin`] made no room for it.
-    pub(super) fn upload(&mut self, to: &DeviceBuf, at: usize, from: &[u8]) -> Result<(), CudaError> {
-        if from.len() <= CHUNK {
-            // SAFETY: the memory is not page-locked; where it is, the caller keeps it until the stream is synchronized.
+    /// If it is more than [`Self::begin`] was told.
+    ///
+    /// # Safety
+    /// The memory, which may be page-locked, is left alone until the stream is synchronized.
+    pub(super) unsafe fn upload(&mut self, to: &DeviceBuf, at: usize, from: &[u8]) -> Result<(), CudaError> {
+        if from.len() <= CHUNK || is_page_locked(from) {
+            // SAFETY: as this function.
             return unsafe { to.upload(at, from) };
+        }
+        if self.used == 0 {
+            self.memory.resize(self.room)?;
         }
         let memory = &mut self.memory.bytes_mut()[self.used..][..from.len()];
         self.used += from.len();
@@ -82,7 +87,7 @@ impl Transfer {
         };
         let gpu = first.gpu().clone();
         let bytes: usize = pieces.iter().map(|(.., to)| to.len()).sum();
-        if bytes <= CHUNK {
+        if bytes <= CHUNK || pieces.iter().all(|(.., to)| is_page_locked(to)) {
             for (from, at, to) in pieces {
                 // SAFETY: it is borrowed until the stream is synchronized.
                 unsafe { from.download(*at, to) }?;
