@@ -73,7 +73,7 @@ test-gpu: emulator
 	tests/emulator/run
 
 # After test-rust, so that what both build is built once.
-test-python: build out/policy.onnx | test-rust
+test-python: build out/policy.onnx emulator | test-rust
 	python -m pytest tests
 
 build: .venv/.stamp

@@ -131,17 +131,22 @@ def targets(get: Figures):
                 return at_most(AUTO * min(cpu, cuda), came, f"cpu {time_text(cpu)}, cuda {time_text(cuda)}")
 
             add(f"dataflow {config}, `auto`, {percentile.removeprefix('us_')}", auto)
-    for op in ("resample", "voxelize"):
-        for config in [config for config in get.configs(op) if (op, config, "cuda x4", "host") in get.rows]:
+    for op, config, scope in shared(get):
 
-            def scaling(op=op, config=config):
-                one, four = get.us(op, config, "cuda x1", "host"), get.us(op, config, "cuda x4", "host")
-                return f"{SCALING} x one device", f"{one / four:.2f} x", one / four >= SCALING
+        def scaling(op=op, config=config, scope=scope):
+            one, four = (get.us(op, config, f"cuda x{count}", scope) for count in (1, 4))
+            return f"{SCALING} x one device", f"{one / four:.2f} x", one / four >= SCALING
 
-            add(f"{op} {config}, 4 devices", scaling)
+        add(f"{op} {config}, 4 devices, {SCOPES[scope]}", scaling)
     return lines
 
 
+def shared(get: Figures) -> list[tuple[str, str, str]]:
+    """What was measured on several devices."""
+    return [(op, config, scope) for op, config, backend, scope in get.rows if backend == "cuda x1"]
+
+
+SCOPES = {"device": "inputs and outputs there", "host": "host to host"}
 WAYS = ("host to device", "device to host")
 
 
@@ -188,6 +193,19 @@ def row_table(get: Figures) -> list[str]:
                 else:
                     cells.append(time_text(row["us_p50"]))
             lines.append(f"| {op} {config} | {' | '.join(cells)} |")
+    if shared(get):
+        lines += ["", "| shared among devices | 1 | 2 | 4 |", "|---|---|---|---|"]
+    for op, config, scope in shared(get):
+        counts = [get.rows.get((op, config, f"cuda x{count}", scope)) for count in (1, 2, 4)]
+        times = [time_text(row["us_p50"]) if row else "" for row in counts]
+        lines.append(f"| {op} {config}, {SCOPES[scope]} | {' | '.join(times)} |")
+    dataflows = [key for key in get.rows if key[0] == "dataflow"]
+    if dataflows:
+        lines += ["", "| dataflow | `device:` | p50 | p99 | of which compute, p50 |", "|---|---|---|---|---|"]
+    for key in dataflows:
+        row = get.rows[key]
+        times = [time_text(row[name]) for name in ("us_p50", "us_p99", "compute_us_p50")]
+        lines.append(f"| {key[1]} | {key[2]} | {' | '.join(times)} |")
     lines += ["", "| ceiling | p50 | p99 | GB/s |", "|---|---|---|---|"]
     for (op, config, backend, _), row in get.rows.items():
         if op == "ceiling" and (backend == "cuda" or ("ceiling", config, "cuda", "device") not in get.rows):
@@ -206,7 +224,7 @@ def plot(get: Figures, caption: str) -> None:
 
     series = [
         ("robocache", [("cuda", "device")], "#1f6f8b"),
-        ("torch.compile under a CUDA graph", [(COMPILED, "device"), ("torch.compile, sort + graph", "device")], "#e07b39"),
+        ("torch.compile, CUDA graph", [(COMPILED, "device"), ("torch.compile, sort + graph", "device")], "#e07b39"),
         ("torch.compile", [("torch.compile", "device"), ("torch.compile, sort", "device")], "#8a94a0"),
         ("PyTorch eager", [("torch eager", "device"), ("torch eager, sort", "device")], "#c9ced4"),
     ]
@@ -214,7 +232,7 @@ def plot(get: Figures, caption: str) -> None:
         (op, config)
         for op in ("resample", "fuse", "voxelize")
         for config in get.configs(op)
-        if all(get.first(op, config, keys) for _, keys, _ in series[:2])
+        if not config.endswith("in L2") and all(get.first(op, config, keys) for _, keys, _ in series[:2])
     ]
     if not shown:
         sys.exit("no row of robocache on a device has a peer's beside it: nothing to plot")

@@ -2,8 +2,8 @@
 
     python benches/dataflow_devices.py [--runs N] [--seconds N] [--devices cpu cuda auto]
 
-Runs the dataflows `fuse` and `voxelize` of benches/dataflow with each `device:` in turn, N times, and gives the median of
-the runs. The nodes and the example `bench_node` must have been built, and the clouds written (`make bench` does).
+Runs the dataflows `fuse` and `voxelize` of benches/dataflow with each `device:` in turn, N times, and gives the median
+of the runs. The nodes and the example `bench_node` must have been built, and the clouds written (`make bench` does).
 """
 
 import argparse
@@ -15,7 +15,7 @@ import sys
 from run import ROOT, run_dataflow
 
 FOLDER = ROOT / "benches" / "dataflow"
-# The path from source to sink whose time is asked for, what of a source's arguments is its length, and messages a second
+# The path that is asked for, what of a source's arguments says how long it runs, and its messages a second
 PATHS = {"fuse": ("fused", r"streams \d+", "streams {}", 50), "voxelize": ("voxels", r"clouds \d+", "clouds {}", 40)}
 
 

@@ -58,40 +58,23 @@ struct FuseParams {
 
 namespace fuse_ns {
 
-#ifndef FUSE_BLOCK
-#define FUSE_BLOCK 256
-#endif
-#ifndef FUSE_BLOCKS
-#define FUSE_BLOCKS 4
-#endif
-#ifndef FUSE_STOP
-#define FUSE_STOP 0
-#endif
-#ifndef FUSE_LANES
-#define FUSE_LANES 4
-#endif
-#ifndef FUSE_PIVOTS
-#define FUSE_PIVOTS 512
-#endif
-#ifndef FUSE_PROBES
-#define FUSE_PROBES 4
-#endif
-#ifndef FUSE_UNROLL
-#define FUSE_UNROLL 2
-#endif
-
-constexpr u32 BLOCK = FUSE_BLOCK;
-// Neighbouring lanes that look for the bracket of one target together, each at so many times in a round.
-constexpr u32 LANES = FUSE_LANES;
-constexpr u32 PROBES = FUSE_PROBES;
-constexpr u32 ROUND_BITS = LANES * PROBES == 8 ? 3 : LANES * PROBES == 16 ? 4 : 5;
-static_assert(LANES * PROBES == 1 << ROUND_BITS, "a round divides what is left by a power of two");
-constexpr u32 BLOCK_BITS = BLOCK == 128 ? 7 : BLOCK == 256 ? 8 : 9;
-static_assert(BLOCK == 1 << BLOCK_BITS, "a block is a power of two");
-// Targets of a block.
-constexpr u32 RUN = BLOCK / LANES;
+// Tried on an H200 for 32 x 256 targets of 128 + 32 + 16 bfloat16 columns, 5.4 us as it is: 4 lanes for each bracket
+// 6.7, 8 lanes 9.1; a quarter of the pivots 6.0; 4 reads at once 5.8, 1 read 5.9; the reads of a round one after the
+// other 6.7; runs of 32 or 128 targets 5.6; modalities of an entry on one multiprocessor 7.0; prefetching rows 7.1.
+constexpr u32 BLOCK_BITS = 8;
+constexpr u32 BLOCK = 1 << BLOCK_BITS;
+// So that all blocks of a batch like that run at once.
+constexpr u32 BLOCKS_AT_ONCE = 3;
+// Targets of a block, each of which has a thread that looks for its bracket; the others wait until it is found.
+constexpr u32 RUN = 64;
+static_assert(RUN <= BLOCK && RUN % 32 == 0, "whole warps look for brackets");
 // Times of a modality that a block holds.
-constexpr u32 PIVOTS = FUSE_PIVOTS;
+constexpr u32 PIVOTS = 1024;
+static_assert(PIVOTS % BLOCK == 0 && (PIVOTS == 256 || PIVOTS == 1024), "each thread reads as many; a power of 4");
+// Rows that a thread has in flight.
+constexpr u32 AT_ONCE = 2;
+
+constexpr i64 LATEST = 0x7fffffffffffffffll;
 
 // The pointer, known to be to global memory: one that was read out of memory could be to any.
 template <class T> __device__ __forceinline__ T* global(T* pointer) {
@@ -101,58 +84,44 @@ template <class T> __device__ __forceinline__ T* global(T* pointer) {
     return pointer;
 }
 
-__device__ __forceinline__ i64 shuffle_xor(i64 value, u32 lanes) {
-    u32 low = __shfl_xor_sync(0xffffffffu, (u32)value, lanes);
-    u32 high = __shfl_xor_sync(0xffffffffu, (u32)((u64)value >> 32), lanes);
-    return (i64)((u64)high << 32 | low);
-}
-
-// The bracket of `target`, for LANES neighbouring lanes, which look for it together; the whole block takes part.
-// `pivots` are the `held` times of every 2^shift-th sample. The reads of a round do not wait for one another, so that a
+// The bracket of a target. `pivots` are the `held` times of every 2^shift-th sample, and later than any after them. A
 // bracket costs a trip to memory beyond that for the pivots where samples are more than PIVOTS, and another for each
-// further factor of LANES * PROBES. Targets need no order.
+// further factor of 8. Targets need no order.
 __device__ __forceinline__ Bracket find(const Times& times, const i64* pivots, u32 held, u32 shift, i64 target) {
-    auto pivot = [&](u32 i) { return pivots[i]; };
-    u32 reached = at_or_before(pivot, held, target);
+    // How many pivots are at or before the target: by quarters, since three reads take no longer than one.
+    u32 reached = 0;
+    u32 step = 1;
+    while (4 * step < held) step *= 4;
+#pragma unroll 1
+    for (; step > 0; step /= 4) {
+        const i64* at = pivots + reached + step - 1;
+        reached += step * ((at[0] <= target) + (at[step] <= target) + (at[2 * step] <= target));
+    }
+    reached = min(reached + (pivots[min(reached, PIVOTS - 1)] <= target), held);
+
     Bracket found;
-    found.tied = false;
     found.has_before = reached > 0;
-    found.before = reached > 0 ? pivots[reached - 1] : 0;
-    found.after = reached < held ? pivots[reached] : 0x7fffffffffffffffLL;
-    u32 base = reached > 0 ? (reached - 1) << shift : 0; // the newest known sample at or before the target
+    u32 newest = reached > 0 ? (reached - 1) << shift : 0; // the newest sample known to be at or before the target
+#pragma unroll 1
     while (shift > 0) {
-        u32 step = shift > ROUND_BITS ? shift - ROUND_BITS : 0;
-        i64 seen[PROBES];
-        bool inside[PROBES];
+        u32 round = min(shift, 3u);
+        shift -= round;
+        i64 seen[7];
 #pragma unroll
-        for (u32 probe = 0; probe < PROBES; probe++) {
-            u32 place = threadIdx.x % LANES + probe * LANES;
-            u32 i = base + (place << step);
-            inside[probe] = found.has_before && place >> (shift - step) == 0 && i < times.count;
-            if (inside[probe]) seen[probe] = time_at(times, i);
+        for (u32 i = 0; i < 7; i++) {
+            u32 sample = newest + ((i + 1) << shift);
+            seen[i] = (i + 1) >> round == 0 && sample < times.count ? time_at(times, sample) : LATEST;
         }
         u32 ahead = 0;
 #pragma unroll
-        for (u32 probe = 0; probe < PROBES; probe++) {
-            if (!inside[probe]) continue;
-            if (seen[probe] <= target) {
-                ahead++;
-                found.before = max(found.before, seen[probe]);
-            } else {
-                found.after = min(found.after, seen[probe]);
-            }
-        }
-#pragma unroll
-        for (u32 lanes = 1; lanes < LANES; lanes *= 2) {
-            ahead += __shfl_xor_sync(0xffffffffu, ahead, lanes);
-            found.before = max(found.before, shuffle_xor(found.before, lanes));
-            found.after = min(found.after, shuffle_xor(found.after, lanes));
-        }
-        base += ahead > 0 ? (ahead - 1) << step : 0;
-        shift = step;
+        for (u32 i = 0; i < 7; i++) ahead += seen[i] <= target;
+        newest += found.has_before ? ahead << shift : 0;
     }
-    found.until = found.has_before ? base + 1 : 0;
+    found.until = found.has_before ? min(newest + 1, times.count) : 0;
     found.has_after = found.until < times.count;
+    found.tied = false;
+    found.before = found.has_before ? time_at(times, found.until - 1) : 0;
+    found.after = found.has_after ? time_at(times, found.until) : 0;
     return found;
 }
 
@@ -163,7 +132,7 @@ struct Source {
     u32 a;
     u32 b;
     float weight;
-    bool valid;
+    u32 valid;
 };
 
 __device__ __forceinline__ Source source(const Bracket& found, const Modality& m, i64 target, const Group& group) {
@@ -237,6 +206,13 @@ template <u32 N> struct Elements<float, N> {
     }
 };
 
+// What was read before stays before what comes after.
+__device__ __forceinline__ void in_flight() {
+#ifdef __CUDACC__
+    asm volatile("" ::: "memory");
+#endif
+}
+
 // Writes `channels` columns of `rows` rows, N at a time. `values`: the first of the channels of place 0; `out`: the
 // first of the columns of the first row.
 template <class In, class Out, u32 N>
@@ -251,7 +227,6 @@ __device__ __forceinline__ void write(const In* values, u32 dim, u32 channels, c
     for (u32 j = 0; j < N; j++) fills[j] = fill;
     Elements<Out, N> filler;
     filler.set(fills);
-    constexpr u32 AT_ONCE = FUSE_UNROLL > 1 && sizeof(In) * N > 16 ? FUSE_UNROLL / 2 : FUSE_UNROLL;
 #pragma unroll 1
     for (u32 place = threadIdx.x & ((1u << bits) - 1); place < width; place += 1u << bits) {
         const In* from = values + place * N;
@@ -267,6 +242,7 @@ __device__ __forceinline__ void write(const In* values, u32 dim, u32 channels, c
                 a[i] = *(const Elements<In, N>*)(from + (u64)source.a * dim);
                 b[i] = *(const Elements<In, N>*)(from + (u64)source.b * dim);
             }
+            in_flight();
 #pragma unroll
             for (u32 i = 0; i < AT_ONCE; i++) {
                 const Source source = sources[min(row + i * rows_on, rows - 1)];
@@ -313,36 +289,30 @@ template <class Out> __device__ __forceinline__ void fuse(const FuseParams& p) {
     u64 entry = blockIdx.y;
     u32 first = blockIdx.x * RUN;
     u32 rows = min(RUN, p.rows - first);
-    u32 row = threadIdx.x / LANES;
-    bool leads = threadIdx.x % LANES == 0 && row < rows;
-    i64 target = row < rows ? p.targets[entry * p.target_pitch + first + row] : 0;
+    u32 row = threadIdx.x;
+    bool leads = row < rows;
+    i64 target = leads ? p.targets[entry * p.target_pitch + first + row] : 0;
 
     Times times{global(m.times) + entry * m.pitch, m.count, m.head, m.mask};
-    u32 shift = 0;
-    while (m.count > PIVOTS << shift) shift++;
+    // The least that lets them fit.
+    u32 shift = 32 - __clz((m.count > 0 ? m.count - 1 : 0) / PIVOTS);
     u32 held = (m.count + (1u << shift) - 1) >> shift;
-#pragma unroll 4
-    for (u32 i = threadIdx.x; i < held; i += BLOCK) pivots[i] = time_at(times, i << shift);
+    // Every read is on its way before the first is waited for.
+    i64 own[PIVOTS / BLOCK];
+#pragma unroll
+    for (u32 i = 0; i < PIVOTS / BLOCK; i++) {
+        u32 at = threadIdx.x + i * BLOCK;
+        own[i] = at < held ? time_at(times, at << shift) : LATEST;
+    }
+#pragma unroll
+    for (u32 i = 0; i < PIVOTS / BLOCK; i++) pivots[threadIdx.x + i * BLOCK] = own[i];
     __syncthreads();
 
-    Bracket found = find(times, pivots, held, shift, target);
-#if FUSE_STOP == 1
-    if (leads) p.age[0] = pivots[threadIdx.x] + target;
-    return;
-#elif FUSE_STOP == 2
-    if (leads) p.age[(entry * p.rows + first + row)] = found.before + found.after;
-    return;
-#endif
+    Bracket found{};
+    if (leads) found = find(times, pivots, held, shift, target);
     bool valid = true;
     u64 size = m.dtype == FLOAT32 ? 4 : 2;
     const void* values = global((const u8*)m.values) + entry * m.pitch * m.dim * size;
-#if defined(FUSE_PREFETCH) && defined(__CUDACC__)
-    {
-        u32 bytes = m.dim * (u32)size;
-        const u8* at = (const u8*)values + (u64)((m.head + (found.has_before ? found.until - 1 : 0)) & m.mask) * bytes;
-        if (row < rows) for (u32 i = threadIdx.x % LANES * 128; i < 2 * bytes; i += LANES * 128) asm volatile("prefetch.global.L2 [%0];" :: "l"(at + i));
-    }
-#endif
     Out* out = (Out*)p.out + (entry * p.rows + first) * p.columns;
 #pragma unroll 1
     for (u32 g = 0; g < m.groups; g++) {
@@ -374,17 +344,17 @@ template <class Out> __device__ __forceinline__ void fuse(const FuseParams& p) {
 // (x, y, z) has RUN targets from x * RUN on of entry y in modality z: it finds the bracket of each once, and then writes
 // the modality's columns group by group. Modalities differ in their work, and those of one entry go to different
 // multiprocessors.
-extern "C" __global__ void __launch_bounds__(fuse_ns::BLOCK, FUSE_BLOCKS)
+extern "C" __global__ void __launch_bounds__(fuse_ns::BLOCK, fuse_ns::BLOCKS_AT_ONCE)
     fuse_f32(const __grid_constant__ FuseParams p) {
     fuse_ns::fuse<float>(p);
 }
 
-extern "C" __global__ void __launch_bounds__(fuse_ns::BLOCK, FUSE_BLOCKS)
+extern "C" __global__ void __launch_bounds__(fuse_ns::BLOCK, fuse_ns::BLOCKS_AT_ONCE)
     fuse_f16(const __grid_constant__ FuseParams p) {
     fuse_ns::fuse<f16>(p);
 }
 
-extern "C" __global__ void __launch_bounds__(fuse_ns::BLOCK, FUSE_BLOCKS)
+extern "C" __global__ void __launch_bounds__(fuse_ns::BLOCK, fuse_ns::BLOCKS_AT_ONCE)
     fuse_bf16(const __grid_constant__ FuseParams p) {
     fuse_ns::fuse<bf16>(p);
 }

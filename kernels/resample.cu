@@ -221,9 +221,11 @@ __device__ __forceinline__ ResampleTile own_tile(const ResampleParams& p) {
 }
 
 // A block does a tile: it finds the bracket of each target, one a thread, and then all threads go through the rows of
-// the tile, UNROLL vectors of BYTES at once each.
+// the tile, UNROLL vectors of BYTES at once each. Where the tile has no more vectors than the block has threads, each
+// thread finds the bracket for its own vector instead, and has its samples on the way while it weighs them.
 template <class T, u32 BYTES, u32 UNROLL> __device__ __forceinline__ void resample(const ResampleParams& p) {
     typedef typename RealOf<T>::type Real;
+    constexpr u32 WORDS = BYTES < 4 ? 1 : BYTES / 4;
     __shared__ i64 staged[STAGED_TIMES];
     __shared__ Choice<Real> choices[BLOCK];
     __shared__ u32 doubtful[BLOCK / 32];
@@ -233,83 +235,118 @@ template <class T, u32 BYTES, u32 UNROLL> __device__ __forceinline__ void resamp
     u32 row_bytes = p.dim * (u32)sizeof(T);
     const u8* values = (const u8*)p.values + tile.sample * row_bytes;
     u8* out = (u8*)p.out + tile.target * row_bytes;
+    // So that their pages are known by the time they are needed.
+    if (threadIdx.x == 0) {
+        prefetch(tile.samples > 0 ? values : (const u8*)targets);
+    }
+    if (threadIdx.x == 32) {
+        prefetch(out);
+    }
     u32 row = (u32)(threadIdx.x * p.row_magic >> 32);
     u32 vector = threadIdx.x - row * p.row_vectors;
     u32 total = tile.targets * p.row_vectors;
+    bool is_direct = total <= BLOCK;
 
     Times times{p.times + tile.sample, tile.samples, 0, ~0u};
-    bool has_target = threadIdx.x < tile.targets;
-    i64 target = has_target ? __ldg(targets + threadIdx.x) : 0;
+    u32 own = is_direct ? row : threadIdx.x;
+    bool has_target = own < tile.targets;
+    i64 target = has_target ? __ldg(targets + own) : 0;
     if (threadIdx.x < BLOCK / 32) {
         doubtful[threadIdx.x] = 0;
     }
     Slice slice = stage_times(times, __ldg(targets), __ldg(targets + tile.targets - 1), staged);
     bool is_doubtful = false;
+    auto doubt = [&](u32 which) {
+        is_doubtful = true;
+        atomicOr(&doubtful[which / 32], 1u << which % 32);
+    };
+    auto write = [&](u32 item, u32 which, const Vector<BYTES>& a, const Vector<BYTES>& b, Real weight) {
+        Vector<BYTES> result;
+        float watch = 0.0f;
+        lerp_words<WORDS>(a.words, b.words, weight, result.words, watch, T{});
+        bool is_fill = weight == (Real)FILL;
+        if (watch != 0.0f && !is_fill) {
+            doubt(which);
+        }
+        if (weight < 0) {
+#pragma unroll
+            for (u32 w = 0; w < WORDS; ++w) {
+                result.words[w] = is_fill ? (u32)(w % 2 ? p.fill >> 32 : p.fill) : a.words[w];
+            }
+        }
+        if (item < total) {
+            result.store(out + (u64)item * BYTES);
+        }
+    };
     if (has_target) {
         Bracket found = find_bracket(times, slice, staged, target);
-        Pick picked = pick(found, target, p.mode, p.limits);
-        Choice<Real> choice{0, 0, (Real)FILL};
-        if (picked.kind != PICK_INVALID) {
-            choice.first = picked.kind == PICK_AFTER ? found.until : found.until - 1;
-            choice.second = picked.kind == PICK_BETWEEN ? found.until : choice.first;
-            choice.weight = picked.kind == PICK_BETWEEN ? (Real)picked.weight : (Real)SAMPLE;
+        u32 before = max(found.until, 1u) - 1;
+        u32 after = min(found.until, max(tile.samples, 1u) - 1);
+        Vector<BYTES> a, b;
+        if (is_direct) {
+            if (tile.samples > 0) {
+                a.load(values + (u64)before * row_bytes + vector * BYTES);
+                b.load(values + (u64)after * row_bytes + vector * BYTES);
+            }
         }
-        choices[threadIdx.x] = choice;
+        Pick picked = pick(found, target, p.mode, p.limits);
+        Choice<Real> choice{before, after, (Real)picked.weight};
+        if (picked.kind != PICK_BETWEEN) {
+            choice.first = picked.kind == PICK_AFTER ? after : before;
+            choice.second = choice.first;
+            choice.weight = picked.kind == PICK_INVALID ? (Real)FILL : (Real)SAMPLE;
+        }
         // The later of two samples with one time counts; a gap that is too long ends nowhere if nothing finite follows.
         bool takes_after = picked.kind == PICK_AFTER || picked.kind == PICK_BETWEEN;
         bool may_hold = picked.kind == PICK_INVALID && p.mode == LINEAR && found.has_before && found.has_after &&
                         distance(found.before, target) <= p.limits.extrapolate;
-        is_doubtful = (takes_after && found.tied) || may_hold;
-        if (is_doubtful) {
-            atomicOr(&doubtful[threadIdx.x / 32], 1u << threadIdx.x % 32);
+        if ((takes_after && found.tied) || may_hold) {
+            doubt(own);
         }
-        p.valid[tile.target + threadIdx.x] = picked.kind != PICK_INVALID;
+        if (!is_direct || vector == 0) {
+            p.valid[tile.target + own] = picked.kind != PICK_INVALID;
+        }
+        if (!is_direct) {
+            choices[own] = choice;
+        } else {
+#pragma unroll
+            for (u32 w = 0; w < WORDS; ++w) {
+                u32 from = picked.kind == PICK_AFTER ? b.words[w] : a.words[w];
+                b.words[w] = picked.kind == PICK_BETWEEN ? b.words[w] : from;
+                a.words[w] = from;
+            }
+            write(threadIdx.x, own, a, b, choice.weight);
+        }
     }
-    __syncthreads();
 
-    constexpr u32 WORDS = BYTES < 4 ? 1 : BYTES / 4;
-    u32 last_row = tile.targets - 1;
-    bool has_samples = tile.samples > 0;
-    for (u32 item = threadIdx.x; item < total; item += UNROLL * BLOCK) {
-        Vector<BYTES> a[UNROLL], b[UNROLL];
-        Real weights[UNROLL];
-        u32 rows[UNROLL];
+    if (!is_direct) {
+        __syncthreads();
+        u32 last_row = tile.targets - 1;
+        bool has_samples = tile.samples > 0;
+        for (u32 item = threadIdx.x; item < total; item += UNROLL * BLOCK) {
+            Vector<BYTES> a[UNROLL], b[UNROLL];
+            Real weights[UNROLL];
+            u32 rows[UNROLL];
 #pragma unroll
-        for (u32 i = 0; i < UNROLL; ++i) {
-            rows[i] = min(row, last_row);
-            Choice<Real> choice = choices[rows[i]];
-            weights[i] = choice.weight;
-            const u8* at = values + vector * BYTES;
-            if (has_samples) {
-                a[i].load(at + (u64)choice.first * row_bytes);
-                b[i].load(at + (u64)choice.second * row_bytes);
-            }
-            row += p.step_rows;
-            vector += p.step_vectors;
-            if (vector >= p.row_vectors) {
-                vector -= p.row_vectors;
-                ++row;
-            }
-        }
-#pragma unroll
-        for (u32 i = 0; i < UNROLL; ++i) {
-            Vector<BYTES> result;
-            float watch = 0.0f;
-            lerp_words<WORDS>(a[i].words, b[i].words, weights[i], result.words, watch, T{});
-            bool is_fill = weights[i] == (Real)FILL;
-            if (watch != 0.0f && !is_fill) {
-                is_doubtful = true;
-                atomicOr(&doubtful[rows[i] / 32], 1u << rows[i] % 32);
-            }
-            if (weights[i] < 0) {
-#pragma unroll
-                for (u32 w = 0; w < WORDS; ++w) {
-                    result.words[w] = is_fill ? (u32)(w % 2 ? p.fill >> 32 : p.fill) : a[i].words[w];
+            for (u32 i = 0; i < UNROLL; ++i) {
+                rows[i] = min(row, last_row);
+                Choice<Real> choice = choices[rows[i]];
+                weights[i] = choice.weight;
+                const u8* at = values + vector * BYTES;
+                if (has_samples) {
+                    a[i].load(at + (u64)choice.first * row_bytes);
+                    b[i].load(at + (u64)choice.second * row_bytes);
+                }
+                row += p.step_rows;
+                vector += p.step_vectors;
+                if (vector >= p.row_vectors) {
+                    vector -= p.row_vectors;
+                    ++row;
                 }
             }
-            u32 now = item + i * BLOCK;
-            if (now < total) {
-                result.store(out + (u64)now * BYTES);
+#pragma unroll
+            for (u32 i = 0; i < UNROLL; ++i) {
+                write(item + i * BLOCK, rows[i], a[i], b[i], weights[i]);
             }
         }
     }
@@ -331,7 +368,7 @@ template <class T, u32 BYTES, u32 UNROLL> __device__ __forceinline__ void resamp
 #define RESAMPLE(name, type, bytes)                                                                                    \
     extern "C" __global__ void __launch_bounds__(BLOCK)                                                                \
         resample_##name##_##bytes(const __grid_constant__ ResampleParams p) {                                          \
-        resample<type, bytes, 4>(p);                                                                                   \
+        resample<type, bytes, 2>(p);                                                                                   \
     }
 
 // By element type and by the bytes of a vector, which divide those of a row.

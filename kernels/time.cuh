@@ -41,8 +41,22 @@ __device__ __forceinline__ Slice stage_times(const Times& times, i64 first, i64 
             slice = Slice{0, 0};
         }
     }
-    for (u32 i = slice.from + threadIdx.x; i < slice.to; i += blockDim.x) {
-        staged[i - slice.from] = time_at(times, i);
+    // Several reads at once, none of which waits for the one before it.
+    constexpr u32 AT_ONCE = 4;
+    for (u32 i = slice.from + threadIdx.x; i < slice.to; i += AT_ONCE * blockDim.x) {
+        i64 some[AT_ONCE];
+#pragma unroll
+        for (u32 k = 0; k < AT_ONCE; ++k) {
+            u32 at = i + k * blockDim.x;
+            some[k] = at < slice.to ? time_at(times, at) : 0;
+        }
+#pragma unroll
+        for (u32 k = 0; k < AT_ONCE; ++k) {
+            u32 at = i + k * blockDim.x;
+            if (at < slice.to) {
+                staged[at - slice.from] = some[k];
+            }
+        }
     }
     __syncthreads();
     return slice;

@@ -56,3 +56,12 @@ template <> __device__ __forceinline__ f16 from_f32<f16>(float value) {
     return result;
 #endif
 }
+
+// Has the second-level cache fetch what lies there.
+__device__ __forceinline__ void prefetch(const void* at) {
+#ifdef __CUDACC__
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(at));
+#else
+    (void)at;
+#endif
+}

@@ -29,9 +29,22 @@ class Struct:
     fields: dict[str, tuple[int, int]]
 
 
-def parse(rust: str, constants: dict[str, int]) -> dict[str, Struct]:
+class Constants(dict):
+    """The whole numbers of Rust source text by their names, computed as they are asked for."""
+
+    def __init__(self, rust: str):
+        super().__init__()
+        self.texts = dict(re.findall(r"const (\w+): (?:usize|u32) = ([^;]+);", rust))
+
+    def __missing__(self, name: str) -> int:
+        self[name] = eval(re.sub(r" as \w+", "", self.texts[name]), {}, self)
+        return self[name]
+
+
+def parse(rust: str) -> dict[str, Struct]:
     """The `#[repr(C)]` structs of Rust source text, each of which uses none that comes after it."""
     structs: dict[str, Struct] = {}
+    constants = Constants(rust)
 
     def measure(kind: str) -> tuple[int, int]:
         """Size and alignment of a type."""
@@ -58,9 +71,6 @@ def check(operation: str, kernels: str) -> int:
     """Compares one operation's structs; how many there are."""
     files = sorted(pathlib.Path(f"src/ops/{operation}/cuda").glob("*.rs"))
     rust = "\n".join(file.read_text() for file in files)
-    constants: dict[str, int] = {}
-    for name, value in re.findall(r"const (\w+): (?:usize|u32) = ([\w +*()-]+);", rust):
-        constants[name] = eval(value, {}, constants)
     sources = [pathlib.Path(f"kernels/{kernels}.cu"), *sorted(pathlib.Path("kernels").glob("*.cuh"))]
     cxx = "\n".join(source.read_text() for source in sources)
     bodies = dict(re.findall(r"struct (?:alignas\(\d+\) )?(\w+) \{(.*?)\n\s*\};", cxx, re.S))
@@ -68,7 +78,7 @@ def check(operation: str, kernels: str) -> int:
     lines = ['#include "shim.h"', "#include <stddef.h>", f'#include "{kernels}.cu"']
     for name in sorted(set(re.findall(r"^namespace (\w+) \{", cxx, re.M))):
         lines.append(f"using namespace {name};")
-    structs = parse(rust, constants)
+    structs = parse(rust)
     for name, struct in structs.items():
         names = (name, kernels.title() + name, name.removesuffix("Params"))
         known = next((known for known in names if known in bodies), None)

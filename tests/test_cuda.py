@@ -80,15 +80,18 @@ WORK = {
 }
 
 
+def on_device(node: dict, environment: dict) -> None:
+    """Has a node started in this environment. dora does not hand `env: LD_LIBRARY_PATH` on."""
+    settings = [f"{key}={value}" for key, value in environment.items()]
+    node.update(path="/usr/bin/env", args=" ".join([*settings, node["path"], node["args"]]))
+
+
 def add(flow, name: str, work: str, keys: dict, environment: dict | None = None) -> None:
     """A node of this name that does the work with these keys beside its section, and a sink for what it publishes."""
     kind, section, _, source, output = WORK[work]
     flow.robocache(kind, {**keys, **section}, {source: f"{work}_sender/{source}"}, [output], name=name)
     if environment:
-        # dora does not hand `env: LD_LIBRARY_PATH` on.
-        node = flow.nodes[-1]
-        settings = [f"{key}={value}" for key, value in environment.items()]
-        node.update(path="/usr/bin/env", args=" ".join([*settings, node["path"], node["args"]]))
+        on_device(flow.nodes[-1], environment)
     flow.collector({output: f"{name}/{output}"}, name=f"{name}_sink")
 
 
@@ -96,7 +99,8 @@ def check_same_but_device(a: list, b: list) -> None:
     """The same messages bit for bit, wherever they were computed."""
     assert len(a) == len(b) > 0
     for one, other in zip(a, b, strict=True):
-        assert {**said(one.metadata), "device": ""} == {**said(other.metadata), "device": ""}
+        one_said, other_said = ({k: v for k, v in said(m.metadata).items() if not k.startswith("device")} for m in (one, other))
+        assert one_said == other_said
         assert same_bits(one.values, other.values), one.metadata.get("timestamp_ns")
 
 
@@ -115,6 +119,8 @@ def test_every_operation_has_the_bits_of_the_cpu(flow):
         check_same_but_device(on_cpu, on_cuda)
         assert {*devices(on_cpu)} == {"cpu"}
         assert {*devices(on_cuda)} == {"cuda:0"}
+        assert all("device_bytes" not in m.metadata for m in on_cpu)
+        assert all(m.metadata["device_bytes"] > 0 for m in on_cuda)
         assert "device cuda:0" in done.logs[f"{work}_cuda"] and "(asked for)" in done.logs[f"{work}_cuda"]
 
 
@@ -154,12 +160,43 @@ def test_where_a_device_that_was_asked_for_fails_the_node_ends_and_says_so(flow,
     assert "CUDA_ERROR_" in done.logs["lost"]
 
 
+def chain() -> dict:
+    """Grids as one modality beside force, which is aligned first: everything between them stays in the process."""
+    grid = voxelize("dense")["voxelize"] | {"shape": [16, 16, 8], "voxel_size_m": [0.8, 0.8, 0.8], "channels": ["count", "mean_z"]}
+    force = {"input": "force", "dim": 96, "interpolation": "linear", "max_gap_ms": 8}
+    aligned = {"rate_hz": 100, "fill_value": 0.5, "modalities": [force]}
+    voxels = {"input": "voxels", "dim": 2 * 16 * 16 * 8, "interpolation": "previous", "max_age_ms": 150}
+    smoothed = {**force, "max_gap_ms": 30}
+    fused = {"rate_hz": 40, "window": 3, "modalities": [smoothed, voxels]}
+    return {"plugins": [{"voxelize": grid}, {"align": aligned}, {"fuse": fused}]}
+
+
+@pytest.mark.parametrize("published", [["fused"], ["fused", "force", "voxels"]])
+def test_operations_of_one_process_hand_tensors_on_where_they_lie(flow, published):
+    steps = sorted(clouds() + [step for step in samples() if step[3]["timestamp_ns"] > 0], key=lambda step: step[3]["timestamp_ns"])
+    flow.sender(steps)
+    kinds = {"cpu": {}, "cuda": device(), "auto": device()}
+    for name, environment in kinds.items():
+        inputs = {name: f"sender/{name}" for name in ("lidar", "force")}
+        flow.robocache("node", {"device": name, **chain()}, inputs, published, name=name)
+        if environment:
+            on_device(flow.nodes[-1], environment)
+        flow.collector({output: f"{name}/{output}" for output in published}, name=f"{name}_sink")
+    done = flow.run()
+    for output in published:
+        on_cpu = done.received("cpu_sink", output)
+        for name in ("cuda", "auto"):
+            check_same_but_device(on_cpu, done.received(f"{name}_sink", output))
+        assert {*devices(done.received("cuda_sink", output))} == {"cuda:0"}
+
+
 def test_memory_that_does_not_do_is_cut_into_chunks_or_left_to_the_cpu(flow):
-    flow.sender(trajectories(), name="resample_sender")
+    flow.sender(trajectories(240), name="resample_sender")
     flow.sender(clouds(), name="coo_sender")
     add(flow, "resample_cpu", "resample", {"device": "cpu"})
-    add(flow, "chunks", "resample", {"device": "cuda", "max_device_mb": 0.05}, device())
-    add(flow, "halved", "resample", {"device": "cuda"}, device(memory_mb=0))
+    add(flow, "chunks", "resample", {"device": "cuda", "max_device_mb": 0.2}, device())
+    add(flow, "halved", "resample", {"device": "cuda"}, device(memory_mb=1))
+    add(flow, "nothing", "resample", {"device": "cuda"}, device(memory_mb=0))
     add(flow, "coo_cpu", "coo", {"device": "cpu"})
     add(flow, "no_room", "coo", {"device": "cuda", "max_device_mb": 0.01}, device())
     done = flow.run()
@@ -167,6 +204,8 @@ def test_memory_that_does_not_do_is_cut_into_chunks_or_left_to_the_cpu(flow):
         check_same_but_device(done.received("resample_cpu_sink"), done.received(f"{name}_sink"))
         assert {*devices(done.received(f"{name}_sink"))} == {"cuda:0"}, done.logs[name]
     assert "going on with chunks of" in done.logs["halved"]
+    check_same_but_device(done.received("resample_cpu_sink"), done.received("nothing_sink"))
+    assert {*devices(done.received("nothing_sink"))} == {"cpu"}
     check_same_but_device(done.received("coo_cpu_sink"), done.received("no_room_sink"))
     assert {*devices(done.received("no_room_sink"))} == {"cpu"}
     assert "goes to the CPU from now on" in done.logs["no_room"]

@@ -80,12 +80,12 @@ class Rows:
     def __init__(self):
         self.copy_gbps = None
 
-    def add(self, op: str, config: str, backend: str, times: list[float], size: int) -> dict:
+    def add(self, op: str, config: str, backend: str, times: list[float], size: int, scope="device") -> dict:
         p50, p99 = np.percentile(times, [50, 99], method="nearest")
         gbps = size / p50 / 1e3
-        row = {"op": op, "config": config, "backend": backend, "scope": "device"}
+        row = {"op": op, "config": config, "backend": backend, "scope": scope}
         row |= {"us_p50": round(float(p50), 2), "us_p99": round(float(p99), 2), "bytes": size, "gbps": round(gbps, 1)}
-        row["of_copy"] = round(gbps / self.copy_gbps, 3) if self.copy_gbps and size else None
+        row["of_copy"] = round(gbps / self.copy_gbps, 3) if self.copy_gbps and size and scope == "device" else None
         print(json.dumps(row), flush=True)
         return row
 

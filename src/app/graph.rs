@@ -91,7 +91,12 @@ impl Graph {
                 .flat_map(|node| &mut node.outputs)
                 .find(|output| output.name == *input);
             match earlier {
-                Some(output) => output.consumers.push((index, i)),
+                Some(output) => {
+                    let device = registration.operation.device_of_input(i);
+                    let is_first = output.consumers.is_empty();
+                    output.device = device.filter(|_| is_first || output.device == device);
+                    output.consumers.push((index, i));
+                }
                 None => match self.externals.iter_mut().find(|(name, _)| name == input) {
                     Some((_, consumers)) => consumers.push((index, i)),
                     None => self.externals.push((input.clone(), vec![(index, i)])),
@@ -101,6 +106,7 @@ impl Graph {
         let outputs = registration.outputs.into_iter().map(|name| OutputRoute {
             published: is_published(&name),
             consumers: Vec::new(),
+            device: None,
             fault_place: self
                 .shared
                 .faults

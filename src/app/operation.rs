@@ -12,6 +12,12 @@ pub trait Operation {
     /// limited rate; the node lives on.
     fn input(&mut self, input: usize, message: &Message, out: &mut Outbox<'_>) -> Result<(), Fault>;
 
+    /// The CUDA device at which it takes the flat tensors of an input where they lie, from operations of this process
+    /// that have them there: [`Message::on_device`]. Asked once. On any other input messages are on the host.
+    fn device_of_input(&self, _input: usize) -> Option<usize> {
+        None
+    }
+
     /// The state of an input changed.
     fn changed(&mut self, _input: usize, _change: Change, _out: &mut Outbox<'_>) {}
 

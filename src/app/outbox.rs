@@ -1,5 +1,7 @@
 use super::faults::Faults;
 use super::{AppError, Fault};
+use crate::device::Dtype;
+use crate::device::cuda::{CudaError, DeviceBuf, Gpu};
 use crate::stream::{Layout, Message};
 use bytemuck::Pod;
 use dora_node_api::MetadataParameters;
@@ -69,6 +71,8 @@ pub(super) struct OutputRoute {
     pub name: String,
     pub published: bool,
     pub consumers: Vec<(usize, usize)>,
+    /// The device at which every one of the consumers takes tensors.
+    pub device: Option<usize>,
     pub fault_place: usize,
 }
 
@@ -126,6 +130,71 @@ impl Outbox<'_> {
         if let Err(error) = sent {
             self.faults.count(route.fault_place, 1, error);
         }
+    }
+
+    /// Whether a tensor that is on this device is wanted there: the operations that take this output take it there, and
+    /// there is one. Then [`send_on_device`](Self::send_on_device) saves its way through the host.
+    pub fn is_wanted_on_device(&self, output: usize, gpu: &Gpu) -> bool {
+        self.outputs[output].device == Some(gpu.ordinal())
+    }
+
+    /// Publishes a flat tensor that stays on the device: `fill` writes it there, waits for it, and gives the metadata.
+    ///
+    /// Where the dataflow wants the output, too, it gets a copy on the host.
+    ///
+    /// # Errors
+    /// That of `fill`, or of the device. Nothing was sent then.
+    pub fn send_on_device(
+        &mut self,
+        output: usize,
+        dtype: Dtype,
+        len: usize,
+        gpu: &Gpu,
+        fill: impl FnOnce(&mut DeviceBuf) -> Result<MetadataParameters, CudaError>,
+    ) -> Result<(), CudaError> {
+        let route = &self.outputs[output];
+        let mut message = self.internal.free.pop().unwrap_or_default();
+        let memory = message.lay_out_on_device(dtype, len, gpu)?;
+        let bytes = len * dtype.size();
+        let parameters = fill(memory)?;
+        let memory = &*memory;
+        for &(operation, input) in route.consumers.iter().skip(1) {
+            let mut copied = self.internal.free.pop().unwrap_or_default();
+            let copy = copied.lay_out_on_device(dtype, len, gpu)?;
+            copy.copy_from(0, memory, 0, bytes)?;
+            gpu.synchronize()?;
+            if let Err(error) = super::message::read_parameters(&parameters, &mut copied) {
+                self.faults.count(route.fault_place, 1, error);
+            }
+            self.internal.pending.push_back(Delivery {
+                operation,
+                input,
+                message: copied,
+            });
+        }
+        if route.published {
+            let mut downloaded = Ok(());
+            let sent = self.sink.send(&route.name, &Layout::flat(dtype, len), &mut |payload| {
+                // SAFETY: the stream is synchronized while the payload is borrowed.
+                downloaded = unsafe { memory.download(0, payload.column(0)) }.and(gpu.synchronize());
+                parameters.clone()
+            });
+            downloaded?;
+            if let Err(error) = sent {
+                self.faults.count(route.fault_place, 1, error);
+            }
+        }
+        if let Some(&(operation, input)) = route.consumers.first() {
+            if let Err(error) = super::message::read_parameters(&parameters, &mut message) {
+                self.faults.count(route.fault_place, 1, error);
+            }
+            self.internal.pending.push_back(Delivery {
+                operation,
+                input,
+                message,
+            });
+        }
+        Ok(())
     }
 
     fn deliver(

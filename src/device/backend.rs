@@ -12,7 +12,7 @@ use std::time::Duration;
 pub struct Backend<G> {
     operation: &'static str,
     cuda: Option<G>,
-    device: Device,
+    gpu: Option<Gpu>,
     /// Only with `auto`.
     trials: Option<Trials>,
     /// Work from this size on did not fit the device's memory.
@@ -34,14 +34,10 @@ impl<G> Backend<G> {
         floor: usize,
         open: impl FnOnce(&[Gpu]) -> Result<G, E>,
     ) -> Result<Self, E> {
-        let mut device = Device::Cpu;
         let mut cuda = None;
-        if let Some(gpu) = placement.gpu() {
+        if placement.gpu().is_some() {
             match open(placement.gpus()) {
-                Ok(opened) => {
-                    cuda = Some(opened);
-                    device = Device::Cuda(gpu.ordinal());
-                }
+                Ok(opened) => cuda = Some(opened),
                 Err(error) if placement.is_auto() => {
                     tracing::error!("{operation}: going on on the CPU: {error}");
                 }
@@ -50,8 +46,8 @@ impl<G> Backend<G> {
         }
         Ok(Self {
             operation,
+            gpu: placement.gpu().filter(|_| cuda.is_some()).cloned(),
             cuda,
-            device,
             trials: placement.is_auto().then(|| Trials::new(floor)),
             too_large: usize::MAX,
             is_auto: placement.is_auto(),
@@ -65,9 +61,22 @@ impl<G> Backend<G> {
         self.cuda.as_mut().filter(|_| by_trial && work < self.too_large)
     }
 
-    /// The device of the CUDA implementation.
+    /// The CUDA implementation, for what is on its device already.
+    pub fn resident(&mut self) -> Option<&mut G> {
+        self.cuda.as_mut()
+    }
+
+    /// The device of the CUDA implementation, as long as it can be used.
+    pub fn gpu(&self) -> Option<&Gpu> {
+        self.gpu.as_ref().filter(|_| self.cuda.is_some())
+    }
+
+    /// Where the CUDA implementation runs; the CPU where there is none.
     pub fn device(&self) -> Device {
-        self.device
+        match self.gpu() {
+            Some(gpu) => Device::Cuda(gpu.ordinal()),
+            None => Device::Cpu,
+        }
     }
 
     /// Says how long work of so many bytes took, for the choices to come.
@@ -75,13 +84,13 @@ impl<G> Backend<G> {
         if let (Some(trials), true) = (&mut self.trials, self.cuda.is_some())
             && let Some((cpu, cuda)) = trials.add(work, on, time)
         {
-            let better = if cuda < cpu { self.device } else { Device::Cpu };
+            let device = self.device();
+            let better = if cuda < cpu { device } else { Device::Cpu };
             tracing::info!(
-                "{}: about {} KiB at a time take {:.0} us on {} and {:.0} us on the CPU: {better} from now on",
+                "{}: about {} KiB at a time take {:.0} us on {device} and {:.0} us on the CPU: {better} from now on",
                 self.operation,
                 (1 << work.ilog2()) >> 10,
                 cuda.as_secs_f64() * 1e6,
-                self.device,
                 cpu.as_secs_f64() * 1e6,
             );
         }

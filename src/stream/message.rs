@@ -1,3 +1,4 @@
+use crate::device::cuda::{Budget, CudaError, DeviceBuf, Gpu};
 use crate::device::{Dtype, HostBuf, Values};
 use std::borrow::Cow;
 
@@ -101,6 +102,16 @@ impl Default for Column {
     }
 }
 
+/// A flat tensor in the memory of a device. What wrote it has been waited for.
+pub struct DeviceTensor {
+    /// Where its elements begin.
+    pub memory: DeviceBuf,
+    /// Their type.
+    pub dtype: Dtype,
+    /// How many there are.
+    pub len: usize,
+}
+
 /// A message copied out of the transport: payload and what its metadata says, in memory that is reused.
 #[derive(Default)]
 pub struct Message {
@@ -122,6 +133,9 @@ pub struct Message {
     pub rows: usize,
     columns: Vec<Column>,
     used: usize,
+    /// The tensor in place of the columns, or memory of an earlier use.
+    device: Option<DeviceTensor>,
+    is_on_device: bool,
 }
 
 impl Message {
@@ -135,6 +149,7 @@ impl Message {
         self.valid.clear();
         self.rows = 0;
         self.used = 0;
+        self.is_on_device = false;
     }
 
     /// Makes it a copy of another message, keeping its memory.
@@ -178,6 +193,11 @@ impl Message {
         }
     }
 
+    /// The elements, where the payload is a flat array that is on a device. Such a message has no columns.
+    pub fn on_device(&self) -> Option<&DeviceTensor> {
+        self.device.as_ref().filter(|_| self.is_on_device)
+    }
+
     /// Appends a column and returns it, to be filled. Its memory is that of an earlier use.
     pub fn add_column(&mut self, name: &str, dtype: Dtype, cells: Cells) -> &mut Column {
         if self.used == self.columns.len() {
@@ -210,6 +230,23 @@ impl Message {
     /// Bytes of the payload.
     pub fn bytes(&self) -> usize {
         self.columns().iter().map(|column| column.data.len()).sum()
+    }
+
+    /// Makes it a message with a tensor of `len` elements on a device, and returns the memory to be filled.
+    ///
+    /// # Errors
+    /// No memory; what the driver says.
+    pub fn lay_out_on_device(&mut self, dtype: Dtype, len: usize, gpu: &Gpu) -> Result<&mut DeviceBuf, CudaError> {
+        self.clear();
+        self.rows = len;
+        let memory = match self.device.take() {
+            Some(tensor) if tensor.memory.gpu().ordinal() == gpu.ordinal() => tensor.memory,
+            _ => DeviceBuf::new(gpu, &Budget::new(None)),
+        };
+        let tensor = self.device.insert(DeviceTensor { memory, dtype, len });
+        tensor.memory.reserve(len * dtype.size())?;
+        self.is_on_device = true;
+        Ok(&mut tensor.memory)
     }
 
     /// Makes it a message without rows that has the memory for `layout`, and returns its columns to be filled.

@@ -170,6 +170,14 @@ struct Answer {
     counters: Counters,
 }
 
+impl Answer {
+    fn copy_to(&self, values: &mut [u8], valid: &mut [u8]) -> Counters {
+        values.copy_from_slice(&self.values);
+        valid.copy_from_slice(&self.valid);
+        self.counters
+    }
+}
+
 fn answer(batch: &Trajectories<'_>, run: impl FnOnce(&mut [u8], &mut [u8]) -> Counters) -> Answer {
     let mut values = HostBuf::default();
     values.resize(batch.output_bytes());
@@ -278,6 +286,43 @@ fn one_trajectory_that_does_not_fit_is_cut_at_its_targets() {
     let refused = resampler.run(&batch, bytemuck::cast_slice_mut(&mut values), &mut valid);
     assert!(refused.unwrap_err().is_memory());
     ran(&gpu, "resample, one trajectory in chunks", 6);
+}
+
+/// So large that its chunks take turns on several streams, with and without the memory for that.
+#[test]
+fn large_batches_are_cut_into_chunks_that_overlap() {
+    let Some(gpu) = gpu() else { return };
+    let ragged = (0..40).map(|i| (700 + 11 * i, 400 - 9 * i));
+    let one_large = (0..3).map(|i| if i == 1 { (40_000, 300) } else { (500, 300) });
+    let limits = [None, Some(26 << 20), Some(5 << 20)];
+    for rows in [ragged.collect::<Vec<_>>(), vec![(800, 100); 40], one_large.collect()] {
+        let shape = Shape {
+            dtype: Dtype::Float32,
+            dim: 96,
+            rows,
+            has_ties: false,
+            nonfinite: 900,
+            is_sorted: true,
+            start: 0,
+        };
+        let message = shape.message(&mut Random(5));
+        let batch = Trajectories::from_message(&message).unwrap();
+        let config = ResampleConfig::default();
+        let expected = cpu(&config, &batch);
+        for limit in limits {
+            let mut resampler = CudaResampler::new(&config, &gpu, limit).unwrap();
+            let came = answer(&batch, |values, valid| match resampler.run(&batch, values, valid) {
+                Ok(counters) => counters,
+                // The one large trajectory alone is too much for the least memory.
+                Err(error) => {
+                    assert!(error.is_memory() && limit == Some(5 << 20), "{error}");
+                    expected.copy_to(values, valid)
+                }
+            });
+            assert_same(&came, &expected, shape.dim, 0);
+        }
+    }
+    ran(&gpu, "resample, large batches", 9);
 }
 
 #[test]

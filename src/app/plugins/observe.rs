@@ -4,10 +4,10 @@
 use super::number_or_null;
 use crate::app::{Change, Fault, Operation, Outbox, Parameter, Parameters, Payload, Value};
 use crate::device::cuda::{Budget, Gpu};
-use crate::device::{Backend, Device, Dtype, Placement};
+use crate::device::{Backend, Device, Dtype, Placement, Values};
 use crate::ops::ConfigError;
-use crate::ops::align::cuda::CudaFuser;
-use crate::ops::align::{AlignConfig, Aligner, Masks, Target, cpu};
+use crate::ops::align::cuda::{CudaFuser, DeviceSample, PushError};
+use crate::ops::align::{AlignConfig, Aligner, Masks, Pushed, Target, cpu};
 use crate::stream::{Layout, Message};
 use half::{bf16, f16};
 use std::ops::Range;
@@ -33,6 +33,8 @@ pub(super) struct Observe {
 struct Windows {
     aligner: Aligner,
     backend: Backend<CudaFuser>,
+    /// What the backend holds of its device.
+    budget: Budget,
     masks: Masks,
 }
 
@@ -86,6 +88,7 @@ impl Observe {
             windows: Windows {
                 aligner,
                 backend,
+                budget,
                 masks: Masks::default(),
             },
         })
@@ -99,9 +102,12 @@ impl Observe {
     fn publish_due(&mut self, out: &mut Outbox<'_>) {
         while let Some(target) = self.windows.aligner.due() {
             for (i, output) in self.outputs.iter().enumerate() {
-                out.send(i, &output.layout, |payload| {
-                    output.observe(&mut self.windows, &target, payload)
-                });
+                let sent = output.send_on_device(i, &mut self.windows, &target, out);
+                if !sent {
+                    out.send(i, &output.layout, |payload| {
+                        output.observe(&mut self.windows, &target, payload)
+                    });
+                }
             }
             if let Some(error) = self.windows.backend.take_lost() {
                 out.end(error);
@@ -117,15 +123,19 @@ impl Operation for Observe {
             frame_id.clone_from(&message.frame_id);
         }
         let dim = self.windows.aligner.dim(input);
-        let values = message.flat().ok_or(SamplesError::Struct { dim })?;
+        let len = match (message.on_device(), message.flat()) {
+            (Some(tensor), _) => tensor.len,
+            (None, Some(values)) => values.len(),
+            (None, None) => return Err(SamplesError::Struct { dim }.into()),
+        };
         let one = [message.timestamp_ns];
         let stamps = match message.timestamps_ns.as_slice() {
             [] => one.as_slice(),
-            several if values.len() == several.len() * dim => several,
+            several if len == several.len() * dim => several,
             several => {
                 return Err(SamplesError::Stamps {
                     stamps: several.len(),
-                    values: values.len(),
+                    values: len,
                     dim,
                 }
                 .into());
@@ -137,12 +147,12 @@ impl Operation for Observe {
             if message.valid[row * parts..(row + 1) * parts].contains(&0) {
                 continue;
             }
-            let sample = if stamps.len() == 1 {
-                values
+            let of_message = if stamps.len() == 1 {
+                0..len
             } else {
-                values.slice(row * dim, (row + 1) * dim)
+                row * dim..(row + 1) * dim
             };
-            match self.windows.aligner.push(input, stamp, sample) {
+            match self.windows.push(input, stamp, message, of_message) {
                 Ok(pushed) => {
                     if let Some(delta) = pushed.jumped_ns {
                         let seconds = delta as f64 * 1e-9;
@@ -163,6 +173,10 @@ impl Operation for Observe {
             self.publish_due(out);
         }
         Ok(())
+    }
+
+    fn device_of_input(&self, _: usize) -> Option<usize> {
+        self.windows.backend.gpu().map(Gpu::ordinal)
     }
 
     fn changed(&mut self, input: usize, to: Change, out: &mut Outbox<'_>) {
@@ -198,12 +212,39 @@ impl Operation for Observe {
 }
 
 impl Windows {
+    /// Puts a sample, which is so many elements of a message, into its history.
+    fn push(
+        &mut self,
+        input: usize,
+        stamp: i64,
+        message: &Message,
+        elements: Range<usize>,
+    ) -> Result<Pushed, PushError> {
+        let Some(tensor) = message.on_device() else {
+            let sample = message.flat().map(|values| values.slice(elements.start, elements.end));
+            return Ok(self
+                .aligner
+                .push(input, stamp, sample.unwrap_or(Values::from_f32(&[])))?);
+        };
+        let sample = DeviceSample {
+            memory: &tensor.memory,
+            at: elements.start * tensor.dtype.size(),
+            dtype: tensor.dtype,
+            len: elements.len(),
+        };
+        let Some(cuda) = self.backend.resident() else {
+            return Err(PushError::Lost);
+        };
+        cuda.push(&mut self.aligner, input, stamp, sample)
+    }
+
     /// Writes the window of some of the modalities, and its masks, on the device that is quicker, and says which it was.
     fn write(&mut self, target: &Target, modalities: Range<usize>, payload: &mut Payload<'_>) -> Device {
         let Self {
             aligner,
             backend,
             masks,
+            ..
         } = self;
         let work = payload.column::<u8>(0).len();
         let start = Instant::now();
@@ -244,10 +285,53 @@ impl Output {
         }
     }
 
+    /// Publishes an observation that stays on its device, where those that take it want it there. Says whether it did.
+    fn send_on_device(&self, output: usize, windows: &mut Windows, target: &Target, out: &mut Outbox<'_>) -> bool {
+        let work = self.bytes();
+        let Some(gpu) = windows.backend.gpu().cloned() else {
+            return false;
+        };
+        if !out.is_wanted_on_device(output, &gpu) || windows.backend.cuda(work).is_none() {
+            return false;
+        }
+        let dtype = windows.aligner.dtype();
+        let sent = out.send_on_device(output, dtype, self.layout.rows, &gpu, |memory| {
+            let start = Instant::now();
+            let Windows {
+                aligner,
+                backend,
+                masks,
+                ..
+            } = windows;
+            if let Some(cuda) = backend.cuda(work) {
+                cuda.window_on_device(aligner, target, self.modalities.clone(), memory, masks)?;
+            }
+            Ok(self.describe(windows, target, windows.backend.device(), start))
+        });
+        if let Err(error) = sent {
+            windows.backend.failed(work, error);
+            return false;
+        }
+        true
+    }
+
+    fn bytes(&self) -> usize {
+        self.layout
+            .columns
+            .iter()
+            .map(|column| column.len(self.layout.rows) * column.dtype.size())
+            .sum()
+    }
+
     /// Writes an observation into a payload of the aligner's element type, times it, and gives its metadata.
     fn observe(&self, windows: &mut Windows, target: &Target, payload: &mut Payload<'_>) -> Parameters {
         let start = Instant::now();
         let device = windows.write(target, self.modalities.clone(), payload);
+        self.describe(windows, target, device, start)
+    }
+
+    /// The metadata of an observation that was begun at `start` and is done.
+    fn describe(&self, windows: &Windows, target: &Target, device: Device, start: Instant) -> Parameters {
         let compute_us = start.elapsed().as_secs_f64() * 1e6;
         let Windows { aligner, masks, .. } = windows;
         let width = self.offsets.last().copied().unwrap_or(0);
@@ -269,6 +353,10 @@ impl Output {
             .map(|(key, value)| (key.to_owned(), value))
             .into_iter()
             .collect();
+        if device != Device::Cpu {
+            let bytes = Parameter::Integer(windows.budget.used() as i64);
+            parameters.insert("device_bytes".into(), bytes);
+        }
         if let Some(frame_id) = self.frame_id.as_ref().filter(|frame_id| !frame_id.is_empty()) {
             parameters.insert("frame_id".into(), Parameter::String(frame_id.clone()));
         }

@@ -85,10 +85,15 @@ impl Operation for Resample {
                 ("device", Parameter::String(device.to_string())),
                 ("compute_us", Parameter::Float(compute_us)),
             ];
-            entries
+            let mut parameters: Parameters = entries
                 .map(|(key, value)| (key.to_owned(), value))
                 .into_iter()
-                .collect::<Parameters>()
+                .collect();
+            if let (Device::Cuda(_), Some(cuda)) = (device, self.backend.resident()) {
+                let bytes = Parameter::Integer(cuda.bytes_in_use() as i64);
+                parameters.insert("device_bytes".into(), bytes);
+            }
+            parameters
         });
         self.layout = layout;
         if let Some(error) = self.backend.take_lost() {

@@ -111,7 +111,7 @@ impl Voxelize {
         }
     }
 
-    fn describe(&self, stamp: i64, made: &Made, parameters: &mut Parameters) {
+    fn describe(&mut self, stamp: i64, made: &Made, parameters: &mut Parameters) {
         let counters = &made.counters;
         let grid = self.grids.cpu.grid();
         let channels = self.grids.cpu.channels();
@@ -159,6 +159,10 @@ impl Voxelize {
         };
         if let Some(dtype) = dtype {
             parameters.insert("dtype".into(), Parameter::String(dtype.name().into()));
+        }
+        if let (Device::Cuda(_), Some(cuda)) = (made.device, self.grids.backend.resident()) {
+            let bytes = Parameter::Integer(cuda.used_bytes() as i64);
+            parameters.insert("device_bytes".into(), bytes);
         }
         if !self.frame_id.is_empty() {
             parameters.insert("frame_id".into(), Parameter::String(self.frame_id.clone()));

@@ -102,7 +102,7 @@ impl FuseBatch {
         let widest = modalities.iter().map(|modality| modality.dim).max().unwrap_or(0);
         let bytes = room::<ModalityParams>(modalities.len()) + room::<GroupParams>(group_count) + room::<f32>(widest);
         let mut tables = Staging::new(gpu, budget);
-        tables.begin(bytes)?;
+        tables.begin_copied(bytes)?;
         // What is read, but not used, of a modality without samples.
         let no_sample = tables.put_each(widest, std::iter::repeat_n(0f32, widest));
 

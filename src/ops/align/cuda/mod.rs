@@ -1,9 +1,9 @@
 //! The windows of an [`Aligner`] on a CUDA device.
 //!
 //! The aligner stays the one that knows when an observation is due, and its histories the truth: a [`CudaFuser`] keeps
-//! a copy of them on the device, to which each window adds the samples that have come since. A window is one upload of
-//! those and of its targets, two launches, one download and one wait, however many modalities there are; its values and
-//! masks are those of [`cpu`](super::cpu), to the bit. A [`FuseBatch`] is many windows at once of samples that are on
+//! a copy of them on the device, to which each window adds the samples that have come since. A window is two launches and
+//! one wait, however many modalities there are, and an upload of what is new and a download of the result where they are
+//! large; its values and masks are those of [`cpu`](super::cpu), to the bit. A [`FuseBatch`] is many windows at once of samples that are on
 //! the device already.
 
 mod batch;
@@ -19,7 +19,7 @@ use crate::device::{Dtype, Values};
 use bytemuck::Zeroable;
 use params::{APPEND, AppendParams, BLOCK, Fresh, FuseParams, GroupParams, INPUT_F32, ModalityParams, RUN, kernel};
 use ring::Ring;
-use staging::{Staging, room};
+use staging::{DIRECT_BYTES, Staging, room};
 use std::ops::Range;
 
 /// Why a sample that is on a device was not taken.
@@ -31,6 +31,9 @@ pub enum PushError {
     /// It could not be read.
     #[error(transparent)]
     Cuda(#[from] CudaError),
+    /// It came after its device had failed.
+    #[error("the sample is on a device that was lost")]
+    Lost,
 }
 
 /// A sample in the memory of a device.
@@ -57,7 +60,7 @@ pub struct CudaFuser {
     groups: Vec<GroupParams>,
     fresh: Vec<Fresh>,
     staging: Staging,
-    /// The values of a window, then its ages, then what is valid.
+    /// The values of a window, then its ages, then what is valid: on the device where they are many, and on the host.
     output: DeviceBuf,
     result: PinnedBuf,
 }
@@ -199,9 +202,14 @@ impl CudaFuser {
     ) -> Result<(), CudaError> {
         let before = if elsewhere.is_some() { 0 } else { parts.values_bytes };
         let (ages, valid) = (parts.ages(before), parts.valid(before));
-        self.output.reserve(valid.end)?;
         self.result.resize(valid.end)?;
-        let output = self.output.address();
+        let is_direct = valid.end <= DIRECT_BYTES;
+        let output = if is_direct {
+            staging::address(&mut self.result)
+        } else {
+            self.output.reserve(valid.end)?;
+            self.output.address()
+        };
 
         let mut params = FuseParams::zeroed();
         params.out = elsewhere.unwrap_or(output);
@@ -222,13 +230,16 @@ impl CudaFuser {
         let grid = [parts.rows.div_ceil(RUN as usize) as u32, 1, parts.modalities as u32];
         // SAFETY: the parameters are those of the kernels. The rings have room for every sample, the staged block is as
         // large as what was put into it, `output` has room for what comes before `valid.end`, and `elsewhere` for the
-        // values. All of it lives until the stream is synchronized, which happens in here or in `settle`.
+        // values; page-locked memory has the same address for the device. All of it lives until the stream is
+        // synchronized, which happens in here or in `settle`.
         unsafe {
             self.staging.upload()?;
             self.gpu
                 .launch(APPEND, [blocks, self.fresh.len() as u32, 1], BLOCK, &append)?;
             self.gpu.launch(kernel(aligner.dtype()), grid, BLOCK, &params)?;
-            self.output.download(0, self.result.bytes_mut())?;
+            if !is_direct {
+                self.output.download(0, self.result.bytes_mut())?;
+            }
         }
         self.gpu.synchronize()
     }

@@ -1,4 +1,4 @@
-//! What a launch needs of the host, as one upload.
+//! What a launch needs of the host, as one block.
 
 use crate::device::cuda::{Budget, CudaError, DeviceBuf, Gpu, PinnedBuf};
 use bytemuck::Pod;
@@ -6,11 +6,21 @@ use bytemuck::Pod;
 /// What every part of a block begins at a multiple of.
 const ALIGNMENT: usize = 16;
 
-/// A block of page-locked memory and its copy on the device.
+/// Blocks and results of at most so many bytes stay in the host's memory, where the device reads and writes them by
+/// itself: a copy takes longer than that, however little there is to copy.
+pub(super) const DIRECT_BYTES: usize = 64 << 10;
+
+/// A block of page-locked memory, and its copy on the device where it is large.
 pub(super) struct Staging {
     host: PinnedBuf,
     device: DeviceBuf,
     used: usize,
+    is_copied: bool,
+}
+
+/// The address at which every device finds page-locked memory, to write: the same as the host's.
+pub(super) fn address(memory: &mut PinnedBuf) -> u64 {
+    memory.bytes_mut().as_mut_ptr() as u64
 }
 
 /// The bytes that `len` elements take in a block.
@@ -24,22 +34,44 @@ impl Staging {
             host: PinnedBuf::new(gpu),
             device: DeviceBuf::new(gpu, budget),
             used: 0,
+            is_copied: false,
         }
     }
 
     /// Begins a block of at most so many bytes. The device must be done with the one before.
     pub fn begin(&mut self, bytes: usize) -> Result<(), CudaError> {
-        self.used = 0;
-        self.host.resize(bytes)?;
-        self.device.reserve(bytes)
+        self.begin_in(bytes, bytes > DIRECT_BYTES)
     }
 
-    /// Puts elements into the block, and gives the address that they will have on the device.
+    /// Begins a block that is copied to the device, as one that is read again and again should be.
+    pub fn begin_copied(&mut self, bytes: usize) -> Result<(), CudaError> {
+        self.begin_in(bytes, true)
+    }
+
+    fn begin_in(&mut self, bytes: usize, is_copied: bool) -> Result<(), CudaError> {
+        self.used = 0;
+        self.is_copied = is_copied;
+        self.host.resize(bytes)?;
+        if is_copied {
+            self.device.reserve(bytes)?;
+        }
+        Ok(())
+    }
+
+    fn address(&self) -> u64 {
+        if self.is_copied {
+            self.device.address()
+        } else {
+            self.host.bytes().as_ptr() as u64
+        }
+    }
+
+    /// Puts elements into the block, and gives the address at which the device will find them.
     pub fn put<T: Pod>(&mut self, elements: &[T]) -> u64 {
         let (at, bytes) = (self.used, bytemuck::cast_slice(elements));
         self.host.bytes_mut()[at..at + bytes.len()].copy_from_slice(bytes);
         self.used += room::<T>(elements.len());
-        self.device.address() + at as u64
+        self.address() + at as u64
     }
 
     /// As [`put`](Self::put), for elements of which there are `len`.
@@ -50,14 +82,17 @@ impl Staging {
             place.copy_from_slice(bytemuck::bytes_of(&element));
         }
         self.used += room::<T>(len);
-        self.device.address() + at as u64
+        self.address() + at as u64
     }
 
-    /// Puts the copy of the block to the device into its stream.
+    /// Puts the copy of the block to the device, where it needs one, into its stream.
     ///
     /// # Safety
     /// The next block is begun once the stream has been synchronized.
     pub unsafe fn upload(&self) -> Result<(), CudaError> {
+        if !self.is_copied {
+            return Ok(());
+        }
         // SAFETY: the block stays as it is until `begin`, which is the caller's promise.
         unsafe { self.device.upload(0, &self.host.bytes()[..self.used]) }
     }

@@ -41,8 +41,8 @@ impl Places {
             bytes += size.next_multiple_of(ALIGNMENT);
             at
         };
-        // Each row has at most one tile that is not full.
-        let tiles = targets / Tile::LEAST_TARGETS + chunk.rows.len();
+        // However few targets a tile has, so that the size of a chunk does not depend on the device.
+        let tiles = targets.max(1);
         Self {
             times: place(samples * size_of::<i64>()),
             values: place(samples * row_bytes),
@@ -62,26 +62,31 @@ impl Chunk {
         self.rows.len() > 1 || self.targets.len() > 1
     }
 
+    /// The bytes of its inputs and outputs on a device.
+    pub fn bytes(&self, batch: &Trajectories<'_>) -> usize {
+        Places::of(batch, self).bytes
+    }
+
     /// The bytes of half of it: of its rows, or where it is of one row, of its targets. Less than it takes itself.
     pub fn half_bytes(&self, batch: &Trajectories<'_>) -> usize {
-        let bytes = Places::of(batch, self).bytes;
+        let bytes = self.bytes(batch);
         if self.rows.len() > 1 {
             return bytes / 2;
         }
         let mut half = self.clone();
         half.targets.end = half.targets.start + half.targets.len() / 2;
         // Both may be the same multiple of the alignment.
-        Places::of(batch, &half).bytes.min(bytes - 1)
+        half.bytes(batch).min(bytes - 1)
     }
 
     /// The bytes of times, values and targets.
-    pub fn inputs<'a>(&self, batch: &Trajectories<'a>) -> (&'a [u8], &'a [u8], &'a [u8]) {
+    pub fn inputs<'a>(&self, batch: &Trajectories<'a>) -> [&'a [u8]; 3] {
         let row_bytes = batch.dim * batch.dtype().size();
-        (
+        [
             bytemuck::cast_slice(&batch.times[self.samples.clone()]),
             &batch.values.bytes()[self.samples.start * row_bytes..self.samples.end * row_bytes],
             bytemuck::cast_slice(&batch.targets[self.targets.clone()]),
-        )
+        ]
     }
 
     /// How many samples and targets every row has, if they all have the same.
@@ -126,24 +131,32 @@ impl<'a, 'b> Chunks<'a, 'b> {
         Self { batch, rows, done }
     }
 
-    /// The next chunk, of as many rows as fit into `room` bytes, or of as many targets of one row; at the least of one
-    /// target of one row, whether it fits or not.
-    pub fn next(&self, room: usize) -> Option<Chunk> {
+    /// Bytes of all that is left as one chunk.
+    pub fn whole_bytes(&self) -> usize {
+        match self.rows.len() {
+            0 => 0,
+            rows => self.chunk(rows, None).bytes(self.batch),
+        }
+    }
+
+    /// The next chunk, of as many rows as fit into `room`; of one where it takes no more than `most`; else of as many
+    /// of its targets as do, at the least one, whether it fits or not. All in bytes.
+    pub fn next(&self, room: usize, most: usize) -> Option<Chunk> {
         if self.rows.is_empty() {
             return None;
         }
-        let fits = |chunk: &Chunk| Places::of(self.batch, chunk).bytes <= room;
+        let bytes = |chunk: &Chunk| chunk.bytes(self.batch);
         let is_new_row = self.done == self.batch.target_offsets[self.rows.start] as usize;
         if is_new_row {
             let whole = |rows: usize| self.chunk(rows, None);
-            let rows = largest(self.rows.len(), |rows| fits(&whole(rows)));
-            if rows > 0 {
-                return Some(whole(rows));
+            let rows = largest(self.rows.len(), |rows| bytes(&whole(rows)) <= room);
+            if rows > 0 || bytes(&whole(1)) <= most {
+                return Some(whole(rows.max(1)));
             }
         }
         let left = self.batch.row_targets(self.rows.start).end - self.done;
         let some = |targets: usize| self.chunk(1, Some(targets));
-        let targets = largest(left, |targets| fits(&some(targets)));
+        let targets = largest(left, |targets| bytes(&some(targets)) <= most);
         Some(some(targets.max(1).min(left)))
     }
 
@@ -225,14 +238,14 @@ mod tests {
         for room in [0, 2_000, 3_000, 4_000, 10_000, 20_000, usize::MAX] {
             let mut chunks = Chunks::new(&batch, 0..batch.rows);
             let (mut targets, mut samples, mut count) = (0, 0, 0);
-            while let Some(chunk) = chunks.next(room) {
+            while let Some(chunk) = chunks.next(room, room) {
                 assert_eq!(chunk.targets.start, targets);
                 targets = chunk.targets.end;
                 if chunk.counts_samples {
                     assert_eq!(chunk.samples.start, samples);
                     samples = chunk.samples.end;
                 }
-                let fits = Places::of(&batch, &chunk).bytes <= room;
+                let fits = chunk.bytes(&batch) <= room;
                 assert!(fits || !chunk.can_be_halved(), "{chunk:?} is more than {room}");
                 let tiled: usize = chunk.tiles(&batch, 16).map(|tile| tile.targets as usize).sum();
                 assert_eq!(tiled, chunk.targets.len());
@@ -249,9 +262,9 @@ mod tests {
     fn rows_that_are_alike_need_no_table() {
         let message = message(&[(5, 2), (5, 2), (5, 2), (5, 3)]);
         let batch = Trajectories::from_message(&message).unwrap();
-        let whole = Chunks::new(&batch, 0..4).next(usize::MAX).unwrap();
+        let whole = Chunks::new(&batch, 0..4).next(usize::MAX, usize::MAX).unwrap();
         assert_eq!(whole.regular(&batch), None);
-        let alike = Chunks::new(&batch, 0..3).next(usize::MAX).unwrap();
+        let alike = Chunks::new(&batch, 0..3).next(usize::MAX, usize::MAX).unwrap();
         assert_eq!(alike.regular(&batch), Some((5, 2)));
     }
 

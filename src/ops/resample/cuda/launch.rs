@@ -19,9 +19,8 @@ pub(super) struct Tile {
 }
 
 impl Tile {
-    /// A tile that is not the last one of its row has at least so many targets.
-    pub const LEAST_TARGETS: usize = 4;
-    const MOST_TARGETS: usize = BLOCK as usize;
+    /// The most targets of a tile; the kernels would take one for each thread.
+    const MOST_TARGETS: usize = 64;
 }
 
 /// `ResampleParams` of the kernels.
@@ -160,15 +159,16 @@ impl Batch {
         narrower.into_iter().find(fits).unwrap_or(self.dtype.size())
     }
 
-    /// How many targets a block takes, of `targets` in all: some for each of its threads to do, but no more than leave
-    /// every multiprocessor some blocks.
+    /// How many targets a block takes, of `targets` in all. A block is some time about its targets before it reads the
+    /// first row, so it takes many, but no more than leave every multiprocessor its share.
     pub fn tile_targets(&self, gpu: &Gpu, targets: usize) -> usize {
-        const VECTORS_PER_THREAD: usize = 4;
-        const BLOCKS_PER_MULTIPROCESSOR: usize = 4;
+        const BLOCKS_PER_MULTIPROCESSOR: usize = 2;
+        const LEAST: usize = 16;
+        const MOST_VECTORS: usize = 2048;
         let row_vectors = (self.row_bytes() / self.vector_bytes()).max(1);
-        let by_work = BLOCK as usize * VECTORS_PER_THREAD / row_vectors;
-        let by_device = targets / (gpu.multiprocessors() as usize * BLOCKS_PER_MULTIPROCESSOR);
-        let tile = by_work.min(by_device).clamp(Tile::LEAST_TARGETS, Tile::MOST_TARGETS);
+        let least = (BLOCK as usize / row_vectors).clamp(1, LEAST);
+        let most = (MOST_VECTORS / row_vectors).clamp(least, Tile::MOST_TARGETS);
+        let tile = (targets / (gpu.multiprocessors() as usize * BLOCKS_PER_MULTIPROCESSOR)).clamp(least, most);
         1 << tile.ilog2()
     }
 

@@ -1,6 +1,7 @@
 //! Batches of trajectories at their targets on CUDA devices: equal to [`Resampler`](super::Resampler) bit for bit.
 
 mod chunks;
+mod lane;
 mod launch;
 mod shards;
 
@@ -8,10 +9,11 @@ pub use launch::DeviceBatch;
 pub use shards::ShardedResampler;
 
 use super::{Counters, ResampleConfig, Trajectories};
-use crate::device::cuda::{Budget, CudaError, DeviceBuf, Gpu, PinnedBuf};
+use crate::device::cuda::{Budget, CudaError, Gpu};
 use crate::ops::ConfigError;
-use chunks::{Chunk, Chunks, Places};
-use launch::{Batch, Rules, Tile, Tiling};
+use chunks::{Chunk, Chunks};
+use lane::Lane;
+use launch::Rules;
 use std::ops::Range;
 
 /// Puts batches of trajectories on their targets, on a device. Once it has seen its largest batch it allocates nothing.
@@ -19,13 +21,20 @@ pub struct CudaResampler {
     rules: Rules,
     gpu: Gpu,
     budget: Budget,
-    /// Inputs and outputs of a chunk, one after the other.
-    memory: DeviceBuf,
-    tiles: PinnedBuf,
-    dropped: PinnedBuf,
-    /// How much a chunk may take; it shrinks when the device turns out to have less.
+    /// One, and [`LANES`] once there was a large batch.
+    lanes: Vec<Lane>,
+    /// How much all lanes may take; it shrinks when the device turns out to have less.
     room: usize,
 }
+
+/// A large batch is cut into chunks that take turns, so that one is uploaded and one computed and downloaded meanwhile.
+const LANES: usize = 3;
+
+/// Inputs and outputs of so many bytes make a large batch, and are a chunk of it.
+const LARGE_BYTES: usize = 8 << 20;
+
+/// What a driver gives memory in multiples of.
+const GRANULE: usize = 512;
 
 impl CudaResampler {
     /// A resampler of that configuration, which holds at most so many bytes of the device's memory.
@@ -36,11 +45,8 @@ impl CudaResampler {
         let budget = Budget::new(max_bytes);
         Ok(Self {
             rules: Rules::new(config)?,
-            memory: DeviceBuf::new(gpu, &budget),
-            tiles: PinnedBuf::new(gpu),
-            dropped: PinnedBuf::new(gpu),
-            // Memory is had in pieces of 512 bytes.
-            room: max_bytes.map_or(usize::MAX, |bytes| bytes / 512 * 512),
+            lanes: vec![Lane::new(gpu.clone(), &budget)],
+            room: max_bytes.map_or(usize::MAX, |bytes| bytes / GRANULE * GRANULE),
             gpu: gpu.clone(),
             budget,
         })
@@ -96,120 +102,82 @@ impl CudaResampler {
             "one byte for each target"
         );
         let row_bytes = batch.dim * batch.dtype().size();
-        let mut counters = Counters {
-            rows: rows.len() as u64,
-            targets: valid.len() as u64,
-            ..Counters::default()
-        };
-        let mut chunks = Chunks::new(batch, rows);
-        while let Some(chunk) = chunks.next(self.room) {
+        let mut chunks = Chunks::new(batch, rows.clone());
+        self.open_lanes(chunks.whole_bytes())?;
+        let mut dropped = 0;
+        let mut turn = 0;
+        while let Some(chunk) = self.next(&chunks) {
             let span = chunk.targets.start - first..chunk.targets.end - first;
             let values = &mut values[span.start * row_bytes..span.end * row_bytes];
-            let done = self.run_chunk(batch, &chunk, values, &mut valid[span]);
-            match done {
-                Ok(dropped) => {
-                    counters.dropped_nonfinite += dropped;
+            let lane = turn % self.lanes.len();
+            let started = self.lanes[lane].finish().and_then(|count| {
+                dropped += count;
+                // SAFETY: every lane is finished before this function returns or goes on after an error, and until
+                // then nothing touches what the caller lent.
+                unsafe { self.lanes[lane].start(&self.rules, batch, &chunk, values, &mut valid[span]) }
+            });
+            match started {
+                Ok(()) => {
                     chunks.advance(&chunk);
+                    turn += 1;
                 }
-                Err(error) if error.is_memory() && chunk.can_be_halved() => {
-                    self.room = chunk.half_bytes(batch);
-                    tracing::warn!("resample: {error}; going on with chunks of {} bytes", self.room);
+                Err(error) => {
+                    dropped += self.finish()?;
+                    self.shrink(error, batch, &chunk)?;
                 }
-                Err(error) => return Err(error),
             }
         }
-        counters.invalid = valid.iter().filter(|&&valid| valid == 0).count() as u64;
-        Ok(counters)
-    }
-
-    /// Returns how many samples were not finite.
-    fn run_chunk(
-        &mut self,
-        batch: &Trajectories<'_>,
-        chunk: &Chunk,
-        values: &mut [u8],
-        valid: &mut [u8],
-    ) -> Result<u64, CudaError> {
-        let places = Places::of(batch, chunk);
-        self.memory.reserve(places.bytes)?;
-        let base = self.memory.address();
-        let (times, samples, targets) = chunk.inputs(batch);
-        let mut on_device = Batch {
-            dtype: batch.dtype(),
-            dim: batch.dim,
-            times: base + places.times as u64,
-            values: base + places.values as u64,
-            targets: base + places.targets as u64,
-            out: base + places.out as u64,
-            valid: base + places.valid as u64,
-            tiling: Tiling::Regular {
-                rows: chunk.rows.len(),
-                samples: 0,
-                targets: 0,
-            },
-        };
-        if let Some((samples, targets)) = chunk.regular(batch) {
-            on_device.tiling = Tiling::Regular {
-                rows: chunk.rows.len(),
-                samples,
-                targets,
-            };
-        } else {
-            let tile = on_device.tile_targets(&self.gpu, chunk.targets.len());
-            let count = chunk.tiles(batch, tile).count();
-            // One at least: an empty buffer is not aligned for them.
-            self.tiles.resize(count.max(1) * size_of::<Tile>())?;
-            for (to, from) in self.tiles.as_mut_slice().iter_mut().zip(chunk.tiles(batch, tile)) {
-                *to = from;
-            }
-            on_device.tiling = Tiling::Ragged {
-                tiles: base + places.tiles as u64,
-                count,
-            };
-        }
-        self.dropped.resize(size_of::<u64>())?;
-        let done = self.put(&on_device, &places, chunk, [times, samples, targets], values, valid);
-        // Even where something failed: the device must have left the caller's memory before this returns.
-        let synchronized = self.gpu.synchronize();
-        done.and(synchronized)?;
-        Ok(if chunk.counts_samples {
-            self.dropped.as_slice::<u64>()[0]
-        } else {
-            0
+        dropped += self.finish()?;
+        Ok(Counters {
+            rows: rows.len() as u64,
+            targets: valid.len() as u64,
+            invalid: valid.iter().filter(|&&valid| valid == 0).count() as u64,
+            dropped_nonfinite: dropped,
         })
     }
 
-    /// Puts the uploads, the kernels and the downloads of a chunk into the stream.
-    fn put(
-        &mut self,
-        batch: &Batch,
-        places: &Places,
-        chunk: &Chunk,
-        inputs: [&[u8]; 3],
-        values: &mut [u8],
-        valid: &mut [u8],
-    ) -> Result<(), CudaError> {
-        let Self { rules, gpu, memory, .. } = self;
-        // SAFETY: the caller synchronizes the stream while it holds all of the host memory, and the places of the
-        // inputs and outputs are as large as the batch says.
-        unsafe {
-            for (at, bytes) in [places.times, places.values, places.targets].into_iter().zip(inputs) {
-                memory.upload(at, bytes)?;
-            }
-            if let Tiling::Ragged { .. } = batch.tiling {
-                memory.upload(places.tiles, self.tiles.bytes())?;
-            }
-            rules.launch(gpu, batch)?;
-            memory.download(places.out, values)?;
-            memory.download(places.valid, valid)?;
-            if chunk.counts_samples {
-                memory.clear(places.dropped, size_of::<u64>())?;
-                let dropped = memory.address() + places.dropped as u64;
-                launch::count_nonfinite(gpu, batch, chunk.samples.len(), dropped)?;
-                memory.download(places.dropped, self.dropped.bytes_mut())?;
+    /// Opens the lanes that a batch of so many bytes is worth.
+    fn open_lanes(&mut self, bytes: usize) -> Result<(), CudaError> {
+        if bytes > LARGE_BYTES && self.room >= LANES * LARGE_BYTES {
+            while self.lanes.len() < LANES {
+                let gpu = Gpu::open(self.gpu.ordinal())?;
+                self.lanes.push(Lane::new(gpu, &self.budget));
             }
         }
         Ok(())
+    }
+
+    /// The next chunk: all that fits where there is one lane, else so much that every lane has its turn.
+    fn next(&self, chunks: &Chunks<'_, '_>) -> Option<Chunk> {
+        let most = self.room / self.lanes.len() / GRANULE * GRANULE;
+        let room = if self.lanes.len() > 1 {
+            most.min(LARGE_BYTES)
+        } else {
+            most
+        };
+        chunks.next(room, most)
+    }
+
+    /// Makes `room` smaller after a chunk did not fit, if that helps.
+    fn shrink(&mut self, error: CudaError, batch: &Trajectories<'_>, chunk: &Chunk) -> Result<(), CudaError> {
+        if !error.is_memory() || (self.lanes.len() == 1 && !chunk.can_be_halved()) {
+            return Err(error);
+        }
+        // Lanes that take turns need more memory than one.
+        if self.lanes.len() > 1 {
+            self.lanes.truncate(1);
+            self.room = self.room.min(chunk.bytes(batch).max(LARGE_BYTES));
+        } else {
+            self.room = chunk.half_bytes(batch);
+        }
+        tracing::warn!("resample: {error}; going on with chunks of {} bytes", self.room);
+        Ok(())
+    }
+
+    /// Waits for every lane, whatever becomes of the others. Returns how many samples were not finite.
+    fn finish(&mut self) -> Result<u64, CudaError> {
+        let counts = self.lanes.iter_mut().map(Lane::finish);
+        counts.fold(Ok(0), |sum, count| Ok(sum? + count?))
     }
 
     /// Puts the work on a batch that is on the device, and whose outputs stay there, into the stream.
