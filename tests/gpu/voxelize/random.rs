@@ -46,7 +46,7 @@ pub fn cloud(random: &mut Random, shape: Shape, n: usize, size: f64) -> TestClou
             Shape::Same => centre,
             // A column of cells, and back to it: words of the bitmap that come and go within a warp.
             Shape::Zigzag => {
-                let turn = f64::from(u32::from(i % 3 == 0));
+                let turn = f64::from(u32::from(i.is_multiple_of(3)));
                 [centre[0] + turn * 0.5, centre[1], (i % 97) as f64 / 97.0 * size - half]
             }
         };

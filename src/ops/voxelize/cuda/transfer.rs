@@ -2,13 +2,10 @@
 //! is.
 //!
 //! The driver does the latter, too, on one core; there it takes several times as long as the copy by the device. Here several
-//! cores share it, and the device begins with what the first of them has done.
+//! cores share it.
 
+use super::copy::{self, CHUNK};
 use crate::device::cuda::{CudaError, DeviceBuf, Gpu, PinnedBuf, is_page_locked};
-use rayon::prelude::*;
-
-/// Bytes that a core copies at a time.
-const CHUNK: usize = 256 << 10;
 
 /// Page-locked memory on the way to a device or from it.
 pub(super) struct Transfer {
@@ -48,15 +45,9 @@ impl Transfer {
         }
         let memory = &mut self.memory.bytes_mut()[self.used..][..from.len()];
         self.used += from.len();
-        memory
-            .par_chunks_mut(CHUNK)
-            .zip(from.par_chunks(CHUNK))
-            .enumerate()
-            .try_for_each(|(i, (memory, from))| {
-                memory.copy_from_slice(from);
-                // SAFETY: the memory is left alone until what was sent has arrived.
-                unsafe { to.upload(at + i * CHUNK, memory) }
-            })
+        copy::copy(from, memory);
+        // SAFETY: the memory is left alone until what was sent has arrived.
+        unsafe { to.upload(at, memory) }
     }
 
     /// All of the page-locked memory, for the caller to fill and to send. What was sent before must have arrived.
@@ -107,8 +98,7 @@ impl Transfer {
         for (.., to) in pieces {
             let (own, rest) = memory.split_at(to.len());
             memory = rest;
-            let chunks = to.par_chunks_mut(CHUNK).zip(own.par_chunks(CHUNK));
-            chunks.for_each(|(to, own)| to.copy_from_slice(own));
+            copy::copy(own, to);
         }
         Ok(())
     }
