@@ -7,12 +7,15 @@
 // | layout | kernels |
 // |---|---|
 // | bits | voxelize_points |
+// | dense occupancy, small | voxelize_cells, which needs no bitmap but two outputs in turn |
 // | dense occupancy | voxelize_points, voxelize_sectors |
 // | coo | voxelize_points, (batches: voxelize_rows,) voxelize_rank, voxelize_sums, voxelize_features |
 // | dense | the same, and voxelize_scatter |
 #include "cloud.cuh"
 
 constexpr u32 BLOCK = 256;
+// Of the kernels that take points first: the fewer blocks, the fewer atomics on the counters.
+constexpr u32 POINT_BLOCK = 512;
 constexpr u32 WARPS = BLOCK / 32;
 constexpr u32 ALL = 0xffffffff;
 
@@ -86,8 +89,8 @@ struct VoxelizePointsParams {
 };
 
 __device__ __forceinline__ void clear(const VoxelizePointsParams &p) {
-    u32 step = p.clearing_blocks * BLOCK;
-    u32 thread = blockIdx.x * BLOCK + threadIdx.x;
+    u32 step = p.clearing_blocks * POINT_BLOCK;
+    u32 thread = blockIdx.x * POINT_BLOCK + threadIdx.x;
     for (u64 i = (u64)blockIdx.y * step + thread; i < p.clear_quads; i += (u64)step * gridDim.y) {
         p.clear[i] = Quad{0, 0, 0, 0};
     }
@@ -124,10 +127,13 @@ __device__ __forceinline__ u32 set_bits(const VoxelizePointsParams &p, bool is_k
     u32 word = is_kept_point ? cell / 32 : NO_CELL, bits = is_kept_point ? 1u << (cell % 32) : 0;
     u32 left = __shfl_up_sync(ALL, word, 1);
     bool is_first = lane == 0 || left != word;
-    if (__any_sync(ALL, is_kept_point && !is_first)) {
+    u32 breaks = __ballot_sync(ALL, is_first);
+    if (breaks != ALL) {
+        // Where the points of this word end.
+        u32 after = breaks & ~((2u << lane) - 1), end = after ? __ffs(after) - 1 : 32;
         for (u32 step = 1; step < 32; step <<= 1) {
-            u32 other = __shfl_down_sync(ALL, word, step), more = __shfl_down_sync(ALL, bits, step);
-            if (other == word) bits |= more;
+            u32 more = __shfl_down_sync(ALL, bits, step);
+            if (lane + step < end) bits |= more;
         }
     }
     is_first = is_first && is_kept_point;
@@ -143,18 +149,17 @@ __device__ __forceinline__ u32 set_bits(const VoxelizePointsParams &p, bool is_k
         atomicAdd(p.counts + superblock * COUNT_STRIDE, added);
     }
     if (p.save != SAVE_FIRST) return 0;
-    u32 firsts = __ballot_sync(ALL, is_first) & ((2u << lane) - 1);
-    return __shfl_sync(ALL, before, firsts ? 31 - __clz(firsts) : 0);
+    return __shfl_sync(ALL, before, 31 - __clz(breaks & ((2u << lane) - 1)));
 }
 
 // Equals `Voxelizer::add_block` as far as the cells: sets a bit for each cell, counts what became of the points, and
-// saves their cells. A block takes BLOCK points of cloud blockIdx.y; the first blocks clear the other state.
+// saves their cells. A block takes POINT_BLOCK points of cloud blockIdx.y; the first blocks clear the other state.
 template <Form FORM> __device__ __forceinline__ void add_points(const VoxelizePointsParams &p) {
     if (blockIdx.x < p.clearing_blocks) return clear(p);
     __shared__ u32 tally[3];
     if (threadIdx.x < 3) tally[threadIdx.x] = 0;
     Range range = range_of(p.cloud.starts, p.cloud.points, blockIdx.y);
-    u32 i = range.first + (blockIdx.x - p.clearing_blocks) * BLOCK + threadIdx.x, cell = NO_CELL;
+    u32 i = range.first + (blockIdx.x - p.clearing_blocks) * POINT_BLOCK + threadIdx.x, cell = NO_CELL;
     bool is_point = i < range.end;
     Point point;
     if (is_point) point = read_point<FORM>(p.cloud, i);
@@ -173,26 +178,27 @@ template <Form FORM> __device__ __forceinline__ void add_points(const VoxelizePo
     count_fates(tally, p.counters, fate);
 }
 
-extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_points(const __grid_constant__ VoxelizePointsParams p) {
+extern "C" __global__ void __launch_bounds__(POINT_BLOCK) voxelize_points(const __grid_constant__ VoxelizePointsParams p) {
     add_points<ANY>(p);
 }
 
-extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_points_packed3(const __grid_constant__ VoxelizePointsParams p) {
+extern "C" __global__ void __launch_bounds__(POINT_BLOCK) voxelize_points_packed3(const __grid_constant__ VoxelizePointsParams p) {
     add_points<PACKED3>(p);
 }
 
-extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_points_packed4(const __grid_constant__ VoxelizePointsParams p) {
+extern "C" __global__ void __launch_bounds__(POINT_BLOCK) voxelize_points_packed4(const __grid_constant__ VoxelizePointsParams p) {
     add_points<PACKED4>(p);
 }
 
 struct VoxelizeCellsParams {
     Cloud cloud;
     u8 *out;
+    // A cell of each 32 bytes that have one, or each cell, as `is_split` says; some more than once.
     u32 *cells;
     u64 *counters;
     // Of one grid.
     u64 out_elements;
-    // The first blocks of each grid row of blocks clear the cells of the grid before in its output, and `clear_quads`.
+    // The first blocks of each grid row of blocks clear what the grid before set in its output, and `clear_quads`.
     u32 clearing_blocks;
     // The bits of 1.0, and 2 or 4 bytes for each element.
     u32 one;
@@ -203,6 +209,9 @@ struct VoxelizeCellsParams {
     const u32 *old_starts;
     Quad *clear;
     u64 clear_quads;
+    // Whether 32 bytes may belong to two grids, so that cells are cleared one by one.
+    u32 is_split;
+    u32 unused;
 };
 
 __device__ __forceinline__ void store(u8 *out, u64 i, u32 element_bytes, u32 value) {
@@ -213,26 +222,35 @@ __device__ __forceinline__ void store(u8 *out, u64 i, u32 element_bytes, u32 val
     }
 }
 
-// Equals `Voxelizer::write_dense` for the occupancy, in one launch: of two outputs, one is written while in the other
-// the cells of the grid before are cleared. A block takes BLOCK points of cloud blockIdx.y.
-template <Form FORM> __device__ __forceinline__ void set_cells(const VoxelizeCellsParams &p) {
+// Two threads clear 32 bytes, all of them, so that the memory need not read the rest of them first.
+__device__ __forceinline__ void clear_cells(const VoxelizeCellsParams &p) {
     u64 base = blockIdx.y * p.out_elements;
-    if (blockIdx.x < p.clearing_blocks) {
-        u32 thread = blockIdx.x * BLOCK + threadIdx.x, step = p.clearing_blocks * BLOCK;
-        Range old = range_of(p.old_starts, p.old_points, blockIdx.y);
-        for (u32 i = old.first + thread; i < old.end; i += step) {
-            u32 cell = p.old_cells[i];
-            if (cell != NO_CELL) store(p.old_out, base + cell, p.element_bytes, 0);
+    u32 thread = blockIdx.x * POINT_BLOCK + threadIdx.x, step = p.clearing_blocks * POINT_BLOCK;
+    u32 half = 16 / p.element_bytes;
+    Range old = range_of(p.old_starts, p.old_points, blockIdx.y);
+    for (u32 i = old.first + thread / 2; i < old.end; i += step / 2) {
+        u32 cell = p.old_cells[i];
+        if (cell == NO_CELL) continue;
+        if (p.is_split) {
+            store(p.old_out, base + cell, p.element_bytes, 0);
+        } else {
+            cell = (cell & ~(2 * half - 1)) + thread % 2 * half;
+            *(Quad *)(p.old_out + (base + cell) * p.element_bytes) = Quad{0, 0, 0, 0};
         }
-        for (u64 i = (u64)blockIdx.y * step + thread; i < p.clear_quads; i += (u64)step * gridDim.y) {
-            p.clear[i] = Quad{0, 0, 0, 0};
-        }
-        return;
     }
+    for (u64 i = (u64)blockIdx.y * step + thread; i < p.clear_quads; i += (u64)step * gridDim.y) {
+        p.clear[i] = Quad{0, 0, 0, 0};
+    }
+}
+
+// Equals `Voxelizer::write_dense` for the occupancy, in one launch: of two outputs, one is written while the other is
+// cleared of the grid before. A block takes POINT_BLOCK points of cloud blockIdx.y.
+template <Form FORM> __device__ __forceinline__ void set_cells(const VoxelizeCellsParams &p) {
+    if (blockIdx.x < p.clearing_blocks) return clear_cells(p);
     __shared__ u32 tally[3];
     if (threadIdx.x < 3) tally[threadIdx.x] = 0;
     Range range = range_of(p.cloud.starts, p.cloud.points, blockIdx.y);
-    u32 i = range.first + (blockIdx.x - p.clearing_blocks) * BLOCK + threadIdx.x, cell = NO_CELL;
+    u32 i = range.first + (blockIdx.x - p.clearing_blocks) * POINT_BLOCK + threadIdx.x, cell = NO_CELL;
     bool is_point = i < range.end;
     Point point;
     if (is_point) point = read_point<FORM>(p.cloud, i);
@@ -240,17 +258,19 @@ template <Form FORM> __device__ __forceinline__ void set_cells(const VoxelizeCel
     Fate fate = is_point ? locate(p.cloud, move(p.cloud, point), cell) : NO_POINT;
     if (fate != KEPT) cell = NO_CELL;
     u32 left = __shfl_up_sync(ALL, cell, 1);
-    if (threadIdx.x % 32 && left == cell) cell = NO_CELL;
-    if (cell != NO_CELL) store(p.out, base + cell, p.element_bytes, p.one);
-    if (is_point) p.cells[i] = cell;
+    if (threadIdx.x % 32 == 0) left = NO_CELL;
+    if (cell != NO_CELL && cell != left) store(p.out, blockIdx.y * p.out_elements + cell, p.element_bytes, p.one);
+    u32 size = p.is_split ? 1 : 32 / p.element_bytes;
+    if (is_point) p.cells[i] = left != NO_CELL && left / size == cell / size ? NO_CELL : cell;
     count_fates(tally, p.counters, fate);
 }
 
-extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_cells(const __grid_constant__ VoxelizeCellsParams p) {
+extern "C" __global__ void __launch_bounds__(POINT_BLOCK) voxelize_cells(const __grid_constant__ VoxelizeCellsParams p) {
     set_cells<ANY>(p);
 }
 
-extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_cells_packed3(const __grid_constant__ VoxelizeCellsParams p) {
+extern "C" __global__ void __launch_bounds__(POINT_BLOCK)
+    voxelize_cells_packed3(const __grid_constant__ VoxelizeCellsParams p) {
     set_cells<PACKED3>(p);
 }
 
@@ -310,104 +330,6 @@ extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_sectors(const __gri
     } else {
         *(Quad *)out = expand(bits, p.one, p.element_bytes);
     }
-}
-
-// The threads of a block of voxelize_parts, and the most words of its part of a bitmap.
-constexpr u32 PART_BLOCK = 512;
-constexpr u32 PART_WORDS = 8192;
-
-// Points that a thread of voxelize_parts reads at once.
-constexpr u32 PART_POINTS = 8;
-
-struct VoxelizePartsParams {
-    Cloud cloud;
-    u8 *out;
-    u64 *counters;
-    // Of one grid.
-    u64 out_bytes;
-    u32 cells;
-    // A power of two, at most PART_WORDS.
-    u32 part_words;
-    // The bits of 1.0, and the bytes of an element; 0: the output is the bitmap.
-    u32 one;
-    u32 element_bytes;
-};
-
-// The occupancy of small grids, as bits or dense, in one launch that needs nothing of the grid before. A block makes
-// part blockIdx.x of grid blockIdx.y in shared memory, of all points of the cloud, and writes every byte of it.
-template <Form FORM> __device__ __forceinline__ void make_part(const VoxelizePartsParams &p) {
-    __shared__ Quad quads_of_words[PART_WORDS / 4];
-    __shared__ u32 tally[3];
-    u32 *words = (u32 *)quads_of_words;
-    Range range = range_of(p.cloud.starts, p.cloud.points, blockIdx.y);
-    if (threadIdx.x < 3) tally[threadIdx.x] = 0;
-    for (u32 i = threadIdx.x; i < p.part_words / 4; i += PART_BLOCK) quads_of_words[i] = Quad{0, 0, 0, 0};
-    u32 first_cell = blockIdx.x * p.part_words * 32, counts[3] = {0, 0, 0};
-    // Most points belong to other parts, which one coordinate tells. The first block judges all of them, to count.
-    u32 plane = p.cloud.ny * p.cloud.nz;
-    bool is_counting = blockIdx.x == 0;
-    float from_x = (float)(first_cell / plane), until_x = (float)((first_cell + p.part_words * 32 - 1) / plane + 1);
-    for (u32 block = range.first; block < range.end; block += PART_BLOCK * PART_POINTS) {
-        Point points[PART_POINTS];
-        u32 first = block + threadIdx.x;
-#pragma unroll
-        for (u32 k = 0; k < PART_POINTS; k++) {
-            u32 i = first + k * PART_BLOCK;
-            points[k] = read_point<FORM>(p.cloud, i < range.end ? i : block);
-        }
-        // The bits are set once all are cleared, while the first points are on their way.
-        if (block == range.first) __syncthreads();
-#pragma unroll
-        for (u32 k = 0; k < PART_POINTS; k++) {
-            if (first + k * PART_BLOCK >= range.end) break;
-            Point point = move(p.cloud, points[k]);
-            float x = (point.xyz[0] - p.cloud.origin[0]) * p.cloud.inverse[0];
-            if (!is_counting && !(x >= from_x && x < until_x)) continue;
-            u32 cell;
-            Fate fate = locate(p.cloud, point, cell);
-            cell -= first_cell;
-            if (fate == KEPT && cell < p.part_words * 32) atomicOr(&words[cell / 32], 1u << (cell % 32));
-            for (u32 each = 0; each < 3; each++) counts[each] += fate == each;
-        }
-    }
-    if (blockIdx.x == 0) {
-        for (u32 k = 0; k < 3; k++) {
-            for (u32 step = 16; step; step >>= 1) counts[k] += __shfl_xor_sync(ALL, counts[k], step);
-            if (threadIdx.x % 32 == 0) atomicAdd(&tally[k], counts[k]);
-        }
-    }
-    __syncthreads();
-    if (blockIdx.x == 0 && threadIdx.x < 4) {
-        p.counters[blockIdx.y * COUNTER_SLOTS * 4 + threadIdx.x] = threadIdx.x < 3 ? tally[threadIdx.x] : 0;
-    }
-    u8 *out = p.out + blockIdx.y * p.out_bytes;
-    u32 count = p.cells - first_cell < p.part_words * 32 ? p.cells - first_cell : p.part_words * 32;
-    if (p.element_bytes == 0) {
-        u32 bytes = (count + 7) / 8;
-        out += first_cell / 8;
-        u32 quads = p.out_bytes % 16 ? 0 : bytes / 16;
-        for (u32 i = threadIdx.x; i < quads; i += PART_BLOCK) ((Quad *)out)[i] = quads_of_words[i];
-        for (u32 i = quads * 16 + threadIdx.x; i < bytes; i += PART_BLOCK) out[i] = ((u8 *)words)[i];
-        return;
-    }
-    u32 each = 16 / p.element_bytes, quads = p.out_bytes % 16 ? 0 : count / each;
-    out += (u64)first_cell * p.element_bytes;
-    for (u32 i = threadIdx.x; i < quads; i += PART_BLOCK) {
-        u32 cell = i * each;
-        ((Quad *)out)[i] = expand(words[cell / 32] >> (cell % 32), p.one, p.element_bytes);
-    }
-    for (u32 cell = quads * each + threadIdx.x; cell < count; cell += PART_BLOCK) {
-        store(out, cell, p.element_bytes, words[cell / 32] >> (cell % 32) & 1 ? p.one : 0);
-    }
-}
-
-extern "C" __global__ void __launch_bounds__(PART_BLOCK) voxelize_parts(const __grid_constant__ VoxelizePartsParams p) {
-    make_part<ANY>(p);
-}
-
-extern "C" __global__ void __launch_bounds__(PART_BLOCK)
-    voxelize_parts_packed3(const __grid_constant__ VoxelizePartsParams p) {
-    make_part<PACKED3>(p);
 }
 
 struct VoxelizeRowsParams {
@@ -493,6 +415,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_rank(const __grid_c
             for (u32 i = threadIdx.x; i < count; i += BLOCK) keys[i] = least;
         }
     }
+    u32 lane = threadIdx.x % 32;
     for (u32 from = 0; from < 1u << p.superblock_shift; from += BLOCK * 4) {
         u32 at = from + threadIdx.x * 4;
         if (from) quad = *(const Quad *)(p.words + first + at);
@@ -501,19 +424,25 @@ extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_rank(const __grid_c
         for (u32 i = 0; i < 4; i++) count += __popc(words[i]);
         u32 rank = before + block_prefix(count, total);
         p.ranks[(first + at) / 4] = rank;
-        u32 cell = ((blockIdx.x << p.superblock_shift) + at) * 32;
-        for (u32 i = 0; i < 4; i++, cell += 32) {
-            for (u32 word = words[i]; word && rank < p.limit; word &= word - 1, rank++) {
-                u32 occupied = cell + (__ffs(word) - 1);
-                u64 row = base + rank;
-                if (p.order) p.order[row] = occupied;
+        // A warp takes one word after the other, a lane a bit: neighbours write neighbouring rows.
+        u32 cells = ((blockIdx.x << p.superblock_shift) + at) * 32;
+        for (u32 i = 0; i < 4; i++) {
+            for (u32 left = __ballot_sync(ALL, words[i] != 0); left; left &= left - 1) {
+                u32 from_lane = __ffs(left) - 1;
+                u32 word = __shfl_sync(ALL, words[i], from_lane);
+                u32 place = __shfl_sync(ALL, rank, from_lane) + __popc(word & ((1u << lane) - 1));
+                u32 cell = __shfl_sync(ALL, cells, from_lane) + i * 32 + lane;
+                if (!(word >> lane & 1) || place >= p.limit) continue;
+                u64 row = base + place;
+                if (p.order) p.order[row] = cell;
                 if (p.coords) {
-                    u32 column = occupied / p.nz, x = column / p.ny;
+                    u32 column = cell / p.nz, x = column / p.ny;
                     p.coords[row * 3] = x;
                     p.coords[row * 3 + 1] = column - x * p.ny;
-                    p.coords[row * 3 + 2] = occupied - column * p.nz;
+                    p.coords[row * 3 + 2] = cell - column * p.nz;
                 }
             }
+            rank += __popc(words[i]);
         }
         before += total;
     }

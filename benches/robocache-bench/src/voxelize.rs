@@ -303,9 +303,9 @@ fn on_cuda(
     message: &Message,
     out: &mut Output,
 ) -> Result<(), Box<dyn Error>> {
-    voxelizer.begin()?;
-    voxelizer.add(0, &Cloud::from_message(message)?)?;
-    voxelizer.finish()?;
+    let mut refused = Ok(());
+    voxelizer.gather([(0, message)], |_, error| refused = Err(error))?;
+    refused?;
     out.voxels = voxelizer.voxels();
     match layout {
         VoxelLayout::Dense => voxelizer.write_dense(out.dense.as_mut_slice::<f32>())?,

@@ -292,17 +292,8 @@ fn gather_on_device(
     used: &[usize],
     faults: &mut Vec<(usize, CloudError)>,
 ) -> Result<Counters, CudaError> {
-    cuda.begin()?;
-    for &input in used {
-        let cloud = Cloud::from_message(&clouds[input]).map_err(VoxelizeError::Cloud);
-        match cloud.and_then(|cloud| cuda.add(input, &cloud)) {
-            Ok(()) => {}
-            Err(VoxelizeError::Cloud(error)) => faults.push((input, error)),
-            Err(VoxelizeError::Cuda(error)) => return Err(error),
-            Err(VoxelizeError::Config(error)) => unreachable!("the configuration was checked: {error}"),
-        }
-    }
-    cuda.finish()
+    let messages = used.iter().map(|&input| (input, &clouds[input]));
+    cuda.gather(messages, |input, error| faults.push((input, error)))
 }
 
 fn write_from_device(

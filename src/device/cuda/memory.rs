@@ -2,9 +2,10 @@ use super::error::CudaError;
 use super::gpu::Gpu;
 use bytemuck::Pod;
 use cudarc::driver::{result, sys};
+use std::collections::BTreeMap;
 use std::ptr::NonNull;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 
 /// The device memory that an operation holds, and how much it may hold. Clones are the same budget.
 #[derive(Clone, Debug)]
@@ -251,6 +252,17 @@ impl Drop for DeviceBuf {
     }
 }
 
+/// The page-locked memory of this process, by where it begins and ends.
+static PAGE_LOCKED: RwLock<BTreeMap<usize, usize>> = RwLock::new(BTreeMap::new());
+
+/// Whether all of it is page-locked, being in a [`PinnedBuf`]: a device then copies it by itself.
+pub fn is_page_locked(memory: &[u8]) -> bool {
+    let begin = memory.as_ptr() as usize;
+    let locked = PAGE_LOCKED.read().unwrap_or_else(PoisonError::into_inner);
+    let below = locked.range(..=begin).next_back();
+    below.is_some_and(|(_, &end)| begin + memory.len() <= end)
+}
+
 /// Page-locked host memory, which a device reads and writes by itself, that keeps its capacity when it is reused.
 ///
 /// It is cached memory, as quick to read and write as any. It is aligned to a page and zero at first.
@@ -301,6 +313,10 @@ impl PinnedBuf {
             .map_err(|error| CudaError::allocation(self.gpu.ordinal(), "page-locked", error, bytes))?;
         // SAFETY: it has so many bytes.
         unsafe { memory.cast::<u8>().write_bytes(0, bytes) };
+        let begin = memory as usize;
+        let mut locked = PAGE_LOCKED.write().unwrap_or_else(PoisonError::into_inner);
+        locked.insert(begin, begin + bytes);
+        drop(locked);
         self.memory = NonNull::new(memory.cast());
         self.capacity = bytes;
         self.bytes = bytes;
@@ -343,9 +359,11 @@ impl PinnedBuf {
 
 impl Drop for PinnedBuf {
     fn drop(&mut self) {
-        if let Some(memory) = self.memory.take()
-            && self.gpu.bound().is_ok()
-        {
+        let Some(memory) = self.memory.take() else { return };
+        let mut locked = PAGE_LOCKED.write().unwrap_or_else(PoisonError::into_inner);
+        locked.remove(&(memory.as_ptr() as usize));
+        drop(locked);
+        if self.gpu.bound().is_ok() {
             // SAFETY: it is this buffer's own. The device is done with it, as users synchronize before they let go.
             let _ = unsafe { result::free_host(memory.as_ptr().cast()) };
         }

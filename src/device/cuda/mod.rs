@@ -15,5 +15,5 @@ mod probe;
 
 pub use error::{CudaError, Unavailable};
 pub use gpu::{Event, Gpu, Graph, Image, Kernel, Params};
-pub use memory::{Budget, DeviceBuf, PinnedBuf};
+pub use memory::{Budget, DeviceBuf, PinnedBuf, is_page_locked};
 pub use probe::device_count;

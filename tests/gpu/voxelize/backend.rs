@@ -60,7 +60,8 @@ impl Voxelizer {
 
     pub fn add(&mut self, input: usize, cloud: &Cloud<'_>) -> Result<(), CloudError> {
         match self {
-            Cuda(voxelizer, ..) => match voxelizer.add(input, cloud) {
+            // SAFETY: the cases keep their messages.
+            Cuda(voxelizer, ..) => match unsafe { voxelizer.add(input, cloud) } {
                 Err(VoxelizeError::Cloud(error)) => Err(error),
                 other => {
                     other.unwrap();

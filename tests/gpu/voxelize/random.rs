@@ -16,20 +16,22 @@ pub enum Shape {
     Surface,
     Outside,
     Same,
+    Zigzag,
 }
 
-pub const SHAPES: [Shape; 5] = [
+pub const SHAPES: [Shape; 6] = [
     Shape::Uniform,
     Shape::Clustered,
     Shape::Surface,
     Shape::Outside,
     Shape::Same,
+    Shape::Zigzag,
 ];
 
 /// `n` points in and around a grid of `size` metres about 0, with fields `i` and `t`.
 pub fn cloud(random: &mut Random, shape: Shape, n: usize, size: f64) -> TestCloud {
     let centre = [random.signed(), random.signed(), random.signed()].map(|v| v * size / 3.0);
-    let point = |_| {
+    let point = |i: usize| {
         let [a, b, c] = [random.signed(), random.signed(), random.signed()];
         let half = size / 2.0;
         let [x, y, z] = match shape {
@@ -42,6 +44,11 @@ pub fn cloud(random: &mut Random, shape: Shape, n: usize, size: f64) -> TestClou
             ],
             Shape::Outside => [a * half + size * 2.0, b * half, c * half],
             Shape::Same => centre,
+            // A column of cells, and back to it: words of the bitmap that come and go within a warp.
+            Shape::Zigzag => {
+                let turn = f64::from(u32::from(i.is_multiple_of(3)));
+                [centre[0] + turn * 0.5, centre[1], (i % 97) as f64 / 97.0 * size - half]
+            }
         };
         let odd = [f64::NAN, f64::INFINITY, -1e30, 262_145.0, -0.0, 0.0];
         let value = |random: &mut Random| match random.once_in(50) {
@@ -112,11 +119,8 @@ pub fn on_cpu(voxelizer: &mut CpuVoxelizer, layout: VoxelLayout, clouds: &[(usiz
 }
 
 fn on_device(voxelizer: &mut CudaVoxelizer, layout: VoxelLayout, clouds: &[(usize, &Message)]) -> (String, Vec<u8>) {
-    voxelizer.begin().unwrap();
-    for (input, message) in clouds {
-        voxelizer.add(*input, &Cloud::from_message(message).unwrap()).unwrap();
-    }
-    let counters = format!("{:?}", voxelizer.finish().unwrap());
+    let refused = |_, error| panic!("{error}");
+    let counters = format!("{:?}", voxelizer.gather(clouds.iter().copied(), refused).unwrap());
     if layout == VoxelLayout::Coo {
         let (mut coords, mut features) = (
             vec![0; voxelizer.voxels() * 3],
@@ -223,12 +227,17 @@ fn what_is_no_cloud_of_the_grid_leaves_it_as_it_was() {
     let (wide, message) = (good.clone().with_type("i", Dtype::Int32).to_struct(), good.to_struct());
     let none = TestCloud::xyz(&[[0.5; 3]]).to_struct();
     let mut cuda = CudaVoxelizer::new(&config, &gpu, None).unwrap();
-    cuda.begin().unwrap();
-    cuda.add(0, &Cloud::from_message(&message).unwrap()).unwrap();
-    for refused in [&wide, &none] {
-        cuda.add(0, &Cloud::from_message(refused).unwrap()).unwrap_err();
-    }
-    assert_eq!(cuda.finish().unwrap().points_kept, 1);
+    let mut refused = Vec::new();
+    let counters = cuda.gather([(0, &wide), (0, &message), (0, &none)], |_, error| {
+        refused.push(error.to_string())
+    });
+    assert_eq!(counters.unwrap().points_kept, 1);
+    assert_eq!(refused.len(), 2, "{refused:?}");
+    let counters = cuda.gather([(0, &message), (0, &wide), (0, &none)], |_, error| {
+        refused.push(error.to_string())
+    });
+    assert_eq!(counters.unwrap().points_kept, 1);
+    assert_eq!(refused.len(), 4, "{refused:?}");
     assert_eq!(
         coo(&mut super::backend::Voxelizer::new(&config).unwrap(), &[(0, &message)]).values(),
         [[1.0, 2.0]]
@@ -251,11 +260,39 @@ fn a_device_without_room_is_an_error_and_the_next_grid_starts_anew() {
     );
     for _ in 0..3 {
         assert!(on_device(&mut cuda, VoxelLayout::Coo, &[(0, &small)]) == expected);
-        cuda.begin().unwrap();
-        let large = Cloud::from_message(&large).unwrap();
-        let added = cuda.add(0, &large).map_err(|error| error.is_memory());
-        assert_eq!(added, Err(true));
+        let made = cuda.gather([(0, &large)], |_, error| panic!("{error}"));
+        assert!(made.unwrap_err().is_memory());
         assert!(cuda.used_bytes() <= 1_200_000);
     }
     ran(&gpu, "voxelize: no room", 3);
+}
+
+#[test]
+fn large_grids_follow_one_another() {
+    let Some(gpu) = gpu() else { return };
+    let mut random = Random(9);
+    let mut cases = 0;
+    // Bitmaps of 5 MB are cleared before they are used, those of 34 MB where they were touched.
+    for shape in [[512, 512, 160], [1024, 1024, 257]] {
+        for layout in [VoxelLayout::Coo, VoxelLayout::Bits] {
+            let mut config = config(-8.0, 0.03125, shape, &["count", "mean_z"]);
+            config.layout = layout;
+            if layout == VoxelLayout::Bits {
+                config.channels = vec!["occupancy".parse().unwrap()];
+            }
+            let mut cuda = CudaVoxelizer::new(&config, &gpu, None).unwrap();
+            let mut cpu = CpuVoxelizer::new(&config).unwrap();
+            for n in [3000, 2500, 0, 10] {
+                let messages =
+                    [Shape::Uniform, Shape::Zigzag].map(|shape| cloud(&mut random, shape, n, 16.0).to_tensor());
+                let clouds: Vec<_> = messages.iter().map(|message| (0, message)).collect();
+                assert!(
+                    on_device(&mut cuda, layout, &clouds) == on_cpu(&mut cpu, layout, &clouds),
+                    "{n} {config:?}"
+                );
+                cases += 1;
+            }
+        }
+    }
+    ran(&gpu, "voxelize: large grids", cases);
 }

@@ -175,7 +175,12 @@ impl VoxelizeBatch {
                 cells: &mut slots.cells[at * bytes..(at + count) * bytes],
                 rows: &mut *slots.rows,
             };
-            match self.run_chunk(&clouds[at..at + count], &form, part) {
+            let made = self.run_chunk(&clouds[at..at + count], &form, part);
+            if made.is_err() {
+                // The clouds may still be on their way. The error that came first is the one to tell.
+                let _ = self.engine.gpu.synchronize();
+            }
+            match made {
                 Ok(()) => at += count,
                 Err(error) if error.is_memory() && count > 1 => {
                     self.chunk = count.div_ceil(2);
@@ -200,14 +205,17 @@ impl VoxelizeBatch {
             if i == self.transfers.len() {
                 self.transfers.push(Transfer::new(&self.engine.gpu));
             }
-            form.upload(
-                &self.spec.plan,
-                cloud,
-                &self.points,
-                0,
-                [first, total],
-                &mut self.transfers[i],
-            )?;
+            // SAFETY: the clouds are borrowed, and the stream is synchronized before this returns.
+            unsafe {
+                form.upload(
+                    &self.spec.plan,
+                    cloud,
+                    &self.points,
+                    0,
+                    [first, total],
+                    &mut self.transfers[i],
+                )
+            }?;
             first += cloud.len();
             self.starts.push(first as u32);
         }

@@ -14,6 +14,9 @@ const SUPERBLOCK_SHIFT: u32 = 10;
 const MAX_SUPERBLOCKS: usize = 4096;
 /// A bitmap over so many bytes is cleared where it was touched, a smaller one in whole, which is quicker.
 const BYTES_CLEARED_WHOLE: usize = 16 << 20;
+/// Bitmaps over so many bytes are cleared before they are used; smaller ones while the others are used, which saves a
+/// launch.
+const BYTES_CLEARED_MEANWHILE: usize = 4 << 20;
 
 /// Whether the counters and the number of rows are sent to the host once they are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,18 +25,14 @@ pub(super) enum Head {
     Stays,
 }
 
-/// Grids of no more cells than this are made in shared memory, if they are many.
-const CELLS_IN_PARTS: usize = 1 << 21;
 /// Dense outputs over so many bytes are not held twice.
 const BYTES_HELD_TWICE: usize = 256 << 20;
 
 /// How the occupied cells are found and the ones of the grid before cleared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Method {
-    /// Bitmaps in the memory of the device, two in turn.
+    /// Bitmaps: two in turn where they are small, else one that is cleared first.
     Bitmaps,
-    /// Bitmaps in shared memory.
-    Parts,
     /// No bitmaps: two dense outputs in turn.
     TwoOutputs,
 }
@@ -98,8 +97,6 @@ const COUNTER_BYTES: usize = COUNTER_SLOTS * 32;
 
 /// What a grid needs while it is made, and what clears up after it while the next one is made.
 pub(super) struct State {
-    /// Counters, counts and bitmaps: see [`Sizes::layout`].
-    pub(super) memory: DeviceBuf,
     /// The cell of each point, or of those that were the first in theirs.
     pub(super) cells: DeviceBuf,
     /// Whether all of them were saved for this grid.
@@ -132,6 +129,8 @@ pub(super) struct Engine {
     pub(super) method: Method,
     pub(super) sizes: Sizes,
     pub(super) states: [State; 2],
+    /// Counters, counts and bitmaps, those of each state or the first for both: see [`Sizes::layout`].
+    pub(super) memories: [DeviceBuf; 2],
     pub(super) turn: usize,
     /// Whether a call was left in the middle, so that nothing is known of the states.
     pub(super) is_dirty: bool,
@@ -158,7 +157,6 @@ impl Engine {
     pub(super) fn new(spec: &Spec, gpu: &Gpu, budget: &Budget, product: Product) -> Result<Self, CudaError> {
         let buffer = || DeviceBuf::new(gpu, budget);
         let state = || State {
-            memory: buffer(),
             cells: buffer(),
             saved: 0,
             starts: buffer(),
@@ -175,6 +173,7 @@ impl Engine {
             method: Method::Bitmaps,
             sizes: Sizes::of(spec.grid.cells()),
             states: [state(), state()],
+            memories: [buffer(), buffer()],
             turn: 0,
             is_dirty: true,
             has_cleared: false,
@@ -195,13 +194,7 @@ impl Engine {
     /// Gives all memory back.
     pub(super) fn release(&mut self) {
         for state in &mut self.states {
-            for buffer in [
-                &mut state.memory,
-                &mut state.cells,
-                &mut state.starts,
-                &mut state.order,
-                &mut state.rows,
-            ] {
+            for buffer in [&mut state.cells, &mut state.starts, &mut state.order, &mut state.rows] {
                 buffer.release();
             }
         }
@@ -214,7 +207,9 @@ impl Engine {
         ] {
             buffer.release();
         }
-        self.outputs.iter_mut().for_each(DeviceBuf::release);
+        for buffer in self.outputs.iter_mut().chain(&mut self.memories) {
+            buffer.release();
+        }
         self.is_dirty = true;
         self.dense_grids = 0;
     }
@@ -224,7 +219,6 @@ impl Engine {
         let cells = self.sizes.cells;
         let is_occupancy = matches!(spec.plan.outputs[..], [Output::One]);
         let method = match product {
-            Product::Bits if cells <= CELLS_IN_PARTS && grids > 1 => Method::Parts,
             Product::Dense(dtype) if is_occupancy && self.can_hold_twice(grids * cells * dtype.size()) => {
                 Method::TwoOutputs
             }
@@ -236,9 +230,21 @@ impl Engine {
         (self.product, self.method) = (product, method);
         self.sizes = match method {
             Method::Bitmaps => Sizes::of(cells),
-            _ => Sizes::without_bitmap(cells),
+            Method::TwoOutputs => Sizes::without_bitmap(cells),
         };
         self.is_dirty = true;
+    }
+
+    /// Whether there is one bitmap of each grid, which is cleared before it is used.
+    pub(super) fn clears_first(&self) -> bool {
+        let [.., bytes] = self.sizes.layout(self.laid_out());
+        bytes > BYTES_CLEARED_MEANWHILE && !self.clears_by_cells()
+    }
+
+    /// Counters, counts and bitmaps of the grids at hand.
+    pub(super) fn memory(&self) -> &DeviceBuf {
+        let turn = if self.clears_first() { 0 } else { self.turn };
+        &self.memories[turn]
     }
 
     /// Whether two outputs of so many bytes are no more than the operation may well hold.
@@ -287,13 +293,18 @@ impl Engine {
         self.is_dirty = true;
         if is_new {
             for state in &mut self.states {
-                state.memory.reserve(bytes)?;
-                state.memory.clear(0, bytes)?;
                 state.rows.reserve((grids + 1) * 4)?;
                 state.rows.clear(0, (grids + 1) * 4)?;
                 (state.grids, state.saved, state.points, state.has_starts) = (grids, 0, 0, false);
             }
             self.dense_grids = 0;
+            let used = if self.clears_first() { 1 } else { 2 };
+            for memory in &mut self.memories[..used] {
+                memory.reserve(bytes)?;
+                memory.clear(0, bytes)?;
+            }
+        } else if self.clears_first() {
+            self.memories[0].clear(0, bytes)?;
         }
         let state = &mut self.states[self.turn];
         (state.saved, state.points) = (0, 0);
@@ -352,10 +363,6 @@ impl Engine {
             cloud.starts = self.state().starts.address();
         }
         cloud.points = longest as u32;
-        if self.method == Method::Parts {
-            // SAFETY: as this function.
-            return unsafe { self.launch_parts(&cloud) };
-        }
         let first = self.added.iter().map(|added| added.longest).sum();
         let save = self.save(spec);
         if save.0 != SAVE_NONE {
@@ -415,7 +422,7 @@ impl Engine {
         head: Head,
     ) -> Result<(), CudaError> {
         let grids = self.laid_out();
-        if !self.has_cleared && self.method == Method::Bitmaps {
+        if !self.has_cleared && self.method == Method::Bitmaps && !self.clears_first() {
             let cloud = Self::cloud_params(spec, 0);
             // SAFETY: there are no points.
             unsafe { self.launch_points(spec, (&cloud, &FieldsParams::default()), [0, 0], (SAVE_NONE, 1)) }?;
@@ -442,10 +449,11 @@ impl Engine {
         let rows = grids * COUNTER_BYTES;
         self.head.resize((rows + (grids + 1) * 4).next_multiple_of(8))?;
         let state = &self.states[self.turn];
+        let memory = &self.memories[if self.clears_first() { 0 } else { self.turn }];
         let (counters, starts) = self.head.bytes_mut().split_at_mut(rows);
         // SAFETY: the memory is read after the event only, and is this engine's.
         unsafe {
-            state.memory.download(0, counters)?;
+            memory.download(0, counters)?;
             if has_rows {
                 state.rows.download(0, &mut starts[..(grids + 1) * 4])?;
             }
@@ -479,19 +487,13 @@ impl Engine {
 
     /// The bitmaps, and the byte in them at which that of a grid begins.
     pub(super) fn bitmap(&self, grid: usize) -> (&DeviceBuf, usize) {
-        if self.sizes.words == 0 {
-            return (&self.outputs[0], grid * self.bitmap_stride());
-        }
         let [_, _, words, _] = self.sizes.layout(self.laid_out());
-        (&self.state().memory, words + grid * self.bitmap_stride())
+        (self.memory(), words + grid * self.bitmap_stride())
     }
 
     /// Bytes from the bitmap of a grid to that of the next.
     pub(super) fn bitmap_stride(&self) -> usize {
-        match self.sizes.words {
-            0 => self.sizes.cells.div_ceil(8),
-            words => words * 4,
-        }
+        self.sizes.words * 4
     }
 
     pub(super) fn coords(&self) -> &DeviceBuf {

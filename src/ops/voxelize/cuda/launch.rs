@@ -9,9 +9,6 @@ use super::source::{dtype_code, kernel_form};
 use crate::device::Dtype;
 use crate::device::cuda::CudaError;
 
-/// The least words of a part of a grid that is made in parts: all points are read for each.
-const LEAST_PART_WORDS: u32 = 256;
-
 impl Engine {
     /// # Safety
     /// As [`Self::add`].
@@ -25,7 +22,7 @@ impl Engine {
         let grids = self.laid_out();
         let [counters, counts, words, end] = self.sizes.layout(grids).map(|at| at as u64);
         let (state, old) = (self.state(), self.old());
-        let memory = state.memory.address();
+        let memory = self.memory().address();
         let form = kernel_form(cloud);
         let mut params = PointsParams {
             cloud: *cloud,
@@ -41,26 +38,27 @@ impl Engine {
             fields: *fields,
             ..PointsParams::default()
         };
-        if !self.has_cleared {
-            params.clear = old.memory.address();
+        if !self.has_cleared && !self.clears_first() {
+            let old_memory = self.memories[1 - self.turn].address();
+            params.clear = old_memory;
             let by_cells = self.clears_by_cells();
             params.clear_quads = if by_cells { words } else { end } / 16;
             let mut work = params.clear_quads;
             if by_cells && old.saved > 0 {
-                params.old_words = old.memory.address() + words;
+                params.old_words = old_memory + words;
                 params.old_cells = old.cells.address();
                 params.old_points = old.saved as u32;
                 work = work.max(old.saved as u64);
             }
-            let whole = 2 * u64::from(self.gpu.multiprocessors());
-            let blocks = work.div_ceil(u64::from(BLOCK)).clamp(1, whole);
+            let whole = u64::from(self.gpu.multiprocessors());
+            let blocks = work.div_ceil(u64::from(POINT_BLOCK)).clamp(1, whole);
             params.clearing_blocks = blocks.div_ceil(grids as u64) as u32;
         }
-        let blocks = params.clearing_blocks + (longest as u32).div_ceil(BLOCK);
+        let blocks = params.clearing_blocks + (longest as u32).div_ceil(POINT_BLOCK);
         // SAFETY: the memory was reserved for so many grids and points; the points are the caller's promise.
         unsafe {
             self.gpu
-                .launch(POINTS[form as usize], [blocks, grids as u32, 1], BLOCK, &params)
+                .launch(POINTS[form as usize], [blocks, grids as u32, 1], POINT_BLOCK, &params)
         }?;
         self.has_cleared = true;
         Ok(())
@@ -95,7 +93,7 @@ impl Engine {
         }
         let [counters, counts, words, _] = self.sizes.layout(grids).map(|at| at as u64);
         let state = self.state();
-        let memory = state.memory.address();
+        let memory = self.memory().address();
         let greatest = plan.extremes.iter().enumerate();
         let greatest = greatest.fold(0, |bits, (i, extreme)| bits | u64::from(extreme.greatest) << i);
         if grids > 1 {
@@ -217,12 +215,13 @@ impl Engine {
         let starts = |state: &State| if state.has_starts { state.starts.address() } else { 0 };
         let old_points = if old.saved > 0 { old.points as u32 } else { 0 };
         let [.., end] = self.sizes.layout(grids);
-        let clearing_blocks = old_points.div_ceil(BLOCK).max(1);
+        // Half of the threads that would take a cell each: many of the cells are none.
+        let clearing_blocks = old_points.div_ceil(POINT_BLOCK).max(1);
         let params = CellsParams {
             cloud: *cloud,
             out: self.outputs[self.turn].address(),
             cells: state.cells.address(),
-            counters: state.memory.address(),
+            counters: self.memory().address(),
             out_elements: self.sizes.cells as u64,
             clearing_blocks,
             one: one(dtype),
@@ -231,52 +230,16 @@ impl Engine {
             old_out: self.outputs[1 - self.turn].address(),
             old_cells: old.cells.address(),
             old_starts: starts(old),
-            clear: old.memory.address(),
+            clear: self.memories[1 - self.turn].address(),
             clear_quads: end as u64 / 16,
+            is_split: u32::from(self.sector_mask(dtype) == 1),
+            unused: 0,
         };
-        let blocks = clearing_blocks + cloud.points.div_ceil(BLOCK);
+        let blocks = clearing_blocks + cloud.points.div_ceil(POINT_BLOCK);
         let kernel = CELLS[kernel_form(cloud) as usize];
         // SAFETY: there is an element for each cell of each grid, and the cells before were of as many grids; the
         // points are the caller's promise.
-        unsafe { self.gpu.launch(kernel, [blocks, grids as u32, 1], BLOCK, &params) }
-    }
-
-    /// # Safety
-    /// As [`Self::add`].
-    pub(super) unsafe fn launch_parts(&mut self, cloud: &CloudParams) -> Result<(), CudaError> {
-        let grids = self.laid_out();
-        let cells = self.sizes.cells;
-        let (element_bytes, one) = match self.product {
-            Product::Dense(dtype) => (dtype.size(), one(dtype)),
-            _ => (0, 0),
-        };
-        let out_bytes = if element_bytes > 0 {
-            cells * element_bytes
-        } else {
-            cells.div_ceil(8)
-        };
-        self.outputs[0].reserve(grids * out_bytes)?;
-        let parts = |words: u32| cells.div_ceil(words as usize * 32) as u32;
-        let mut part_words = PART_WORDS;
-        while part_words > LEAST_PART_WORDS && parts(part_words) * (grids as u32) < 2 * self.gpu.multiprocessors() {
-            part_words /= 2;
-        }
-        let params = PartsParams {
-            cloud: *cloud,
-            out: self.outputs[0].address(),
-            counters: self.state().memory.address(),
-            out_bytes: out_bytes as u64,
-            cells: cells as u32,
-            part_words,
-            one,
-            element_bytes: element_bytes as u32,
-        };
-        let kernel = PARTS[kernel_form(cloud) as usize];
-        // SAFETY: there is room for each grid; the points are the caller's promise.
-        unsafe {
-            self.gpu
-                .launch(kernel, [parts(part_words), grids as u32, 1], PART_BLOCK, &params)
-        }
+        unsafe { self.gpu.launch(kernel, [blocks, grids as u32, 1], POINT_BLOCK, &params) }
     }
 
     /// How channels are made of the sums and extremes.
@@ -318,7 +281,7 @@ impl Engine {
         self.clear_outputs(bytes, grids)?;
         let [_, _, words, _] = self.sizes.layout(grids).map(|at| at as u64);
         let (state, old) = (self.state(), self.old());
-        let memory = state.memory.address();
+        let memory = self.memory().address();
         if !self.is_occupancy(spec) {
             let params = ScatterParams {
                 channels: self.channels(spec, taken),

@@ -9,12 +9,11 @@ use super::transfer::Transfer;
 use super::{VoxelizeError, scatter, spec_for_device};
 use crate::device::Element;
 use crate::device::cuda::{Budget, CudaError, DeviceBuf, Gpu};
-use crate::stream::Layout;
+use crate::stream::{Layout, Message};
 use std::cell::RefCell;
 
 /// Makes grids of clouds on a CUDA device, as [`Voxelizer`](super::super::Voxelizer) does on the CPU and with the same
-/// bits: [`begin`](Self::begin), [`add`](Self::add) for each cloud, [`finish`](Self::finish), then one of the `write_`
-/// methods as often as wanted.
+/// bits: [`gather`](Self::gather), then one of the `write_` methods as often as wanted.
 ///
 /// Its memory, on the device and page-locked, grows to that of the largest grid it has made, and is used again. After
 /// an error of the device the next `begin` starts anew.
@@ -102,14 +101,55 @@ impl CudaVoxelizer {
         self.spec.check(cloud)
     }
 
-    /// Adds the points of a cloud of the `input`-th input. Its memory has been read on return.
+    /// Makes a grid of messages, each with the input it came by: all of [`begin`](Self::begin), [`add`](Self::add) and
+    /// [`finish`](Self::finish). Those that can't be added are handed to `refused`, and the grid is made of the others.
+    ///
+    /// # Errors
+    /// As those.
+    ///
+    /// # Panics
+    /// If there is no such input.
+    pub fn gather<'a>(
+        &mut self,
+        messages: impl IntoIterator<Item = (usize, &'a Message)>,
+        mut refused: impl FnMut(usize, CloudError),
+    ) -> Result<Counters, CudaError> {
+        let gather = || {
+            self.begin()?;
+            for (input, message) in messages {
+                // SAFETY: the messages are borrowed until `finish` has waited for them, or the stream is synchronized.
+                let added = Cloud::from_message(message)
+                    .map_err(VoxelizeError::Cloud)
+                    .and_then(|cloud| unsafe { self.add(input, &cloud) });
+                match added {
+                    Ok(()) => {}
+                    Err(VoxelizeError::Cloud(error)) => refused(input, error),
+                    Err(VoxelizeError::Cuda(error)) => return Err(error),
+                    Err(VoxelizeError::Config(error)) => unreachable!("the configuration was checked: {error}"),
+                }
+            }
+            self.finish()
+        };
+        let counters = gather();
+        if counters.is_err() {
+            // The messages may still be on their way. The error that came first is the one to tell.
+            let _ = self.engine.gpu.synchronize();
+        }
+        counters
+    }
+
+    /// Adds the points of a cloud of the `input`-th input.
     ///
     /// # Errors
     /// As [`Voxelizer::add`](super::super::Voxelizer::add); what the driver says, after which the grid is lost.
     ///
     /// # Panics
     /// If there is no such input.
-    pub fn add(&mut self, input: usize, cloud: &Cloud<'_>) -> Result<(), VoxelizeError> {
+    ///
+    /// # Safety
+    /// The device reads memory that is page-locked by itself: the cloud's message is left alone until
+    /// [`finish`](Self::finish) or the next [`begin`](Self::begin) has returned.
+    pub unsafe fn add(&mut self, input: usize, cloud: &Cloud<'_>) -> Result<(), VoxelizeError> {
         self.taken.take(&self.spec, cloud)?;
         if cloud.is_empty() {
             return Ok(());
@@ -124,7 +164,8 @@ impl CudaVoxelizer {
         let (points, staging) = &mut self.uploads[self.clouds];
         self.clouds += 1;
         points.reserve(form.bytes(cloud.len()))?;
-        form.upload(plan, cloud, points, 0, [0, cloud.len()], staging)?;
+        // SAFETY: as this function.
+        unsafe { form.upload(plan, cloud, points, 0, [0, cloud.len()], staging) }?;
         let mut params = Engine::cloud_params(&self.spec, input);
         let mut fields = FieldsParams::default();
         form.describe(points.address(), cloud.len(), &mut params, &mut fields);

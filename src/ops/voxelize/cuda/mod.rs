@@ -6,6 +6,7 @@
 //! already, and can leave them there. [`VoxelizeShards`] is a batch over several devices.
 
 mod batch;
+mod copy;
 mod engine;
 mod launch;
 mod live;

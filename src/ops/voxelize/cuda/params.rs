@@ -8,11 +8,9 @@ const MAX_SUMS: usize = MAX_FIELDS + 3;
 const MAX_EXTREMES: usize = 2 * MAX_SUMS;
 const MAX_CHANNELS: usize = 2 + 3 * MAX_SUMS + 5;
 
-/// Threads of a block, of all kernels but [`PARTS`].
+/// Threads of a block, and of one of [`POINTS`] and [`CELLS`].
 pub(super) const BLOCK: u32 = 256;
-/// Threads of a block of [`PARTS`], and the most words of its part of a bitmap.
-pub(super) const PART_BLOCK: u32 = 512;
-pub(super) const PART_WORDS: u32 = 8192;
+pub(super) const POINT_BLOCK: u32 = 512;
 
 /// The counters of a grid are in so many places, four each.
 pub(super) const COUNTER_SLOTS: usize = 8;
@@ -42,11 +40,6 @@ pub(super) const CELLS: [Kernel; 3] = [
     kernel("voxelize_cells"),
 ];
 pub(super) const SECTORS: Kernel = kernel("voxelize_sectors");
-pub(super) const PARTS: [Kernel; 3] = [
-    kernel("voxelize_parts"),
-    kernel("voxelize_parts_packed3"),
-    kernel("voxelize_parts"),
-];
 pub(super) const ROWS: Kernel = kernel("voxelize_rows");
 pub(super) const RANK: Kernel = kernel("voxelize_rank");
 pub(super) const SUMS: Kernel = kernel("voxelize_sums");
@@ -136,6 +129,8 @@ pub(super) struct CellsParams {
     pub(super) old_starts: u64,
     pub(super) clear: u64,
     pub(super) clear_quads: u64,
+    pub(super) is_split: u32,
+    pub(super) unused: u32,
 }
 
 #[repr(C)]
@@ -154,19 +149,6 @@ pub(super) struct SectorsParams {
     pub(super) one: u32,
     pub(super) element_bytes: u32,
     pub(super) is_split: u32,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-pub(super) struct PartsParams {
-    pub(super) cloud: CloudParams,
-    pub(super) out: u64,
-    pub(super) counters: u64,
-    pub(super) out_bytes: u64,
-    pub(super) cells: u32,
-    pub(super) part_words: u32,
-    pub(super) one: u32,
-    pub(super) element_bytes: u32,
 }
 
 #[repr(C)]
@@ -301,6 +283,6 @@ macro_rules! params {
     };
 }
 params! {
-    PointsParams 648, CellsParams 248, SectorsParams 80, PartsParams 200, RowsParams 32, RankParams 120,
+    PointsParams 648, CellsParams 256, SectorsParams 80, RowsParams 32, RankParams 120,
     SumsParams 856, FeaturesParams 328, ScatterParams 376,
 }

@@ -101,7 +101,10 @@ impl CloudForm {
 
     /// Puts the copy of a cloud, which has this form, to points `first..` of `points` points that lie from byte `at`
     /// on. `transfer` must be left alone until the stream is synchronized.
-    pub(super) fn upload(
+    ///
+    /// # Safety
+    /// The message, whose memory may be page-locked, is left alone until the stream is synchronized.
+    pub(super) unsafe fn upload(
         &self,
         plan: &Plan,
         cloud: &Cloud<'_>,
@@ -114,22 +117,24 @@ impl CloudForm {
             let row = self.columns() * self.needed[0].dtype.size();
             let at = at + first * row;
             if !self.is_packed {
-                transfer.begin(values.bytes().len())?;
-                return transfer.upload(to, at, values.bytes());
+                transfer.begin(values.bytes().len());
+                // SAFETY: as this function.
+                return unsafe { transfer.upload(to, at, values.bytes()) };
             }
             let memory = transfer.take(cloud.len() * row)?;
             self.pack(values.bytes(), memory);
             // SAFETY: the caller leaves the memory alone.
             return unsafe { to.upload(at, memory) };
         }
-        transfer.begin(self.bytes(cloud.len()))?;
+        transfer.begin(self.bytes(cloud.len()));
         let names = ["x", "y", "z"].into_iter();
         let names = names.chain(plan.fields.iter().map(|field| field.name.as_str()));
         for (i, name) in names.enumerate() {
             // The form is made of the same fields, so they are there.
             let Ok(field) = cloud.field(name) else { continue };
             let (begin, size) = self.place(i, points);
-            transfer.upload(to, at + begin + first * size, field.values().bytes())?;
+            // SAFETY: as this function.
+            unsafe { transfer.upload(to, at + begin + first * size, field.values().bytes()) }?;
         }
         Ok(())
     }

@@ -1,18 +1,17 @@
-//! Large copies between a device and memory that is not page-locked, through memory that is.
+//! Copies between a device and the host: by the device itself where the memory is page-locked, else through memory that
+//! is.
 //!
-//! The driver does it too, on one core; there it takes several times as long as the copy by the device. Here several
-//! cores share it, and the device begins with what the first of them has done.
+//! The driver does the latter, too, on one core; there it takes several times as long as the copy by the device. Here several
+//! cores share it.
 
-use crate::device::cuda::{CudaError, DeviceBuf, Gpu, PinnedBuf};
-use rayon::prelude::*;
-
-/// Bytes that a core copies at a time.
-const CHUNK: usize = 256 << 10;
+use super::copy::{self, CHUNK};
+use crate::device::cuda::{CudaError, DeviceBuf, Gpu, PinnedBuf, is_page_locked};
 
 /// Page-locked memory on the way to a device or from it.
 pub(super) struct Transfer {
     memory: PinnedBuf,
     used: usize,
+    room: usize,
 }
 
 impl Transfer {
@@ -20,38 +19,35 @@ impl Transfer {
         Self {
             memory: PinnedBuf::new(gpu),
             used: 0,
+            room: 0,
         }
     }
 
-    /// Makes room for `bytes` bytes to be sent. What was sent before must have arrived.
-    pub(super) fn begin(&mut self, bytes: usize) -> Result<(), CudaError> {
-        self.used = 0;
-        match bytes {
-            0..=CHUNK => Ok(()),
-            _ => self.memory.resize(bytes),
-        }
+    /// Begins to send `bytes` bytes at most. What was sent before must have arrived.
+    pub(super) fn begin(&mut self, bytes: usize) {
+        (self.used, self.room) = (0, bytes);
     }
 
-    /// Puts the copy of host memory to byte `at` of a buffer into the stream. It has been read on return.
+    /// Puts the copy of host memory to byte `at` of a buffer into the stream.
     ///
     /// # Panics
-    /// If [`Self::begin`] made no room for it.
-    pub(super) fn upload(&mut self, to: &DeviceBuf, at: usize, from: &[u8]) -> Result<(), CudaError> {
-        if from.len() <= CHUNK {
-            // SAFETY: the memory is not page-locked; where it is, the caller keeps it until the stream is synchronized.
+    /// If it is more than [`Self::begin`] was told.
+    ///
+    /// # Safety
+    /// The memory, which may be page-locked, is left alone until the stream is synchronized.
+    pub(super) unsafe fn upload(&mut self, to: &DeviceBuf, at: usize, from: &[u8]) -> Result<(), CudaError> {
+        if from.len() <= CHUNK || is_page_locked(from) {
+            // SAFETY: as this function.
             return unsafe { to.upload(at, from) };
+        }
+        if self.used == 0 {
+            self.memory.resize(self.room)?;
         }
         let memory = &mut self.memory.bytes_mut()[self.used..][..from.len()];
         self.used += from.len();
-        memory
-            .par_chunks_mut(CHUNK)
-            .zip(from.par_chunks(CHUNK))
-            .enumerate()
-            .try_for_each(|(i, (memory, from))| {
-                memory.copy_from_slice(from);
-                // SAFETY: the memory is left alone until what was sent has arrived.
-                unsafe { to.upload(at + i * CHUNK, memory) }
-            })
+        copy::copy(from, memory);
+        // SAFETY: the memory is left alone until what was sent has arrived.
+        unsafe { to.upload(at, memory) }
     }
 
     /// All of the page-locked memory, for the caller to fill and to send. What was sent before must have arrived.
@@ -82,7 +78,7 @@ impl Transfer {
         };
         let gpu = first.gpu().clone();
         let bytes: usize = pieces.iter().map(|(.., to)| to.len()).sum();
-        if bytes <= CHUNK {
+        if bytes <= CHUNK || pieces.iter().all(|(.., to)| is_page_locked(to)) {
             for (from, at, to) in pieces {
                 // SAFETY: it is borrowed until the stream is synchronized.
                 unsafe { from.download(*at, to) }?;
@@ -102,8 +98,7 @@ impl Transfer {
         for (.., to) in pieces {
             let (own, rest) = memory.split_at(to.len());
             memory = rest;
-            let chunks = to.par_chunks_mut(CHUNK).zip(own.par_chunks(CHUNK));
-            chunks.for_each(|(to, own)| to.copy_from_slice(own));
+            copy::copy(own, to);
         }
         Ok(())
     }
