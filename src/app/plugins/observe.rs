@@ -3,7 +3,7 @@
 
 use super::number_or_null;
 use crate::app::{Change, Fault, Operation, Outbox, Parameter, Parameters, Payload, Value};
-use crate::device::cuda::{Budget, Gpu};
+use crate::device::cuda::{Budget, CudaError, Gpu};
 use crate::device::{Backend, Device, Dtype, Placement, Values};
 use crate::ops::ConfigError;
 use crate::ops::align::cuda::{CudaFuser, DeviceSample, PushError};
@@ -168,6 +168,8 @@ impl Operation for Observe {
                         );
                     }
                 }
+                // Without memory only this sample is lost.
+                Err(PushError::Cuda(error)) if !error.is_memory() => self.windows.failed(dim, error),
                 Err(error) => out.fault(input, error),
             }
             self.publish_due(out);
@@ -221,13 +223,12 @@ impl Windows {
         elements: Range<usize>,
     ) -> Result<Pushed, PushError> {
         let Some(tensor) = message.on_device() else {
-            let sample = message.flat().map(|values| values.slice(elements.start, elements.end));
-            let sample = sample.unwrap_or(Values::from_f32(&[]));
-            let pushed = match self.backend.resident() {
+            let values = message.flat().unwrap_or(Values::from_f32(&[]));
+            let sample = values.slice(elements.start, elements.end);
+            return match self.backend.resident() {
                 Some(cuda) => cuda.push_host(&mut self.aligner, input, stamp, sample),
-                None => self.aligner.push(input, stamp, sample).map_err(PushError::from),
+                None => Ok(self.aligner.push(input, stamp, sample)?),
             };
-            return self.checked(pushed);
         };
         let sample = DeviceSample {
             memory: &tensor.memory,
@@ -235,59 +236,58 @@ impl Windows {
             dtype: tensor.dtype,
             len: elements.len(),
         };
-        let Some(cuda) = self.backend.resident() else {
-            return Err(PushError::Lost);
-        };
-        let pushed = cuda.push(&mut self.aligner, input, stamp, sample);
-        self.checked(pushed)
+        match self.backend.resident() {
+            Some(cuda) => cuda.push(&mut self.aligner, input, stamp, sample),
+            None => Err(PushError::Lost),
+        }
     }
 
-    /// Goes on without the device, and without the samples that are there alone, if it has failed.
-    fn checked(&mut self, pushed: Result<Pushed, PushError>) -> Result<Pushed, PushError> {
-        match pushed {
-            Err(PushError::Cuda(error)) if !error.is_memory() => {
-                self.backend.failed(usize::MAX, error);
-                self.aligner.forget_elsewhere();
-                Err(PushError::Lost)
-            }
-            pushed => pushed,
+    /// The device failed on a window or a sample of so many bytes. What it alone has is lost with it: streams that were
+    /// handed on there begin anew.
+    fn failed(&mut self, work: usize, error: CudaError) {
+        self.backend.failed(work, error);
+        if self.are_rows_elsewhere() {
+            tracing::warn!("the samples of streams that were on the device are lost");
+            self.aligner.forget_elsewhere();
+        }
+    }
+
+    fn are_rows_elsewhere(&self) -> bool {
+        (0..self.aligner.modalities()).any(|modality| self.aligner.rows_are_elsewhere(modality))
+    }
+
+    /// Whether windows of so many bytes are to be made on the device: also where it has samples that nobody else has.
+    fn are_on_device(&mut self, work: usize) -> bool {
+        if self.are_rows_elsewhere() {
+            self.backend.resident().is_some()
+        } else {
+            self.backend.cuda(work).is_some()
         }
     }
 
     /// Writes the window of some of the modalities, and its masks, on the device that is quicker, and says which it was.
     fn write(&mut self, target: &Target, modalities: Range<usize>, payload: &mut Payload<'_>) -> Device {
-        let Self {
-            aligner,
-            backend,
-            masks,
-            ..
-        } = self;
         let work = payload.column::<u8>(0).len();
         let start = Instant::now();
         let mut device = Device::Cpu;
-        // What is on the device alone can be had there alone.
-        let is_resident = modalities.clone().any(|modality| aligner.rows_are_elsewhere(modality));
-        let cuda = match is_resident {
-            true => backend.resident(),
-            false => backend.cuda(work),
-        };
-        if let Some(cuda) = cuda {
-            match cuda.window(aligner, target, modalities.clone(), payload.column(0), masks) {
-                Ok(()) => device = backend.device(),
-                Err(error) => backend.failed(work, error),
-            }
-            if backend.gpu().is_none() {
-                aligner.forget_elsewhere();
+        if self.are_on_device(work)
+            && let Some(cuda) = self.backend.resident()
+        {
+            let out = payload.column(0);
+            match cuda.window(&self.aligner, target, modalities.clone(), out, &mut self.masks) {
+                Ok(()) => device = self.backend.device(),
+                Err(error) => self.failed(work, error),
             }
         }
         if device == Device::Cpu {
+            let Self { aligner, masks, .. } = self;
             match aligner.dtype() {
                 Dtype::Float16 => cpu::window::<f16>(aligner, target, modalities, payload.column(0), masks),
                 Dtype::BFloat16 => cpu::window::<bf16>(aligner, target, modalities, payload.column(0), masks),
                 _ => cpu::window::<f32>(aligner, target, modalities, payload.column(0), masks),
             }
         }
-        backend.took(work, device, start.elapsed());
+        self.backend.took(work, device, start.elapsed());
         device
     }
 }
@@ -316,7 +316,7 @@ impl Output {
         let Some(gpu) = windows.backend.gpu().cloned() else {
             return false;
         };
-        if !out.is_wanted_on_device(output, &gpu) || windows.backend.cuda(work).is_none() {
+        if !out.is_wanted_on_device(output, &gpu) || !windows.are_on_device(work) {
             return false;
         }
         let dtype = windows.aligner.dtype();
@@ -328,13 +328,13 @@ impl Output {
                 masks,
                 ..
             } = windows;
-            if let Some(cuda) = backend.cuda(work) {
+            if let Some(cuda) = backend.resident() {
                 cuda.window_on_device(aligner, target, self.modalities.clone(), memory, masks)?;
             }
             Ok(self.describe(windows, target, windows.backend.device(), start))
         });
         if let Err(error) = sent {
-            windows.backend.failed(work, error);
+            windows.failed(work, error);
             return false;
         }
         true
