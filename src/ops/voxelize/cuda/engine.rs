@@ -26,7 +26,7 @@ pub(super) enum Head {
 }
 
 /// Dense outputs over so many bytes are not held twice.
-const BYTES_HELD_TWICE: usize = 256 << 20;
+const BYTES_HELD_TWICE: usize = 128 << 20;
 
 /// How the occupied cells are found and the ones of the grid before cleared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
