@@ -3,6 +3,7 @@
 use super::support::{TestCloud, config, coo};
 use crate::support::{Random, gpu, ran, random_cases};
 use robocache::device::Dtype;
+use robocache::device::cuda::{Budget, DeviceBuf};
 use robocache::ops::voxelize::{
     Cloud, CudaVoxelizer, Extrinsic, VoxelInput, VoxelLayout, VoxelizeConfig, Voxelizer as CpuVoxelizer,
 };
@@ -143,6 +144,17 @@ fn on_device(voxelizer: &mut CudaVoxelizer, layout: VoxelLayout, clouds: &[(usiz
         _ => voxelizer.write_dense::<f32>(bytemuck::cast_slice_mut(&mut out)),
     }
     .unwrap();
+    let mut resident = DeviceBuf::new(voxelizer.gpu(), &Budget::new(None));
+    // What was there before must not show.
+    resident.reserve(out.len()).unwrap();
+    // SAFETY: the memory is not page-locked.
+    unsafe { resident.upload(0, &vec![0xa5; out.len()]) }.unwrap();
+    voxelizer.write_on_device(&mut resident).unwrap();
+    let mut copy = vec![0; out.len()];
+    // SAFETY: the stream is synchronized before the memory is read.
+    unsafe { resident.download(0, &mut copy) }.unwrap();
+    resident.gpu().synchronize().unwrap();
+    assert!(copy == out, "{layout} on the device");
     (counters, out)
 }
 
