@@ -658,7 +658,8 @@ extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_features(const __gr
 struct VoxelizeScatterParams {
     Channels channels;
     const u32 *words;
-    // The cells of this grid's rows and of those of the one before, and where the rows of each grid begin.
+    // The cells of this grid's rows and of those of the one before, and where the rows of each grid begin. Null: the
+    // output is clear.
     const u32 *order;
     const u32 *rows;
     const u32 *old_order;
@@ -675,7 +676,8 @@ template <class T> __device__ __forceinline__ void scatter(const VoxelizeScatter
     T *out = (T *)p.out + blockIdx.y * p.cells * p.channels.count;
     const u32 *words = p.words + (u64)blockIdx.y * p.words_per_grid;
     u32 first = p.rows[blockIdx.y], count = p.rows[blockIdx.y + 1] - first;
-    u32 old = p.old_rows[blockIdx.y], until = p.old_rows[blockIdx.y + 1] - old + count;
+    u32 old = p.old_rows ? p.old_rows[blockIdx.y] : 0;
+    u32 until = p.old_rows ? p.old_rows[blockIdx.y + 1] - old + count : count;
     for (u32 i = blockIdx.x * BLOCK + threadIdx.x; i < until; i += gridDim.x * BLOCK) {
         u32 cell = i < count ? p.order[first + i] : p.old_order[old + (i - count)];
         if (i >= count && words[cell / 32] >> (cell % 32) & 1) continue;

@@ -56,6 +56,13 @@ impl TestCloud {
         self
     }
 
+    /// The first so many columns.
+    #[allow(dead_code)]
+    pub fn first_columns(mut self, columns: usize) -> Self {
+        self.columns.truncate(columns);
+        self
+    }
+
     pub fn len(&self) -> usize {
         self.columns[0].values.len()
     }

@@ -2,16 +2,15 @@
 
 use super::random::{CHANNEL_LISTS, SHAPES, cloud, on_cpu, random_config};
 use crate::support::{Random, gpu, ran, random_cases};
-use robocache::device::cuda::{Budget, DeviceBuf, Gpu};
-use robocache::device::{Dtype, HostBuf};
+use robocache::device::Dtype;
+use robocache::device::cuda::Gpu;
 use robocache::ops::voxelize::{
-    Cloud, DeviceClouds, DeviceField, VoxelBatch, VoxelLayout, VoxelizeBatch, VoxelizeConfig, VoxelizeShards,
-    Voxelizer as CpuVoxelizer,
+    Cloud, VoxelBatch, VoxelLayout, VoxelizeBatch, VoxelizeConfig, VoxelizeShards, Voxelizer as CpuVoxelizer,
 };
 use robocache::stream::Message;
 
 /// What the CPU makes of each cloud by itself, behind one another.
-fn expected(config: &VoxelizeConfig, messages: &[Message]) -> (Vec<String>, Vec<u8>, Vec<u8>) {
+pub fn expected(config: &VoxelizeConfig, messages: &[Message]) -> (Vec<String>, Vec<u8>, Vec<u8>) {
     let mut cpu = CpuVoxelizer::new(config).unwrap();
     let (mut counters, mut first, mut second) = (vec![], vec![], vec![]);
     for message in messages {
@@ -155,104 +154,4 @@ fn several_devices_give_what_one_gives() {
         }
     }
     ran(&gpu, &format!("voxelize: batches over {} devices", gpus.len()), cases);
-}
-
-/// Everything in a device buffer from a byte on.
-fn fetch(buffer: &DeviceBuf, at: usize, bytes: usize) -> Vec<u8> {
-    let mut out = vec![0; bytes];
-    // SAFETY: the stream is synchronized before the memory is read.
-    unsafe { buffer.download(at, &mut out) }.unwrap();
-    buffer.gpu().synchronize().unwrap();
-    out
-}
-
-#[test]
-fn clouds_on_the_device_stay_there() {
-    let Some(gpu) = gpu() else { return };
-    let (cases, mut random) = (random_cases(20), Random(7));
-    for _ in 0..cases {
-        let (mut config, size) = random_config(&mut random);
-        config.inputs.truncate(1);
-        // With room for two outputs of one cloud, but of three clouds for one output only; and with room for all.
-        let cells: usize = config.shape.iter().product();
-        let is_occupancy = config.layout == VoxelLayout::Dense && config.channels.len() == 1;
-        let limit =
-            (is_occupancy && cells > 20_000 && random.once_in(2)).then_some(9 * cells * config.dtype.size() - 1);
-        let mut batch = VoxelizeBatch::new(&config, &gpu, limit).unwrap();
-        // Grids follow one another: what one leaves must not show in the next.
-        for _ in 0..4 {
-            let (clouds, points) = (random.of(&[1, 1, 3]), random.of(&[1000, 64, 0, 333]));
-            let messages: Vec<_> = (0..clouds)
-                .map(|_| {
-                    let shape = random.of(&SHAPES);
-                    cloud(&mut random, shape, points, size).to_tensor()
-                })
-                .collect();
-            let mut host = HostBuf::default();
-            let bytes: Vec<u8> = messages
-                .iter()
-                .flat_map(|m| m.columns()[0].values().bytes().to_vec())
-                .collect();
-            host.copy_from(&bytes);
-            let mut buffer = DeviceBuf::new(&gpu, &Budget::new(None));
-            buffer.reserve(bytes.len().max(1)).unwrap();
-            // SAFETY: the memory is not page-locked.
-            unsafe { buffer.upload(0, host.bytes()) }.unwrap();
-            gpu.synchronize().unwrap();
-            let fields: Vec<_> = ["x", "y", "z", "i", "t"]
-                .into_iter()
-                .enumerate()
-                .map(|(i, name)| DeviceField {
-                    name,
-                    dtype: Dtype::Float32,
-                    at: i * 4,
-                    stride: 20,
-                })
-                .collect();
-            let on_device = DeviceClouds::new(&buffer, clouds, points, &fields).unwrap();
-            let grids = batch.run_device(&on_device).unwrap();
-            let (counters, first, second) = expected(&config, &messages);
-            for (i, counters) in counters.iter().enumerate() {
-                assert_eq!(&format!("{:?}", grids.counters(i)), counters, "{config:?}");
-            }
-            match config.layout {
-                VoxelLayout::Coo => {
-                    assert_eq!(grids.first_row(clouds), first.len() / 12);
-                    assert!(fetch(grids.coords(), 0, first.len()) == first, "{config:?}");
-                    assert!(fetch(grids.features(), 0, second.len()) == second, "{config:?}");
-                }
-                VoxelLayout::Dense => assert!(fetch(grids.dense(), 0, first.len()) == first, "{config:?}"),
-                VoxelLayout::Bits => {
-                    let each = first.len() / clouds;
-                    for (i, expected) in first.chunks(each).enumerate() {
-                        let (buffer, at) = grids.bitmap(i);
-                        assert!(fetch(buffer, at, each) == expected, "{config:?}");
-                    }
-                }
-            }
-        }
-    }
-    ran(&gpu, "voxelize: clouds on the device", cases * 4);
-}
-
-#[test]
-fn fields_must_lie_within_their_buffer() {
-    let Some(gpu) = gpu() else { return };
-    let mut buffer = DeviceBuf::new(&gpu, &Budget::new(None));
-    buffer.reserve(1024).unwrap();
-    let field = |at, stride| DeviceField {
-        name: "x",
-        dtype: Dtype::Float32,
-        at,
-        stride,
-    };
-    let capacity = buffer.capacity();
-    let points = capacity / 16;
-    assert!(DeviceClouds::new(&buffer, 1, points, &[field(12, 16)]).is_ok());
-    for wrong in [field(16, 16), field(2, 16), field(0, 18)] {
-        assert!(DeviceClouds::new(&buffer, 1, points, &[wrong]).is_err(), "{wrong:?}");
-    }
-    assert!(DeviceClouds::new(&buffer, 2, points, &[field(0, 16)]).is_err());
-    assert!(DeviceClouds::new(&buffer, 65_536, 0, &[]).is_err());
-    ran(&gpu, "voxelize: fields of device clouds", 6);
 }

@@ -4,7 +4,6 @@ mod backend;
 mod batches;
 #[path = "../../voxelize/cases.rs"]
 mod cases;
-mod devices;
 #[path = "../../voxelize/messages.rs"]
 mod messages;
 #[path = "../../voxelize/oracle.rs"]
@@ -14,5 +13,6 @@ mod properties;
 mod random;
 #[path = "../../voxelize/recordings.rs"]
 mod recordings;
+mod resident;
 #[path = "../../voxelize/support.rs"]
 mod support;

@@ -1,4 +1,4 @@
-//! The memory of grids on a device, and the launches that make them.
+//! The memory of grids on a device, and the order in which they are made.
 
 use super::super::Counters;
 use super::super::plan::Output;
@@ -18,15 +18,8 @@ const BYTES_CLEARED_WHOLE: usize = 16 << 20;
 /// launch.
 const BYTES_CLEARED_MEANWHILE: usize = 4 << 20;
 
-/// Whether the counters and the number of rows are sent to the host once they are known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Head {
-    Read,
-    Stays,
-}
-
 /// Dense outputs over so many bytes are not held twice.
-const BYTES_HELD_TWICE: usize = 256 << 20;
+const BYTES_HELD_TWICE: usize = 128 << 20;
 
 /// How the occupied cells are found and the ones of the grid before cleared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +41,13 @@ pub(super) enum Product {
     Dense(Dtype),
 }
 
+/// Whether the counters and the number of rows are sent to the host once they are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Head {
+    Read,
+    Stays,
+}
+
 /// The sizes of a grid's bitmap.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sizes {
@@ -58,7 +58,7 @@ pub(super) struct Sizes {
 }
 
 impl Sizes {
-    /// Of a grid whose bitmap is never in the memory of the device.
+    /// Of a grid of which there is no bitmap.
     fn without_bitmap(cells: usize) -> Self {
         Self {
             cells,
@@ -97,10 +97,11 @@ const COUNTER_BYTES: usize = COUNTER_SLOTS * 32;
 
 /// What a grid needs while it is made, and what clears up after it while the next one is made.
 pub(super) struct State {
-    /// The cell of each point, or of those that were the first in theirs.
+    /// The cell of each point, or of some by which all can be found.
     pub(super) cells: DeviceBuf,
-    /// Whether all of them were saved for this grid.
+    /// How many of them there are; 0: none were saved.
     pub(super) saved: usize,
+    /// Where the points of each cloud begin, if the clouds differ in length.
     pub(super) starts: DeviceBuf,
     pub(super) has_starts: bool,
     /// The occupied cells in cell order, and the first row of each grid.
@@ -143,9 +144,9 @@ pub(super) struct Engine {
     pub(super) keys: DeviceBuf,
     pub(super) coords: DeviceBuf,
     pub(super) features: DeviceBuf,
-    /// Where dense grids or bitmaps are written: two in turn, or always the first.
+    /// Where dense grids are written: two in turn, or always the first.
     pub(super) outputs: [DeviceBuf; 2],
-    /// The grids whose cells [`Self::outputs`] hold; 0: they hold anything.
+    /// The grids that [`Self::outputs`] hold; 0: they hold anything.
     pub(super) dense_grids: usize,
     /// Rows that there is room for.
     pub(super) row_capacity: usize,
@@ -283,7 +284,8 @@ impl Engine {
         self.sizes.words * 4 > BYTES_CLEARED_WHOLE && self.laid_out() == 1
     }
 
-    /// Starts `grids` grids without points. The addresses of the clouds' first points are uploaded where they differ.
+    /// Starts `grids` grids without points. `starts` says where the points of each cloud begin, and where all end, if
+    /// the clouds differ in length.
     pub(super) fn begin(&mut self, grids: usize, starts: Option<&[u32]>) -> Result<(), CudaError> {
         self.added.clear();
         self.has_cleared = false;
@@ -338,8 +340,8 @@ impl Engine {
         cloud
     }
 
-    /// Adds clouds: one to the only grid, or one to each grid. `points` is that of each, or the most of one where
-    /// they differ.
+    /// Adds clouds: one to the only grid, or one to each grid. `longest` is the points of each, or the most of one where
+    /// they differ, `total` those of all.
     ///
     /// # Safety
     /// The memory of the points is left alone until the stream is synchronized after [`Self::finish`].

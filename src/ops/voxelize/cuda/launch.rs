@@ -242,6 +242,46 @@ impl Engine {
         unsafe { self.gpu.launch(kernel, [blocks, grids as u32, 1], POINT_BLOCK, &params) }
     }
 
+    /// Puts the making of a dense output of the rows of the grid at hand into the stream, in memory that is clear.
+    ///
+    /// # Safety
+    /// There is an element for each channel of each cell at `out`.
+    pub(super) unsafe fn write_dense(
+        &mut self,
+        spec: &Spec,
+        taken: &Taken,
+        dtype: Dtype,
+        out: u64,
+    ) -> Result<(), CudaError> {
+        let params = self.scatter_params(spec, taken, dtype, out);
+        // SAFETY: as this function.
+        unsafe { self.launch_scatter(&params, 1) }
+    }
+
+    fn scatter_params(&self, spec: &Spec, taken: &Taken, dtype: Dtype, out: u64) -> ScatterParams {
+        let (bitmaps, words) = self.bitmap(0);
+        ScatterParams {
+            channels: self.channels(spec, taken),
+            words: bitmaps.address() + words as u64,
+            order: self.state().order.address(),
+            rows: self.state().rows.address(),
+            out,
+            cells: self.sizes.cells as u64,
+            words_per_grid: self.sizes.words as u32,
+            dtype: dtype_code(dtype),
+            ..ScatterParams::default()
+        }
+    }
+
+    /// Takes the rows of so many states.
+    unsafe fn launch_scatter(&self, params: &ScatterParams, states: usize) -> Result<(), CudaError> {
+        let grids = self.laid_out();
+        let rows = (states * self.row_capacity.div_ceil(grids)).max(1);
+        let blocks = (rows as u32).div_ceil(BLOCK).min(1 << 16);
+        // SAFETY: the caller's promise.
+        unsafe { self.gpu.launch(SCATTER, [blocks, grids as u32, 1], BLOCK, params) }
+    }
+
     /// How channels are made of the sums and extremes.
     fn channels(&self, spec: &Spec, taken: &Taken) -> Channels {
         let plan = &spec.plan;
@@ -284,21 +324,12 @@ impl Engine {
         let memory = self.memory().address();
         if !self.is_occupancy(spec) {
             let params = ScatterParams {
-                channels: self.channels(spec, taken),
-                words: memory + words,
-                order: state.order.address(),
-                rows: state.rows.address(),
                 old_order: old.order.address(),
                 old_rows: old.rows.address(),
-                out: self.outputs[0].address(),
-                cells: self.sizes.cells as u64,
-                words_per_grid: self.sizes.words as u32,
-                dtype: dtype_code(dtype),
+                ..self.scatter_params(spec, taken, dtype, self.outputs[0].address())
             };
-            let most = self.row_capacity.div_ceil(grids).max(1);
-            let blocks = (2 * most as u32).div_ceil(BLOCK).min(1 << 16);
             // SAFETY: the rows of both states' grids are cells of the grids; there is an element for each channel.
-            return unsafe { self.gpu.launch(SCATTER, [blocks, grids as u32, 1], BLOCK, &params) };
+            return unsafe { self.launch_scatter(&params, 2) };
         }
         let starts = |state: &State| if state.has_starts { state.starts.address() } else { 0 };
         let params = SectorsParams {

@@ -7,8 +7,8 @@ use super::params::FieldsParams;
 use super::source::CloudForm;
 use super::transfer::Transfer;
 use super::{VoxelizeError, scatter, spec_for_device};
-use crate::device::Element;
 use crate::device::cuda::{Budget, CudaError, DeviceBuf, Gpu};
+use crate::device::{Dtype, Element};
 use crate::stream::{Layout, Message};
 use std::cell::RefCell;
 
@@ -19,6 +19,7 @@ use std::cell::RefCell;
 /// an error of the device the next `begin` starts anew.
 pub struct CudaVoxelizer {
     spec: Spec,
+    dtype: Dtype,
     taken: Taken,
     engine: Engine,
     /// For each cloud of a grid: its points on the device, and the memory they are packed in before.
@@ -54,6 +55,7 @@ impl CudaVoxelizer {
             output_transfer: Transfer::new(gpu).into(),
             voxels: 0,
             output: spec.output(config.dtype),
+            dtype: config.dtype,
             spec,
         })
     }
@@ -266,5 +268,42 @@ impl CudaVoxelizer {
         ])?;
         scatter(order, features, columns, out);
         Ok(())
+    }
+
+    /// Writes the grid to memory of the device: the tensor `[C, X, Y, Z]` of the configuration's type, or the bitmap,
+    /// from the beginning of `out` on, which grows to it. It is there on return.
+    ///
+    /// # Errors
+    /// `out` is on another device; no memory; what the driver says.
+    ///
+    /// # Panics
+    /// If the layout is `coo`.
+    pub fn write_on_device(&mut self, out: &mut DeviceBuf) -> Result<(), CudaError> {
+        self.engine.gpu.check(out.gpu())?;
+        let cells = self.spec.grid.cells();
+        match self.spec.layout {
+            VoxelLayout::Coo => panic!("the rows of `coo` are on the host"),
+            VoxelLayout::Bits => {
+                let bytes = cells.div_ceil(8);
+                out.reserve(bytes)?;
+                self.engine.gpu.synchronize()?;
+                let (bitmap, at) = self.engine.bitmap(0);
+                out.copy_from(0, bitmap, at, bytes)?;
+                out.gpu().synchronize()
+            }
+            VoxelLayout::Dense => {
+                let bytes = cells * self.spec.channels.len() * self.dtype.size();
+                out.reserve(bytes)?;
+                out.clear(0, bytes)?;
+                // The stream of `out` may be another one.
+                out.gpu().synchronize()?;
+                // SAFETY: it was just made as large as that, and is borrowed until the stream is synchronized.
+                unsafe {
+                    self.engine
+                        .write_dense(&self.spec, &self.taken, self.dtype, out.address())
+                }?;
+                self.engine.gpu.synchronize()
+            }
+        }
     }
 }
