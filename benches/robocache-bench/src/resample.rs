@@ -64,33 +64,49 @@ pub fn bytes(shape: &Shape, sets: &[Set]) -> usize {
     batch::unique_bytes(shape, column("timestamps_ns"), column("targets_ns"))
 }
 
-/// Measures all shapes on the CPU, and on the device if there is one.
+/// Measures all shapes on the CPU, and on the device if there is one. What fails costs its rows alone.
 pub fn measure(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
-    let config = ResampleConfig::default();
-    let mut resampler = Resampler::new(&config)?;
-    let mut on_device = gpu.map(|gpu| CudaResampler::new(&config, gpu, None)).transpose()?;
+    let mut result = Ok(());
     for shape in shapes().filter(|shape| timing::is_wanted(shape.touched_bytes())) {
-        let mut sets = sets(&shape);
-        let bytes = bytes(&shape, &sets);
-        let times = host(
-            &mut sets,
-            |batch, values, valid| Ok(resampler.run(batch, values, valid)),
-        )?;
-        rows.add("resample", &shape.config(), "cpu", Scope::Host, times, bytes);
-        let Some(on_device) = &mut on_device else { continue };
-        let expected = sets[0].values.bytes().to_vec();
-        let times = device(on_device, &shape, &sets, &expected)?;
-        rows.add("resample", &shape.config(), "cuda", Scope::Device, times, bytes);
-        if (shape.rows, shape.dtype) == (SHAPES[0].0, Dtype::BFloat16) {
-            let few = &sets[..sets.len().min(SETS_IN_CACHE)];
-            let config = format!("{}, in L2", shape.config());
-            let times = device(on_device, &shape, few, &expected)?;
-            rows.add("resample", &config, "cuda", Scope::Device, times, bytes);
+        if let Err(error) = one_shape(rows, gpu, &shape) {
+            eprintln!("{}: {error}", shape.config());
+            result = Err("not every shape could be measured".into());
         }
-        let times = host(&mut sets, |batch, values, valid| on_device.run(batch, values, valid))?;
-        check(&shape, &expected, sets[0].values.bytes())?;
-        rows.add("resample", &shape.config(), "cuda", Scope::Host, times, bytes);
     }
+    result
+}
+
+fn one_shape(rows: &mut Rows, gpu: Option<&Gpu>, shape: &Shape) -> Result<(), Box<dyn Error>> {
+    let rules = ResampleConfig::default();
+    let mut resampler = Resampler::new(&rules)?;
+    let config = shape.config();
+    let mut sets = sets(shape);
+    let bytes = bytes(shape, &sets);
+    let times = host(
+        &mut sets,
+        |batch, values, valid| Ok(resampler.run(batch, values, valid)),
+    )?;
+    rows.add("resample", &config, "cpu", Scope::Host, times, bytes);
+    let Some(gpu) = gpu else { return Ok(()) };
+    let mut on_device = CudaResampler::new(&rules, gpu, None)?;
+    let expected = sets[0].values.bytes().to_vec();
+    let times = device(&on_device, shape, &sets, &expected)?;
+    rows.add("resample", &config, "cuda", Scope::Device, times, bytes);
+    if (shape.rows, shape.dtype) == (SHAPES[0].0, Dtype::BFloat16) {
+        let few = &sets[..sets.len().min(SETS_IN_CACHE)];
+        let times = device(&on_device, shape, few, &expected)?;
+        rows.add(
+            "resample",
+            &format!("{config}, in L2"),
+            "cuda",
+            Scope::Device,
+            times,
+            bytes,
+        );
+    }
+    let times = host(&mut sets, |batch, values, valid| on_device.run(batch, values, valid))?;
+    check(&expected, sets[0].values.bytes())?;
+    rows.add("resample", &config, "cuda", Scope::Host, times, bytes);
     Ok(())
 }
 
@@ -122,15 +138,15 @@ fn device(resampler: &CudaResampler, shape: &Shape, sets: &[Set], expected: &[u8
     })?;
     let mut came = vec![0; expected.len()];
     on_device.slab.download(0, OnDevice::OUT, &mut came)?;
-    check(shape, expected, &came)?;
+    check(expected, &came)?;
     Ok(times)
 }
 
-fn check(shape: &Shape, expected: &[u8], came: &[u8]) -> Result<(), Box<dyn Error>> {
+fn check(expected: &[u8], came: &[u8]) -> Result<(), Box<dyn Error>> {
     if expected == came {
         return Ok(());
     }
-    Err(format!("{}: the device's values are not the CPU's", shape.config()).into())
+    Err("the device's values are not the CPU's".into())
 }
 
 /// Sets in the memory of a device.

@@ -200,32 +200,38 @@ fn layouts(shape: &Shape) -> impl Iterator<Item = VoxelLayout> + use<> {
         .filter(move |&layout| sparse || layout != VoxelLayout::Coo)
 }
 
-/// Measures all shapes on the CPU, and on the device if there is one.
+/// Measures all shapes on the CPU, and on the device if there is one. What fails costs its rows alone.
 pub fn measure(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
-    for shape in SHAPES
-        .into_iter()
-        .filter(|shape| timing::is_wanted(shape.clouds * shape.cells()))
-    {
+    let mut result = Ok(());
+    let is_wanted = |shape: &Shape| timing::is_wanted(shape.clouds * shape.cells());
+    for shape in SHAPES.into_iter().filter(is_wanted) {
         let sweeps = sweeps(&shape);
         for layout in layouts(&shape) {
-            hosts(rows, gpu, &shape, layout, &sweeps)?;
-            let Some(gpu) = gpu else { continue };
-            let mut expected = Output::new(&shape, layout);
-            on_cpu(
-                &mut Voxelizer::new(&shape.voxelize(layout)?)?,
-                &shape,
-                layout,
-                &sweeps,
-                0,
-                &mut expected,
-            )?;
-            let times = voxelize_device::times(gpu, &shape, layout, &sweeps, &expected)?;
-            let bytes = shape.bytes(layout, expected.voxels);
-            rows.add("voxelize", &shape.config(layout), "cuda", Scope::Device, times, bytes);
-            let times = voxelize_device::times_with_same_grids(gpu, &shape, layout, &sweeps)?;
-            let config = format!("{}, same grids", shape.config(layout));
-            rows.add("voxelize", &config, "cuda", Scope::Device, times, bytes);
+            if let Err(error) = one_layout(rows, gpu, &shape, layout, &sweeps) {
+                eprintln!("{}: {error}", shape.config(layout));
+                result = Err("not every shape could be measured".into());
+            }
         }
+    }
+    result
+}
+
+fn one_layout(
+    rows: &mut Rows,
+    gpu: Option<&Gpu>,
+    shape: &Shape,
+    layout: VoxelLayout,
+    sweeps: &[Message],
+) -> Result<(), Box<dyn Error>> {
+    hosts(rows, gpu, shape, layout, sweeps)?;
+    let Some(gpu) = gpu else { return Ok(()) };
+    let mut expected = Output::new(shape, layout);
+    let mut voxelizer = Voxelizer::new(&shape.voxelize(layout)?)?;
+    on_cpu(&mut voxelizer, shape, layout, sweeps, 0, &mut expected)?;
+    let bytes = shape.bytes(layout, expected.voxels);
+    for (name, times) in voxelize_device::measure(gpu, shape, layout, sweeps, &expected)? {
+        let config = format!("{}{name}", shape.config(layout));
+        rows.add("voxelize", &config, "cuda", Scope::Device, times, bytes);
     }
     Ok(())
 }

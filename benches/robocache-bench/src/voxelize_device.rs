@@ -93,6 +93,16 @@ impl OnDevice {
         // SAFETY: as the caller promises.
         unsafe { self.grids[grid].launch(&clouds) }
     }
+
+    /// Whether the grids of the first set, made where others were, are those expected.
+    fn check(&mut self, gpu: &Gpu, layout: VoxelLayout, expected: &Output) -> Result<(), Box<dyn Error>> {
+        let clouds = DeviceClouds::new(&self.points[0], self.shape.clouds, self.shape.points(), &self.fields)?;
+        let made = self.grids[0].run_device(&clouds)?;
+        if is_as_expected(gpu, layout, &made, expected)? {
+            return Ok(());
+        }
+        Err("the device's grids are not the CPU's".into())
+    }
 }
 
 /// What a cloud that can't be taken would be is known from the first call.
@@ -103,38 +113,27 @@ pub fn cuda_error(error: VoxelizeError) -> CudaError {
     }
 }
 
-/// Times calls on the device into grids that stay where they are, as those of one live operation do.
-pub fn times_with_same_grids(
-    gpu: &Gpu,
-    shape: &Shape,
-    layout: VoxelLayout,
-    sweeps: &[Message],
-) -> Result<Vec<f64>, Box<dyn Error>> {
-    time(gpu, OnDevice::with_same_grids(gpu, shape, layout, sweeps)?)
-}
-
-fn time(gpu: &Gpu, mut on_device: OnDevice) -> Result<Vec<f64>, Box<dyn Error>> {
-    let calls = on_device.calls();
-    // SAFETY: it outlives the launches.
-    let launch = |call| unsafe { on_device.launch(call) }.map_err(cuda_error);
-    Ok(timing::device(gpu, calls, launch)?)
-}
-
-/// Times calls on the device, whose grids must be those expected of the first set.
-pub fn times(
+/// Times calls on the device, into grids that are rotated and into those of one operation, with what each adds to the
+/// name of a row. Before and after, the grids of the first set must be those expected.
+pub fn measure(
     gpu: &Gpu,
     shape: &Shape,
     layout: VoxelLayout,
     sweeps: &[Message],
     expected: &Output,
-) -> Result<Vec<f64>, Box<dyn Error>> {
-    let mut on_device = OnDevice::new(gpu, shape, layout, sweeps)?;
-    let clouds = DeviceClouds::new(&on_device.points[0], shape.clouds, shape.points(), &on_device.fields)?;
-    let made = on_device.grids[0].run_device(&clouds)?;
-    if !is_as_expected(gpu, layout, &made, expected)? {
-        return Err(format!("{}: the device's grids are not the CPU's", shape.config(layout)).into());
-    }
-    time(gpu, on_device)
+) -> Result<[(&'static str, Vec<f64>); 2], Box<dyn Error>> {
+    let time = |mut on_device: OnDevice| {
+        on_device.check(gpu, layout, expected)?;
+        let calls = on_device.calls();
+        // SAFETY: it outlives the launches.
+        let launch = |call| unsafe { on_device.launch(call) }.map_err(cuda_error);
+        let times = timing::device(gpu, calls, launch)?;
+        on_device.check(gpu, layout, expected)?;
+        Ok::<_, Box<dyn Error>>(times)
+    };
+    let rotated = time(OnDevice::new(gpu, shape, layout, sweeps)?)?;
+    let same = time(OnDevice::with_same_grids(gpu, shape, layout, sweeps)?)?;
+    Ok([("", rotated), (", same grids", same)])
 }
 
 fn is_as_expected(
