@@ -113,6 +113,9 @@ pub fn cuda_error(error: VoxelizeError) -> CudaError {
     }
 }
 
+/// Times, with what they add to the name of a row.
+pub type Named = (&'static str, Vec<f64>);
+
 /// Times calls on the device, into grids that are rotated and into those of one operation, with what each adds to the
 /// name of a row. Before and after, the grids of the first set must be those expected.
 pub fn measure(
@@ -121,7 +124,7 @@ pub fn measure(
     layout: VoxelLayout,
     sweeps: &[Message],
     expected: &Output,
-) -> Result<[(&'static str, Vec<f64>); 2], Box<dyn Error>> {
+) -> Result<[Named; 2], Box<dyn Error>> {
     let time = |mut on_device: OnDevice| {
         on_device.check(gpu, layout, expected)?;
         let calls = on_device.calls();
