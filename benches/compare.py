@@ -3,8 +3,8 @@
     python benches/compare.py ROWS.jsonl ... [--machine NAME] [--write]
 
 Prints the targets with both figures of each. With --write the tables go between the markers `<!-- gpu -->` (targets)
-and `<!-- gpu-rows -->` (all) of docs/performance.md and README.md, and the plot to docs/performance-gpu.svg. All rows
-must be of one run on one machine. A row that came more than once counts as its last.
+and `<!-- gpu-rows -->` (all) of docs/performance.md and README.md, and the plot to docs/performance-gpu.svg. Rows that
+are held against each other must be of one run on one machine. A row that came more than once counts as its last.
 """
 
 import argparse
@@ -267,6 +267,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rows", nargs="+", type=pathlib.Path, metavar="ROWS.jsonl")
     parser.add_argument("--machine", default="", help="what the caption calls it")
+    parser.add_argument("--note", default="", help="what else stands under the tables: which rows are of which run")
     parser.add_argument("--write", action="store_true", help="write the tables and the plot")
     arguments = parser.parse_args()
     lines = [line for file in arguments.rows for line in file.read_text().splitlines() if line.startswith("{")]
@@ -275,9 +276,10 @@ def main() -> None:
     print("\n".join(table))
     if arguments.write:
         caption = f"{arguments.machine}, medians."
+        note = f"{caption} {arguments.note}".strip()
         for page in PAGES:
-            replace_between(page, "gpu", [*table, "", caption])
-            replace_between(page, "gpu-rows", [*row_table(get), "", caption])
+            replace_between(page, "gpu", [*table, "", note])
+            replace_between(page, "gpu-rows", [*row_table(get), "", note])
         plot(get, caption)
     else:
         print("\n".join(["", *row_table(get)]))
