@@ -251,7 +251,8 @@ impl Grids {
         let work = used.iter().map(|&input| clouds[input].bytes()).sum();
         if let Some(cuda) = self.backend.cuda(work) {
             self.faults.clear();
-            match gather_on_device(cuda, clouds, used, &mut self.faults) {
+            let messages = used.iter().map(|&input| (input, &clouds[input]));
+            match cuda.gather(messages, |input, error| self.faults.push((input, error))) {
                 Ok(counters) => {
                     return Made {
                         counters,
@@ -281,7 +282,7 @@ impl Grids {
 
     /// The form and size of a grid, in memory that is to be given back to `layout`.
     fn take_layout(&mut self, made: &Made) -> Layout {
-        let layout = match (made.device, self.backend.cuda(made.work)) {
+        let layout = match (made.device, self.backend.resident()) {
             (Device::Cuda(_), Some(cuda)) => cuda.layout(),
             _ => self.cpu.layout(),
         };
@@ -292,7 +293,7 @@ impl Grids {
 
     /// Writes the grid that was gathered. Where its device fails meanwhile, the CPU makes it again of the same clouds.
     fn write(&mut self, made: &mut Made, clouds: &[Message], used: &[usize], payload: &mut Payload<'_>) {
-        if let (Device::Cuda(_), Some(cuda)) = (made.device, self.backend.cuda(made.work)) {
+        if let (Device::Cuda(_), Some(cuda)) = (made.device, self.backend.resident()) {
             match write_from_device(cuda, self.form, self.dtype, payload) {
                 Ok(()) => return,
                 Err(error) => self.backend.failed(made.work, error),
@@ -312,16 +313,6 @@ impl Grids {
             (VoxelLayout::Dense, _) => cpu.write_dense::<f32>(payload.column(0)),
         }
     }
-}
-
-fn gather_on_device(
-    cuda: &mut CudaVoxelizer,
-    clouds: &[Message],
-    used: &[usize],
-    faults: &mut Vec<(usize, CloudError)>,
-) -> Result<Counters, CudaError> {
-    let messages = used.iter().map(|&input| (input, &clouds[input]));
-    cuda.gather(messages, |input, error| faults.push((input, error)))
 }
 
 fn write_from_device(

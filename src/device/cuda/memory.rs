@@ -328,7 +328,8 @@ impl PinnedBuf {
         match self.memory {
             // SAFETY: `bytes` are within the memory, all of which was written.
             Some(memory) => unsafe { std::slice::from_raw_parts(memory.as_ptr(), self.bytes) },
-            None => &[],
+            // Nothing, but aligned for whatever it is seen as.
+            None => bytemuck::cast_slice::<u64, u8>(&[]),
         }
     }
 
@@ -337,7 +338,7 @@ impl PinnedBuf {
         match self.memory {
             // SAFETY: as in `bytes`, and the borrow is exclusive.
             Some(memory) => unsafe { std::slice::from_raw_parts_mut(memory.as_ptr(), self.bytes) },
-            None => &mut [],
+            None => bytemuck::cast_slice_mut::<u64, u8>(&mut []),
         }
     }
 

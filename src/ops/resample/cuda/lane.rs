@@ -95,8 +95,7 @@ impl Lane {
                 tiles: at(places.tiles),
                 count,
             };
-            // One at least: an empty buffer is not aligned for them.
-            self.tiles.resize(count.max(1) * size_of::<Tile>())?;
+            self.tiles.resize(count * size_of::<Tile>())?;
             for (to, from) in self.tiles.as_mut_slice().iter_mut().zip(chunk.tiles(batch, tile)) {
                 *to = from;
             }
