@@ -12,6 +12,11 @@ constexpr u32 NO_CELL = 0xffffffff;
 // Element types, in the order of `Dtype::ALL`.
 enum Dtype : u32 { FLOAT32, FLOAT64, FLOAT16, BFLOAT16, INT8, INT16, INT32, INT64, UINT8, UINT16, UINT32, UINT64 };
 
+// 8 bytes that are read or written at once.
+struct alignas(8) Pair {
+    u32 x, y;
+};
+
 // 16 bytes that are read or written at once.
 struct alignas(16) Quad {
     u32 x, y, z, w;

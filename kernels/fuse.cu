@@ -74,8 +74,6 @@ static_assert(PIVOTS % BLOCK == 0 && (PIVOTS == 256 || PIVOTS == 1024), "each th
 // Rows that a thread has in flight.
 constexpr u32 AT_ONCE = 2;
 
-constexpr i64 LATEST = 0x7fffffffffffffffll;
-
 // The pointer, known to be to global memory: one that was read out of memory could be to any.
 template <class T> __device__ __forceinline__ T* global(T* pointer) {
 #ifdef __CUDACC__

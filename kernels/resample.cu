@@ -68,7 +68,7 @@ template <> struct RealOf<double> {
 
 // Words of 4 bytes that are read and written at once.
 template <u32 BYTES> struct Vector;
-template <> struct Vector<16> {
+template <> struct alignas(16) Vector<16> {
     u32 words[4];
     __device__ __forceinline__ void load(const void* at) {
         uint4 v = __ldg((const uint4*)at);
@@ -78,7 +78,7 @@ template <> struct Vector<16> {
         __stcs((uint4*)at, make_uint4(words[0], words[1], words[2], words[3]));
     }
 };
-template <> struct Vector<8> {
+template <> struct alignas(8) Vector<8> {
     u32 words[2];
     __device__ __forceinline__ void load(const void* at) {
         uint2 v = __ldg((const uint2*)at);
@@ -220,15 +220,75 @@ __device__ __forceinline__ ResampleTile own_tile(const ResampleParams& p) {
                         min(p.tile_targets, p.row_targets - from)};
 }
 
+// Which targets of a block must be done again.
+struct Doubts {
+    u32 targets[BLOCK / 32];
+    __device__ __forceinline__ void add(u32 target) { atomicOr(&targets[target / 32], 1u << target % 32); }
+};
+
+// Where the value at a target comes from, and whether something speaks against it that the rows alone don't show: the
+// later of two samples with one time counts, and a gap that is too long ends nowhere if nothing finite follows.
+template <class Real>
+__device__ __forceinline__ Choice<Real> choose(const ResampleParams& p, const Bracket& found, u32 samples, i64 target,
+                                               bool& is_doubtful) {
+    u32 before = max(found.until, 1u) - 1;
+    u32 after = min(found.until, max(samples, 1u) - 1);
+    Pick picked = pick(found, target, p.mode, p.limits);
+    Choice<Real> choice{before, after, (Real)picked.weight};
+    if (picked.kind != PICK_BETWEEN) {
+        choice.first = picked.kind == PICK_AFTER ? after : before;
+        choice.second = choice.first;
+        choice.weight = picked.kind == PICK_INVALID ? (Real)FILL : (Real)SAMPLE;
+    }
+    bool takes_after = picked.kind == PICK_AFTER || picked.kind == PICK_BETWEEN;
+    bool may_hold = picked.kind == PICK_INVALID && p.mode == LINEAR && found.has_before && found.has_after &&
+                    distance(found.before, target) <= p.limits.extrapolate;
+    is_doubtful = (takes_after && found.tied) || may_hold;
+    return choice;
+}
+
+// The value made of two samples. Returns whether they are finite, as far as they count.
+template <class T, u32 BYTES, class Real>
+__device__ __forceinline__ bool blend(const ResampleParams& p, const Vector<BYTES>& a, const Vector<BYTES>& b, Real weight,
+                                      Vector<BYTES>& result) {
+    constexpr u32 WORDS = BYTES < 4 ? 1 : BYTES / 4;
+    float watch = 0.0f;
+    lerp_words<WORDS>(a.words, b.words, weight, result.words, watch, T{});
+    bool is_fill = weight == (Real)FILL;
+    if (weight < 0) {
+#pragma unroll
+        for (u32 w = 0; w < WORDS; ++w) {
+            result.words[w] = is_fill ? (u32)(w % 2 ? p.fill >> 32 : p.fill) : a.words[w];
+        }
+    }
+    return watch == 0.0f || is_fill;
+}
+
+// Does the doubtful targets of a tile again, each by a warp. All threads of the block call it.
+template <class T>
+__device__ __forceinline__ void redo_doubtful(const ResampleParams& p, const ResampleTile& tile, const Doubts& doubts,
+                                              bool is_doubtful) {
+    if (!__syncthreads_or(is_doubtful)) {
+        return;
+    }
+    for (u32 i = 0; i < BLOCK / 32; ++i) {
+        // Each warp takes every other one of them.
+        u32 mask = doubts.targets[i];
+        for (u32 turn = 0; mask != 0; mask &= mask - 1, ++turn) {
+            if (turn % (BLOCK / 32) == threadIdx.x / 32) {
+                redo_target<T>(p, tile, tile.target + i * 32 + (u32)__ffs((int)mask) - 1);
+            }
+        }
+    }
+}
+
 // A block does a tile: it finds the bracket of each target, one a thread, and then all threads go through the rows of
-// the tile, UNROLL vectors of BYTES at once each. Where the tile has no more vectors than the block has threads, each
-// thread finds the bracket for its own vector instead, and has its samples on the way while it weighs them.
+// the tile, UNROLL vectors of BYTES at once each.
 template <class T, u32 BYTES, u32 UNROLL> __device__ __forceinline__ void resample(const ResampleParams& p) {
     typedef typename RealOf<T>::type Real;
-    constexpr u32 WORDS = BYTES < 4 ? 1 : BYTES / 4;
     __shared__ i64 staged[STAGED_TIMES];
     __shared__ Choice<Real> choices[BLOCK];
-    __shared__ u32 doubtful[BLOCK / 32];
+    __shared__ Doubts doubts;
 
     ResampleTile tile = own_tile(p);
     const i64* targets = p.targets + tile.target;
@@ -242,133 +302,140 @@ template <class T, u32 BYTES, u32 UNROLL> __device__ __forceinline__ void resamp
     if (threadIdx.x == 32) {
         prefetch(out);
     }
-    u32 row = (u32)(threadIdx.x * p.row_magic >> 32);
-    u32 vector = threadIdx.x - row * p.row_vectors;
-    u32 total = tile.targets * p.row_vectors;
-    bool is_direct = total <= BLOCK;
-
     Times times{p.times + tile.sample, tile.samples, 0, ~0u};
-    u32 own = is_direct ? row : threadIdx.x;
-    bool has_target = own < tile.targets;
-    i64 target = has_target ? __ldg(targets + own) : 0;
+    bool has_target = threadIdx.x < tile.targets;
+    i64 target = has_target ? __ldg(targets + threadIdx.x) : 0;
     if (threadIdx.x < BLOCK / 32) {
-        doubtful[threadIdx.x] = 0;
+        doubts.targets[threadIdx.x] = 0;
     }
     Slice slice = stage_times(times, __ldg(targets), __ldg(targets + tile.targets - 1), staged);
     bool is_doubtful = false;
-    auto doubt = [&](u32 which) {
-        is_doubtful = true;
-        atomicOr(&doubtful[which / 32], 1u << which % 32);
-    };
-    auto write = [&](u32 item, u32 which, const Vector<BYTES>& a, const Vector<BYTES>& b, Real weight) {
-        Vector<BYTES> result;
-        float watch = 0.0f;
-        lerp_words<WORDS>(a.words, b.words, weight, result.words, watch, T{});
-        bool is_fill = weight == (Real)FILL;
-        if (watch != 0.0f && !is_fill) {
-            doubt(which);
-        }
-        if (weight < 0) {
-#pragma unroll
-            for (u32 w = 0; w < WORDS; ++w) {
-                result.words[w] = is_fill ? (u32)(w % 2 ? p.fill >> 32 : p.fill) : a.words[w];
-            }
-        }
-        if (item < total) {
-            result.store(out + (u64)item * BYTES);
-        }
-    };
     if (has_target) {
         Bracket found = find_bracket(times, slice, staged, target);
-        u32 before = max(found.until, 1u) - 1;
-        u32 after = min(found.until, max(tile.samples, 1u) - 1);
-        Vector<BYTES> a, b;
-        if (is_direct) {
-            if (tile.samples > 0) {
-                a.load(values + (u64)before * row_bytes + vector * BYTES);
-                b.load(values + (u64)after * row_bytes + vector * BYTES);
-            }
-        }
-        Pick picked = pick(found, target, p.mode, p.limits);
-        Choice<Real> choice{before, after, (Real)picked.weight};
-        if (picked.kind != PICK_BETWEEN) {
-            choice.first = picked.kind == PICK_AFTER ? after : before;
-            choice.second = choice.first;
-            choice.weight = picked.kind == PICK_INVALID ? (Real)FILL : (Real)SAMPLE;
-        }
-        // The later of two samples with one time counts; a gap that is too long ends nowhere if nothing finite follows.
-        bool takes_after = picked.kind == PICK_AFTER || picked.kind == PICK_BETWEEN;
-        bool may_hold = picked.kind == PICK_INVALID && p.mode == LINEAR && found.has_before && found.has_after &&
-                        distance(found.before, target) <= p.limits.extrapolate;
-        if ((takes_after && found.tied) || may_hold) {
-            doubt(own);
-        }
-        if (!is_direct || vector == 0) {
-            p.valid[tile.target + own] = picked.kind != PICK_INVALID;
-        }
-        if (!is_direct) {
-            choices[own] = choice;
-        } else {
-#pragma unroll
-            for (u32 w = 0; w < WORDS; ++w) {
-                u32 from = picked.kind == PICK_AFTER ? b.words[w] : a.words[w];
-                b.words[w] = picked.kind == PICK_BETWEEN ? b.words[w] : from;
-                a.words[w] = from;
-            }
-            write(threadIdx.x, own, a, b, choice.weight);
+        choices[threadIdx.x] = choose<Real>(p, found, tile.samples, target, is_doubtful);
+        p.valid[tile.target + threadIdx.x] = choices[threadIdx.x].weight != (Real)FILL;
+        if (is_doubtful) {
+            doubts.add(threadIdx.x);
         }
     }
+    __syncthreads();
+    u32 row = (u32)(threadIdx.x * p.row_magic >> 32);
+    u32 vector = threadIdx.x - row * p.row_vectors;
+    u32 total = tile.targets * p.row_vectors;
+    u32 last_row = tile.targets - 1;
+    bool has_samples = tile.samples > 0;
+    for (u32 item = threadIdx.x; item < total; item += UNROLL * BLOCK) {
+        Vector<BYTES> a[UNROLL], b[UNROLL];
+        Real weights[UNROLL];
+        u32 rows[UNROLL];
+#pragma unroll
+        for (u32 i = 0; i < UNROLL; ++i) {
+            rows[i] = min(row, last_row);
+            Choice<Real> choice = choices[rows[i]];
+            weights[i] = choice.weight;
+            const u8* at = values + vector * BYTES;
+            if (has_samples) {
+                a[i].load(at + (u64)choice.first * row_bytes);
+                b[i].load(at + (u64)choice.second * row_bytes);
+            }
+            row += p.step_rows;
+            vector += p.step_vectors;
+            if (vector >= p.row_vectors) {
+                vector -= p.row_vectors;
+                ++row;
+            }
+        }
+#pragma unroll
+        for (u32 i = 0; i < UNROLL; ++i) {
+            Vector<BYTES> result;
+            if (!blend<T>(p, a[i], b[i], weights[i], result)) {
+                is_doubtful = true;
+                doubts.add(rows[i]);
+            }
+            if (item + i * BLOCK < total) {
+                result.store(out + (u64)(item + i * BLOCK) * BYTES);
+            }
+        }
+    }
+    redo_doubtful<T>(p, tile, doubts, is_doubtful);
+}
 
-    if (!is_direct) {
-        __syncthreads();
-        u32 last_row = tile.targets - 1;
-        bool has_samples = tile.samples > 0;
-        for (u32 item = threadIdx.x; item < total; item += UNROLL * BLOCK) {
-            Vector<BYTES> a[UNROLL], b[UNROLL];
-            Real weights[UNROLL];
-            u32 rows[UNROLL];
-#pragma unroll
-            for (u32 i = 0; i < UNROLL; ++i) {
-                rows[i] = min(row, last_row);
-                Choice<Real> choice = choices[rows[i]];
-                weights[i] = choice.weight;
-                const u8* at = values + vector * BYTES;
-                if (has_samples) {
-                    a[i].load(at + (u64)choice.first * row_bytes);
-                    b[i].load(at + (u64)choice.second * row_bytes);
-                }
-                row += p.step_rows;
-                vector += p.step_vectors;
-                if (vector >= p.row_vectors) {
-                    vector -= p.row_vectors;
-                    ++row;
-                }
-            }
-#pragma unroll
-            for (u32 i = 0; i < UNROLL; ++i) {
-                write(item + i * BLOCK, rows[i], a[i], b[i], weights[i]);
-            }
-        }
-    }
+// The most vectors of all samples of a short trajectory. It has fewer samples than a block has threads.
+constexpr u32 SHORT_VECTORS = 4 * BLOCK;
 
-    if (!__syncthreads_or(is_doubtful)) {
-        return;
-    }
-    for (u32 i = 0; i < BLOCK / 32; ++i) {
-        // Each warp takes every other one of them.
-        u32 mask = doubtful[i];
-        for (u32 turn = 0; mask != 0; mask &= mask - 1, ++turn) {
-            if (turn % (BLOCK / 32) == threadIdx.x / 32) {
-                redo_target<T>(p, tile, tile.target + i * 32 + (u32)__ffs((int)mask) - 1);
-            }
+// As `resample`, for a batch of few and short trajectories, of which nothing but the wait for memory takes time: times,
+// targets and all samples are read at once, and each thread has a vector of one target. `tile_targets` rows are no more
+// vectors than a block has threads.
+template <class T, u32 BYTES> __device__ __forceinline__ void resample_short(const ResampleParams& p) {
+    typedef typename RealOf<T>::type Real;
+    __shared__ i64 times[BLOCK];
+    __shared__ Vector<BYTES> samples[SHORT_VECTORS];
+    __shared__ Doubts doubts;
+
+    u32 row = (u32)(threadIdx.x * p.row_magic >> 32);
+    u32 vector = threadIdx.x - row * p.row_vectors;
+    u64 first_sample = (u64)blockIdx.y * p.row_samples;
+    u64 first_target = (u64)blockIdx.y * p.row_targets + blockIdx.x * p.tile_targets;
+    bool has_target = row < p.tile_targets && blockIdx.x * p.tile_targets + row < p.row_targets;
+    u32 vectors = p.row_samples * p.row_vectors;
+    const u8* values = (const u8*)p.values + first_sample * p.row_vectors * BYTES;
+
+    i64 time = threadIdx.x < p.row_samples ? __ldg(p.times + first_sample + threadIdx.x) : LATEST;
+    i64 target = has_target ? __ldg(p.targets + first_target + row) : 0;
+    Vector<BYTES> some[SHORT_VECTORS / BLOCK];
+#pragma unroll
+    for (u32 k = 0; k < SHORT_VECTORS / BLOCK; ++k) {
+        u32 at = threadIdx.x + k * BLOCK;
+        some[k] = Vector<BYTES>{};
+        if (at < vectors) {
+            some[k].load(values + at * BYTES);
         }
     }
+    if (threadIdx.x < BLOCK / 32) {
+        doubts.targets[threadIdx.x] = 0;
+    }
+    times[threadIdx.x] = time;
+#pragma unroll
+    for (u32 k = 0; k < SHORT_VECTORS / BLOCK; ++k) {
+        samples[threadIdx.x + k * BLOCK] = some[k];
+    }
+    __syncthreads();
+
+    bool is_doubtful = false;
+    if (has_target) {
+        // Past the last sample the times are the latest there are.
+        u32 until = times[63] <= target ? 64 : 0;
+#pragma unroll
+        for (u32 step = 16; step > 0; step /= 4) {
+            const i64* at = times + until + step - 1;
+            until += step * ((at[0] <= target) + (at[step] <= target) + (at[2 * step] <= target));
+        }
+        Bracket found = bracket_at([&](u32 i) { return times[i]; }, min(until, p.row_samples), p.row_samples);
+        Choice<Real> choice = choose<Real>(p, found, p.row_samples, target, is_doubtful);
+        Vector<BYTES> result;
+        const Vector<BYTES>& a = samples[choice.first * p.row_vectors + vector];
+        const Vector<BYTES>& b = samples[choice.second * p.row_vectors + vector];
+        is_doubtful |= !blend<T>(p, a, b, choice.weight, result);
+        result.store((u8*)p.out + ((first_target + row) * p.row_vectors + vector) * BYTES);
+        if (vector == 0) {
+            p.valid[first_target + row] = choice.weight != (Real)FILL;
+        }
+        if (is_doubtful) {
+            doubts.add(row);
+        }
+    }
+    ResampleTile tile{first_sample, first_target, p.row_samples, p.tile_targets};
+    redo_doubtful<T>(p, tile, doubts, is_doubtful);
 }
 
 #define RESAMPLE(name, type, bytes)                                                                                    \
     extern "C" __global__ void __launch_bounds__(BLOCK)                                                                \
         resample_##name##_##bytes(const __grid_constant__ ResampleParams p) {                                          \
         resample<type, bytes, 2>(p);                                                                                   \
+    }                                                                                                                  \
+    extern "C" __global__ void __launch_bounds__(BLOCK)                                                                \
+        resample_##name##_##bytes##_short(const __grid_constant__ ResampleParams p) {                                  \
+        resample_short<type, bytes>(p);                                                                                \
     }
 
 // By element type and by the bytes of a vector, which divide those of a row.

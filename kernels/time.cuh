@@ -3,6 +3,9 @@
 
 #include "types.cuh"
 
+// Later than any time of a sample that others follow.
+constexpr i64 LATEST = 0x7fffffffffffffffll;
+
 // The ascending times of a stream's samples: sample i is at[(head + i) & mask]. A plain array has head 0 and mask ~0.
 // Nothing may write them during the launch.
 struct Times {

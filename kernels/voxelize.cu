@@ -16,11 +16,13 @@
 constexpr u32 BLOCK = 256;
 // Of the kernels that take points first: the fewer blocks, the fewer atomics on the counters.
 constexpr u32 POINT_BLOCK = 512;
-constexpr u32 WARPS = BLOCK / 32;
+// Of the kernel that takes words first, two for each thread.
+constexpr u32 RANK_BLOCK = 512;
 constexpr u32 ALL = 0xffffffff;
 
-// The sum of `value` over the block, for every thread.
-__device__ __forceinline__ u32 block_sum(u32 value) {
+// The sum of `value` over the THREADS of the block, for every thread.
+template <u32 THREADS> __device__ __forceinline__ u32 block_sum(u32 value) {
+    constexpr u32 WARPS = THREADS / 32;
     __shared__ u32 sums[WARPS];
     for (u32 step = 16; step; step >>= 1) value += __shfl_xor_sync(ALL, value, step);
     __syncthreads();
@@ -31,8 +33,9 @@ __device__ __forceinline__ u32 block_sum(u32 value) {
     return total;
 }
 
-// The sum of `value` over the threads before this one; `total` becomes that over all.
-__device__ __forceinline__ u32 block_prefix(u32 value, u32 &total) {
+// The sum of `value` over the threads before this one; `total` becomes that over all THREADS.
+template <u32 THREADS> __device__ __forceinline__ u32 block_prefix(u32 value, u32 &total) {
+    constexpr u32 WARPS = THREADS / 32;
     __shared__ u32 sums[WARPS];
     u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, inclusive = value;
     for (u32 step = 1; step < 32; step <<= 1) {
@@ -51,10 +54,11 @@ __device__ __forceinline__ u32 block_prefix(u32 value, u32 &total) {
     return before + inclusive - value;
 }
 
-// The count of a superblock is in 32 bytes of its own, and what became of the points of a grid is counted in several
-// places that the host adds up: atomics on neighbouring words wait for each other.
-constexpr u32 COUNT_STRIDE = 8;
+// What became of the points of a grid is counted in several places that the host adds up: atomics on neighbouring words
+// wait for each other.
 constexpr u32 COUNTER_SLOTS = 8;
+// A grid has no more superblocks than this.
+constexpr u32 MAX_SUPERBLOCKS = 1024;
 
 // Which cells are saved.
 enum Save : u32 { SAVE_NONE, SAVE_ALL, SAVE_FIRST };
@@ -62,7 +66,7 @@ enum Save : u32 { SAVE_NONE, SAVE_ALL, SAVE_FIRST };
 struct VoxelizePointsParams {
     Cloud cloud;
     u32 *words;
-    // The occupied cells of each superblock, every COUNT_STRIDE-th of them. Null: they are not counted.
+    // The occupied cells of each superblock. Null: they are not counted.
     u32 *counts;
     // For each point.
     u32 *cells;
@@ -104,25 +108,50 @@ __device__ __forceinline__ void clear(const VoxelizePointsParams &p) {
     }
 }
 
-// Counts what became of the points of a block. `tally` is shared memory that was zero before a barrier.
-__device__ __forceinline__ void count_fates(u32 *tally, u64 *counters, Fate fate) {
-    u32 counts[3];
-    for (u32 each = 0; each < 3; each++) counts[each] = __popc(__ballot_sync(ALL, fate == each));
-    u32 lane = threadIdx.x % 32;
-    if (lane < 3) {
+// What became of the points of a block: how many had each fate. It begins as zeros.
+struct Tally {
+    u32 fates[3];
+
+    __device__ __forceinline__ void clear() {
+        if (threadIdx.x < 3) fates[threadIdx.x] = 0;
+    }
+
+    __device__ __forceinline__ void add(Fate fate) {
+        u32 counts[3];
+        for (u32 each = 0; each < 3; each++) counts[each] = __popc(__ballot_sync(ALL, fate == each));
+        u32 lane = threadIdx.x % 32;
         u32 count = lane == 0 ? counts[0] : lane == 1 ? counts[1] : counts[2];
-        if (count) atomicAdd(&tally[lane], count);
+        if (lane < 3 && count) atomicAdd(&fates[lane], count);
     }
-    __syncthreads();
-    if (threadIdx.x < 3 && tally[threadIdx.x]) {
+
+    // Once all have been added.
+    __device__ __forceinline__ void add_to(u64 *counters) const {
+        if (threadIdx.x >= 3 || !fates[threadIdx.x]) return;
         u32 slot = blockIdx.y * COUNTER_SLOTS + blockIdx.x % COUNTER_SLOTS;
-        atomicAdd(counters + slot * 4 + threadIdx.x, (u64)tally[threadIdx.x]);
+        atomicAdd(counters + slot * 4 + threadIdx.x, (u64)fates[threadIdx.x]);
     }
+};
+
+// The point of a thread, where it has one. Blocks take POINT_BLOCK points of cloud blockIdx.y each.
+struct OwnPoint {
+    u32 i;
+    bool is_point;
+    Point point;
+};
+
+template <Form FORM> __device__ __forceinline__ OwnPoint own_point(const Cloud &cloud, u32 block) {
+    Range range = range_of(cloud.starts, cloud.points, blockIdx.y);
+    OwnPoint own;
+    own.i = range.first + block * POINT_BLOCK + threadIdx.x;
+    own.is_point = own.i < range.end;
+    if (own.is_point) own.point = read_point<FORM>(cloud, own.i);
+    return own;
 }
 
 // Sets the bits of the cells of a warp. Points that follow one another are often in one word of the bitmap: the first
-// of them sets the bits of all. Returns the word as it was.
-__device__ __forceinline__ u32 set_bits(const VoxelizePointsParams &p, bool is_kept_point, u32 cell) {
+// of them sets the bits of all. Those that were not set before are added to the counts of the block, unless they are
+// null. Returns the word as it was.
+__device__ __forceinline__ u32 set_bits(const VoxelizePointsParams &p, u32 *counts, bool is_kept_point, u32 cell) {
     u32 lane = threadIdx.x % 32;
     u32 word = is_kept_point ? cell / 32 : NO_CELL, bits = is_kept_point ? 1u << (cell % 32) : 0;
     u32 left = __shfl_up_sync(ALL, word, 1);
@@ -138,16 +167,13 @@ __device__ __forceinline__ u32 set_bits(const VoxelizePointsParams &p, bool is_k
     }
     is_first = is_first && is_kept_point;
     u32 *at = p.words + (u64)blockIdx.y * p.words_per_grid + word;
-    if (!p.counts && p.save != SAVE_FIRST) {
+    if (!counts && p.save != SAVE_FIRST) {
         if (is_first) atomicOr(at, bits);
         return 0;
     }
     u32 before = is_first ? atomicOr(at, bits) : 0;
     u32 added = __popc(bits & ~before);
-    if (p.counts && is_first && added) {
-        u32 superblock = blockIdx.y * p.superblocks + (word >> p.superblock_shift);
-        atomicAdd(p.counts + superblock * COUNT_STRIDE, added);
-    }
+    if (counts && is_first && added) atomicAdd(&counts[word >> p.superblock_shift], added);
     if (p.save != SAVE_FIRST) return 0;
     return __shfl_sync(ALL, before, 31 - __clz(breaks & ((2u << lane) - 1)));
 }
@@ -156,16 +182,18 @@ __device__ __forceinline__ u32 set_bits(const VoxelizePointsParams &p, bool is_k
 // saves their cells. A block takes POINT_BLOCK points of cloud blockIdx.y; the first blocks clear the other state.
 template <Form FORM> __device__ __forceinline__ void add_points(const VoxelizePointsParams &p) {
     if (blockIdx.x < p.clearing_blocks) return clear(p);
-    __shared__ u32 tally[3];
-    if (threadIdx.x < 3) tally[threadIdx.x] = 0;
-    Range range = range_of(p.cloud.starts, p.cloud.points, blockIdx.y);
-    u32 i = range.first + (blockIdx.x - p.clearing_blocks) * POINT_BLOCK + threadIdx.x, cell = NO_CELL;
-    bool is_point = i < range.end;
-    Point point;
-    if (is_point) point = read_point<FORM>(p.cloud, i);
+    __shared__ Tally tally;
+    // Summed here first: many cells of a cloud are in few superblocks, whose atomics would wait for each other.
+    __shared__ u32 counts[MAX_SUPERBLOCKS];
+    tally.clear();
+    if (p.counts) {
+        for (u32 i = threadIdx.x; i < p.superblocks; i += POINT_BLOCK) counts[i] = 0;
+    }
+    OwnPoint own = own_point<FORM>(p.cloud, blockIdx.x - p.clearing_blocks);
     __syncthreads();
-    Fate fate = is_point ? judge<FORM>(p.cloud, p.fields, i, point, cell) : NO_POINT;
-    u32 before = set_bits(p, fate == KEPT, cell);
+    u32 cell = NO_CELL;
+    Fate fate = own.is_point ? judge<FORM>(p.cloud, p.fields, own.i, own.point, cell) : NO_POINT;
+    u32 before = set_bits(p, p.counts ? counts : nullptr, fate == KEPT, cell);
     u32 saved = fate == KEPT ? cell : NO_CELL;
     if (p.save == SAVE_FIRST) {
         // Some may be saved more than once: it is only work done twice.
@@ -174,8 +202,14 @@ template <Form FORM> __device__ __forceinline__ void add_points(const VoxelizePo
         bool is_first = threadIdx.x % 32 == 0 || left == NO_CELL || left / size != cell / size;
         if (!is_first || before & p.group << (cell % 32 & ~(size - 1))) saved = NO_CELL;
     }
-    if (p.save != SAVE_NONE && is_point) p.cells[i] = saved;
-    count_fates(tally, p.counters, fate);
+    if (p.save != SAVE_NONE && own.is_point) p.cells[own.i] = saved;
+    tally.add(fate);
+    __syncthreads();
+    tally.add_to(p.counters);
+    if (!p.counts) return;
+    for (u32 i = threadIdx.x; i < p.superblocks; i += POINT_BLOCK) {
+        if (counts[i]) atomicAdd(p.counts + blockIdx.y * p.superblocks + i, counts[i]);
+    }
 }
 
 extern "C" __global__ void __launch_bounds__(POINT_BLOCK) voxelize_points(const __grid_constant__ VoxelizePointsParams p) {
@@ -228,14 +262,19 @@ __device__ __forceinline__ void clear_cells(const VoxelizeCellsParams &p) {
     u32 thread = blockIdx.x * POINT_BLOCK + threadIdx.x, step = p.clearing_blocks * POINT_BLOCK;
     u32 half = 16 / p.element_bytes;
     Range old = range_of(p.old_starts, p.old_points, blockIdx.y);
-    for (u32 i = old.first + thread / 2; i < old.end; i += step / 2) {
-        u32 cell = p.old_cells[i];
-        if (cell == NO_CELL) continue;
-        if (p.is_split) {
-            store(p.old_out, base + cell, p.element_bytes, 0);
-        } else {
-            cell = (cell & ~(2 * half - 1)) + thread % 2 * half;
-            *(Quad *)(p.old_out + (base + cell) * p.element_bytes) = Quad{0, 0, 0, 0};
+    for (u32 i = old.first + thread / 2; i < old.end; i += step) {
+        // Both are on their way before the first is waited for.
+        u32 other = i + step / 2;
+        u32 cells[2] = {p.old_cells[i], other < old.end ? p.old_cells[other] : NO_CELL};
+        for (u32 k = 0; k < 2; k++) {
+            u32 cell = cells[k];
+            if (cell == NO_CELL) continue;
+            if (p.is_split) {
+                store(p.old_out, base + cell, p.element_bytes, 0);
+            } else {
+                cell = (cell & ~(2 * half - 1)) + thread % 2 * half;
+                *(Quad *)(p.old_out + (base + cell) * p.element_bytes) = Quad{0, 0, 0, 0};
+            }
         }
     }
     for (u64 i = (u64)blockIdx.y * step + thread; i < p.clear_quads; i += (u64)step * gridDim.y) {
@@ -247,22 +286,21 @@ __device__ __forceinline__ void clear_cells(const VoxelizeCellsParams &p) {
 // cleared of the grid before. A block takes POINT_BLOCK points of cloud blockIdx.y.
 template <Form FORM> __device__ __forceinline__ void set_cells(const VoxelizeCellsParams &p) {
     if (blockIdx.x < p.clearing_blocks) return clear_cells(p);
-    __shared__ u32 tally[3];
-    if (threadIdx.x < 3) tally[threadIdx.x] = 0;
-    Range range = range_of(p.cloud.starts, p.cloud.points, blockIdx.y);
-    u32 i = range.first + (blockIdx.x - p.clearing_blocks) * POINT_BLOCK + threadIdx.x, cell = NO_CELL;
-    bool is_point = i < range.end;
-    Point point;
-    if (is_point) point = read_point<FORM>(p.cloud, i);
+    __shared__ Tally tally;
+    tally.clear();
+    OwnPoint own = own_point<FORM>(p.cloud, blockIdx.x - p.clearing_blocks);
     __syncthreads();
-    Fate fate = is_point ? locate(p.cloud, move(p.cloud, point), cell) : NO_POINT;
+    u32 cell = NO_CELL;
+    Fate fate = own.is_point ? locate(p.cloud, move(p.cloud, own.point), cell) : NO_POINT;
     if (fate != KEPT) cell = NO_CELL;
     u32 left = __shfl_up_sync(ALL, cell, 1);
     if (threadIdx.x % 32 == 0) left = NO_CELL;
     if (cell != NO_CELL && cell != left) store(p.out, blockIdx.y * p.out_elements + cell, p.element_bytes, p.one);
     u32 size = p.is_split ? 1 : 32 / p.element_bytes;
-    if (is_point) p.cells[i] = left != NO_CELL && left / size == cell / size ? NO_CELL : cell;
-    count_fates(tally, p.counters, fate);
+    if (own.is_point) p.cells[own.i] = left != NO_CELL && left / size == cell / size ? NO_CELL : cell;
+    tally.add(fate);
+    __syncthreads();
+    tally.add_to(p.counters);
 }
 
 extern "C" __global__ void __launch_bounds__(POINT_BLOCK) voxelize_cells(const __grid_constant__ VoxelizeCellsParams p) {
@@ -344,10 +382,10 @@ struct VoxelizeRowsParams {
 // Where the rows of each grid of a batch begin. One block.
 extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_rows(const __grid_constant__ VoxelizeRowsParams p) {
     u32 lane = threadIdx.x % 32;
-    for (u32 grid = threadIdx.x / 32; grid < p.grids; grid += WARPS) {
-        const u32 *counts = p.counts + (u64)grid * p.superblocks * COUNT_STRIDE;
+    for (u32 grid = threadIdx.x / 32; grid < p.grids; grid += BLOCK / 32) {
+        const u32 *counts = p.counts + (u64)grid * p.superblocks;
         u64 cells = 0;
-        for (u32 i = lane; i < p.superblocks; i += 32) cells += counts[i * COUNT_STRIDE];
+        for (u32 i = lane; i < p.superblocks; i += 32) cells += counts[i];
         for (u32 step = 16; step; step >>= 1) cells += __shfl_xor_sync(ALL, cells, step);
         if (lane == 0) p.rows[grid + 1] = cells < p.limit ? (u32)cells : p.limit;
     }
@@ -356,7 +394,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_rows(const __grid_c
     for (u32 from = 0; from < p.grids; from += BLOCK) {
         u32 grid = from + threadIdx.x, total;
         u32 rows = grid < p.grids ? p.rows[grid + 1] : 0;
-        u32 prefix = block_prefix(rows, total);
+        u32 prefix = block_prefix<BLOCK>(rows, total);
         if (grid < p.grids) p.rows[grid + 1] = before + prefix + rows;
         before += total;
     }
@@ -389,17 +427,33 @@ struct VoxelizeRankParams {
     u32 single;
 };
 
+// The place of the n-th bit that is set, n from 0.
+__device__ __forceinline__ u32 nth_bit(u32 word, u32 n) {
+    u32 place = 0;
+    for (u32 step = 16; step; step >>= 1) {
+        u32 below = __popc(word >> place & ((1u << step) - 1));
+        if (n < below) continue;
+        n -= below;
+        place += step;
+    }
+    return place;
+}
+
 // Equals `kernels::number` and `kernels::coordinates`: numbers the occupied cells in cell order, writes them, and
-// clears the sums and extremes of their rows. A block takes superblock blockIdx.x of grid blockIdx.y.
-extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_rank(const __grid_constant__ VoxelizeRankParams p) {
-    const u32 *counts = p.counts + (u64)blockIdx.y * p.superblocks * COUNT_STRIDE;
-    u64 first = (u64)blockIdx.y * p.words_per_grid + ((u64)blockIdx.x << p.superblock_shift);
-    Quad quad = *(const Quad *)(p.words + first + threadIdx.x * 4);
-    u32 own = counts[blockIdx.x * COUNT_STRIDE], before = 0;
-    for (u32 i = threadIdx.x; i < blockIdx.x; i += BLOCK) before += counts[i * COUNT_STRIDE];
+// clears the sums and extremes of their rows. A block takes superblock blockIdx.x of grid blockIdx.y. First a thread
+// counts the cells of two words, then it looks for a cell by its number: words differ much in how many they have.
+extern "C" __global__ void __launch_bounds__(RANK_BLOCK) voxelize_rank(const __grid_constant__ VoxelizeRankParams p) {
+    __shared__ u32 ranks[RANK_BLOCK];
+    __shared__ Pair pairs[RANK_BLOCK];
+    const u32 *counts = p.counts + (u64)blockIdx.y * p.superblocks;
+    u32 superblock = blockIdx.x << p.superblock_shift;
+    const Pair *words = (const Pair *)(p.words + (u64)blockIdx.y * p.words_per_grid + superblock);
+    Pair pair = words[threadIdx.x];
+    u32 own = counts[blockIdx.x], before = 0;
+    for (u32 i = threadIdx.x; i < blockIdx.x; i += RANK_BLOCK) before += counts[i];
     bool is_last = blockIdx.x == p.superblocks - 1;
     if (!own && !(p.single && is_last)) return;
-    before = block_sum(before);
+    before = block_sum<RANK_BLOCK>(before);
     u32 until = before + own < p.limit ? before + own : p.limit;
     if (p.single && is_last && threadIdx.x == 0) p.rows[1] = until;
     if (!own) return;
@@ -408,41 +462,42 @@ extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_rank(const __grid_c
     if (before < until) {
         u32 count = until - before;
         u64 *sums = p.sums + (u64)(base + before) * p.stride;
-        for (u32 i = threadIdx.x; i < count * p.stride; i += BLOCK) sums[i] = 0;
+        for (u32 i = threadIdx.x; i < count * p.stride; i += RANK_BLOCK) sums[i] = 0;
         for (u32 extreme = 0; extreme < p.extremes; extreme++) {
             i32 *keys = p.keys + extreme * p.key_rows + base + before;
             i32 least = p.greatest >> extreme & 1 ? (i32)0x80000000 : 0x7fffffff;
-            for (u32 i = threadIdx.x; i < count; i += BLOCK) keys[i] = least;
+            for (u32 i = threadIdx.x; i < count; i += RANK_BLOCK) keys[i] = least;
         }
     }
-    u32 lane = threadIdx.x % 32;
-    for (u32 from = 0; from < 1u << p.superblock_shift; from += BLOCK * 4) {
-        u32 at = from + threadIdx.x * 4;
-        if (from) quad = *(const Quad *)(p.words + first + at);
-        u32 words[4] = {quad.x, quad.y, quad.z, quad.w};
-        u32 count = 0, total;
-        for (u32 i = 0; i < 4; i++) count += __popc(words[i]);
-        u32 rank = before + block_prefix(count, total);
-        p.ranks[(first + at) / 4] = rank;
-        // A warp takes one word after the other, a lane a bit: neighbours write neighbouring rows.
-        u32 cells = ((blockIdx.x << p.superblock_shift) + at) * 32;
-        for (u32 i = 0; i < 4; i++) {
-            for (u32 left = __ballot_sync(ALL, words[i] != 0); left; left &= left - 1) {
-                u32 from_lane = __ffs(left) - 1;
-                u32 word = __shfl_sync(ALL, words[i], from_lane);
-                u32 place = __shfl_sync(ALL, rank, from_lane) + __popc(word & ((1u << lane) - 1));
-                u32 cell = __shfl_sync(ALL, cells, from_lane) + i * 32 + lane;
-                if (!(word >> lane & 1) || place >= p.limit) continue;
-                u64 row = base + place;
-                if (p.order) p.order[row] = cell;
-                if (p.coords) {
-                    u32 column = cell / p.nz, x = column / p.ny;
-                    p.coords[row * 3] = x;
-                    p.coords[row * 3 + 1] = column - x * p.ny;
-                    p.coords[row * 3 + 2] = cell - column * p.nz;
-                }
+    for (u32 from = 0; from < 1u << (p.superblock_shift - 1); from += RANK_BLOCK) {
+        u32 at = from + threadIdx.x, total;
+        if (from) pair = words[at];
+        u32 rank = before + block_prefix<RANK_BLOCK>(__popc(pair.x) + __popc(pair.y), total);
+        if (at % 2 == 0) p.ranks[((u64)blockIdx.y * p.words_per_grid + superblock) / 4 + at / 2] = rank;
+        ranks[threadIdx.x] = rank;
+        pairs[threadIdx.x] = pair;
+        __syncthreads();
+        for (u32 number = before + threadIdx.x; number < before + total && number < p.limit; number += RANK_BLOCK) {
+            u32 place = 0;
+            for (u32 step = RANK_BLOCK / 2; step; step >>= 1) {
+                if (ranks[place + step] <= number) place += step;
             }
-            rank += __popc(words[i]);
+            u32 bit = number - ranks[place], word = pairs[place].x, below = __popc(word);
+            u32 cell = (superblock + 2 * (from + place)) * 32;
+            if (bit >= below) {
+                bit -= below;
+                word = pairs[place].y;
+                cell += 32;
+            }
+            cell += nth_bit(word, bit);
+            u64 row = base + number;
+            if (p.order) p.order[row] = cell;
+            if (p.coords) {
+                u32 column = cell / p.nz, x = column / p.ny;
+                p.coords[row * 3] = x;
+                p.coords[row * 3 + 1] = column - x * p.ny;
+                p.coords[row * 3 + 2] = cell - column * p.nz;
+            }
         }
         before += total;
     }
@@ -647,12 +702,13 @@ struct VoxelizeFeaturesParams {
     const u32 *rows;
 };
 
-// Equals `Voxelizer::write_coo`: a row of channels for each occupied cell. A thread takes a row.
+// Equals `Voxelizer::write_coo`: a row of channels for each occupied cell. A thread takes a channel of a row.
 extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_features(const __grid_constant__ VoxelizeFeaturesParams p) {
-    u32 row = blockIdx.x * BLOCK + threadIdx.x;
-    if (row >= *p.rows) return;
-    float *out = p.out + (u64)row * p.channels.count;
-    for (u32 channel = 0; channel < p.channels.count; channel++) out[channel] = value_of(p.channels, channel, row);
+    u64 elements = (u64)*p.rows * p.channels.count;
+    for (u64 i = (u64)blockIdx.x * BLOCK + threadIdx.x; i < elements; i += (u64)gridDim.x * BLOCK) {
+        u32 row = i <= ALL ? (u32)i / p.channels.count : (u32)(i / p.channels.count);
+        p.out[i] = value_of(p.channels, (u32)(i - (u64)row * p.channels.count), row);
+    }
 }
 
 struct VoxelizeScatterParams {

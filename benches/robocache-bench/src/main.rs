@@ -2,8 +2,9 @@
 //!
 //!     robocache-bench [--quick] [PART ...]
 //!
-//! PART is ceilings, resample, fuse, live (one robot's observation), voxelize, crossover (sizes from one robot's upwards) or devices (work shared among
-//! several); all of them if none is named. A row has the keys `op`, `config`,
+//! PART is ceilings, resample, fuse, live (one robot's observation), voxelize, crossover (sizes from one robot's upwards)
+//! or devices (work shared among several); all of them if none is named. `profile` is no part of these: it launches each
+//! kernel a few times, for Nsight Compute to look at. A row has the keys `op`, `config`,
 //! `backend` (`cpu` or `cuda`), `scope` (`device`: the work on the device alone, from a graph of many launches; `host`:
 //! the whole operation, from a message in host memory to an output in host memory), `us_p50`, `us_p99`, `bytes` (those
 //! that must move, each once), `gbps` and `of_copy` (the share of the device's copy rate). Inputs and outputs are rotated
@@ -15,6 +16,7 @@ mod ceilings;
 mod crossover;
 mod fuse;
 mod fuse_batch;
+mod profile;
 mod random;
 mod resample;
 mod rows;
@@ -34,7 +36,7 @@ use std::time::Instant;
 type Part = fn(&mut Rows, Option<&Gpu>) -> Result<(), Box<dyn Error>>;
 
 /// In the order of their rows: those after the ceilings are held against them.
-const PARTS: [(&str, Part); 7] = [
+const PARTS: [(&str, Part); 8] = [
     ("ceilings", |rows, gpu| {
         gpu.map_or(Ok(()), |gpu| Ok(ceilings::measure(rows, gpu)?))
     }),
@@ -47,7 +49,11 @@ const PARTS: [(&str, Part); 7] = [
         crossover::voxelize(rows, gpu)
     }),
     ("devices", |rows, _| crossover::sharded(rows)),
+    (PROFILE, profile::launch),
 ];
+
+/// What is done only if it is asked for.
+const PROFILE: &str = "profile";
 
 fn main() -> ExitCode {
     let mut asked: Vec<String> = std::env::args().skip(1).collect();
@@ -75,7 +81,8 @@ fn main() -> ExitCode {
     let mut rows = Rows::default();
     let mut code = ExitCode::SUCCESS;
     for (name, part) in PARTS {
-        if !asked.is_empty() && !asked.iter().any(|asked| asked == name) {
+        let is_asked = asked.iter().any(|asked| asked == name);
+        if !is_asked && (name == PROFILE || !asked.is_empty()) {
             continue;
         }
         let start = Instant::now();

@@ -24,7 +24,7 @@ const SHAPES: [(usize, usize, usize, usize); 5] = [
 const SETS_IN_CACHE: usize = 8;
 
 /// The shapes of the comparison with others.
-fn shapes() -> impl Iterator<Item = Shape> {
+pub fn shapes() -> impl Iterator<Item = Shape> {
     [Dtype::BFloat16, Dtype::Float32].into_iter().flat_map(|dtype| {
         SHAPES.map(|(rows, samples, targets, dim)| Shape {
             rows,

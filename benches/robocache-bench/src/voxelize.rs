@@ -85,11 +85,16 @@ impl Shape {
 
     /// The configuration of the operation: occupancy, and for sparse voxels count and mean too.
     pub fn voxelize(&self, layout: VoxelLayout) -> Result<VoxelizeConfig, serde_yaml::Error> {
-        let (corner, edge, side) = (-EXTENT_M / 2.0, EXTENT_M / self.side as f32, self.side);
         let channels = match layout {
             VoxelLayout::Coo => "occupancy, count, mean_x, mean_y, mean_z",
             _ => "occupancy",
         };
+        self.voxelize_to(layout, channels)
+    }
+
+    /// The configuration of the operation with other channels.
+    pub fn voxelize_to(&self, layout: VoxelLayout, channels: &str) -> Result<VoxelizeConfig, serde_yaml::Error> {
+        let (corner, edge, side) = (-EXTENT_M / 2.0, EXTENT_M / self.side as f32, self.side);
         serde_yaml::from_str(&format!(
             "{{ origin_m: [{corner}, {corner}, {corner}], voxel_size_m: [{edge}, {edge}, {edge}], \
              shape: [{side}, {side}, {side}], layout: {}, channels: [{channels}], inputs: [{{ input: lidar }}] }}",

@@ -166,7 +166,11 @@ impl CudaFuser {
         let output = if is_direct {
             staging::address(&mut self.result)
         } else {
-            self.output.reserve(valid.end)?;
+            if valid.end > self.output.capacity() {
+                self.output.reserve(valid.end)?;
+                // What lies between the parts is copied with them.
+                self.output.clear(0, self.output.capacity())?;
+            }
             self.output.address()
         };
 

@@ -64,8 +64,10 @@ impl Ring {
         let places = held.next_power_of_two().max(LEAST_PLACES);
         // The ring is empty should this fail.
         (self.places, self.end) = (0, 0);
-        self.samples
-            .reserve(places * (size_of::<i64>() + self.dim * size_of::<f32>()))?;
+        let bytes = places * (size_of::<i64>() + self.dim * size_of::<f32>());
+        self.samples.reserve(bytes)?;
+        // The kernel reads a row of an empty ring, though it takes nothing from it.
+        self.samples.clear(0, bytes)?;
         self.places = places;
         Ok(())
     }

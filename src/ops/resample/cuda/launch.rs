@@ -172,25 +172,42 @@ impl Batch {
         1 << tile.ilog2()
     }
 
-    fn kernel(&self) -> Kernel {
-        const fn kernel(name: &'static str) -> Kernel {
-            images::RESAMPLE.kernel(name)
+    /// The kernel for any batch, and that for few and short trajectories.
+    fn kernels(&self) -> [Kernel; 2] {
+        macro_rules! kernels {
+            ($name:literal) => {
+                [
+                    const { images::RESAMPLE.kernel($name) },
+                    const { images::RESAMPLE.kernel(concat!($name, "_short")) },
+                ]
+            };
         }
         match (self.dtype, self.vector_bytes()) {
-            (Dtype::Float64, 16) => const { kernel("resample_f64_16") },
-            (Dtype::Float64, _) => const { kernel("resample_f64_8") },
-            (Dtype::Float16, 16) => const { kernel("resample_f16_16") },
-            (Dtype::Float16, 8) => const { kernel("resample_f16_8") },
-            (Dtype::Float16, 4) => const { kernel("resample_f16_4") },
-            (Dtype::Float16, _) => const { kernel("resample_f16_2") },
-            (Dtype::BFloat16, 16) => const { kernel("resample_bf16_16") },
-            (Dtype::BFloat16, 8) => const { kernel("resample_bf16_8") },
-            (Dtype::BFloat16, 4) => const { kernel("resample_bf16_4") },
-            (Dtype::BFloat16, _) => const { kernel("resample_bf16_2") },
-            (_, 16) => const { kernel("resample_f32_16") },
-            (_, 8) => const { kernel("resample_f32_8") },
-            (_, _) => const { kernel("resample_f32_4") },
+            (Dtype::Float64, 16) => kernels!("resample_f64_16"),
+            (Dtype::Float64, _) => kernels!("resample_f64_8"),
+            (Dtype::Float16, 16) => kernels!("resample_f16_16"),
+            (Dtype::Float16, 8) => kernels!("resample_f16_8"),
+            (Dtype::Float16, 4) => kernels!("resample_f16_4"),
+            (Dtype::Float16, _) => kernels!("resample_f16_2"),
+            (Dtype::BFloat16, 16) => kernels!("resample_bf16_16"),
+            (Dtype::BFloat16, 8) => kernels!("resample_bf16_8"),
+            (Dtype::BFloat16, 4) => kernels!("resample_bf16_4"),
+            (Dtype::BFloat16, _) => kernels!("resample_bf16_2"),
+            (_, 16) => kernels!("resample_f32_16"),
+            (_, 8) => kernels!("resample_f32_8"),
+            (_, _) => kernels!("resample_f32_4"),
         }
+    }
+
+    /// How many targets a block takes of a batch of few and short trajectories; `None` where it is another.
+    fn short_tile_targets(&self, gpu: &Gpu, [rows, samples, targets]: [usize; 3]) -> Option<usize> {
+        const MOST_VECTORS: usize = 4 * BLOCK as usize;
+        const BLOCKS_PER_MULTIPROCESSOR: usize = 4;
+        let row_vectors = self.row_bytes() / self.vector_bytes();
+        let tile = BLOCK as usize / row_vectors;
+        let is_short = tile > 0 && samples < BLOCK as usize && samples * row_vectors <= MOST_VECTORS;
+        let most_blocks = BLOCKS_PER_MULTIPROCESSOR * gpu.multiprocessors() as usize;
+        (is_short && rows * targets.div_ceil(tile) <= most_blocks).then_some(tile)
     }
 }
 
@@ -263,7 +280,7 @@ impl Rules {
                 Interpolation::Linear => 2,
             },
         };
-        let kernel = batch.kernel();
+        let [kernel, short_kernel] = batch.kernels();
         match batch.tiling {
             Tiling::Ragged { tiles, count } => {
                 let params = ResampleParams { tiles, ..params };
@@ -272,7 +289,9 @@ impl Rules {
             }
             Tiling::Regular { targets: 0, .. } => Ok(()),
             Tiling::Regular { rows, samples, targets } => {
-                let tile = batch.tile_targets(gpu, rows * targets);
+                let short = batch.short_tile_targets(gpu, [rows, samples, targets]);
+                let kernel = short.map_or(kernel, |_| short_kernel);
+                let tile = short.unwrap_or_else(|| batch.tile_targets(gpu, rows * targets));
                 let row_tiles = targets.div_ceil(tile);
                 for first in (0..rows).step_by(MOST_ROWS) {
                     let params = ResampleParams {

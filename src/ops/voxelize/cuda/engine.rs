@@ -8,10 +8,8 @@ use super::params::*;
 use crate::device::Dtype;
 use crate::device::cuda::{Budget, CudaError, DeviceBuf, Event, Gpu, PinnedBuf};
 
-/// Words of the smallest superblock, 2^this.
-const SUPERBLOCK_SHIFT: u32 = 10;
-/// A grid is divided into no more superblocks than this, since a block sums the counts of those before its own.
-const MAX_SUPERBLOCKS: usize = 4096;
+/// Words of the smallest superblock, 2^this: two for each thread of a block of [`RANK`].
+const SUPERBLOCK_SHIFT: u32 = RANK_BLOCK.ilog2() + 1;
 /// A bitmap over so many bytes is cleared where it was touched, a smaller one in whole, which is quicker.
 const BYTES_CLEARED_WHOLE: usize = 16 << 20;
 /// Bitmaps over so many bytes are cleared before they are used; smaller ones while the others are used, which saves a
@@ -86,7 +84,7 @@ impl Sizes {
     /// Where counters, counts and words lie in the memory of a state of so many grids, and where that ends.
     pub(super) fn layout(&self, grids: usize) -> [usize; 4] {
         let counts = grids * COUNTER_BYTES;
-        let words = (counts + grids * self.superblocks * COUNT_STRIDE * 4).next_multiple_of(ALIGNMENT);
+        let words = (counts + grids * self.superblocks * 4).next_multiple_of(ALIGNMENT);
         [0, counts, words, words + grids * self.words * 4]
     }
 }

@@ -134,7 +134,7 @@ impl Engine {
         // SAFETY: no grid has more rows than were reserved: there are not more cells than points.
         unsafe {
             self.gpu
-                .launch(RANK, [self.sizes.superblocks as u32, grids as u32, 1], BLOCK, &params)
+                .launch(RANK, [self.sizes.superblocks as u32, grids as u32, 1], RANK_BLOCK, &params)
         }?;
         let is_final = spec.max_voxels == usize::MAX;
         if head == Head::Read && is_final {
@@ -178,7 +178,8 @@ impl Engine {
                 out: self.features.address(),
                 rows: state.rows.address() + grids as u64 * 4,
             };
-            let blocks = (capacity as u32).div_ceil(BLOCK);
+            let elements = capacity * plan.outputs.len();
+            let blocks = elements.div_ceil(BLOCK as usize).min(1 << 16) as u32;
             // SAFETY: there is an element for each channel of each row.
             unsafe { self.gpu.launch(FEATURES, [blocks, 1, 1], BLOCK, &params) }?;
         }

@@ -8,14 +8,15 @@ const MAX_SUMS: usize = MAX_FIELDS + 3;
 const MAX_EXTREMES: usize = 2 * MAX_SUMS;
 const MAX_CHANNELS: usize = 2 + 3 * MAX_SUMS + 5;
 
-/// Threads of a block, and of one of [`POINTS`] and [`CELLS`].
+/// Threads of a block, of one of [`POINTS`] and [`CELLS`], and of one of [`RANK`].
 pub(super) const BLOCK: u32 = 256;
 pub(super) const POINT_BLOCK: u32 = 512;
+pub(super) const RANK_BLOCK: u32 = 512;
 
 /// The counters of a grid are in so many places, four each.
 pub(super) const COUNTER_SLOTS: usize = 8;
-/// Every so-manieth count is one.
-pub(super) const COUNT_STRIDE: usize = 8;
+/// A grid is divided into no more superblocks than this.
+pub(super) const MAX_SUPERBLOCKS: usize = 1024;
 
 /// How coordinates lie; a kernel for each, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
