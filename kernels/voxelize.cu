@@ -408,7 +408,7 @@ struct VoxelizeRankParams {
     u32 *ranks;
     u64 *sums;
     i32 *keys;
-    i32 *coords;
+    // The cell of each row. Null where voxelize_sums writes it, which has less to look for.
     u32 *order;
     // As voxelize_rows gives them. For a single grid: its rows are put in rows[1].
     u32 *rows;
@@ -419,12 +419,11 @@ struct VoxelizeRankParams {
     u32 superblocks;
     u32 superblock_shift;
     u32 limit;
-    u32 ny;
-    u32 nz;
     // Sums and extremes of a cell.
     u32 stride;
     u32 extremes;
     u32 single;
+    u32 unused;
 };
 
 // The place of the n-th bit that is set, n from 0.
@@ -439,9 +438,10 @@ __device__ __forceinline__ u32 nth_bit(u32 word, u32 n) {
     return place;
 }
 
-// Equals `kernels::number` and `kernels::coordinates`: numbers the occupied cells in cell order, writes them, and
-// clears the sums and extremes of their rows. A block takes superblock blockIdx.x of grid blockIdx.y. First a thread
-// counts the cells of two words, then it looks for a cell by its number: words differ much in how many they have.
+// Equals `kernels::number`: numbers the occupied cells in cell order, writes them, and clears the sums and extremes of
+// the rows. A block takes superblock blockIdx.x of grid blockIdx.y, and clears as many rows as any other, since
+// superblocks differ much in their cells. So do words: first a thread counts the cells of two, then it looks for a cell by
+// its number.
 extern "C" __global__ void __launch_bounds__(RANK_BLOCK) voxelize_rank(const __grid_constant__ VoxelizeRankParams p) {
     __shared__ u32 ranks[RANK_BLOCK];
     __shared__ Pair pairs[RANK_BLOCK];
@@ -449,26 +449,28 @@ extern "C" __global__ void __launch_bounds__(RANK_BLOCK) voxelize_rank(const __g
     u32 superblock = blockIdx.x << p.superblock_shift;
     const Pair *words = (const Pair *)(p.words + (u64)blockIdx.y * p.words_per_grid + superblock);
     Pair pair = words[threadIdx.x];
-    u32 own = counts[blockIdx.x], before = 0;
-    for (u32 i = threadIdx.x; i < blockIdx.x; i += RANK_BLOCK) before += counts[i];
-    bool is_last = blockIdx.x == p.superblocks - 1;
-    if (!own && !(p.single && is_last)) return;
+    u32 own = counts[blockIdx.x], before = 0, after = 0;
+    for (u32 i = threadIdx.x; i < p.superblocks; i += RANK_BLOCK) {
+        u32 count = counts[i];
+        before += i < blockIdx.x ? count : 0;
+        after += i < blockIdx.x ? 0 : count;
+    }
     before = block_sum<RANK_BLOCK>(before);
-    u32 until = before + own < p.limit ? before + own : p.limit;
-    if (p.single && is_last && threadIdx.x == 0) p.rows[1] = until;
-    if (!own) return;
+    u32 rows = before + block_sum<RANK_BLOCK>(after);
+    if (rows > p.limit) rows = p.limit;
+    if (p.single && blockIdx.x == 0 && threadIdx.x == 0) p.rows[1] = rows;
 
     u32 base = p.single ? 0 : p.rows[blockIdx.y];
-    if (before < until) {
-        u32 count = until - before;
-        u64 *sums = p.sums + (u64)(base + before) * p.stride;
-        for (u32 i = threadIdx.x; i < count * p.stride; i += RANK_BLOCK) sums[i] = 0;
-        for (u32 extreme = 0; extreme < p.extremes; extreme++) {
-            i32 *keys = p.keys + extreme * p.key_rows + base + before;
-            i32 least = p.greatest >> extreme & 1 ? (i32)0x80000000 : 0x7fffffff;
-            for (u32 i = threadIdx.x; i < count; i += RANK_BLOCK) keys[i] = least;
-        }
+    u32 share = (rows + p.superblocks - 1) / p.superblocks, first = share * blockIdx.x;
+    u32 count = first < rows ? first + share < rows ? share : rows - first : 0;
+    u64 *sums = p.sums + (u64)(base + first) * p.stride;
+    for (u32 i = threadIdx.x; i < count * p.stride; i += RANK_BLOCK) sums[i] = 0;
+    for (u32 extreme = 0; extreme < p.extremes; extreme++) {
+        i32 *keys = p.keys + extreme * p.key_rows + base + first;
+        i32 least = p.greatest >> extreme & 1 ? (i32)0x80000000 : 0x7fffffff;
+        for (u32 i = threadIdx.x; i < count; i += RANK_BLOCK) keys[i] = least;
     }
+    if (!own) return;
     for (u32 from = 0; from < 1u << (p.superblock_shift - 1); from += RANK_BLOCK) {
         u32 at = from + threadIdx.x, total;
         if (from) pair = words[at];
@@ -477,7 +479,8 @@ extern "C" __global__ void __launch_bounds__(RANK_BLOCK) voxelize_rank(const __g
         ranks[threadIdx.x] = rank;
         pairs[threadIdx.x] = pair;
         __syncthreads();
-        for (u32 number = before + threadIdx.x; number < before + total && number < p.limit; number += RANK_BLOCK) {
+        u32 end = !p.order ? 0 : before + total < p.limit ? before + total : p.limit;
+        for (u32 number = before + threadIdx.x; number < end; number += RANK_BLOCK) {
             u32 place = 0;
             for (u32 step = RANK_BLOCK / 2; step; step >>= 1) {
                 if (ranks[place + step] <= number) place += step;
@@ -490,14 +493,7 @@ extern "C" __global__ void __launch_bounds__(RANK_BLOCK) voxelize_rank(const __g
                 cell += 32;
             }
             cell += nth_bit(word, bit);
-            u64 row = base + number;
-            if (p.order) p.order[row] = cell;
-            if (p.coords) {
-                u32 column = cell / p.nz, x = column / p.ny;
-                p.coords[row * 3] = x;
-                p.coords[row * 3 + 1] = column - x * p.ny;
-                p.coords[row * 3 + 2] = cell - column * p.nz;
-            }
+            p.order[base + number] = cell;
         }
         before += total;
     }
@@ -513,6 +509,7 @@ struct VoxelizeSumsParams {
     const u32 *ranks;
     u64 *sums;
     i32 *keys;
+    u32 *order;
     // The first row of each grid; null for a single one.
     const u32 *rows;
     u64 *counters;
@@ -555,7 +552,8 @@ __device__ __forceinline__ void count_overflow(const VoxelizeSumsParams &p, bool
 }
 
 // Equals `kernels::find`, `add_points`, `add_axis`, `add_fixed` and `add_extreme`: adds each point to the sums and
-// extremes of its cell. A thread takes a point of cloud blockIdx.y.
+// extremes of its cell, and writes which cell that is; all points of a cell write the same. A thread takes a point of
+// cloud blockIdx.y.
 extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_sums(const __grid_constant__ VoxelizeSumsParams p) {
     Range range = range_of(p.cloud.starts, p.cloud.points, blockIdx.y);
     u32 i = range.first + blockIdx.x * BLOCK + threadIdx.x;
@@ -566,6 +564,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_sums(const __grid_c
     count_overflow(p, is_over);
     if (!is_kept_point || is_over) return;
     if (p.rows) row += p.rows[blockIdx.y];
+    p.order[row] = cell;
     Point point = move(p.cloud, read_point<ANY>(p.cloud, i));
     u64 *sums = p.sums + (u64)row * p.stride;
     if (p.stride) atomicAdd(sums, 1ull);
@@ -640,13 +639,15 @@ template <Form FORM> __device__ __forceinline__ void add_sums_xyz(const Voxelize
         }
     }
     if (p.limit != ALL) count_overflow(p, is_over);
+    u32 left = __shfl_up_sync(ALL, row, 1);
+    // Points that follow one another are often in one cell.
+    if (row != NO_CELL && (threadIdx.x % 32 == 0 || left != row)) p.order[row] = cell;
     transpose(values);
     u32 rows[4];
     for (u32 k = 0; k < 4; k++) rows[k] = __shfl_sync(ALL, row, (threadIdx.x & 28) + k);
     u64 sum = 0;
     for (u32 k = 0; k < 4; k++) {
         sum += values[k];
-        // Points that follow one another are often in one cell.
         if (k < 3 && rows[k + 1] == rows[k]) continue;
         if (rows[k] != NO_CELL) atomicAdd(p.sums + (u64)rows[k] * 4 + threadIdx.x % 4, sum);
         sum = 0;
@@ -698,16 +699,31 @@ __device__ __forceinline__ float value_of(const Channels &channels, u32 channel,
 struct VoxelizeFeaturesParams {
     Channels channels;
     float *out;
+    // The x, y, z of the rows' cells. Null: they are not asked for.
+    i32 *coords;
+    const u32 *order;
     // The number of rows.
     const u32 *rows;
+    u32 ny;
+    u32 nz;
 };
 
-// Equals `Voxelizer::write_coo`: a row of channels for each occupied cell. A thread takes a channel of a row.
+// Equals `Voxelizer::write_coo` and `kernels::coordinates`: a row of channels for each occupied cell, and where that is.
+// A thread takes a channel of a row, or a coordinate.
 extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_features(const __grid_constant__ VoxelizeFeaturesParams p) {
-    u64 elements = (u64)*p.rows * p.channels.count;
-    for (u64 i = (u64)blockIdx.x * BLOCK + threadIdx.x; i < elements; i += (u64)gridDim.x * BLOCK) {
-        u32 row = i <= ALL ? (u32)i / p.channels.count : (u32)(i / p.channels.count);
-        p.out[i] = value_of(p.channels, (u32)(i - (u64)row * p.channels.count), row);
+    u64 features = (u64)*p.rows * p.channels.count, all = features + (p.coords ? (u64)*p.rows * 3 : 0);
+    for (u64 i = (u64)blockIdx.x * BLOCK + threadIdx.x; i < all; i += (u64)gridDim.x * BLOCK) {
+        bool is_feature = i < features;
+        u64 at = is_feature ? i : i - features;
+        u32 width = is_feature ? p.channels.count : 3;
+        u32 row = at <= ALL ? (u32)at / width : (u32)(at / width), column = (u32)(at - (u64)row * width);
+        if (is_feature) {
+            p.out[at] = value_of(p.channels, column, row);
+        } else {
+            u32 cell = p.order[row], beam = cell / p.nz;
+            u32 value = column == 2 ? cell - beam * p.nz : column == 0 ? beam / p.ny : beam % p.ny;
+            p.coords[at] = (i32)value;
+        }
     }
 }
 

@@ -83,10 +83,9 @@ impl Engine {
         self.sums.reserve(capacity * stride * 8)?;
         self.keys.reserve(capacity * extremes * 4)?;
         self.row_capacity = capacity;
+        self.states[self.turn].order.reserve(capacity * 4)?;
         if coords {
             self.coords.reserve(capacity * 12)?;
-        } else {
-            self.states[self.turn].order.reserve(capacity * 4)?;
         }
         if matches!(self.product, Product::Rows { .. }) {
             self.features.reserve(capacity * plan.outputs.len() * 4)?;
@@ -108,15 +107,13 @@ impl Engine {
             // SAFETY: there is a row for each grid and one more, and a count for each superblock.
             unsafe { self.gpu.launch(ROWS, [1; 3], BLOCK, &params) }?;
         }
-        let [_, ny, nz] = spec.grid.shape().map(|n| n as u32);
         let params = RankParams {
             words: memory + words,
             counts: memory + counts,
             ranks: self.ranks.address(),
             sums: self.sums.address(),
             keys: self.keys.address(),
-            coords: if coords { self.coords.address() } else { 0 },
-            order: if coords { 0 } else { state.order.address() },
+            order: if spec.needs_points() { 0 } else { state.order.address() },
             rows: state.rows.address(),
             key_rows: capacity as u64,
             greatest,
@@ -124,8 +121,6 @@ impl Engine {
             superblocks: self.sizes.superblocks as u32,
             superblock_shift: self.sizes.shift,
             limit,
-            ny,
-            nz,
             stride: stride as u32,
             extremes: extremes as u32,
             single: u32::from(grids == 1),
@@ -150,6 +145,7 @@ impl Engine {
                     ranks: self.ranks.address(),
                     sums: self.sums.address(),
                     keys: self.keys.address(),
+                    order: state.order.address(),
                     rows: if grids > 1 { state.rows.address() } else { 0 },
                     counters: memory + counters,
                     key_rows: capacity as u64,
@@ -173,14 +169,19 @@ impl Engine {
         }
         if matches!(self.product, Product::Rows { .. }) {
             let state = self.state();
+            let [_, ny, nz] = spec.grid.shape().map(|n| n as u32);
             let params = FeaturesParams {
                 channels: self.channels(spec, taken),
                 out: self.features.address(),
+                coords: if coords { self.coords.address() } else { 0 },
+                order: state.order.address(),
+                ny,
+                nz,
                 rows: state.rows.address() + grids as u64 * 4,
             };
-            let elements = capacity * plan.outputs.len();
+            let elements = capacity * (plan.outputs.len() + if coords { 3 } else { 0 });
             let blocks = elements.div_ceil(BLOCK as usize).min(1 << 16) as u32;
-            // SAFETY: there is an element for each channel of each row.
+            // SAFETY: there is an element for each channel and each coordinate of each row.
             unsafe { self.gpu.launch(FEATURES, [blocks, 1, 1], BLOCK, &params) }?;
         }
         if head == Head::Read && !is_final {

@@ -171,7 +171,6 @@ pub(super) struct RankParams {
     pub(super) ranks: u64,
     pub(super) sums: u64,
     pub(super) keys: u64,
-    pub(super) coords: u64,
     pub(super) order: u64,
     pub(super) rows: u64,
     pub(super) key_rows: u64,
@@ -180,8 +179,6 @@ pub(super) struct RankParams {
     pub(super) superblocks: u32,
     pub(super) superblock_shift: u32,
     pub(super) limit: u32,
-    pub(super) ny: u32,
-    pub(super) nz: u32,
     pub(super) stride: u32,
     pub(super) extremes: u32,
     pub(super) single: u32,
@@ -197,6 +194,7 @@ pub(super) struct SumsParams {
     pub(super) ranks: u64,
     pub(super) sums: u64,
     pub(super) keys: u64,
+    pub(super) order: u64,
     pub(super) rows: u64,
     pub(super) counters: u64,
     pub(super) key_rows: u64,
@@ -255,7 +253,11 @@ pub(super) const OUTPUT_EXTREME: u8 = 3;
 pub(super) struct FeaturesParams {
     pub(super) channels: Channels,
     pub(super) out: u64,
+    pub(super) coords: u64,
+    pub(super) order: u64,
     pub(super) rows: u64,
+    pub(super) ny: u32,
+    pub(super) nz: u32,
 }
 
 #[repr(C)]
@@ -284,6 +286,6 @@ macro_rules! params {
     };
 }
 params! {
-    PointsParams 648, CellsParams 256, SectorsParams 80, RowsParams 32, RankParams 120,
-    SumsParams 856, FeaturesParams 328, ScatterParams 376,
+    PointsParams 648, CellsParams 256, SectorsParams 80, RowsParams 32, RankParams 104,
+    SumsParams 864, FeaturesParams 352, ScatterParams 376,
 }
