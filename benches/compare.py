@@ -57,7 +57,8 @@ class Figures:
         return next((self.rows[op, config, *key] for key in keys if (op, config, *key) in self.rows), None)
 
     def configs(self, op: str) -> list[str]:
-        return list(dict.fromkeys(config for of, config, *_ in self.rows if of == op))
+        """What was measured on one device."""
+        return list(dict.fromkeys(config for of, config, by, _ in self.rows if of == op and not is_shared(by)))
 
 
 def at_most(bound: float, came: float, why: str) -> tuple[str, str, bool]:
@@ -135,7 +136,11 @@ def targets(get: Figures):
 
         def scaling(op=op, config=config, scope=scope):
             one, four = (get.us(op, config, f"cuda x{count}", scope) for count in (1, 4))
-            return f"{SCALING} x one device", f"{one / four:.2f} x", one / four >= SCALING
+            bound = f"{SCALING} x one device"
+            if scope == "host":
+                copies = [get.us("ceiling", SHARED_COPIES, f"cuda x{count}", scope) for count in (1, 4)]
+                bound += f"; copies alone: {copies[0] / copies[1]:.2f} x"
+            return bound, f"{one / four:.2f} x", one / four >= SCALING
 
         add(f"{op} {config}, 4 devices, {SCOPES[scope]}", scaling)
     return lines
@@ -143,11 +148,16 @@ def targets(get: Figures):
 
 def shared(get: Figures) -> list[tuple[str, str, str]]:
     """What was measured on several devices."""
-    return [(op, config, scope) for op, config, backend, scope in get.rows if backend == "cuda x1"]
+    return [(op, config, scope) for op, config, backend, scope in get.rows if backend == "cuda x1" and op != "ceiling"]
+
+
+def is_shared(backend: str) -> bool:
+    return backend.startswith("cuda x")
 
 
 SCOPES = {"device": "inputs and outputs there", "host": "host to host"}
 WAYS = ("host to device", "device to host")
+SHARED_COPIES = "pinned copies in both directions at once, 134217728 bytes each"
 
 
 def target_table(get: Figures) -> list[str]:
@@ -195,7 +205,7 @@ def row_table(get: Figures) -> list[str]:
             lines.append(f"| {op} {config} | {' | '.join(cells)} |")
     if shared(get):
         lines += ["", "| shared among devices | 1 | 2 | 4 |", "|---|---|---|---|"]
-    for op, config, scope in shared(get):
+    for op, config, scope in [*shared(get), ("ceiling", SHARED_COPIES, "host")]:
         counts = [get.rows.get((op, config, f"cuda x{count}", scope)) for count in (1, 2, 4)]
         times = [time_text(row["us_p50"]) if row else "" for row in counts]
         lines.append(f"| {op} {config}, {SCOPES[scope]} | {' | '.join(times)} |")
@@ -208,7 +218,8 @@ def row_table(get: Figures) -> list[str]:
         lines.append(f"| {key[1]} | {key[2]} | {' | '.join(times)} |")
     lines += ["", "| ceiling | p50 | p99 | GB/s |", "|---|---|---|---|"]
     for (op, config, backend, _), row in get.rows.items():
-        if op == "ceiling" and (backend == "cuda" or ("ceiling", config, "cuda", "device") not in get.rows):
+        is_measured_twice = backend != "cuda" and ("ceiling", config, "cuda", "device") in get.rows
+        if op == "ceiling" and not is_measured_twice and not is_shared(backend):
             rate = f"{row['gbps']:.0f}" if row["bytes"] else ""
             lines.append(f"| {config} | {time_text(row['us_p50'])} | {time_text(row['us_p99'])} | {rate} |")
     return lines

@@ -8,7 +8,7 @@ use std::time::Duration;
 ///
 /// Both give the same values, so `auto` can go by what is quicker: it tries both on the first few messages of each
 /// size, by powers of two, and stays with the better one. Below a floor the CPU is taken without a trial: a launch alone
-/// takes longer than a few rows do there.
+/// takes longer than a few rows do there. What the next operation takes on the device is made there.
 pub struct Backend<G> {
     operation: &'static str,
     cuda: Option<G>,
@@ -59,6 +59,13 @@ impl<G> Backend<G> {
     pub fn cuda(&mut self, work: usize) -> Option<&mut G> {
         let by_trial = self.trials.as_ref().is_none_or(|trials| trials.wants_cuda(work));
         self.cuda.as_mut().filter(|_| by_trial && work < self.too_large)
+    }
+
+    /// The CUDA implementation, for a result of so many bytes that the next operation takes on its device. From the floor
+    /// on that decides, without a trial: the times of this operation would not show what the other one saves.
+    pub fn cuda_for_device(&mut self, work: usize) -> Option<&mut G> {
+        let is_worth_it = self.trials.as_ref().is_none_or(|trials| work >= trials.floor);
+        self.cuda.as_mut().filter(|_| is_worth_it && work < self.too_large)
     }
 
     /// The CUDA implementation, for what is on its device already.

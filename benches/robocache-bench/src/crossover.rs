@@ -3,7 +3,7 @@
 use crate::batch::Shape;
 use crate::resample::{self, OnDevice};
 use crate::rows::{Rows, Scope};
-use crate::{timing, voxelize, voxelize_device};
+use crate::{ceilings, timing, voxelize, voxelize_device};
 use robocache::device::Dtype;
 use robocache::device::cuda::{Gpu, device_count};
 use robocache::ops::resample::cuda::{CudaResampler, ShardedResampler};
@@ -15,13 +15,19 @@ use std::error::Error;
 const TRAJECTORIES: [usize; 7] = [1, 4, 16, 64, 256, 1024, 4096];
 
 /// What is shared among devices.
-const SHARED: Shape = Shape {
-    rows: 1024,
-    samples: 512,
-    targets: 512,
-    dim: 128,
-    dtype: Dtype::BFloat16,
-};
+const SHARED: Shape = shared(1024);
+/// What is large for several of them, too: with a quarter of [`SHARED`] each is hardly busy.
+const SHARED_LARGE: Shape = shared(4096);
+
+const fn shared(rows: usize) -> Shape {
+    Shape {
+        rows,
+        samples: 512,
+        targets: 512,
+        dim: 128,
+        dtype: Dtype::BFloat16,
+    }
+}
 
 const SHARED_CLOUDS: voxelize::Shape = voxelize::SHAPES[3];
 
@@ -82,7 +88,11 @@ pub fn sharded(rows: &mut Rows) -> Result<(), Box<dyn Error>> {
     let gpus = (0..devices).map(Gpu::open).collect::<Result<Vec<_>, _>>()?;
     for count in [1, 2, 4].into_iter().filter(|&count| count <= devices) {
         let (gpus, backend) = (&gpus[..count], format!("cuda x{count}"));
+        ceilings::shared(rows, gpus, &backend)?;
         sharded_resample(rows, gpus, &backend)?;
+        for shape in [SHARED, SHARED_LARGE] {
+            resample_on_devices(rows, gpus, &shape, &backend)?;
+        }
         sharded_voxelize(rows, gpus, &backend)?;
     }
     Ok(())
@@ -95,12 +105,22 @@ fn sharded_resample(rows: &mut Rows, gpus: &[Gpu], backend: &str) -> Result<(), 
     let mut sharded = ShardedResampler::new(&config, gpus, None)?;
     let times = resample::host(&mut sets, |batch, values, valid| sharded.run(batch, values, valid))?;
     rows.add("resample", &SHARED.config(), backend, Scope::Host, times, bytes);
+    Ok(())
+}
 
+fn resample_on_devices(
+    rows: &mut Rows,
+    gpus: &[Gpu],
+    shape: &Shape,
+    backend: &str,
+) -> Result<(), Box<dyn Error>> {
+    let config = ResampleConfig::default();
     let share = Shape {
-        rows: SHARED.rows / gpus.len(),
-        ..SHARED
+        rows: shape.rows / gpus.len(),
+        ..*shape
     };
     let sets = resample::sets(&share);
+    let bytes = gpus.len() * resample::bytes(&share, &sets);
     let on_devices = gpus
         .iter()
         .map(|gpu| {
@@ -115,7 +135,7 @@ fn sharded_resample(rows: &mut Rows, gpus: &[Gpu], backend: &str) -> Result<(), 
         // SAFETY: the memory outlives the launches, and was made for batches of this shape with ascending times.
         unsafe { resampler.launch(&batches.batch(set)) }
     })?;
-    rows.add("resample", &SHARED.config(), backend, Scope::Device, times, bytes);
+    rows.add("resample", &shape.config(), backend, Scope::Device, times, bytes);
     Ok(())
 }
 

@@ -256,13 +256,15 @@ impl Windows {
         (0..self.aligner.modalities()).any(|modality| self.aligner.rows_are_elsewhere(modality))
     }
 
-    /// Whether windows of so many bytes are to be made on the device: also where it has samples that nobody else has.
-    fn are_on_device(&mut self, work: usize) -> bool {
-        if self.are_rows_elsewhere() {
-            self.backend.resident().is_some()
-        } else {
-            self.backend.cuda(work).is_some()
-        }
+    /// Whether windows of so many bytes are to be made on the device, where they may stay: also where it has samples that
+    /// nobody else has.
+    fn are_on_device(&mut self, work: usize, stays: bool) -> bool {
+        let cuda = match (self.are_rows_elsewhere(), stays) {
+            (true, _) => self.backend.resident(),
+            (false, true) => self.backend.cuda_for_device(work),
+            (false, false) => self.backend.cuda(work),
+        };
+        cuda.is_some()
     }
 
     /// Writes the window of some of the modalities, and its masks, on the device that is quicker, and says which it was.
@@ -270,7 +272,7 @@ impl Windows {
         let work = payload.column::<u8>(0).len();
         let start = Instant::now();
         let mut device = Device::Cpu;
-        if self.are_on_device(work)
+        if self.are_on_device(work, false)
             && let Some(cuda) = self.backend.resident()
         {
             let out = payload.column(0);
@@ -316,7 +318,7 @@ impl Output {
         let Some(gpu) = windows.backend.gpu().cloned() else {
             return false;
         };
-        if !out.is_wanted_on_device(output, &gpu) || !windows.are_on_device(work) {
+        if !out.is_wanted_on_device(output, &gpu) || !windows.are_on_device(work, true) {
             return false;
         }
         let dtype = windows.aligner.dtype();

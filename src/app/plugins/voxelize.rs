@@ -88,12 +88,13 @@ impl Voxelize {
         let Some(stamp) = self.collector.take() else {
             return;
         };
-        let mut grid = self.grids.gather(clouds, &self.used);
+        let stays = self.stays_on_device(out);
+        let mut grid = self.grids.gather(clouds, &self.used, stays);
         for (input, error) in self.grids.faults.drain(..) {
             out.fault(input, error);
         }
         let gathered = start.elapsed();
-        if self.send_on_device(stamp, gathered, &grid, out) {
+        if stays && grid.device != Device::Cpu && self.send_on_device(stamp, gathered, &grid, out) {
             return;
         }
         let layout = self.grids.take_layout(&grid);
@@ -114,15 +115,18 @@ impl Voxelize {
         }
     }
 
-    /// Publishes a grid that stays on its device, where those that take it want it there. Says whether it did.
+    /// Whether those that take the grids want them on the device.
+    fn stays_on_device(&self, out: &Outbox<'_>) -> bool {
+        let is_tensor = self.config.layout != VoxelLayout::Coo;
+        let gpu = self.grids.backend.gpu();
+        is_tensor && gpu.is_some_and(|gpu| out.is_wanted_on_device(0, gpu))
+    }
+
+    /// Publishes a grid that stays on its device. Says whether that was done.
     fn send_on_device(&mut self, stamp: i64, gathered: Duration, made: &Made, out: &mut Outbox<'_>) -> bool {
         let Some(gpu) = self.grids.backend.gpu().cloned() else {
             return false;
         };
-        let is_tensor = self.config.layout != VoxelLayout::Coo;
-        if made.device == Device::Cpu || !is_tensor || !out.is_wanted_on_device(0, &gpu) {
-            return false;
-        }
         let layout = self.grids.cpu.layout();
         let (dtype, len) = (layout.columns[0].dtype, layout.rows);
         let sent = out.send_on_device(0, dtype, len, &gpu, |memory| {
@@ -246,10 +250,15 @@ impl Grids {
         })
     }
 
-    /// Gathers the clouds of the inputs in `used`, each the one of that place, on the device that is quicker.
-    fn gather(&mut self, clouds: &[Message], used: &[usize]) -> Made {
+    /// Gathers the clouds of the inputs in `used`, each the one of that place, on the device that is quicker, or the one
+    /// that the grid stays on.
+    fn gather(&mut self, clouds: &[Message], used: &[usize], stays: bool) -> Made {
         let work = used.iter().map(|&input| clouds[input].bytes()).sum();
-        if let Some(cuda) = self.backend.cuda(work) {
+        let cuda = match stays {
+            true => self.backend.cuda_for_device(work),
+            false => self.backend.cuda(work),
+        };
+        if let Some(cuda) = cuda {
             self.faults.clear();
             let messages = used.iter().map(|&input| (input, &clouds[input]));
             match cuda.gather(messages, |input, error| self.faults.push((input, error))) {
