@@ -3,7 +3,8 @@
 
 use robocache::device::Dtype;
 use robocache::device::cuda::{Gpu, device_count};
-use robocache::ops::voxelize::{Cloud, Collector, CudaVoxelizer, VoxelizeConfig, Voxelizer};
+use robocache::ops::voxelize::cuda::CudaVoxelizer;
+use robocache::ops::voxelize::{Cloud, Collector, VoxelizeConfig, Voxelizer};
 use robocache::stream::{Cells, Message};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -66,7 +66,9 @@ pub fn shared(rows: &mut Rows, gpus: &[Gpu], backend: &str) -> Result<(), CudaEr
         Ok(())
     };
     let mut failed: Result<(), CudaError> = Ok(());
-    let times = timing::host(1, |_| failed = std::mem::replace(&mut failed, Ok(())).and_then(|()| copy()));
+    let times = timing::host(1, |_| {
+        failed = std::mem::replace(&mut failed, Ok(())).and_then(|()| copy())
+    });
     failed?;
     let config = format!("pinned copies in both directions at once, {SHARED_BYTES} bytes each");
     rows.add("ceiling", &config, backend, Scope::Host, times, 2 * SHARED_BYTES);

@@ -8,7 +8,8 @@ use robocache::device::Dtype;
 use robocache::device::cuda::{Gpu, device_count};
 use robocache::ops::resample::cuda::{CudaResampler, ShardedResampler};
 use robocache::ops::resample::{ResampleConfig, Resampler};
-use robocache::ops::voxelize::{Cloud, VoxelBatch, VoxelLayout, VoxelizeShards};
+use robocache::ops::voxelize::cuda::{VoxelBatch, VoxelizeShards};
+use robocache::ops::voxelize::{Cloud, VoxelLayout};
 use std::error::Error;
 
 /// Trajectories of a batch: one robot's, and more.
@@ -108,12 +109,7 @@ fn sharded_resample(rows: &mut Rows, gpus: &[Gpu], backend: &str) -> Result<(), 
     Ok(())
 }
 
-fn resample_on_devices(
-    rows: &mut Rows,
-    gpus: &[Gpu],
-    shape: &Shape,
-    backend: &str,
-) -> Result<(), Box<dyn Error>> {
+fn resample_on_devices(rows: &mut Rows, gpus: &[Gpu], shape: &Shape, backend: &str) -> Result<(), Box<dyn Error>> {
     let config = ResampleConfig::default();
     let share = Shape {
         rows: shape.rows / gpus.len(),

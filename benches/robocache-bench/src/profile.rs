@@ -6,7 +6,8 @@ use crate::{fuse, resample, timing, voxelize};
 use robocache::device::cuda::{Budget, DeviceBuf, Gpu};
 use robocache::ops::resample::cuda::CudaResampler;
 use robocache::ops::resample::{ResampleConfig, Trajectories};
-use robocache::ops::voxelize::{CudaVoxelizer, VoxelLayout};
+use robocache::ops::voxelize::VoxelLayout;
+use robocache::ops::voxelize::cuda::CudaVoxelizer;
 use std::error::Error;
 
 /// Of the grids of a call: a profiler that launches a kernel again saves all its memory before.
@@ -29,7 +30,10 @@ pub fn launch(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> 
         resampler.run(&batch, set.values.bytes_mut(), set.valid.bytes_mut())?;
     }
     let [room, ..] = voxelize::SHAPES;
-    for shape in voxelize::SHAPES.into_iter().filter(|shape| shape.clouds * shape.cells() <= MOST_CELLS) {
+    for shape in voxelize::SHAPES
+        .into_iter()
+        .filter(|shape| shape.clouds * shape.cells() <= MOST_CELLS)
+    {
         let sweeps = voxelize::sweeps(&shape);
         for layout in [VoxelLayout::Dense, VoxelLayout::Bits, VoxelLayout::Coo] {
             let mut on_device = OnDevice::new(gpu, &shape, layout, &sweeps)?;

@@ -6,9 +6,8 @@ use crate::timing;
 use crate::voxelize_device;
 use robocache::device::cuda::Gpu;
 use robocache::device::{Dtype, HostBuf};
-use robocache::ops::voxelize::{
-    Cloud, CudaVoxelizer, VoxelBatch, VoxelLayout, VoxelizeBatch, VoxelizeConfig, Voxelizer,
-};
+use robocache::ops::voxelize::cuda::{CudaVoxelizer, VoxelBatch, VoxelizeBatch};
+use robocache::ops::voxelize::{Cloud, VoxelLayout, VoxelizeConfig, Voxelizer};
 use robocache::stream::{Cells, Message};
 use std::error::Error;
 

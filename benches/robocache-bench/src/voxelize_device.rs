@@ -4,7 +4,8 @@ use crate::timing;
 use crate::voxelize::{Output, Shape, sweep_of};
 use robocache::device::Dtype;
 use robocache::device::cuda::{Budget, CudaError, DeviceBuf, Gpu};
-use robocache::ops::voxelize::{DeviceClouds, DeviceField, DeviceGrids, VoxelLayout, VoxelizeBatch, VoxelizeError};
+use robocache::ops::voxelize::VoxelLayout;
+use robocache::ops::voxelize::cuda::{DeviceClouds, DeviceField, DeviceGrids, VoxelizeBatch, VoxelizeError};
 use robocache::stream::Message;
 use std::error::Error;
 

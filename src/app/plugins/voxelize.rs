@@ -5,10 +5,8 @@ use crate::app::{
 use crate::device::cuda::{CudaError, Gpu};
 use crate::device::{Backend, Device, Dtype, Placement};
 use crate::ops::ConfigError;
-use crate::ops::voxelize::{
-    Arrival, Cloud, CloudError, Collector, Counters, CudaVoxelizer, VoxelLayout, VoxelizeConfig, VoxelizeError,
-    Voxelizer,
-};
+use crate::ops::voxelize::cuda::{CudaVoxelizer, VoxelizeError};
+use crate::ops::voxelize::{Arrival, Cloud, CloudError, Collector, Counters, VoxelLayout, VoxelizeConfig, Voxelizer};
 use crate::stream::{Layout, Message};
 use half::{bf16, f16};
 use std::time::{Duration, Instant};

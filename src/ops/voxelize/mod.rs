@@ -75,7 +75,7 @@ mod cloud;
 mod collector;
 mod config;
 mod cpu;
-mod cuda;
+pub mod cuda;
 mod grid;
 mod kernels;
 mod plan;
@@ -88,10 +88,6 @@ pub use cloud::{Cloud, CloudError, Field};
 pub use collector::{Arrival, Collector};
 pub use config::{Extrinsic, VoxelInput, VoxelizeConfig};
 pub use cpu::Voxelizer;
-pub use cuda::{
-    CudaVoxelizer, DeviceClouds, DeviceField, DeviceGrids, DeviceInputError, VoxelBatch, VoxelizeBatch, VoxelizeError,
-    VoxelizeShards,
-};
 pub use grid::{Grid, Transform};
 
 use super::ConfigError;

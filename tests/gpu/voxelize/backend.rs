@@ -3,9 +3,9 @@
 use crate::support::gpu;
 use robocache::device::Element;
 use robocache::ops::ConfigError;
+use robocache::ops::voxelize::cuda::{CudaVoxelizer, VoxelizeError};
 use robocache::ops::voxelize::{
-    Channel, Cloud, CloudError, Counters, CudaVoxelizer, Grid, VoxelLayout, VoxelizeConfig, VoxelizeError,
-    Voxelizer as CpuVoxelizer,
+    Channel, Cloud, CloudError, Counters, Grid, VoxelLayout, VoxelizeConfig, Voxelizer as CpuVoxelizer,
 };
 use robocache::stream::Layout;
 use std::cell::Cell;

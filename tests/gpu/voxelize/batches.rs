@@ -4,9 +4,8 @@ use super::random::{CHANNEL_LISTS, SHAPES, cloud, on_cpu, random_config};
 use crate::support::{Random, gpu, ran, random_cases};
 use robocache::device::Dtype;
 use robocache::device::cuda::Gpu;
-use robocache::ops::voxelize::{
-    Cloud, VoxelBatch, VoxelLayout, VoxelizeBatch, VoxelizeConfig, VoxelizeShards, Voxelizer as CpuVoxelizer,
-};
+use robocache::ops::voxelize::cuda::{VoxelBatch, VoxelizeBatch, VoxelizeShards};
+use robocache::ops::voxelize::{Cloud, VoxelLayout, VoxelizeConfig, Voxelizer as CpuVoxelizer};
 use robocache::stream::Message;
 
 /// What the CPU makes of each cloud by itself, behind one another.

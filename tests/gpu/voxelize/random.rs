@@ -4,9 +4,8 @@ use super::support::{TestCloud, config, coo};
 use crate::support::{Random, gpu, ran, random_cases};
 use robocache::device::Dtype;
 use robocache::device::cuda::{Budget, DeviceBuf};
-use robocache::ops::voxelize::{
-    Cloud, CudaVoxelizer, Extrinsic, VoxelInput, VoxelLayout, VoxelizeConfig, Voxelizer as CpuVoxelizer,
-};
+use robocache::ops::voxelize::cuda::CudaVoxelizer;
+use robocache::ops::voxelize::{Cloud, Extrinsic, VoxelInput, VoxelLayout, VoxelizeConfig, Voxelizer as CpuVoxelizer};
 use robocache::stream::Message;
 
 /// How the points of a cloud lie.
@@ -83,67 +82,46 @@ pub const CHANNEL_LISTS: [&[&str]; 7] = [
     ],
 ];
 
-/// Bytes of every output of a layout.
-pub fn on_cpu(voxelizer: &mut CpuVoxelizer, layout: VoxelLayout, clouds: &[(usize, &Message)]) -> (String, Vec<u8>) {
-    if layout == VoxelLayout::Coo {
-        voxelizer.begin();
-        for (input, message) in clouds {
-            voxelizer.add(*input, &Cloud::from_message(message).unwrap()).unwrap();
+/// Bytes of the output of a grid: of the CPU's voxelizer as it is, of the device's with `.unwrap()`.
+macro_rules! written {
+    ($voxelizer:expr, $layout:expr $(, $unwrap:ident)?) => {{
+        if $layout == VoxelLayout::Coo {
+            let voxels = $voxelizer.voxels();
+            let (mut coords, mut features) = (vec![0; voxels * 3], vec![0.0; voxels * $voxelizer.channels().len()]);
+            $voxelizer.write_coo(&mut coords, &mut features)$(.$unwrap())?;
+            let coords: &[u8] = bytemuck::cast_slice(&coords);
+            [coords, bytemuck::cast_slice::<f32, u8>(&features)].concat()
+        } else {
+            let column = &$voxelizer.layout().columns[0];
+            let mut out = vec![0xffu8; $voxelizer.layout().rows * column.dtype.size()];
+            match ($layout, column.dtype) {
+                (VoxelLayout::Bits, _) => $voxelizer.write_bits(&mut out),
+                (_, Dtype::Float16) => $voxelizer.write_dense::<half::f16>(bytemuck::cast_slice_mut(&mut out)),
+                (_, Dtype::BFloat16) => $voxelizer.write_dense::<half::bf16>(bytemuck::cast_slice_mut(&mut out)),
+                _ => $voxelizer.write_dense::<f32>(bytemuck::cast_slice_mut(&mut out)),
+            }$(.$unwrap())?;
+            out
         }
-        let counters = voxelizer.finish();
-        let (mut coords, mut features) = (
-            vec![0; voxelizer.voxels() * 3],
-            vec![0.0; voxelizer.voxels() * voxelizer.channels().len()],
-        );
-        voxelizer.write_coo(&mut coords, &mut features);
-        let bytes = [
-            bytemuck::cast_slice(&coords),
-            bytemuck::cast_slice::<f32, u8>(&features),
-        ]
-        .concat();
-        return (format!("{counters:?}"), bytes);
-    }
+    }};
+}
+
+/// What became of the points, and the bytes of the output.
+pub fn on_cpu(voxelizer: &mut CpuVoxelizer, layout: VoxelLayout, clouds: &[(usize, &Message)]) -> (String, Vec<u8>) {
     voxelizer.begin();
     for (input, message) in clouds {
         voxelizer.add(*input, &Cloud::from_message(message).unwrap()).unwrap();
     }
     let counters = voxelizer.finish();
-    let column = &voxelizer.layout().columns[0];
-    let mut out = vec![0xffu8; voxelizer.layout().rows * column.dtype.size()];
-    match (layout, column.dtype) {
-        (VoxelLayout::Bits, _) => voxelizer.write_bits(&mut out),
-        (_, Dtype::Float16) => voxelizer.write_dense::<half::f16>(bytemuck::cast_slice_mut(&mut out)),
-        (_, Dtype::BFloat16) => voxelizer.write_dense::<half::bf16>(bytemuck::cast_slice_mut(&mut out)),
-        _ => voxelizer.write_dense::<f32>(bytemuck::cast_slice_mut(&mut out)),
-    }
-    (format!("{counters:?}"), out)
+    (format!("{counters:?}"), written!(voxelizer, layout))
 }
 
 fn on_device(voxelizer: &mut CudaVoxelizer, layout: VoxelLayout, clouds: &[(usize, &Message)]) -> (String, Vec<u8>) {
     let refused = |_, error| panic!("{error}");
     let counters = format!("{:?}", voxelizer.gather(clouds.iter().copied(), refused).unwrap());
+    let out = written!(voxelizer, layout, unwrap);
     if layout == VoxelLayout::Coo {
-        let (mut coords, mut features) = (
-            vec![0; voxelizer.voxels() * 3],
-            vec![0.0; voxelizer.voxels() * voxelizer.channels().len()],
-        );
-        voxelizer.write_coo(&mut coords, &mut features).unwrap();
-        let bytes = [
-            bytemuck::cast_slice(&coords),
-            bytemuck::cast_slice::<f32, u8>(&features),
-        ]
-        .concat();
-        return (counters, bytes);
+        return (counters, out);
     }
-    let column = &voxelizer.layout().columns[0];
-    let mut out = vec![0xffu8; voxelizer.layout().rows * column.dtype.size()];
-    match (layout, column.dtype) {
-        (VoxelLayout::Bits, _) => voxelizer.write_bits(&mut out),
-        (_, Dtype::Float16) => voxelizer.write_dense::<half::f16>(bytemuck::cast_slice_mut(&mut out)),
-        (_, Dtype::BFloat16) => voxelizer.write_dense::<half::bf16>(bytemuck::cast_slice_mut(&mut out)),
-        _ => voxelizer.write_dense::<f32>(bytemuck::cast_slice_mut(&mut out)),
-    }
-    .unwrap();
     let mut resident = DeviceBuf::new(voxelizer.gpu(), &Budget::new(None));
     // What was there before must not show.
     resident.reserve(out.len()).unwrap();

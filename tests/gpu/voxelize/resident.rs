@@ -6,7 +6,8 @@ use super::support::{TestCloud, config};
 use crate::support::{Random, gpu, ran, random_cases};
 use robocache::device::Dtype;
 use robocache::device::cuda::{Budget, CudaError, DeviceBuf, Gpu, device_count};
-use robocache::ops::voxelize::{DeviceClouds, DeviceField, VoxelLayout, VoxelizeBatch, VoxelizeConfig, VoxelizeError};
+use robocache::ops::voxelize::cuda::{DeviceClouds, DeviceField, VoxelizeBatch, VoxelizeError};
+use robocache::ops::voxelize::{VoxelLayout, VoxelizeConfig};
 use robocache::stream::Message;
 
 /// Everything in a device buffer from a byte on.

@@ -128,8 +128,12 @@ impl Engine {
         };
         // SAFETY: no grid has more rows than were reserved: there are not more cells than points.
         unsafe {
-            self.gpu
-                .launch(RANK, [self.sizes.superblocks as u32, grids as u32, 1], RANK_BLOCK, &params)
+            self.gpu.launch(
+                RANK,
+                [self.sizes.superblocks as u32, grids as u32, 1],
+                RANK_BLOCK,
+                &params,
+            )
         }?;
         let is_final = spec.max_voxels == usize::MAX;
         if head == Head::Read && is_final {

@@ -1,0 +1,324 @@
+// From points to occupied cells: as bits, as the cells of the points, and as a dense occupancy.
+#pragma once
+#include "cloud.cuh"
+
+constexpr u32 BLOCK = 256;
+// Of the kernels that take points first: the fewer blocks, the fewer atomics on the counters.
+constexpr u32 POINT_BLOCK = 512;
+constexpr u32 ALL = 0xffffffff;
+
+// What became of the points of a grid is counted in several places that the host adds up: atomics on neighbouring words
+// wait for each other.
+constexpr u32 COUNTER_SLOTS = 8;
+// A grid has no more superblocks than this.
+constexpr u32 MAX_SUPERBLOCKS = 1024;
+
+// Which cells are saved.
+enum Save : u32 { SAVE_NONE, SAVE_ALL, SAVE_FIRST };
+
+struct VoxelizePointsParams {
+    Cloud cloud;
+    u32 *words;
+    // The occupied cells of each superblock. Null: they are not counted.
+    u32 *counts;
+    // For each point.
+    u32 *cells;
+    // COUNTERS for each cloud.
+    u64 *counters;
+    u32 clearing_blocks;
+    u32 words_per_grid;
+    u32 superblocks;
+    // 2^this words are a superblock.
+    u32 superblock_shift;
+    u32 save;
+    // The bits of the cells among which the first is saved, at bit 0: 0x1, 0xff or 0xffff.
+    u32 group;
+    // Cleared by the first `clearing_blocks` of each grid row of blocks: `clear_quads`, ...
+    Quad *clear;
+    u64 clear_quads;
+    // ... and the words of these cells in the other bitmap. Null: none.
+    u32 *old_words;
+    const u32 *old_cells;
+    const u32 *old_starts;
+    u32 old_points;
+    u32 unused;
+    Fields fields;
+};
+
+__device__ __forceinline__ void clear(const VoxelizePointsParams &p) {
+    u32 step = p.clearing_blocks * POINT_BLOCK;
+    u32 thread = blockIdx.x * POINT_BLOCK + threadIdx.x;
+    for (u64 i = (u64)blockIdx.y * step + thread; i < p.clear_quads; i += (u64)step * gridDim.y) {
+        p.clear[i] = Quad{0, 0, 0, 0};
+    }
+    if (!p.old_words) return;
+    u32 *words = p.old_words + (u64)blockIdx.y * p.words_per_grid;
+    Range old = range_of(p.old_starts, p.old_points, blockIdx.y);
+    for (u32 i = old.first + thread; i < old.end; i += step) {
+        u32 cell = p.old_cells[i];
+        // Where this is no cell, the last word of a bitmap of 2^32 cells may be cleared, which is empty or to be cleared.
+        if (cell / 32 < p.words_per_grid) words[cell / 32] = 0;
+    }
+}
+
+// What became of the points of a block: how many had each fate. It begins as zeros.
+struct Tally {
+    u32 fates[3];
+
+    __device__ __forceinline__ void clear() {
+        if (threadIdx.x < 3) fates[threadIdx.x] = 0;
+    }
+
+    __device__ __forceinline__ void add(Fate fate) {
+        u32 counts[3];
+        for (u32 each = 0; each < 3; each++) counts[each] = __popc(__ballot_sync(ALL, fate == each));
+        u32 lane = threadIdx.x % 32;
+        u32 count = lane == 0 ? counts[0] : lane == 1 ? counts[1] : counts[2];
+        if (lane < 3 && count) atomicAdd(&fates[lane], count);
+    }
+
+    // Once all have been added.
+    __device__ __forceinline__ void add_to(u64 *counters) const {
+        if (threadIdx.x >= 3 || !fates[threadIdx.x]) return;
+        u32 slot = blockIdx.y * COUNTER_SLOTS + blockIdx.x % COUNTER_SLOTS;
+        atomicAdd(counters + slot * 4 + threadIdx.x, (u64)fates[threadIdx.x]);
+    }
+};
+
+// The point of a thread, where it has one. Blocks take POINT_BLOCK points of cloud blockIdx.y each.
+struct OwnPoint {
+    u32 i;
+    bool is_point;
+    Point point;
+};
+
+template <Form FORM> __device__ __forceinline__ OwnPoint own_point(const Cloud &cloud, u32 block) {
+    Range range = range_of(cloud.starts, cloud.points, blockIdx.y);
+    OwnPoint own;
+    own.i = range.first + block * POINT_BLOCK + threadIdx.x;
+    own.is_point = own.i < range.end;
+    if (own.is_point) own.point = read_point<FORM>(cloud, own.i);
+    return own;
+}
+
+// Sets the bits of the cells of a warp. Points that follow one another are often in one word of the bitmap: the first
+// of them sets the bits of all. Those that were not set before are added to the counts of the block, unless they are
+// null. Returns the word as it was.
+__device__ __forceinline__ u32 set_bits(const VoxelizePointsParams &p, u32 *counts, bool is_kept_point, u32 cell) {
+    u32 lane = threadIdx.x % 32;
+    u32 word = is_kept_point ? cell / 32 : NO_CELL, bits = is_kept_point ? 1u << (cell % 32) : 0;
+    u32 left = __shfl_up_sync(ALL, word, 1);
+    bool is_first = lane == 0 || left != word;
+    u32 breaks = __ballot_sync(ALL, is_first);
+    if (breaks != ALL) {
+        // Where the points of this word end.
+        u32 after = breaks & ~((2u << lane) - 1), end = after ? __ffs(after) - 1 : 32;
+        for (u32 step = 1; step < 32; step <<= 1) {
+            u32 more = __shfl_down_sync(ALL, bits, step);
+            if (lane + step < end) bits |= more;
+        }
+    }
+    is_first = is_first && is_kept_point;
+    u32 *at = p.words + (u64)blockIdx.y * p.words_per_grid + word;
+    if (!counts && p.save != SAVE_FIRST) {
+        if (is_first) atomicOr(at, bits);
+        return 0;
+    }
+    u32 before = is_first ? atomicOr(at, bits) : 0;
+    u32 added = __popc(bits & ~before);
+    if (counts && is_first && added) atomicAdd(&counts[word >> p.superblock_shift], added);
+    if (p.save != SAVE_FIRST) return 0;
+    return __shfl_sync(ALL, before, 31 - __clz(breaks & ((2u << lane) - 1)));
+}
+
+// Equals `Voxelizer::add_block` as far as the cells: sets a bit for each cell, counts what became of the points, and
+// saves their cells. A block takes POINT_BLOCK points of cloud blockIdx.y; the first blocks clear the other state.
+template <Form FORM> __device__ __forceinline__ void add_points(const VoxelizePointsParams &p) {
+    if (blockIdx.x < p.clearing_blocks) return clear(p);
+    __shared__ Tally tally;
+    // Summed here first: many cells of a cloud are in few superblocks, whose atomics would wait for each other.
+    __shared__ u32 counts[MAX_SUPERBLOCKS];
+    tally.clear();
+    if (p.counts) {
+        for (u32 i = threadIdx.x; i < p.superblocks; i += POINT_BLOCK) counts[i] = 0;
+    }
+    OwnPoint own = own_point<FORM>(p.cloud, blockIdx.x - p.clearing_blocks);
+    __syncthreads();
+    u32 cell = NO_CELL;
+    Fate fate = own.is_point ? judge<FORM>(p.cloud, p.fields, own.i, own.point, cell) : NO_POINT;
+    u32 before = set_bits(p, p.counts ? counts : nullptr, fate == KEPT, cell);
+    u32 saved = fate == KEPT ? cell : NO_CELL;
+    if (p.save == SAVE_FIRST) {
+        // Some may be saved more than once: it is only work done twice.
+        u32 size = p.group == 0xffff ? 16 : p.group == 0xff ? 8 : 1;
+        u32 left = __shfl_up_sync(ALL, saved, 1);
+        bool is_first = threadIdx.x % 32 == 0 || left == NO_CELL || left / size != cell / size;
+        if (!is_first || before & p.group << (cell % 32 & ~(size - 1))) saved = NO_CELL;
+    }
+    if (p.save != SAVE_NONE && own.is_point) p.cells[own.i] = saved;
+    tally.add(fate);
+    __syncthreads();
+    tally.add_to(p.counters);
+    if (!p.counts) return;
+    for (u32 i = threadIdx.x; i < p.superblocks; i += POINT_BLOCK) {
+        if (counts[i]) atomicAdd(p.counts + blockIdx.y * p.superblocks + i, counts[i]);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(POINT_BLOCK) voxelize_points(const __grid_constant__ VoxelizePointsParams p) {
+    add_points<ANY>(p);
+}
+
+extern "C" __global__ void __launch_bounds__(POINT_BLOCK) voxelize_points_packed3(const __grid_constant__ VoxelizePointsParams p) {
+    add_points<PACKED3>(p);
+}
+
+extern "C" __global__ void __launch_bounds__(POINT_BLOCK) voxelize_points_packed4(const __grid_constant__ VoxelizePointsParams p) {
+    add_points<PACKED4>(p);
+}
+
+struct VoxelizeCellsParams {
+    Cloud cloud;
+    u8 *out;
+    // A cell of each 32 bytes that have one, or each cell, as `is_split` says; some more than once.
+    u32 *cells;
+    u64 *counters;
+    // Of one grid.
+    u64 out_elements;
+    // The first blocks of each grid row of blocks clear what the grid before set in its output, and `clear_quads`.
+    u32 clearing_blocks;
+    // The bits of 1.0, and 2 or 4 bytes for each element.
+    u32 one;
+    u32 element_bytes;
+    u32 old_points;
+    u8 *old_out;
+    const u32 *old_cells;
+    const u32 *old_starts;
+    Quad *clear;
+    u64 clear_quads;
+    // Whether 32 bytes may belong to two grids, so that cells are cleared one by one.
+    u32 is_split;
+    u32 unused;
+};
+
+__device__ __forceinline__ void store(u8 *out, u64 i, u32 element_bytes, u32 value) {
+    if (element_bytes == 4) {
+        ((u32 *)out)[i] = value;
+    } else {
+        ((u16 *)out)[i] = (u16)value;
+    }
+}
+
+// Two threads clear 32 bytes, all of them, so that the memory need not read the rest of them first.
+__device__ __forceinline__ void clear_cells(const VoxelizeCellsParams &p) {
+    u64 base = blockIdx.y * p.out_elements;
+    u32 thread = blockIdx.x * POINT_BLOCK + threadIdx.x, step = p.clearing_blocks * POINT_BLOCK;
+    u32 half = 16 / p.element_bytes;
+    Range old = range_of(p.old_starts, p.old_points, blockIdx.y);
+    for (u32 i = old.first + thread / 2; i < old.end; i += step) {
+        // Both are on their way before the first is waited for.
+        u32 other = i + step / 2;
+        u32 cells[2] = {p.old_cells[i], other < old.end ? p.old_cells[other] : NO_CELL};
+        for (u32 k = 0; k < 2; k++) {
+            u32 cell = cells[k];
+            if (cell == NO_CELL) continue;
+            if (p.is_split) {
+                store(p.old_out, base + cell, p.element_bytes, 0);
+            } else {
+                cell = (cell & ~(2 * half - 1)) + thread % 2 * half;
+                *(Quad *)(p.old_out + (base + cell) * p.element_bytes) = Quad{0, 0, 0, 0};
+            }
+        }
+    }
+    for (u64 i = (u64)blockIdx.y * step + thread; i < p.clear_quads; i += (u64)step * gridDim.y) {
+        p.clear[i] = Quad{0, 0, 0, 0};
+    }
+}
+
+// Equals `Voxelizer::write_dense` for the occupancy, in one launch: of two outputs, one is written while the other is
+// cleared of the grid before. A block takes POINT_BLOCK points of cloud blockIdx.y.
+template <Form FORM> __device__ __forceinline__ void set_cells(const VoxelizeCellsParams &p) {
+    if (blockIdx.x < p.clearing_blocks) return clear_cells(p);
+    __shared__ Tally tally;
+    tally.clear();
+    OwnPoint own = own_point<FORM>(p.cloud, blockIdx.x - p.clearing_blocks);
+    __syncthreads();
+    u32 cell = NO_CELL;
+    Fate fate = own.is_point ? locate(p.cloud, move(p.cloud, own.point), cell) : NO_POINT;
+    if (fate != KEPT) cell = NO_CELL;
+    u32 left = __shfl_up_sync(ALL, cell, 1);
+    if (threadIdx.x % 32 == 0) left = NO_CELL;
+    if (cell != NO_CELL && cell != left) store(p.out, blockIdx.y * p.out_elements + cell, p.element_bytes, p.one);
+    u32 size = p.is_split ? 1 : 32 / p.element_bytes;
+    if (own.is_point) p.cells[own.i] = left != NO_CELL && left / size == cell / size ? NO_CELL : cell;
+    tally.add(fate);
+    __syncthreads();
+    tally.add_to(p.counters);
+}
+
+extern "C" __global__ void __launch_bounds__(POINT_BLOCK) voxelize_cells(const __grid_constant__ VoxelizeCellsParams p) {
+    set_cells<ANY>(p);
+}
+
+extern "C" __global__ void __launch_bounds__(POINT_BLOCK)
+    voxelize_cells_packed3(const __grid_constant__ VoxelizeCellsParams p) {
+    set_cells<PACKED3>(p);
+}
+
+// 16 bytes of a dense occupancy of the bits from bit 0 on.
+__device__ __forceinline__ Quad expand(u32 bits, u32 one, u32 element_bytes) {
+    u32 high = one << 16;
+    if (element_bytes == 4) {
+        return Quad{bits & 1 ? one : 0, bits & 2 ? one : 0, bits & 4 ? one : 0, bits & 8 ? one : 0};
+    }
+    return Quad{
+        (bits & 1 ? one : 0) | (bits & 2 ? high : 0),
+        (bits & 4 ? one : 0) | (bits & 8 ? high : 0),
+        (bits & 16 ? one : 0) | (bits & 32 ? high : 0),
+        (bits & 64 ? one : 0) | (bits & 128 ? high : 0),
+    };
+}
+
+struct VoxelizeSectorsParams {
+    const u32 *words;
+    // The cells of this grid and of the one before.
+    const u32 *cells;
+    const u32 *starts;
+    const u32 *old_cells;
+    const u32 *old_starts;
+    u8 *out;
+    // Of one grid.
+    u64 out_elements;
+    u32 points;
+    u32 old_points;
+    u32 words_per_grid;
+    // The bits of 1.0, and 2 or 4 bytes for each element.
+    u32 one;
+    u32 element_bytes;
+    // Whether 32 bytes may belong to two grids, so that cells are written one by one.
+    u32 is_split;
+};
+
+// Equals `Voxelizer::write_dense` for the occupancy. The output holds the grid before; of every 32 bytes in which that
+// or this grid has a cell, all are written, so that the memory need not read the rest of them first. Both grids' cells
+// lead to the same values, which is why it doesn't matter that they are written in no order. Two threads write 32
+// bytes; grid blockIdx.y.
+extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_sectors(const __grid_constant__ VoxelizeSectorsParams p) {
+    Range range = range_of(p.starts, p.points, blockIdx.y);
+    Range old = range_of(p.old_starts, p.old_points, blockIdx.y);
+    u32 i = blockIdx.x * (BLOCK / 2) + threadIdx.x / 2, count = range.end - range.first;
+    if (i >= count + (old.end - old.first)) return;
+    u32 cell = i < count ? p.cells[range.first + i] : p.old_cells[old.first + (i - count)];
+    if (cell == NO_CELL) return;
+    // 4 or 8 cells are 16 bytes.
+    u32 half = 16 / p.element_bytes;
+    if (!p.is_split) cell = (cell & ~(2 * half - 1)) + threadIdx.x % 2 * half;
+    u32 bits = p.words[(u64)blockIdx.y * p.words_per_grid + cell / 32] >> (cell % 32);
+    u8 *out = p.out + (blockIdx.y * p.out_elements + cell) * p.element_bytes;
+    if (p.is_split) {
+        if (threadIdx.x % 2) return;
+        store(out, 0, p.element_bytes, bits & 1 ? p.one : 0);
+    } else {
+        *(Quad *)out = expand(bits, p.one, p.element_bytes);
+    }
+}

@@ -1,0 +1,438 @@
+// The occupied cells in order, a row each: their sums and extremes, and the channels that are made of these.
+#pragma once
+#include "voxelize_cells.cuh"
+
+// Of the kernel that takes words first, two for each thread.
+constexpr u32 RANK_BLOCK = 512;
+
+// The sum of `value` over the THREADS of the block, for every thread.
+template <u32 THREADS> __device__ __forceinline__ u32 block_sum(u32 value) {
+    constexpr u32 WARPS = THREADS / 32;
+    __shared__ u32 sums[WARPS];
+    for (u32 step = 16; step; step >>= 1) value += __shfl_xor_sync(ALL, value, step);
+    __syncthreads();
+    if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = value;
+    __syncthreads();
+    u32 total = 0;
+    for (u32 warp = 0; warp < WARPS; warp++) total += sums[warp];
+    return total;
+}
+
+// The sum of `value` over the threads before this one; `total` becomes that over all THREADS.
+template <u32 THREADS> __device__ __forceinline__ u32 block_prefix(u32 value, u32 &total) {
+    constexpr u32 WARPS = THREADS / 32;
+    __shared__ u32 sums[WARPS];
+    u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, inclusive = value;
+    for (u32 step = 1; step < 32; step <<= 1) {
+        u32 below = __shfl_up_sync(ALL, inclusive, step);
+        if (lane >= step) inclusive += below;
+    }
+    __syncthreads();
+    if (lane == 31) sums[warp] = inclusive;
+    __syncthreads();
+    u32 before = 0;
+    total = 0;
+    for (u32 i = 0; i < WARPS; i++) {
+        if (i < warp) before += sums[i];
+        total += sums[i];
+    }
+    return before + inclusive - value;
+}
+
+struct VoxelizeRowsParams {
+    const u32 *counts;
+    // rows[b] becomes the first row of grid b; rows[grids] is the number of rows.
+    u32 *rows;
+    u32 grids;
+    u32 superblocks;
+    u32 limit;
+};
+
+// Where the rows of each grid of a batch begin. One block.
+extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_rows(const __grid_constant__ VoxelizeRowsParams p) {
+    u32 lane = threadIdx.x % 32;
+    for (u32 grid = threadIdx.x / 32; grid < p.grids; grid += BLOCK / 32) {
+        const u32 *counts = p.counts + (u64)grid * p.superblocks;
+        u64 cells = 0;
+        for (u32 i = lane; i < p.superblocks; i += 32) cells += counts[i];
+        for (u32 step = 16; step; step >>= 1) cells += __shfl_xor_sync(ALL, cells, step);
+        if (lane == 0) p.rows[grid + 1] = cells < p.limit ? (u32)cells : p.limit;
+    }
+    __syncthreads();
+    u32 before = 0;
+    for (u32 from = 0; from < p.grids; from += BLOCK) {
+        u32 grid = from + threadIdx.x, total;
+        u32 rows = grid < p.grids ? p.rows[grid + 1] : 0;
+        u32 prefix = block_prefix<BLOCK>(rows, total);
+        if (grid < p.grids) p.rows[grid + 1] = before + prefix + rows;
+        before += total;
+    }
+    if (threadIdx.x == 0) p.rows[0] = 0;
+}
+
+struct VoxelizeRankParams {
+    const u32 *words;
+    const u32 *counts;
+    // For each 4 words of a superblock with an occupied cell: the occupied cells before them in the grid.
+    u32 *ranks;
+    u64 *sums;
+    i32 *keys;
+    // The cell of each row. Null where voxelize_sums writes it, which has less to look for.
+    u32 *order;
+    // As voxelize_rows gives them. For a single grid: its rows are put in rows[1].
+    u32 *rows;
+    u64 key_rows;
+    // Bit e: extreme e is a greatest.
+    u64 greatest;
+    u32 words_per_grid;
+    u32 superblocks;
+    u32 superblock_shift;
+    u32 limit;
+    // Sums and extremes of a cell.
+    u32 stride;
+    u32 extremes;
+    u32 single;
+    u32 unused;
+};
+
+// The place of the n-th bit that is set, n from 0.
+__device__ __forceinline__ u32 nth_bit(u32 word, u32 n) {
+    u32 place = 0;
+    for (u32 step = 16; step; step >>= 1) {
+        u32 below = __popc(word >> place & ((1u << step) - 1));
+        if (n < below) continue;
+        n -= below;
+        place += step;
+    }
+    return place;
+}
+
+// Equals `kernels::number`: numbers the occupied cells in cell order, writes them, and clears the sums and extremes of
+// the rows. A block takes superblock blockIdx.x of grid blockIdx.y, and clears as many rows as any other, since
+// superblocks differ much in their cells. So do words: first a thread counts the cells of two, then it looks for a cell by
+// its number.
+extern "C" __global__ void __launch_bounds__(RANK_BLOCK) voxelize_rank(const __grid_constant__ VoxelizeRankParams p) {
+    __shared__ u32 ranks[RANK_BLOCK];
+    __shared__ Pair pairs[RANK_BLOCK];
+    const u32 *counts = p.counts + (u64)blockIdx.y * p.superblocks;
+    u32 superblock = blockIdx.x << p.superblock_shift;
+    const Pair *words = (const Pair *)(p.words + (u64)blockIdx.y * p.words_per_grid + superblock);
+    Pair pair = words[threadIdx.x];
+    u32 own = counts[blockIdx.x], before = 0, after = 0;
+    for (u32 i = threadIdx.x; i < p.superblocks; i += RANK_BLOCK) {
+        u32 count = counts[i];
+        before += i < blockIdx.x ? count : 0;
+        after += i < blockIdx.x ? 0 : count;
+    }
+    before = block_sum<RANK_BLOCK>(before);
+    u32 rows = before + block_sum<RANK_BLOCK>(after);
+    if (rows > p.limit) rows = p.limit;
+    if (p.single && blockIdx.x == 0 && threadIdx.x == 0) p.rows[1] = rows;
+
+    u32 base = p.single ? 0 : p.rows[blockIdx.y];
+    u32 share = (rows + p.superblocks - 1) / p.superblocks, first = share * blockIdx.x;
+    u32 count = first < rows ? first + share < rows ? share : rows - first : 0;
+    u64 *sums = p.sums + (u64)(base + first) * p.stride;
+    for (u32 i = threadIdx.x; i < count * p.stride; i += RANK_BLOCK) sums[i] = 0;
+    for (u32 extreme = 0; extreme < p.extremes; extreme++) {
+        i32 *keys = p.keys + extreme * p.key_rows + base + first;
+        i32 least = p.greatest >> extreme & 1 ? (i32)0x80000000 : 0x7fffffff;
+        for (u32 i = threadIdx.x; i < count; i += RANK_BLOCK) keys[i] = least;
+    }
+    if (!own) return;
+    for (u32 from = 0; from < 1u << (p.superblock_shift - 1); from += RANK_BLOCK) {
+        u32 at = from + threadIdx.x, total;
+        if (from) pair = words[at];
+        u32 rank = before + block_prefix<RANK_BLOCK>(__popc(pair.x) + __popc(pair.y), total);
+        if (at % 2 == 0) p.ranks[((u64)blockIdx.y * p.words_per_grid + superblock) / 4 + at / 2] = rank;
+        ranks[threadIdx.x] = rank;
+        pairs[threadIdx.x] = pair;
+        __syncthreads();
+        u32 end = !p.order ? 0 : before + total < p.limit ? before + total : p.limit;
+        for (u32 number = before + threadIdx.x; number < end; number += RANK_BLOCK) {
+            u32 place = 0;
+            for (u32 step = RANK_BLOCK / 2; step; step >>= 1) {
+                if (ranks[place + step] <= number) place += step;
+            }
+            u32 bit = number - ranks[place], word = pairs[place].x, below = __popc(word);
+            u32 cell = (superblock + 2 * (from + place)) * 32;
+            if (bit >= below) {
+                bit -= below;
+                word = pairs[place].y;
+                cell += 32;
+            }
+            cell += nth_bit(word, bit);
+            p.order[base + number] = cell;
+        }
+        before += total;
+    }
+}
+
+constexpr u32 MAX_SUMS = MAX_FIELDS + 3;
+constexpr u32 MAX_EXTREMES = 2 * MAX_SUMS;
+
+struct VoxelizeSumsParams {
+    Cloud cloud;
+    const u32 *cells;
+    const u32 *words;
+    const u32 *ranks;
+    u64 *sums;
+    i32 *keys;
+    u32 *order;
+    // The first row of each grid; null for a single one.
+    const u32 *rows;
+    u64 *counters;
+    u64 key_rows;
+    u64 greatest;
+    u32 words_per_grid;
+    u32 limit;
+    // Sums of a cell, the count (if there are any) among them.
+    u32 stride;
+    u32 extremes;
+    // Whether the grid has 2^32 cells.
+    u32 is_whole;
+    u32 unused;
+    // What a value is multiplied by before it is rounded, for each sum but the count.
+    double scales[MAX_SUMS];
+    // 0 to 2: a coordinate; from 3 on: a field. For each sum but the count, and each extreme.
+    u8 sum_sources[MAX_SUMS + 1];
+    u8 extreme_sources[MAX_EXTREMES + 2];
+    u32 unused_too;
+    Fields fields;
+};
+
+// The row of a point in the grid; `limit` and above: past max_voxels.
+__device__ __forceinline__ u32 find(const VoxelizeSumsParams &p, u32 cell) {
+    u64 group = (u64)blockIdx.y * (p.words_per_grid / 4) + cell / 128;
+    Quad quad = ((const Quad *)p.words)[group];
+    u32 rank = p.ranks[group], bit = cell % 128;
+    // The words below that of the cell, and the bits below the cell in its own.
+    u32 own = bit < 32 ? quad.x : bit < 64 ? quad.y : bit < 96 ? quad.z : quad.w;
+    if (bit >= 32) rank += __popc(quad.x);
+    if (bit >= 64) rank += __popc(quad.y);
+    if (bit >= 96) rank += __popc(quad.z);
+    return rank + __popc(own & ((1u << (bit % 32)) - 1));
+}
+
+// Counts the points past max_voxels of a warp.
+__device__ __forceinline__ void count_overflow(const VoxelizeSumsParams &p, bool is_over) {
+    u32 over = __popc(__ballot_sync(ALL, is_over));
+    if (over && threadIdx.x % 32 == 0) atomicAdd(p.counters + blockIdx.y * COUNTER_SLOTS * 4 + 3, (u64)over);
+}
+
+// Equals `kernels::find`, `add_points`, `add_axis`, `add_fixed` and `add_extreme`: adds each point to the sums and
+// extremes of its cell, and writes which cell that is; all points of a cell write the same. A thread takes a point of
+// cloud blockIdx.y.
+extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_sums(const __grid_constant__ VoxelizeSumsParams p) {
+    Range range = range_of(p.cloud.starts, p.cloud.points, blockIdx.y);
+    u32 i = range.first + blockIdx.x * BLOCK + threadIdx.x;
+    u32 cell = i < range.end ? p.cells[i] : NO_CELL;
+    bool is_kept_point = i < range.end && is_kept<ANY>(p.cloud, p.fields, p.is_whole, i, cell);
+    u32 row = is_kept_point ? find(p, cell) : 0;
+    bool is_over = is_kept_point && row >= p.limit;
+    count_overflow(p, is_over);
+    if (!is_kept_point || is_over) return;
+    if (p.rows) row += p.rows[blockIdx.y];
+    p.order[row] = cell;
+    Point point = move(p.cloud, read_point<ANY>(p.cloud, i));
+    u64 *sums = p.sums + (u64)row * p.stride;
+    if (p.stride) atomicAdd(sums, 1ull);
+    for (u32 sum = 0; sum + 1 < p.stride; sum++) {
+        u32 source = p.sum_sources[sum];
+        double value = source == 0   ? (double)point.xyz[0]
+                       : source == 1 ? (double)point.xyz[1]
+                       : source == 2 ? (double)point.xyz[2]
+                                     : read_f64(p.fields.columns[source - 3], i);
+        atomicAdd(sums + 1 + sum, (u64)round_to_integer(value * p.scales[sum]));
+    }
+    for (u32 extreme = 0; extreme < p.extremes; extreme++) {
+        u32 source = p.extreme_sources[extreme];
+        float value = source == 0   ? point.xyz[0]
+                      : source == 1 ? point.xyz[1]
+                      : source == 2 ? point.xyz[2]
+                                    : read_f32(p.fields.columns[source - 3], i);
+        i32 key = order_key((i32)__float_as_uint(value));
+        i32 *best = p.keys + extreme * p.key_rows + row;
+        if (p.greatest >> extreme & 1) {
+            atomicMax(best, key);
+        } else {
+            atomicMin(best, key);
+        }
+    }
+}
+
+// Swaps a value of each lane with that of the lane whose number differs in `bit`.
+__device__ __forceinline__ u64 swap_lanes(u64 value, u32 bit) {
+    u32 low = __shfl_xor_sync(ALL, (u32)value, bit), high = __shfl_xor_sync(ALL, (u32)(value >> 32), bit);
+    return (u64)high << 32 | low;
+}
+
+// Transposes the 4 x 4 values of 4 neighbouring lanes.
+__device__ __forceinline__ void transpose(u64 values[4]) {
+    for (u32 bit = 1; bit < 4; bit <<= 1) {
+        bool upper = threadIdx.x & bit;
+        for (u32 i = 0; i < 4; i++) {
+            if (i & bit) continue;
+            u64 other = swap_lanes(upper ? values[i] : values[i | bit], bit);
+            if (upper) {
+                values[i] = other;
+            } else {
+                values[i | bit] = other;
+            }
+        }
+    }
+}
+
+// voxelize_sums for the count and the sums of x, y and z alone. The 4 sums of a cell are 32 bytes, which 4 lanes add to
+// in one request.
+template <Form FORM> __device__ __forceinline__ void add_sums_xyz(const VoxelizeSumsParams &p) {
+    Range range = range_of(p.cloud.starts, p.cloud.points, blockIdx.y);
+    u32 i = range.first + blockIdx.x * BLOCK + threadIdx.x, cell = NO_CELL;
+    bool is_point = i < range.end;
+    Point point = {{0.0f, 0.0f, 0.0f}};
+    if (is_point) {
+        cell = p.cells[i];
+        point = read_point<FORM>(p.cloud, i);
+    }
+    bool is_kept_point = is_point && is_kept<FORM>(p.cloud, p.fields, p.is_whole, i, cell);
+    u64 values[4] = {1, 0, 0, 0};
+    u32 row = NO_CELL;
+    bool is_over = false;
+    if (is_kept_point) {
+        u32 rank = find(p, cell);
+        is_over = rank >= p.limit;
+        if (!is_over) row = rank + (p.rows ? p.rows[blockIdx.y] : 0);
+        point = move(p.cloud, point);
+        for (u32 axis = 0; axis < 3; axis++) {
+            values[1 + axis] = (u64)round_to_integer((double)point.xyz[axis] * p.scales[axis]);
+        }
+    }
+    if (p.limit != ALL) count_overflow(p, is_over);
+    u32 left = __shfl_up_sync(ALL, row, 1);
+    // Points that follow one another are often in one cell.
+    if (row != NO_CELL && (threadIdx.x % 32 == 0 || left != row)) p.order[row] = cell;
+    transpose(values);
+    u32 rows[4];
+    for (u32 k = 0; k < 4; k++) rows[k] = __shfl_sync(ALL, row, (threadIdx.x & 28) + k);
+    u64 sum = 0;
+    for (u32 k = 0; k < 4; k++) {
+        sum += values[k];
+        if (k < 3 && rows[k + 1] == rows[k]) continue;
+        if (rows[k] != NO_CELL) atomicAdd(p.sums + (u64)rows[k] * 4 + threadIdx.x % 4, sum);
+        sum = 0;
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_sums_xyz(const __grid_constant__ VoxelizeSumsParams p) {
+    add_sums_xyz<ANY>(p);
+}
+
+extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_sums_xyz_packed3(const __grid_constant__ VoxelizeSumsParams p) {
+    add_sums_xyz<PACKED3>(p);
+}
+
+extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_sums_xyz_packed4(const __grid_constant__ VoxelizeSumsParams p) {
+    add_sums_xyz<PACKED4>(p);
+}
+
+// How a channel is made.
+enum Output : u8 { OUTPUT_ONE, OUTPUT_COUNT, OUTPUT_MEAN, OUTPUT_EXTREME };
+
+constexpr u32 MAX_CHANNELS = 2 + 3 * MAX_SUMS + 5;
+
+struct Channels {
+    const u64 *sums;
+    const i32 *keys;
+    u64 key_rows;
+    // 2^-s for each sum but the count.
+    double units[MAX_SUMS];
+    u32 stride;
+    u32 count;
+    u8 outputs[MAX_CHANNELS];
+    // Of a mean its sum, of an extreme its place.
+    u8 places[MAX_CHANNELS];
+};
+
+// Equals `kernels::means` and `kernels::extremes`.
+__device__ __forceinline__ float value_of(const Channels &channels, u32 channel, u32 row) {
+    u32 place = channels.places[channel];
+    const u64 *sums = channels.sums + (u64)row * channels.stride;
+    switch (channels.outputs[channel]) {
+    case OUTPUT_ONE: return 1.0f;
+    case OUTPUT_COUNT: return (float)(i64)sums[0];
+    case OUTPUT_MEAN: return (float)((double)(i64)sums[place] / (double)(i64)sums[0] * channels.units[place - 1]);
+    default: return __uint_as_float((u32)order_key(channels.keys[place * channels.key_rows + row]));
+    }
+}
+
+struct VoxelizeFeaturesParams {
+    Channels channels;
+    float *out;
+    // The x, y, z of the rows' cells. Null: they are not asked for.
+    i32 *coords;
+    const u32 *order;
+    // The number of rows.
+    const u32 *rows;
+    u32 ny;
+    u32 nz;
+};
+
+// Equals `Voxelizer::write_coo` and `kernels::coordinates`: a row of channels for each occupied cell, and where that is.
+// A thread takes a channel of a row, or a coordinate.
+extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_features(const __grid_constant__ VoxelizeFeaturesParams p) {
+    u64 features = (u64)*p.rows * p.channels.count, all = features + (p.coords ? (u64)*p.rows * 3 : 0);
+    for (u64 i = (u64)blockIdx.x * BLOCK + threadIdx.x; i < all; i += (u64)gridDim.x * BLOCK) {
+        bool is_feature = i < features;
+        u64 at = is_feature ? i : i - features;
+        u32 width = is_feature ? p.channels.count : 3;
+        u32 row = at <= ALL ? (u32)at / width : (u32)(at / width), column = (u32)(at - (u64)row * width);
+        if (is_feature) {
+            p.out[at] = value_of(p.channels, column, row);
+        } else {
+            u32 cell = p.order[row], beam = cell / p.nz;
+            u32 value = column == 2 ? cell - beam * p.nz : column == 0 ? beam / p.ny : beam % p.ny;
+            p.coords[at] = (i32)value;
+        }
+    }
+}
+
+struct VoxelizeScatterParams {
+    Channels channels;
+    const u32 *words;
+    // The cells of this grid's rows and of those of the one before, and where the rows of each grid begin. Null: the
+    // output is clear.
+    const u32 *order;
+    const u32 *rows;
+    const u32 *old_order;
+    const u32 *old_rows;
+    u8 *out;
+    u64 cells;
+    u32 words_per_grid;
+    u32 dtype;
+};
+
+// Equals `Voxelizer::write_dense`: the channels of the occupied cells, and 0 in those that only the grid before had.
+// The blocks of grid row y take the cells of grid blockIdx.y.
+template <class T> __device__ __forceinline__ void scatter(const VoxelizeScatterParams &p) {
+    T *out = (T *)p.out + blockIdx.y * p.cells * p.channels.count;
+    const u32 *words = p.words + (u64)blockIdx.y * p.words_per_grid;
+    u32 first = p.rows[blockIdx.y], count = p.rows[blockIdx.y + 1] - first;
+    u32 old = p.old_rows ? p.old_rows[blockIdx.y] : 0;
+    u32 until = p.old_rows ? p.old_rows[blockIdx.y + 1] - old + count : count;
+    for (u32 i = blockIdx.x * BLOCK + threadIdx.x; i < until; i += gridDim.x * BLOCK) {
+        u32 cell = i < count ? p.order[first + i] : p.old_order[old + (i - count)];
+        if (i >= count && words[cell / 32] >> (cell % 32) & 1) continue;
+        for (u32 channel = 0; channel < p.channels.count; channel++) {
+            float value = i < count ? value_of(p.channels, channel, first + i) : 0.0f;
+            out[channel * p.cells + cell] = from_f32<T>(value);
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_scatter(const __grid_constant__ VoxelizeScatterParams p) {
+    switch (p.dtype) {
+    case FLOAT16: return scatter<f16>(p);
+    case BFLOAT16: return scatter<bf16>(p);
+    default: return scatter<float>(p);
+    }
+}
