@@ -3,7 +3,7 @@
 use crate::batch::Shape;
 use crate::resample::{self, OnDevice};
 use crate::rows::{Rows, Scope};
-use crate::{ceilings, timing, voxelize, voxelize_device};
+use crate::{ceilings, clouds, timing, voxelize, voxelize_device};
 use robocache::device::Dtype;
 use robocache::device::cuda::{Gpu, device_count};
 use robocache::ops::resample::cuda::{CudaResampler, ShardedResampler};
@@ -30,7 +30,7 @@ const fn shared(rows: usize) -> Shape {
     }
 }
 
-const SHARED_CLOUDS: voxelize::Shape = voxelize::SHAPES[3];
+const SHARED_CLOUDS: clouds::Shape = clouds::SHAPES[3];
 
 fn trajectories(rows: usize) -> Shape {
     Shape {
@@ -66,14 +66,14 @@ const CLOUDS: [(usize, usize); 5] = [(16, 64), (32, 128), (64, 256), (64, 1024),
 /// Sparse voxels of ever larger clouds, on the CPU and on the device.
 pub fn voxelize(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
     for (beams, columns) in CLOUDS {
-        let shape = voxelize::Shape {
+        let shape = clouds::Shape {
             clouds: 1,
             beams,
             columns,
             side: 256,
             is_uniform: false,
         };
-        let sweeps = voxelize::sweeps(&shape);
+        let sweeps = clouds::sweeps(&shape);
         voxelize::hosts(rows, gpu, &shape, VoxelLayout::Coo, &sweeps)?;
     }
     Ok(())
@@ -139,16 +139,16 @@ fn sharded_voxelize(rows: &mut Rows, gpus: &[Gpu], backend: &str) -> Result<(), 
     let (shape, layout) = (SHARED_CLOUDS, VoxelLayout::Bits);
     let name = shape.config(layout);
     let bytes = shape.bytes(layout, 0);
-    let sweeps = voxelize::sweeps(&shape);
+    let sweeps = clouds::sweeps(&shape);
     let mut sharded = VoxelizeShards::new(&shape.voxelize(layout)?, gpus, None)?;
     let mut out = VoxelBatch::default();
     let times = voxelize::host(|set| {
-        let clouds = (0..shape.clouds).map(|cloud| Cloud::from_message(&sweeps[voxelize::sweep_of(set, cloud)]));
+        let clouds = (0..shape.clouds).map(|cloud| Cloud::from_message(&sweeps[clouds::sweep_of(set, cloud)]));
         Ok(sharded.run(&clouds.collect::<Result<Vec<_>, _>>()?, &mut out)?)
     })?;
     rows.add("voxelize", &name, backend, Scope::Host, times, bytes);
 
-    let share = voxelize::Shape {
+    let share = clouds::Shape {
         clouds: shape.clouds / gpus.len(),
         ..shape
     };

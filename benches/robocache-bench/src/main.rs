@@ -13,6 +13,7 @@
 
 mod batch;
 mod ceilings;
+mod clouds;
 mod crossover;
 mod fuse;
 mod fuse_batch;

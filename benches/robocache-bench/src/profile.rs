@@ -2,7 +2,7 @@
 
 use crate::rows::Rows;
 use crate::voxelize_device::OnDevice;
-use crate::{fuse, resample, timing, voxelize};
+use crate::{clouds, fuse, resample, timing};
 use robocache::device::cuda::{Budget, DeviceBuf, Gpu};
 use robocache::ops::resample::cuda::CudaResampler;
 use robocache::ops::resample::{ResampleConfig, Trajectories};
@@ -29,12 +29,12 @@ pub fn launch(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> 
         let batch = Trajectories::from_message(&set.message)?;
         resampler.run(&batch, set.values.bytes_mut(), set.valid.bytes_mut())?;
     }
-    let [room, ..] = voxelize::SHAPES;
-    for shape in voxelize::SHAPES
+    let [room, ..] = clouds::SHAPES;
+    for shape in clouds::SHAPES
         .into_iter()
         .filter(|shape| shape.clouds * shape.cells() <= MOST_CELLS)
     {
-        let sweeps = voxelize::sweeps(&shape);
+        let sweeps = clouds::sweeps(&shape);
         for layout in [VoxelLayout::Dense, VoxelLayout::Bits, VoxelLayout::Coo] {
             let mut on_device = OnDevice::new(gpu, &shape, layout, &sweeps)?;
             for call in 0..on_device.calls() {
@@ -48,7 +48,7 @@ pub fn launch(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> 
     let config = room.voxelize_to(VoxelLayout::Dense, "count, mean_x, min_z, max_z")?;
     let mut voxelizer = CudaVoxelizer::new(&config, gpu, None)?;
     let mut out = DeviceBuf::new(gpu, &Budget::new(None));
-    for message in voxelize::sweeps(&room).iter().take(2) {
+    for message in clouds::sweeps(&room).iter().take(2) {
         voxelizer.gather([(0, message)], |_, _| {})?;
         voxelizer.write_on_device(&mut out)?;
     }

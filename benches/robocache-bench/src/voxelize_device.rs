@@ -1,7 +1,7 @@
 //! Grids on a device, of points that are there.
 
+use crate::clouds::{Output, Shape, sweep_of};
 use crate::timing;
-use crate::voxelize::{Output, Shape, sweep_of};
 use robocache::device::Dtype;
 use robocache::device::cuda::{Budget, CudaError, DeviceBuf, Gpu};
 use robocache::ops::voxelize::VoxelLayout;

@@ -1,0 +1,191 @@
+//! The clouds that grids are made of, and the memory that those go to.
+
+use crate::scene::{sweep, uniform};
+use robocache::device::{Dtype, HostBuf};
+use robocache::ops::voxelize::{VoxelLayout, VoxelizeConfig};
+use robocache::stream::{Cells, Message};
+
+/// Clouds a call, beams and columns of each, cells along an axis of its grid.
+#[derive(Clone, Copy)]
+pub struct Shape {
+    pub clouds: usize,
+    pub beams: usize,
+    pub columns: usize,
+    pub side: usize,
+    /// Points anywhere in the grid instead of sweeps of the room: hardly two in a cell, or near each other in memory.
+    pub is_uniform: bool,
+}
+
+/// One sweep, and the batches of the comparison with others.
+pub const SHAPES: [Shape; 7] = [
+    shape(1, 128, 1024, 256),
+    shape(8, 32, 128, 64),
+    shape(32, 64, 256, 128),
+    shape(64, 64, 1024, 256),
+    shape(8, 32, 128, 64).uniform(),
+    shape(32, 64, 256, 128).uniform(),
+    shape(64, 64, 1024, 256).uniform(),
+];
+/// Sweeps that differ.
+pub const SWEEPS: usize = 8;
+
+/// A voxel's x, y, z, and its occupancy, count and three means.
+const COORDS_BYTES: usize = 3 * 4;
+const FEATURES_BYTES: usize = 5 * 4;
+
+const EXTENT_M: f32 = 51.2;
+
+const fn shape(clouds: usize, beams: usize, columns: usize, side: usize) -> Shape {
+    Shape {
+        clouds,
+        beams,
+        columns,
+        side,
+        is_uniform: false,
+    }
+}
+
+impl Shape {
+    const fn uniform(mut self) -> Self {
+        self.is_uniform = true;
+        self
+    }
+
+    /// Points of one cloud.
+    pub fn points(&self) -> usize {
+        self.beams * self.columns
+    }
+
+    /// Cells of one grid.
+    pub fn cells(&self) -> usize {
+        self.side.pow(3)
+    }
+
+    /// How the rows name it.
+    pub fn config(&self, layout: VoxelLayout) -> String {
+        let side = self.side;
+        let what = match self.clouds {
+            1 => "room,".to_owned(),
+            clouds => format!("{clouds} x"),
+        };
+        let points = if self.is_uniform { "uniform points" } else { "points" };
+        format!(
+            "{what} {} {points}, {side}x{side}x{side}, {}",
+            self.points(),
+            name(layout)
+        )
+    }
+
+    /// The configuration of the operation: occupancy, and for sparse voxels count and mean too.
+    pub fn voxelize(&self, layout: VoxelLayout) -> Result<VoxelizeConfig, serde_yaml::Error> {
+        let channels = match layout {
+            VoxelLayout::Coo => "occupancy, count, mean_x, mean_y, mean_z",
+            _ => "occupancy",
+        };
+        self.voxelize_to(layout, channels)
+    }
+
+    /// The configuration of the operation with other channels.
+    pub fn voxelize_to(&self, layout: VoxelLayout, channels: &str) -> Result<VoxelizeConfig, serde_yaml::Error> {
+        let (corner, edge, side) = (-EXTENT_M / 2.0, EXTENT_M / self.side as f32, self.side);
+        serde_yaml::from_str(&format!(
+            "{{ origin_m: [{corner}, {corner}, {corner}], voxel_size_m: [{edge}, {edge}, {edge}], \
+             shape: [{side}, {side}, {side}], layout: {}, channels: [{channels}], inputs: [{{ input: lidar }}] }}",
+            name(layout)
+        ))
+    }
+
+    /// Bytes that must move for a call, `voxels` being those of all its clouds.
+    pub fn bytes(&self, layout: VoxelLayout, voxels: usize) -> usize {
+        let grids = self.clouds * self.cells();
+        let out = match layout {
+            VoxelLayout::Dense => grids * 4,
+            VoxelLayout::Bits => grids / 8,
+            VoxelLayout::Coo => voxels * (COORDS_BYTES + FEATURES_BYTES),
+        };
+        self.clouds * self.points() * 12 + out
+    }
+}
+
+/// The layout as a configuration has it.
+pub fn name(layout: VoxelLayout) -> &'static str {
+    match layout {
+        VoxelLayout::Dense => "dense",
+        VoxelLayout::Bits => "bits",
+        VoxelLayout::Coo => "coo",
+    }
+}
+
+/// A cloud as a tensor [N, 3].
+pub fn tensor(points: &[[f32; 3]]) -> Message {
+    let mut message = Message::default();
+    message.rows = points.len() * 3;
+    message.shape = vec![points.len(), 3];
+    let column = message.add_column("", Dtype::Float32, Cells::One);
+    column.data.copy_from(bytemuck::cast_slice(points));
+    message
+}
+
+/// The sweeps that clouds of a shape are taken from, in turn.
+pub fn sweeps(shape: &Shape) -> Vec<Message> {
+    let points = |step| {
+        if shape.is_uniform {
+            uniform(step, shape.points(), EXTENT_M)
+        } else {
+            sweep(step, shape.beams, shape.columns)
+        }
+    };
+    (0..SWEEPS).map(|step| tensor(&points(step))).collect()
+}
+
+/// The sweep that cloud `cloud` of set `set` is.
+pub fn sweep_of(set: usize, cloud: usize) -> usize {
+    (set + cloud) % SWEEPS
+}
+
+/// What the grids of a call are written to: the columns of messages.
+pub struct Output {
+    pub dense: HostBuf,
+    pub bits: HostBuf,
+    coords: HostBuf,
+    features: HostBuf,
+    pub voxels: usize,
+}
+
+impl Output {
+    /// Room for all grids of a shape in one layout.
+    pub fn new(shape: &Shape, layout: VoxelLayout) -> Self {
+        let room = |wanted, bytes| {
+            let mut buffer = HostBuf::default();
+            buffer.resize(if layout == wanted { shape.clouds * bytes } else { 0 });
+            buffer
+        };
+        Self {
+            dense: room(VoxelLayout::Dense, shape.cells() * 4),
+            bits: room(VoxelLayout::Bits, shape.cells().div_ceil(8)),
+            coords: room(VoxelLayout::Coo, shape.points() * COORDS_BYTES),
+            features: room(VoxelLayout::Coo, shape.points() * FEATURES_BYTES),
+            voxels: 0,
+        }
+    }
+
+    pub fn dense(&self) -> &[u8] {
+        self.dense.bytes()
+    }
+
+    pub fn bits(&self) -> &[u8] {
+        self.bits.bytes()
+    }
+
+    /// Coordinates and features of the voxels.
+    pub fn coo(&self) -> (&[u8], &[u8]) {
+        let coords = &self.coords.bytes()[..self.voxels * COORDS_BYTES];
+        (coords, &self.features.bytes()[..self.voxels * FEATURES_BYTES])
+    }
+
+    pub fn coo_mut(&mut self) -> (&mut [i32], &mut [f32]) {
+        let coords = &mut self.coords.bytes_mut()[..self.voxels * COORDS_BYTES];
+        let features = &mut self.features.bytes_mut()[..self.voxels * FEATURES_BYTES];
+        (bytemuck::cast_slice_mut(coords), bytemuck::cast_slice_mut(features))
+    }
+}
