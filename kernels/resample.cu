@@ -226,13 +226,11 @@ struct Doubts {
     __device__ __forceinline__ void add(u32 target) { atomicOr(&targets[target / 32], 1u << target % 32); }
 };
 
-// Where the value at a target comes from, and whether something speaks against it that the rows alone don't show: the
+// Where the value at a target comes from, `before` and `after` being the samples around it, and whether something speaks against it that the rows alone don't show: the
 // later of two samples with one time counts, and a gap that is too long ends nowhere if nothing finite follows.
 template <class Real>
-__device__ __forceinline__ Choice<Real> choose(const ResampleParams& p, const Bracket& found, u32 samples, i64 target,
-                                               bool& is_doubtful) {
-    u32 before = max(found.until, 1u) - 1;
-    u32 after = min(found.until, max(samples, 1u) - 1);
+__device__ __forceinline__ Choice<Real> choose(const ResampleParams& p, const Bracket& found, u32 before, u32 after,
+                                               i64 target, bool& is_doubtful) {
     Pick picked = pick(found, target, p.mode, p.limits);
     Choice<Real> choice{before, after, (Real)picked.weight};
     if (picked.kind != PICK_BETWEEN) {
@@ -283,7 +281,8 @@ __device__ __forceinline__ void redo_doubtful(const ResampleParams& p, const Res
 }
 
 // A block does a tile: it finds the bracket of each target, one a thread, and then all threads go through the rows of
-// the tile, UNROLL vectors of BYTES at once each.
+// the tile, UNROLL vectors of BYTES at once each. Where the tile has no more vectors than the block has threads, each
+// thread finds the bracket for its own vector instead, and has its samples on the way while it weighs them.
 template <class T, u32 BYTES, u32 UNROLL> __device__ __forceinline__ void resample(const ResampleParams& p) {
     typedef typename RealOf<T>::type Real;
     __shared__ i64 staged[STAGED_TIMES];
@@ -302,9 +301,15 @@ template <class T, u32 BYTES, u32 UNROLL> __device__ __forceinline__ void resamp
     if (threadIdx.x == 32) {
         prefetch(out);
     }
+    u32 row = (u32)(threadIdx.x * p.row_magic >> 32);
+    u32 vector = threadIdx.x - row * p.row_vectors;
+    u32 total = tile.targets * p.row_vectors;
+    bool has_samples = tile.samples > 0, is_direct = total <= BLOCK;
+
     Times times{p.times + tile.sample, tile.samples, 0, ~0u};
-    bool has_target = threadIdx.x < tile.targets;
-    i64 target = has_target ? __ldg(targets + threadIdx.x) : 0;
+    u32 own = is_direct ? row : threadIdx.x;
+    bool has_target = own < tile.targets;
+    i64 target = has_target ? __ldg(targets + own) : 0;
     if (threadIdx.x < BLOCK / 32) {
         doubts.targets[threadIdx.x] = 0;
     }
@@ -312,18 +317,39 @@ template <class T, u32 BYTES, u32 UNROLL> __device__ __forceinline__ void resamp
     bool is_doubtful = false;
     if (has_target) {
         Bracket found = find_bracket(times, slice, staged, target);
-        choices[threadIdx.x] = choose<Real>(p, found, tile.samples, target, is_doubtful);
-        p.valid[tile.target + threadIdx.x] = choices[threadIdx.x].weight != (Real)FILL;
+        u32 before = max(found.until, 1u) - 1;
+        u32 after = min(found.until, max(tile.samples, 1u) - 1);
+        Vector<BYTES> a{}, b{};
+        if (is_direct && has_samples) {
+            a.load(values + (u64)before * row_bytes + vector * BYTES);
+            b.load(values + (u64)after * row_bytes + vector * BYTES);
+        }
+        Choice<Real> choice = choose<Real>(p, found, before, after, target, is_doubtful);
+        if (!is_direct || vector == 0) {
+            p.valid[tile.target + own] = choice.weight != (Real)FILL;
+        }
+        if (is_direct) {
+            bool from_before = choice.first == before, to_after = choice.second == after;
+            Vector<BYTES> result, other = b;
+#pragma unroll
+            for (u32 w = 0; w < sizeof a.words / sizeof a.words[0]; ++w) {
+                b.words[w] = to_after ? b.words[w] : a.words[w];
+                a.words[w] = from_before ? a.words[w] : other.words[w];
+            }
+            is_doubtful |= !blend<T>(p, a, b, choice.weight, result);
+            result.store(out + (u64)threadIdx.x * BYTES);
+        } else {
+            choices[own] = choice;
+        }
         if (is_doubtful) {
-            doubts.add(threadIdx.x);
+            doubts.add(own);
         }
     }
+    if (is_direct) {
+        return redo_doubtful<T>(p, tile, doubts, is_doubtful);
+    }
     __syncthreads();
-    u32 row = (u32)(threadIdx.x * p.row_magic >> 32);
-    u32 vector = threadIdx.x - row * p.row_vectors;
-    u32 total = tile.targets * p.row_vectors;
     u32 last_row = tile.targets - 1;
-    bool has_samples = tile.samples > 0;
     for (u32 item = threadIdx.x; item < total; item += UNROLL * BLOCK) {
         Vector<BYTES> a[UNROLL], b[UNROLL];
         Real weights[UNROLL];
@@ -411,7 +437,9 @@ template <class T, u32 BYTES> __device__ __forceinline__ void resample_short(con
             until += step * ((at[0] <= target) + (at[step] <= target) + (at[2 * step] <= target));
         }
         Bracket found = bracket_at([&](u32 i) { return times[i]; }, min(until, p.row_samples), p.row_samples);
-        Choice<Real> choice = choose<Real>(p, found, p.row_samples, target, is_doubtful);
+        u32 before = max(found.until, 1u) - 1;
+        u32 after = min(found.until, max(p.row_samples, 1u) - 1);
+        Choice<Real> choice = choose<Real>(p, found, before, after, target, is_doubtful);
         Vector<BYTES> result;
         const Vector<BYTES>& a = samples[choice.first * p.row_vectors + vector];
         const Vector<BYTES>& b = samples[choice.second * p.row_vectors + vector];

@@ -58,6 +58,7 @@ fn bytes_come_back_as_they_went() {
 
     device.clear(1, 100).unwrap();
     let copy = buffer(&gpu, bytes.len());
+    copy.clear(0, 7).unwrap();
     gpu.synchronize().unwrap();
     copy.copy_from(7, &device, 0, 5000).unwrap();
     let came = contents(&copy, 5007);

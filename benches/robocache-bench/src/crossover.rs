@@ -18,7 +18,7 @@ const TRAJECTORIES: [usize; 7] = [1, 4, 16, 64, 256, 1024, 4096];
 /// What is shared among devices.
 const SHARED: Shape = shared(1024);
 /// What is large for several of them, too: with a quarter of [`SHARED`] each is hardly busy.
-const SHARED_LARGE: Shape = shared(4096);
+const SHARED_LARGE: Shape = shared(8192);
 
 const fn shared(rows: usize) -> Shape {
     Shape {
