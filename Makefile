@@ -16,7 +16,7 @@ BUILT_KERNELS := $(patsubst %.cu,target/%.fatbin,$(wildcard kernels/*.cu))
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .PHONY: demo record replay test check-format check-licences check-dataflows check-layout check-kernels clippy doc \
-  check-engine test-rust test-gpu test-python kernels emulator build bench bench-gpu clean-out
+  check-engine test-rust test-gpu test-python kernels emulator build bench bench-gpu profile-gpu clean-out
 
 demo: build out/policy.onnx
 	@rm -f out/report.json
@@ -108,6 +108,14 @@ bench-gpu: .venv/.stamp
 	target/release/robocache-bench > out/gpu.jsonl
 	$(PEERS_PYTHON) benches/peers.py gpu >> out/gpu.jsonl
 	python benches/compare.py --write --machine "$$(nvidia-smi --query-gpu=name --format=csv,noheader | head -1), $$(date -I), \`make bench-gpu\`" out/gpu.jsonl
+
+# What bounds the kernels, by Nsight Compute.
+profile-gpu: .venv/.stamp
+	$(CARGO) build --release --workspace --locked
+	mkdir -p out
+	ncu --clock-control none --csv --page raw --section SpeedOfLight --section Occupancy --section LaunchStats \
+	  target/release/robocache-bench profile > out/ncu.csv
+	python benches/ncu.py --write out/ncu.csv
 
 out/policy.onnx: examples/policy/make_model.py robocache.yml .venv/.stamp
 	python examples/policy/make_model.py --config robocache.yml --out $@

@@ -6,9 +6,9 @@ use crate::random::Random;
 use crate::rows::{Rows, Scope};
 use crate::timing;
 use half::bf16;
-use robocache::device::cuda::{Budget, Gpu};
+use robocache::device::cuda::{Budget, DeviceBuf, Gpu};
 use robocache::device::{Dtype, Values};
-use robocache::ops::align::cuda::CudaFuser;
+use robocache::ops::align::cuda::{CudaFuser, DeviceSample};
 use robocache::ops::align::{AlignConfig, Aligner, Masks, Target};
 use robocache::ops::fuse::cpu;
 use std::error::Error;
@@ -89,21 +89,50 @@ pub fn live(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
     for window in LIVE_WINDOWS {
         let config = live_config(window);
         let bytes = window * columns * 4;
-        let times = play(window, |aligner, target, out, masks| {
+        let times = play(window, usize::MAX, |aligner, target, out, masks| {
             cpu::fuse(aligner, target, out, masks);
             Ok(())
         })?;
         rows.add("fuse", &config, "cpu", Scope::Host, times, bytes);
         let Some(gpu) = gpu else { continue };
-        let mut fuser = None;
-        let times = play(window, |aligner, target, out, masks| {
-            let fuser = fuser.get_or_insert_with(|| CudaFuser::new(aligner, gpu, &Budget::new(None)));
-            let all = 0..aligner.modalities();
-            Ok(fuser.window(aligner, target, all, bytemuck::cast_slice_mut(out), masks)?)
-        })?;
+        let times = play_on(gpu, window, usize::MAX)?;
         rows.add("fuse", &config, "cuda", Scope::Host, times, bytes);
     }
     Ok(())
+}
+
+/// A few observations of the shortest window and of the longest on the device, and samples that are there already.
+pub fn launch(gpu: &Gpu) -> Result<(), Box<dyn Error>> {
+    const OBSERVATIONS: usize = 4;
+    for window in [LIVE_WINDOWS[0], LIVE_WINDOWS[3]] {
+        play_on(gpu, window, OBSERVATIONS)?;
+    }
+    let mut aligner = Aligner::new(&live_rules(LIVE_WINDOWS[0])?)?;
+    let mut fuser = CudaFuser::new(&aligner, gpu, &Budget::new(None));
+    let (period, dim) = LIVE_STREAMS[0];
+    let mut memory = DeviceBuf::new(gpu, &Budget::new(None));
+    memory.reserve(dim * size_of::<f32>())?;
+    memory.clear(0, dim * size_of::<f32>())?;
+    gpu.synchronize()?;
+    for k in 0..OBSERVATIONS as i64 {
+        let sample = DeviceSample {
+            memory: &memory,
+            at: 0,
+            dtype: Dtype::Float32,
+            len: dim,
+        };
+        fuser.push(&mut aligner, 0, k * period, sample)?;
+    }
+    Ok(())
+}
+
+fn play_on(gpu: &Gpu, window: usize, most: usize) -> Result<Vec<f64>, Box<dyn Error>> {
+    let mut fuser = None;
+    play(window, most, |aligner, target, out, masks| {
+        let fuser = fuser.get_or_insert_with(|| CudaFuser::new(aligner, gpu, &Budget::new(None)));
+        let all = 0..aligner.modalities();
+        Ok(fuser.window(aligner, target, all, bytemuck::cast_slice_mut(out), masks)?)
+    })
 }
 
 /// How the rows name the observation of one robot.
@@ -111,18 +140,25 @@ fn live_config(window: usize) -> String {
     format!("live, T = {window}, 128+15+6 columns, float32, one observation")
 }
 
-/// Plays ten seconds of a robot and times every observation, from the arrival of the sample that makes it due.
-fn play(
-    window: usize,
-    mut write: impl FnMut(&mut Aligner, &Target, &mut [f32], &mut Masks) -> Result<(), Box<dyn Error>>,
-) -> Result<Vec<f64>, Box<dyn Error>> {
-    let config: AlignConfig = serde_yaml::from_str(&format!(
+/// The configuration of the observation of one robot.
+fn live_rules(window: usize) -> Result<AlignConfig, serde_yaml::Error> {
+    serde_yaml::from_str(&format!(
         "{{ rate_hz: 50, window: {window}, max_wait_ms: 40, dtype: {}, modalities: [
             {{ input: camera, dim: 128, interpolation: previous, max_age_ms: 100 }},
             {{ input: proprio, dim: 15, interpolation: linear, max_gap_ms: 50 }},
             {{ input: force, dim: 6, interpolation: linear, max_gap_ms: 50, extrapolate_ms: 5 }}] }}",
         Dtype::Float32
-    ))?;
+    ))
+}
+
+/// Plays ten seconds of a robot, or until there are `most` observations, and times each of them from the arrival of the
+/// sample that makes it due.
+fn play(
+    window: usize,
+    most: usize,
+    mut write: impl FnMut(&mut Aligner, &Target, &mut [f32], &mut Masks) -> Result<(), Box<dyn Error>>,
+) -> Result<Vec<f64>, Box<dyn Error>> {
+    let config = live_rules(window)?;
     let mut aligner = Aligner::new(&config)?;
     let samples = LIVE_STREAMS.map(|(_, dim)| {
         let values = (0..DIFFERENT_SAMPLES * dim).map(|i| (i as f32 * 0.37).sin());
@@ -137,13 +173,18 @@ fn play(
     let mut out = vec![0f32; window * config.columns()];
     let mut masks = Masks::default();
     let mut times = Vec::with_capacity(1024);
+    let mut made = 0;
     for (stamp, modality, k) in arrivals {
+        if made >= most {
+            break;
+        }
         let dim = LIVE_STREAMS[modality].1;
         let sample = &samples[modality][k % DIFFERENT_SAMPLES * dim..][..dim];
         let mut start = Instant::now();
         aligner.push(modality, stamp, Values::from_f32(sample))?;
         while let Some(target) = aligner.due() {
             write(&mut aligner, &target, &mut out, &mut masks)?;
+            made += 1;
             if stamp >= LIVE_WARM_UP_NS {
                 times.push(start.elapsed().as_secs_f64() * 1e6);
             }

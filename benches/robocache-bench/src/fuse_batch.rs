@@ -84,48 +84,70 @@ impl Windows {
     }
 }
 
-/// Measures it.
-pub fn measure(rows: &mut Rows, gpu: &Gpu) -> Result<(), Box<dyn Error>> {
-    let (windows, targets, streams) = BATCH;
-    let columns: usize = streams.iter().map(|stream| stream.1).sum();
-    let masks = windows * targets * streams.len();
-    let mut parts = vec![windows * targets * 8, windows * targets * columns * 2, masks, masks * 8];
-    for (samples, dim) in streams {
-        parts.extend([windows * samples * 8, windows * samples * dim * 2]);
-    }
-    let sets = timing::sets_for(parts.iter().sum());
-    let slab = Slab::new(gpu, sets, &parts)?;
-    let first = Windows::new(0);
-    let mut launches = Vec::new();
-    for set in 0..sets {
-        let windows = Windows::new(set as u64);
-        slab.upload(set, TARGETS, bytemuck::cast_slice(&windows.targets))?;
-        for (stream, (_, times, values)) in windows.streams.iter().enumerate() {
-            slab.upload(set, STREAMS + 2 * stream, bytemuck::cast_slice(times))?;
-            slab.upload(set, STREAMS + 2 * stream + 1, values)?;
+/// Sets in the memory of a device, and what fuses each.
+struct OnDevice {
+    slab: Slab,
+    first: Windows,
+    fusers: Vec<FuseBatch>,
+}
+
+impl OnDevice {
+    fn new(gpu: &Gpu) -> Result<Self, Box<dyn Error>> {
+        let (windows, targets, streams) = BATCH;
+        let columns: usize = streams.iter().map(|stream| stream.1).sum();
+        let masks = windows * targets * streams.len();
+        let mut parts = vec![windows * targets * 8, windows * targets * columns * 2, masks, masks * 8];
+        for (samples, dim) in streams {
+            parts.extend([windows * samples * 8, windows * samples * dim * 2]);
         }
-        launches.push(launch(gpu, &slab, set)?);
+        let sets = timing::sets_for(parts.iter().sum());
+        let slab = Slab::new(gpu, sets, &parts)?;
+        let mut fusers = Vec::new();
+        for set in 0..sets {
+            let windows = Windows::new(set as u64);
+            slab.upload(set, TARGETS, bytemuck::cast_slice(&windows.targets))?;
+            for (stream, (_, times, values)) in windows.streams.iter().enumerate() {
+                slab.upload(set, STREAMS + 2 * stream, bytemuck::cast_slice(times))?;
+                slab.upload(set, STREAMS + 2 * stream + 1, values)?;
+            }
+            fusers.push(fuser(gpu, &slab, set)?);
+        }
+        Ok(Self {
+            slab,
+            first: Windows::new(0),
+            fusers,
+        })
     }
-    // SAFETY: the slab outlives the launches and has what they were told.
-    let times = timing::device(gpu, sets, |set| unsafe { launches[set].launch() })?;
-    let expected = first.expected()?;
-    let mut came = vec![0; expected.len()];
-    slab.download(0, OUT, &mut came)?;
-    if came != expected {
-        return Err("the fused values are not those of each modality by itself".into());
+}
+
+/// Launches it a few times.
+pub fn launch(gpu: &Gpu) -> Result<(), Box<dyn Error>> {
+    for fuser in &OnDevice::new(gpu)?.fusers {
+        // SAFETY: the slab outlives the launches and has what they were told.
+        unsafe { fuser.launch() }?;
+        gpu.synchronize()?;
     }
-    rows.add(
-        "fuse",
-        &batch_config(),
-        "cuda",
-        Scope::Device,
-        times,
-        first.unique_bytes(),
-    );
     Ok(())
 }
 
-fn launch(gpu: &Gpu, slab: &Slab, set: usize) -> Result<FuseBatch, CudaError> {
+/// Measures it.
+pub fn measure(rows: &mut Rows, gpu: &Gpu) -> Result<(), Box<dyn Error>> {
+    let on_device = OnDevice::new(gpu)?;
+    let sets = on_device.fusers.len();
+    // SAFETY: the slab outlives the launches and has what they were told.
+    let times = timing::device(gpu, sets, |set| unsafe { on_device.fusers[set].launch() })?;
+    let expected = on_device.first.expected()?;
+    let mut came = vec![0; expected.len()];
+    on_device.slab.download(0, OUT, &mut came)?;
+    if came != expected {
+        return Err("the fused values are not those of each modality by itself".into());
+    }
+    let bytes = on_device.first.unique_bytes();
+    rows.add("fuse", &batch_config(), "cuda", Scope::Device, times, bytes);
+    Ok(())
+}
+
+fn fuser(gpu: &Gpu, slab: &Slab, set: usize) -> Result<FuseBatch, CudaError> {
     let (entries, rows, streams) = BATCH;
     let modalities = streams
         .iter()

@@ -2,7 +2,7 @@
 
 use crate::rows::Rows;
 use crate::voxelize_device::OnDevice;
-use crate::{clouds, fuse, resample, timing};
+use crate::{clouds, fuse, fuse_batch, resample, timing};
 use robocache::device::cuda::{Budget, DeviceBuf, Gpu};
 use robocache::ops::resample::cuda::CudaResampler;
 use robocache::ops::resample::{ResampleConfig, Trajectories};
@@ -14,26 +14,30 @@ use std::error::Error;
 const MOST_CELLS: usize = 1 << 26;
 
 /// Launches them.
-pub fn launch(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
+pub fn launch(_: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
     let Some(gpu) = gpu else { return Ok(()) };
     timing::be_quick();
     for shape in resample::shapes() {
-        let mut sets = resample::sets(&shape);
-        let mut resampler = CudaResampler::new(&ResampleConfig::default(), gpu, None)?;
+        let sets = resample::sets(&shape);
+        let resampler = CudaResampler::new(&ResampleConfig::default(), gpu, None)?;
         let on_device = resample::OnDevice::new(gpu, &shape, &sets)?;
         for set in 0..sets.len() {
             // SAFETY: the memory outlives the launches, and was made for batches of this shape with ascending times.
             unsafe { resampler.launch(&on_device.batch(set)) }?;
         }
-        let Some(set) = sets.first_mut() else { continue };
-        let batch = Trajectories::from_message(&set.message)?;
-        resampler.run(&batch, set.values.bytes_mut(), set.valid.bytes_mut())?;
+        gpu.synchronize()?;
+    }
+    // From the host, where dropped samples are counted.
+    if let Some(shape) = resample::shapes().next() {
+        let mut resampler = CudaResampler::new(&ResampleConfig::default(), gpu, None)?;
+        for set in &mut resample::sets(&shape) {
+            let batch = Trajectories::from_message(&set.message)?;
+            resampler.run(&batch, set.values.bytes_mut(), set.valid.bytes_mut())?;
+        }
     }
     let [room, ..] = clouds::SHAPES;
-    for shape in clouds::SHAPES
-        .into_iter()
-        .filter(|shape| shape.clouds * shape.cells() <= MOST_CELLS)
-    {
+    let is_profiled = |shape: &clouds::Shape| !shape.is_uniform && shape.clouds * shape.cells() <= MOST_CELLS;
+    for shape in clouds::SHAPES.into_iter().filter(is_profiled) {
         let sweeps = clouds::sweeps(&shape);
         for layout in [VoxelLayout::Dense, VoxelLayout::Bits, VoxelLayout::Coo] {
             let mut on_device = OnDevice::new(gpu, &shape, layout, &sweeps)?;
@@ -52,6 +56,6 @@ pub fn launch(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> 
         voxelizer.gather([(0, message)], |_, _| {})?;
         voxelizer.write_on_device(&mut out)?;
     }
-    fuse::batch(rows, Some(gpu))?;
-    fuse::live(rows, Some(gpu))
+    fuse_batch::launch(gpu)?;
+    fuse::launch(gpu)
 }

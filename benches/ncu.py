@@ -1,0 +1,74 @@
+"""The table of Nsight Compute's figures in docs/performance.md: `ncu.py [--write] CSV ...`.
+
+The CSVs are what `make profile-gpu` takes, `ncu --csv --page raw` of `robocache-bench profile`. A kernel that was launched
+with several grids has a row for each, of the median of its launches. Where a row came more than once the last file counts.
+"""
+
+import argparse
+import csv
+import pathlib
+import statistics
+import sys
+
+DOCUMENT = pathlib.Path(__file__).parent.parent / "docs" / "performance.md"
+BEGIN, END = "<!-- ncu -->", "<!-- /ncu -->"
+# What a column is called, and the metric it has; percentages are of the peak while the kernel runs.
+COLUMNS = {
+    "us": "gpu__time_duration.sum",
+    "DRAM %": "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
+    "L2 %": "lts__throughput.avg.pct_of_peak_sustained_elapsed",
+    "L1 %": "l1tex__throughput.avg.pct_of_peak_sustained_active",
+    "SM %": "sm__throughput.avg.pct_of_peak_sustained_elapsed",
+    "occupancy %": "sm__warps_active.avg.pct_of_peak_sustained_active",
+    "registers": "launch__registers_per_thread",
+}
+# Of times: how many of them are a microsecond.
+UNITS = {"ns": 1e3, "us": 1.0, "ms": 1e-3}
+
+
+def read(path: str) -> dict[tuple[str, str], list[list[float]]]:
+    """For each kernel and grid the figures of each launch."""
+    with open(path, newline="") as file:
+        # What ncu and the program say stands between the lines of the table.
+        names, units, *launches = csv.reader(line for line in file if line.startswith('"'))
+    places = [names.index(metric) for metric in COLUMNS.values()]
+    per_us = UNITS[units[places[0]]]
+    taken: dict[tuple[str, str], list[list[float]]] = {}
+    for launch in launches:
+        figures = [float(launch[place].replace(",", "")) for place in places]
+        figures[0] /= per_us
+        grid = launch[names.index("Grid Size")].strip("()").replace(", ", " x ").removesuffix(" x 1").removesuffix(" x 1")
+        block = launch[names.index("Block Size")].strip("()").split(",")[0]
+        taken.setdefault((launch[names.index("Kernel Name")], f"{grid} of {block}"), []).append(figures)
+    return taken
+
+
+def table(taken: dict[tuple[str, str], list[list[float]]]) -> list[str]:
+    lines = [f"| kernel | blocks | {' | '.join(COLUMNS)} |", "|---" * (2 + len(COLUMNS)) + "|"]
+    for (kernel, blocks), launches in sorted(taken.items()):
+        us, *rest = (statistics.median(figures) for figures in zip(*launches))
+        lines.append(f"| `{kernel}` | {blocks} | {us:.1f} | {' | '.join(f'{figure:.0f}' for figure in rest)} |")
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("csv", nargs="+")
+    parser.add_argument("--write", action="store_true", help=f"put the table between the markers of {DOCUMENT.name}")
+    arguments = parser.parse_args()
+    taken: dict[tuple[str, str], list[list[float]]] = {}
+    for path in arguments.csv:
+        taken.update(read(path))
+    lines = table(taken)
+    print("\n".join(lines))
+    if not arguments.write:
+        return
+    before, marker, rest = DOCUMENT.read_text().partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (marker and end):
+        sys.exit(f"{DOCUMENT}: the markers {BEGIN} and {END} are not there")
+    DOCUMENT.write_text("\n\n".join([before + BEGIN, "\n".join(lines), END + after]))
+
+
+if __name__ == "__main__":
+    main()
