@@ -1,7 +1,7 @@
 //! Streams on common timestamps: a batch of windows, and the observation of one robot that is due now.
 
 use crate::batch::{self, EPOCH_NS};
-use crate::fuse_batch;
+use crate::fuse_batch::{self, BATCH, batch_config};
 use crate::random::Random;
 use crate::rows::{Rows, Scope};
 use crate::timing;
@@ -14,8 +14,6 @@ use robocache::ops::fuse::cpu;
 use std::error::Error;
 use std::time::Instant;
 
-/// Windows of the batch, targets of each, and samples and columns of each modality.
-pub const BATCH: (usize, usize, [(usize, usize); 3]) = (32, 256, [(150, 128), (1000, 32), (5000, 16)]);
 /// Windows of one robot, in rows: from the short history of a policy to a long one.
 const LIVE_WINDOWS: [usize; 4] = [2, 16, 64, 256];
 
@@ -25,20 +23,6 @@ const LIVE_WARM_UP_NS: i64 = 2_000_000_000;
 const LIVE_STREAMS: [(i64, usize); 3] = [(33_333_333, 128), (2_000_000, 15), (1_000_000, 6)];
 /// A stream's samples are taken in turn from so many, so that values differ from sample to sample.
 const DIFFERENT_SAMPLES: usize = 97;
-
-/// How the rows name the batch.
-pub fn batch_config() -> String {
-    let (windows, rows, streams) = BATCH;
-    let join = |part: fn(&(usize, usize)) -> usize, with: &str| {
-        let parts: Vec<String> = streams.iter().map(|stream| part(stream).to_string()).collect();
-        parts.join(with)
-    };
-    format!(
-        "{windows}x{rows} of {} from {} bfloat16",
-        join(|s| s.1, "+"),
-        join(|s| s.0, "/")
-    )
-}
 
 /// A window of the batch, held by an aligner of its own.
 fn window(seed: u64) -> Result<(Aligner, Target), Box<dyn Error>> {

@@ -1,7 +1,6 @@
 //! The batch of windows on a device, of samples that are there.
 
 use crate::batch::{self, Shape};
-use crate::fuse::{BATCH, batch_config};
 use crate::random::Random;
 use crate::rows::{Rows, Scope};
 use crate::slab::Slab;
@@ -12,6 +11,23 @@ use robocache::ops::align::cuda::{BatchGroup, BatchModality, BatchOutput, BatchS
 use robocache::ops::resample::{ResampleConfig, Resampler, Trajectories};
 use robocache::time::{Interpolation, Limits};
 use std::error::Error;
+
+/// Windows of the batch, targets of each, and samples and columns of each modality.
+pub const BATCH: (usize, usize, [(usize, usize); 3]) = (32, 256, [(150, 128), (1000, 32), (5000, 16)]);
+
+/// How the rows name the batch.
+pub fn batch_config() -> String {
+    let (windows, rows, streams) = BATCH;
+    let join = |part: fn(&(usize, usize)) -> usize, with: &str| {
+        let parts: Vec<String> = streams.iter().map(|stream| part(stream).to_string()).collect();
+        parts.join(with)
+    };
+    format!(
+        "{windows}x{rows} of {} from {} bfloat16",
+        join(|s| s.1, "+"),
+        join(|s| s.0, "/")
+    )
+}
 
 /// One set of inputs: the targets, and each modality's times and values.
 struct Windows {
