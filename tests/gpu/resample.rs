@@ -56,6 +56,8 @@ impl Shape {
             1 => 1,
             2 => 2,
             3 if dim < 20 => random.below(3000),
+            // About what the kernel for short trajectories takes.
+            4 => 100 + random.below(56),
             _ => random.below(60),
         };
         let regular = random.once_in(3).then(|| (length(random), length(random)));
