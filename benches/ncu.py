@@ -6,12 +6,10 @@ with several grids has a row for each, of the median of its launches. Where a ro
 
 import argparse
 import csv
-import pathlib
 import statistics
-import sys
 
-DOCUMENT = pathlib.Path(__file__).parent.parent / "docs" / "performance.md"
-BEGIN, END = "<!-- ncu -->", "<!-- /ncu -->"
+from run import PAGES, replace_between
+
 # What a column is called, and the metric it has; percentages are of the peak while the kernel runs.
 COLUMNS = {
     "us": "gpu__time_duration.sum",
@@ -54,20 +52,16 @@ def table(taken: dict[tuple[str, str], list[list[float]]]) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("csv", nargs="+")
-    parser.add_argument("--write", action="store_true", help=f"put the table between the markers of {DOCUMENT.name}")
+    parser.add_argument("--write", action="store_true", help="put the table between the markers `<!-- ncu -->`")
     arguments = parser.parse_args()
     taken: dict[tuple[str, str], list[list[float]]] = {}
     for path in arguments.csv:
         taken.update(read(path))
     lines = table(taken)
     print("\n".join(lines))
-    if not arguments.write:
-        return
-    before, marker, rest = DOCUMENT.read_text().partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (marker and end):
-        sys.exit(f"{DOCUMENT}: the markers {BEGIN} and {END} are not there")
-    DOCUMENT.write_text("\n\n".join([before + BEGIN, "\n".join(lines), END + after]))
+    if arguments.write:
+        for page in PAGES:
+            replace_between(page, "ncu", lines)
 
 
 if __name__ == "__main__":

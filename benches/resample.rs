@@ -2,9 +2,17 @@
 //!
 //! The inputs are rotated through more memory than the caches hold, as batches of a data loader are.
 
+#[path = "robocache-bench/src/batch.rs"]
+#[allow(dead_code)]
+mod batch;
+#[path = "robocache-bench/src/random.rs"]
+#[allow(dead_code)]
+mod random;
+
+use batch::Shape;
 use robocache::device::{Dtype, HostBuf};
 use robocache::ops::resample::{ResampleConfig, Resampler, Trajectories};
-use robocache::stream::{Cells, Message};
+use robocache::stream::Message;
 use std::time::Instant;
 
 const WARM_UP: usize = 20;
@@ -12,16 +20,8 @@ const RUNS: usize = 200;
 /// Bytes of inputs and outputs together that are gone through before one is seen again.
 const WORKING_SET: usize = 512 << 20;
 
-struct Case {
-    rows: usize,
-    samples: usize,
-    targets: usize,
-    dim: usize,
-    dtype: Dtype,
-}
-
 fn main() {
-    let case = |rows, samples, targets, dim, dtype| Case {
+    let case = |rows, samples, targets, dim, dtype| Shape {
         rows,
         samples,
         targets,
@@ -40,11 +40,11 @@ fn main() {
     }
 }
 
-fn measure(case: &Case) {
+fn measure(case: &Shape) {
     let mut batches = Vec::new();
     let mut bytes = 0;
     while bytes < WORKING_SET && batches.len() < 64 {
-        let message = batch(case, batches.len() as u64);
+        let message = message(case, batches.len() as u64);
         let values = case.rows * case.targets * case.dim * case.dtype.size();
         bytes += message.bytes() + values;
         let (mut out, mut valid) = (HostBuf::default(), HostBuf::default());
@@ -68,22 +68,16 @@ fn measure(case: &Case) {
         }
     }
     taken.sort_by(f64::total_cmp);
-    let Case {
-        rows,
-        samples,
-        targets,
-        dim,
-        dtype,
-    } = case;
     println!(
-        r#"{{"op":"resample","config":"{rows}x{samples}->{targets}x{dim} {dtype}","us_p50":{:.1},"us_p99":{:.1}}}"#,
+        r#"{{"op":"resample","config":"{}","us_p50":{:.1},"us_p99":{:.1}}}"#,
+        case.config(),
         taken[taken.len() / 2],
         taken[taken.len() * 99 / 100],
     );
 }
 
 /// Samples about a millisecond apart, targets evenly from the first to the last of them.
-fn batch(case: &Case, seed: u64) -> Message {
+fn message(case: &Shape, seed: u64) -> Message {
     let mut state = seed;
     let mut random = move || {
         state = state
@@ -91,9 +85,6 @@ fn batch(case: &Case, seed: u64) -> Message {
             .wrapping_add(1_442_695_040_888_963_407);
         (state >> 40) as f32 / (1u64 << 24) as f32
     };
-    let mut message = Message::default();
-    message.rows = case.rows;
-    message.dim = case.dim;
     let (mut times, mut targets) = (Vec::new(), Vec::new());
     for _ in 0..case.rows {
         let first = times.len();
@@ -102,37 +93,12 @@ fn batch(case: &Case, seed: u64) -> Message {
         let steps = case.targets as i64 - 1;
         targets.extend((0..=steps).map(|i| from + (to - from) * i / steps));
     }
-    let values: Vec<f32> = (0..case.rows * case.samples * case.dim)
-        .map(|_| random() * 2.0 - 1.0)
-        .collect();
-    add(
-        &mut message,
-        "timestamps_ns",
-        Dtype::Int64,
-        bytemuck::cast_slice(&times),
-    );
-    match case.dtype {
-        Dtype::Float64 => {
-            let values: Vec<f64> = values.iter().map(|&v| v.into()).collect();
-            add(&mut message, "values", case.dtype, bytemuck::cast_slice(&values));
-        }
-        Dtype::Float16 => {
-            let values: Vec<half::f16> = values.iter().map(|&v| half::f16::from_f32(v)).collect();
-            add(&mut message, "values", case.dtype, bytemuck::cast_slice(&values));
-        }
-        Dtype::BFloat16 => {
-            let values: Vec<half::bf16> = values.iter().map(|&v| half::bf16::from_f32(v)).collect();
-            add(&mut message, "values", case.dtype, bytemuck::cast_slice(&values));
-        }
-        _ => add(&mut message, "values", case.dtype, bytemuck::cast_slice(&values)),
-    }
-    add(&mut message, "targets_ns", Dtype::Int64, bytemuck::cast_slice(&targets));
-    message
-}
-
-fn add(message: &mut Message, name: &str, dtype: Dtype, bytes: &[u8]) {
-    let (rows, len) = (message.rows, bytes.len() / dtype.size());
-    let column = message.add_column(name, dtype, Cells::Ragged(len));
-    column.data.copy_from(bytes);
-    column.offsets.extend((0..=rows).map(|row| (row * len / rows) as i32));
+    let values = (0..case.rows * case.samples * case.dim).map(|_| random() * 2.0 - 1.0);
+    let values = match case.dtype {
+        Dtype::Float64 => batch::bytes(values.map(f64::from)),
+        Dtype::Float16 => batch::bytes(values.map(half::f16::from_f32)),
+        Dtype::BFloat16 => batch::bytes(values.map(half::bf16::from_f32)),
+        _ => batch::bytes(values),
+    };
+    batch::message_of(case, &times, &values, &targets)
 }

@@ -4,6 +4,9 @@
 //! in the grid. Eight clouds are rotated, so that none is in the cache from its last turn, and the first rounds are not
 //! counted. A row is one cloud: from the message to the output in the caller's buffers.
 
+#[path = "robocache-bench/src/clouds.rs"]
+#[allow(dead_code)]
+mod clouds;
 #[path = "robocache-bench/src/random.rs"]
 #[allow(dead_code)]
 mod random;
@@ -11,6 +14,7 @@ mod random;
 #[allow(dead_code)]
 mod scene;
 
+use clouds::tensor;
 use random::Random;
 use robocache::device::Dtype;
 use robocache::ops::voxelize::{Cloud, VoxelLayout, VoxelizeConfig, Voxelizer};
@@ -56,15 +60,6 @@ fn columns(points: &[[f32; 3]]) -> Message {
     let values: Vec<f32> = points.iter().map(|p| (p[0] * 7.0).sin().abs() * 100.0).collect();
     let column = message.add_column("intensity", Dtype::Float32, Cells::One);
     column.data.copy_from(bytemuck::cast_slice(&values));
-    message
-}
-
-fn tensor(points: &[[f32; 3]]) -> Message {
-    let mut message = Message::default();
-    message.rows = points.len() * 3;
-    message.shape = vec![points.len(), 3];
-    let column = message.add_column("", Dtype::Float32, Cells::One);
-    column.data.copy_from(bytemuck::cast_slice(points));
     message
 }
 

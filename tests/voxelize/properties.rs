@@ -96,8 +96,13 @@ fn narrow(dtype: Dtype) -> bool {
     !matches!(dtype, Dtype::Int32 | Dtype::Int64 | Dtype::UInt32 | Dtype::UInt64)
 }
 
+/// 300 cases, unless `PROPTEST_CASES` says how many: sanitizers take their time.
+fn cases() -> u32 {
+    std::env::var_os("PROPTEST_CASES").map_or(300, |_| ProptestConfig::default().cases)
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn it_is_what_the_oracle_says(

@@ -71,7 +71,8 @@ pub fn values(random: &mut Random, count: usize, dtype: Dtype) -> Vec<u8> {
     all
 }
 
-fn bytes<T: bytemuck::Pod>(values: impl Iterator<Item = T>) -> Vec<u8> {
+/// Elements as bytes.
+pub fn bytes<T: bytemuck::Pod>(values: impl Iterator<Item = T>) -> Vec<u8> {
     bytemuck::cast_slice(&values.collect::<Vec<T>>()).to_vec()
 }
 

@@ -27,49 +27,34 @@ const PINNED: usize = 16;
 /// Copied by several devices, each its share, into both directions at once.
 const SHARED_BYTES: usize = 128 << 20;
 
-/// What a device copies, in two streams.
-struct Copies {
-    up: (Gpu, DeviceBuf, PinnedBuf),
-    down: (Gpu, DeviceBuf, PinnedBuf),
-}
-
-/// How fast several devices together read and write the host's memory.
+/// How fast several devices together read and write the host's memory, each in two streams.
 pub fn shared(rows: &mut Rows, gpus: &[Gpu], backend: &str) -> Result<(), CudaError> {
     let bytes = SHARED_BYTES / gpus.len();
+    // Memory of a device in a stream of its own, and of the host.
     let one_way = |gpu: &Gpu| {
         let stream = Gpu::open(gpu.ordinal())?;
         let (mut device, mut host) = (DeviceBuf::new(&stream, &Budget::new(None)), PinnedBuf::new(&stream));
         device.reserve(bytes)?;
         device.clear(0, bytes)?;
         host.resize(bytes)?;
-        Ok::<_, CudaError>((stream, device, host))
+        Ok::<_, CudaError>((device, host))
     };
-    let copies = gpus.iter().map(|gpu| {
-        Ok(Copies {
-            up: one_way(gpu)?,
-            down: one_way(gpu)?,
-        })
-    });
-    let mut copies = copies.collect::<Result<Vec<_>, CudaError>>()?;
-    let mut copy = || {
-        for Copies { up, down } in &mut copies {
-            // SAFETY: nobody touches the host's memory before the streams are synchronized, which is done below.
-            unsafe {
-                up.1.upload(0, up.2.bytes())?;
-                down.1.download(0, down.2.bytes_mut())?;
-            }
-        }
-        for Copies { up, down } in &copies {
-            up.0.synchronize()?;
-            down.0.synchronize()?;
-        }
-        Ok(())
-    };
-    let mut failed: Result<(), CudaError> = Ok(());
+    let both_ways = gpus.iter().map(|gpu| Ok([one_way(gpu)?, one_way(gpu)?]));
+    let mut both_ways = both_ways.collect::<Result<Vec<_>, CudaError>>()?;
+    let mut failed = None;
     let times = timing::host(1, |_| {
-        failed = std::mem::replace(&mut failed, Ok(())).and_then(|()| copy())
+        let copied = both_ways.iter_mut().try_for_each(|[(to, up), (from, down)]| {
+            // SAFETY: nobody touches the host's memory before the streams are synchronized, right below.
+            unsafe {
+                to.upload(0, up.bytes())
+                    .and_then(|()| from.download(0, down.bytes_mut()))
+            }
+        });
+        let mut streams = both_ways.iter().flatten();
+        let waited = streams.try_for_each(|(device, _)| device.gpu().synchronize());
+        failed = failed.take().or(copied.and(waited).err());
     });
-    failed?;
+    failed.map_or(Ok(()), Err)?;
     let config = format!("pinned copies in both directions at once, {SHARED_BYTES} bytes each");
     rows.add("ceiling", &config, backend, Scope::Host, times, 2 * SHARED_BYTES);
     Ok(())
