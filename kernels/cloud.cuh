@@ -98,8 +98,6 @@ __device__ __forceinline__ double read_f64(const Column &column, u32 i) {
     }
 }
 
-__device__ __forceinline__ bool is_finite(float value) { return (__float_as_uint(value) & 0x7f800000) != 0x7f800000; }
-
 // Rounds to the nearest integer, ties to even; the magnitude must be less than 2^51. Adding 1.5 * 2^52 leaves no place
 // for a fraction, and the integer in the low bits.
 __device__ __forceinline__ i64 round_to_integer(double value) {

@@ -92,8 +92,7 @@ __device__ __forceinline__ Bracket find(const Times& times, const i64* pivots, u
     while (4 * step < held) step *= 4;
 #pragma unroll 1
     for (; step > 0; step /= 4) {
-        const i64* at = pivots + reached + step - 1;
-        reached += step * ((at[0] <= target) + (at[step] <= target) + (at[2 * step] <= target));
+        reached += step * runs_passed(pivots + reached + step - 1, step, target);
     }
     reached = min(reached + (pivots[min(reached, PIVOTS - 1)] <= target), held);
 
@@ -412,8 +411,6 @@ __device__ __forceinline__ float element(const void* elements, u32 dtype, u32 i)
     }
 }
 
-__device__ __forceinline__ bool is_finite(float value) { return (__float_as_uint(value) & 0x7f800000) != 0x7f800000; }
-
 // What a sample is refused for.
 struct Verdict {
     u32 channel; // the first that is not finite, or ~0 where there is none
@@ -440,7 +437,7 @@ extern "C" __global__ void __launch_bounds__(256) fuse_take(const __grid_constan
     for (u32 i = threadIdx.x; i < p.dim; i += blockDim.x) {
         float value = fuse_ns::element(p.sample, p.dtype, i);
         p.row[i] = value;
-        if (!fuse_ns::is_finite(value)) own = min(own, i);
+        if (!is_finite(value)) own = min(own, i);
     }
     if (own != 0xffffffffu) atomicMin(&channel, own);
     __syncthreads();

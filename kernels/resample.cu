@@ -146,7 +146,6 @@ template <u32 WORDS, class Half> __device__ __forceinline__ void lerp_words(cons
     }
 }
 
-__device__ __forceinline__ bool is_finite(float v) { return (__float_as_uint(v) & 0x7f800000) != 0x7f800000; }
 __device__ __forceinline__ bool is_finite(bf16 v) { return (v.bits & 0x7f80) != 0x7f80; }
 __device__ __forceinline__ bool is_finite(f16 v) { return (v.bits & 0x7c00) != 0x7c00; }
 __device__ __forceinline__ bool is_finite(double v) {
@@ -433,8 +432,7 @@ template <class T, u32 BYTES> __device__ __forceinline__ void resample_short(con
         u32 until = times[63] <= target ? 64 : 0;
 #pragma unroll
         for (u32 step = 16; step > 0; step /= 4) {
-            const i64* at = times + until + step - 1;
-            until += step * ((at[0] <= target) + (at[step] <= target) + (at[2 * step] <= target));
+            until += step * runs_passed(times + until + step - 1, step, target);
         }
         Bracket found = bracket_at([&](u32 i) { return times[i]; }, min(until, p.row_samples), p.row_samples);
         u32 before = max(found.until, 1u) - 1;

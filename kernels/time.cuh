@@ -96,6 +96,11 @@ template <class TimeAt> __device__ __forceinline__ u32 at_or_before(const TimeAt
     return until;
 }
 
+// How many of three runs of `step` ascending times are at or before `target`. `last` is the last time of the first run.
+__device__ __forceinline__ u32 runs_passed(const i64* last, u32 step, i64 target) {
+    return (last[0] <= target) + (last[step] <= target) + (last[2 * step] <= target);
+}
+
 template <class TimeAt>
 __device__ __forceinline__ Bracket bracket_at(const TimeAt& time, u32 until, u32 count) {
     Bracket found;

@@ -34,6 +34,8 @@ __device__ __forceinline__ float to_f32(f16 value) {
 #endif
 }
 
+__device__ __forceinline__ bool is_finite(float value) { return (__float_as_uint(value) & 0x7f800000) != 0x7f800000; }
+
 // The nearest value of type T, ties to even, of a float32 that is no NaN.
 template <class T> __device__ __forceinline__ T from_f32(float value);
 

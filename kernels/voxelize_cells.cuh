@@ -23,7 +23,7 @@ struct VoxelizePointsParams {
     u32 *counts;
     // For each point.
     u32 *cells;
-    // COUNTERS for each cloud.
+    // Of each cloud COUNTER_SLOTS times 4: those of each Fate that a point can have, and of points past max_voxels.
     u64 *counters;
     u32 clearing_blocks;
     u32 words_per_grid;

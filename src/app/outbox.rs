@@ -95,6 +95,17 @@ pub(super) struct Internal {
     pub free: Vec<Message>,
 }
 
+impl Internal {
+    /// Puts a message on its way to an input of an operation.
+    fn put(&mut self, (operation, input): (usize, usize), message: Message) {
+        self.pending.push_back(Delivery {
+            operation,
+            input,
+            message,
+        });
+    }
+}
+
 /// What an operation publishes through, and where it reports what went wrong.
 pub struct Outbox<'a> {
     pub(super) operation: &'a str,
@@ -158,19 +169,12 @@ impl Outbox<'_> {
         let bytes = len * dtype.size();
         let parameters = fill(memory)?;
         let memory = &*memory;
-        for &(operation, input) in route.consumers.iter().skip(1) {
+        for &consumer in route.consumers.iter().skip(1) {
             let mut copied = self.internal.free.pop().unwrap_or_default();
             let copy = copied.lay_out_on_device(dtype, len, gpu)?;
             copy.copy_from(0, memory, 0, bytes)?;
             gpu.synchronize()?;
-            if let Err(error) = super::message::read_parameters(&parameters, &mut copied) {
-                self.faults.count(route.fault_place, 1, error);
-            }
-            self.internal.pending.push_back(Delivery {
-                operation,
-                input,
-                message: copied,
-            });
+            self.hand_on(output, consumer, copied, &parameters);
         }
         if route.published {
             let mut downloaded = Ok(());
@@ -184,17 +188,24 @@ impl Outbox<'_> {
                 self.faults.count(route.fault_place, 1, error);
             }
         }
-        if let Some(&(operation, input)) = route.consumers.first() {
-            if let Err(error) = super::message::read_parameters(&parameters, &mut message) {
-                self.faults.count(route.fault_place, 1, error);
-            }
-            self.internal.pending.push_back(Delivery {
-                operation,
-                input,
-                message,
-            });
+        if let Some(&consumer) = route.consumers.first() {
+            self.hand_on(output, consumer, message, &parameters);
         }
         Ok(())
+    }
+
+    /// Hands a message with this metadata to an operation of this process. What the metadata lacks is counted.
+    fn hand_on(
+        &mut self,
+        output: usize,
+        consumer: (usize, usize),
+        mut message: Message,
+        parameters: &MetadataParameters,
+    ) {
+        if let Err(error) = super::message::read_parameters(parameters, &mut message) {
+            self.faults.count(self.outputs[output].fault_place, 1, error);
+        }
+        self.internal.put(consumer, message);
     }
 
     fn deliver(
@@ -213,24 +224,16 @@ impl Outbox<'_> {
                 parameters.clone()
             })?;
         }
-        let Some(((last_operation, last_input), others)) = route.consumers.split_last() else {
+        let Some((&last, others)) = route.consumers.split_last() else {
             return Ok(());
         };
-        for &(operation, input) in others {
+        for &consumer in others {
             let mut copied = self.internal.free.pop().unwrap_or_default();
             copy(&message, &mut Payload::in_message(&mut copied, layout));
             super::message::read_parameters(&parameters, &mut copied)?;
-            self.internal.pending.push_back(Delivery {
-                operation,
-                input,
-                message: copied,
-            });
+            self.internal.put(consumer, copied);
         }
-        self.internal.pending.push_back(Delivery {
-            operation: *last_operation,
-            input: *last_input,
-            message,
-        });
+        self.internal.put(last, message);
         Ok(())
     }
 
