@@ -190,6 +190,24 @@ def test_operations_of_one_process_hand_tensors_on_where_they_lie(flow, publishe
         assert {*devices(done.received("cuda_sink", output))} == {"cuda:0"}
 
 
+@pytest.mark.parametrize("download", [2, 3, 6])
+def test_a_tensor_that_can_not_be_fetched_from_the_device_is_not_sent_twice(flow, download):
+    flow.sender(clouds())
+    voxelizes = {"plugins": [plugin for plugin in chain()["plugins"] if "voxelize" in plugin]}
+    grid = {"input": "voxels", "dim": 2 * 16 * 16 * 8, "interpolation": "previous", "max_age_ms": 150}
+    voxelizes["plugins"].append({"fuse": {"rate_hz": 40, "modalities": [grid]}})
+    for name, environment in {"cpu": {}, "auto": device(fail_download=download)}.items():
+        flow.robocache("node", {"device": name, **voxelizes}, {"lidar": "sender/lidar"}, ["voxels"], name=name)
+        if environment:
+            on_device(flow.nodes[-1], environment)
+        flow.collector({"voxels": f"{name}/voxels"}, name=f"{name}_sink")
+    done = flow.run()
+    got = done.received("auto_sink")
+    check_same_but_device(done.received("cpu_sink"), got)
+    assert devices(got)[-1] == "cpu"
+    assert "going on on the CPU: cuda:0: " in done.logs["auto"]
+
+
 def test_memory_that_does_not_do_is_cut_into_chunks_or_left_to_the_cpu(flow):
     flow.sender(trajectories(240), name="resample_sender")
     flow.sender(clouds(), name="coo_sender")

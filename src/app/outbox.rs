@@ -166,29 +166,34 @@ impl Outbox<'_> {
         let route = &self.outputs[output];
         let mut message = self.internal.free.pop().unwrap_or_default();
         let memory = message.lay_out_on_device(dtype, len, gpu)?;
-        let bytes = len * dtype.size();
         let parameters = fill(memory)?;
         let memory = &*memory;
-        for &consumer in route.consumers.iter().skip(1) {
-            let mut copied = self.internal.free.pop().unwrap_or_default();
-            let copy = copied.lay_out_on_device(dtype, len, gpu)?;
-            copy.copy_from(0, memory, 0, bytes)?;
-            gpu.synchronize()?;
-            self.hand_on(output, consumer, copied, &parameters);
-        }
+        // Nothing is sent before all copies are there.
+        let copies = route.consumers.iter().skip(1).map(|_| {
+            let mut copy = self.internal.free.pop().unwrap_or_default();
+            let to = copy.lay_out_on_device(dtype, len, gpu)?;
+            to.copy_from(0, memory, 0, len * dtype.size())?;
+            Ok(copy)
+        });
+        let copies = copies.collect::<Result<Vec<_>, CudaError>>()?;
+        gpu.synchronize()?;
         if route.published {
-            let mut downloaded = Ok(());
-            let sent = self.sink.send(&route.name, &Layout::flat(dtype, len), &mut |payload| {
-                // SAFETY: the stream is synchronized while the payload is borrowed.
-                downloaded = unsafe { memory.download(0, payload.column(0)) }.and(gpu.synchronize());
+            let layout = Layout::flat(dtype, len);
+            let mut on_host = self.internal.free.pop().unwrap_or_default();
+            let mut payload = Payload::in_message(&mut on_host, &layout);
+            // SAFETY: the stream is synchronized while the message is borrowed.
+            let downloaded = unsafe { memory.download(0, payload.column(0)) };
+            downloaded.and(gpu.synchronize())?;
+            let sent = self.sink.send(&route.name, &layout, &mut |payload| {
+                copy(&on_host, payload);
                 parameters.clone()
             });
-            downloaded?;
             if let Err(error) = sent {
                 self.faults.count(route.fault_place, 1, error);
             }
+            self.internal.free.push(on_host);
         }
-        if let Some(&consumer) = route.consumers.first() {
+        for (&consumer, message) in route.consumers.iter().zip(std::iter::once(message).chain(copies)) {
             self.hand_on(output, consumer, message, &parameters);
         }
         Ok(())

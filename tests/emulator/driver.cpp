@@ -5,6 +5,7 @@
 //   EMULATOR_DRIVER_VERSION  what cuDriverGetVersion says, 13000
 //   EMULATOR_MEMORY_MB       memory of each device, 4096; past it allocations fail with CUDA_ERROR_OUT_OF_MEMORY
 //   EMULATOR_FAIL_LAUNCH     N: the N-th launch of the process (from 1) breaks its context as an illegal address does
+//   EMULATOR_FAIL_DOWNLOAD   N: so does the N-th copy from a device to the host
 //   EMULATOR_EAGER           1: work is done as it is submitted, not when it is waited for
 //   EMULATOR_ORDER           `backwards`: the threads of a block run from the last to the first
 //   EMULATOR_LOG             a file to which each call is appended, with its device and result

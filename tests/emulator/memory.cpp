@@ -206,7 +206,15 @@ static int to_host(const char *call, void *to, Address from, size_t bytes, Strea
         if (stream == nullptr) return explain(INVALID_HANDLE, "%s: a stream of another device", call);
         if (!touches(call, context, from, bytes)) return INVALID_VALUE;
         if (wait && is_capturing()) return STREAM_CAPTURE_UNSUPPORTED;
-        Work work = [=] { memcpy(to, reinterpret_cast<const void *>(from), bytes); };
+        Context *on = &context;
+        Work work = [=] {
+            if (++state().downloads == state().knobs.fail_download) {
+                on->broken = explain(ILLEGAL_ADDRESS, "copy %llu to the host, of %zu bytes, fails as EMULATOR_FAIL_DOWNLOAD asks",
+                                     (unsigned long long)state().downloads, bytes);
+            } else {
+                memcpy(to, reinterpret_cast<const void *>(from), bytes);
+            }
+        };
         int result = submit(stream, checked(call, context, from, bytes, std::move(work)));
         if (wait) drain(stream, stream->submitted);
         return result != SUCCESS ? result : wait ? context.broken : SUCCESS;

@@ -25,6 +25,7 @@ Knobs read_knobs() {
     knobs.driver_version = (int)number("EMULATOR_DRIVER_VERSION", 13000);
     knobs.memory_bytes = (size_t)number("EMULATOR_MEMORY_MB", 4096) << 20;
     knobs.fail_launch = (uint64_t)number("EMULATOR_FAIL_LAUNCH", 0);
+    knobs.fail_download = (uint64_t)number("EMULATOR_FAIL_DOWNLOAD", 0);
     knobs.eager = number("EMULATOR_EAGER", 0) != 0;
     return knobs;
 }

@@ -116,6 +116,8 @@ struct Knobs {
     size_t memory_bytes;
     // The number of the launch that fails, counted from 1; 0: none.
     uint64_t fail_launch;
+    // That of the copy from a device to the host.
+    uint64_t fail_download;
     bool eager;
 };
 
@@ -127,7 +129,7 @@ struct State {
     std::map<Event *, std::shared_ptr<Event>> events;
     std::set<Executable *> executables;
     std::map<Graph *, std::shared_ptr<Graph>> graphs;
-    uint64_t launches = 0;
+    uint64_t launches = 0, downloads = 0;
 };
 
 // Every entry of the driver holds this lock: one thing happens at a time.
