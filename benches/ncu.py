@@ -2,6 +2,9 @@
 
 The CSVs are what `make profile-gpu` takes, `ncu --csv --page raw` of `robocache-bench profile`. A kernel that was launched
 with several grids has a row for each, of the median of its launches. Where a row came more than once the last file counts.
+
+The floor of a row is the time in which its busiest unit would do the same at its peak rate, and no less than a launch takes
+here: that of the shortest kernel of the table, which moves next to nothing.
 """
 
 import argparse
@@ -20,6 +23,8 @@ COLUMNS = {
     "occupancy %": "sm__warps_active.avg.pct_of_peak_sustained_active",
     "registers": "launch__registers_per_thread",
 }
+# Those of which the busiest one bounds a kernel.
+BOUNDS = ["DRAM %", "L2 %", "L1 %", "SM %"]
 # Of times: how many of them are a microsecond.
 UNITS = {"ns": 1e3, "us": 1.0, "ms": 1e-3}
 
@@ -42,10 +47,16 @@ def read(path: str) -> dict[tuple[str, str], list[list[float]]]:
 
 
 def table(taken: dict[tuple[str, str], list[list[float]]]) -> list[str]:
-    lines = [f"| kernel | blocks | {' | '.join(COLUMNS)} |", "|---" * (2 + len(COLUMNS)) + "|"]
-    for (kernel, blocks), launches in sorted(taken.items()):
-        us, *rest = (statistics.median(figures) for figures in zip(*launches))
-        lines.append(f"| `{kernel}` | {blocks} | {us:.1f} | {' | '.join(f'{figure:.0f}' for figure in rest)} |")
+    first, *others = COLUMNS
+    lines = [f"| kernel | blocks | {first} | floor, us | {' | '.join(others)} |", "|---" * (3 + len(COLUMNS)) + "|"]
+    medians = {key: [statistics.median(figures) for figures in zip(*launches)] for key, launches in taken.items()}
+    launch_us = min(us for us, *_ in medians.values())
+    for (kernel, blocks), (us, *rest) in sorted(medians.items()):
+        percent = dict(zip(others, rest))
+        busiest = max(BOUNDS, key=percent.__getitem__)
+        floor_us, by = max((us * percent[busiest] / 100, busiest.removesuffix(" %")), (launch_us, "launch"))
+        figures = " | ".join(f"{figure:.0f}" for figure in rest)
+        lines.append(f"| `{kernel}` | {blocks} | {us:.1f} | {floor_us:.1f} {by} | {figures} |")
     return lines
 
 

@@ -1,4 +1,9 @@
-"""The CUDA backend in dataflows, on the driver of tests/emulator, which runs the kernels on the CPU (`make emulator`)."""
+"""The CUDA backend in dataflows, on the driver of tests/emulator, which runs the kernels on the CPU (`make emulator`).
+
+With ROBOCACHE_TEST_GPU=1 the tests that need nothing of the emulator run on the machine's own GPU, and the others are skipped.
+"""
+
+import os
 
 import numpy as np
 import pyarrow as pa
@@ -8,17 +13,22 @@ from harness import ROOT, refusal, said, same_bits, send
 from oracle import MS
 
 EMULATOR = ROOT / "target" / "emulator"
+ON_GPU = os.environ.get("ROBOCACHE_TEST_GPU") == "1"
 CLOUDS = 8
 
 
 @pytest.fixture(autouse=True)
 def emulator():
-    if not (EMULATOR / "libcuda.so.1").exists():
+    if not ON_GPU and not (EMULATOR / "libcuda.so.1").exists():
         pytest.fail("the emulator is not built: make emulator")
 
 
 def device(library: str = "emulator", **knobs) -> dict:
     """The environment in which a node finds a device; knobs as in tests/emulator/README.md."""
+    if ON_GPU:
+        if library != "emulator" or knobs:
+            pytest.skip("only the emulator can play this machine")
+        return {}
     return {"LD_LIBRARY_PATH": ROOT / "target" / library, **{f"EMULATOR_{key.upper()}": value for key, value in knobs.items()}}
 
 

@@ -71,27 +71,30 @@ pub fn batch(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
 pub fn live(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
     let columns: usize = LIVE_STREAMS.iter().map(|stream| stream.1).sum();
     for window in LIVE_WINDOWS {
+        let rules = live_rules(window, Dtype::Float32)?;
         let config = live_config(window);
         let bytes = window * columns * 4;
-        let times = play(window, usize::MAX, |aligner, target, out, masks| {
+        let times = play(&rules, usize::MAX, |aligner, target, out, masks| {
             cpu::fuse(aligner, target, out, masks);
             Ok(())
         })?;
         rows.add("fuse", &config, "cpu", Scope::Host, times, bytes);
         let Some(gpu) = gpu else { continue };
-        let times = play_on(gpu, window, usize::MAX)?;
+        let times = play_on(gpu, &rules, usize::MAX)?;
         rows.add("fuse", &config, "cuda", Scope::Host, times, bytes);
     }
     Ok(())
 }
 
-/// A few observations of the shortest window and of the longest on the device, and samples that are there already.
+/// A few observations of the shortest window, also in float16, and of the longest on the device, and samples that are
+/// there already.
 pub fn launch(gpu: &Gpu) -> Result<(), Box<dyn Error>> {
     const OBSERVATIONS: usize = 4;
-    for window in [LIVE_WINDOWS[0], LIVE_WINDOWS[3]] {
-        play_on(gpu, window, OBSERVATIONS)?;
-    }
-    let mut aligner = Aligner::new(&live_rules(LIVE_WINDOWS[0])?)?;
+    let [shortest, .., longest] = LIVE_WINDOWS;
+    play_on(gpu, &live_rules(shortest, Dtype::Float32)?, OBSERVATIONS)?;
+    play_on(gpu, &live_rules(shortest, Dtype::Float16)?, OBSERVATIONS)?;
+    play_on(gpu, &live_rules(longest, Dtype::Float32)?, OBSERVATIONS)?;
+    let mut aligner = Aligner::new(&live_rules(shortest, Dtype::Float32)?)?;
     let mut fuser = CudaFuser::new(&aligner, gpu, &Budget::new(None));
     let (period, dim) = LIVE_STREAMS[0];
     let mut memory = DeviceBuf::new(gpu, &Budget::new(None));
@@ -110,12 +113,13 @@ pub fn launch(gpu: &Gpu) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn play_on(gpu: &Gpu, window: usize, most: usize) -> Result<Vec<f64>, Box<dyn Error>> {
+fn play_on(gpu: &Gpu, config: &AlignConfig, most: usize) -> Result<Vec<f64>, Box<dyn Error>> {
     let mut fuser = None;
-    play(window, most, |aligner, target, out, masks| {
+    play(config, most, |aligner, target, out, masks| {
         let fuser = fuser.get_or_insert_with(|| CudaFuser::new(aligner, gpu, &Budget::new(None)));
-        let all = 0..aligner.modalities();
-        Ok(fuser.window(aligner, target, all, bytemuck::cast_slice_mut(out), masks)?)
+        let (all, bytes) = (0..aligner.modalities(), out.len() * aligner.dtype().size());
+        let out = &mut bytemuck::cast_slice_mut(out)[..bytes];
+        Ok(fuser.window(aligner, target, all, out, masks)?)
     })
 }
 
@@ -125,25 +129,23 @@ fn live_config(window: usize) -> String {
 }
 
 /// The configuration of the observation of one robot.
-fn live_rules(window: usize) -> Result<AlignConfig, serde_yaml::Error> {
+fn live_rules(window: usize, dtype: Dtype) -> Result<AlignConfig, serde_yaml::Error> {
     serde_yaml::from_str(&format!(
-        "{{ rate_hz: 50, window: {window}, max_wait_ms: 40, dtype: {}, modalities: [
+        "{{ rate_hz: 50, window: {window}, max_wait_ms: 40, dtype: {dtype}, modalities: [
             {{ input: camera, dim: 128, interpolation: previous, max_age_ms: 100 }},
             {{ input: proprio, dim: 15, interpolation: linear, max_gap_ms: 50 }},
-            {{ input: force, dim: 6, interpolation: linear, max_gap_ms: 50, extrapolate_ms: 5 }}] }}",
-        Dtype::Float32
+            {{ input: force, dim: 6, interpolation: linear, max_gap_ms: 50, extrapolate_ms: 5 }}] }}"
     ))
 }
 
 /// Plays ten seconds of a robot, or until there are `most` observations, and times each of them from the arrival of the
 /// sample that makes it due.
 fn play(
-    window: usize,
+    config: &AlignConfig,
     most: usize,
     mut write: impl FnMut(&mut Aligner, &Target, &mut [f32], &mut Masks) -> Result<(), Box<dyn Error>>,
 ) -> Result<Vec<f64>, Box<dyn Error>> {
-    let config = live_rules(window)?;
-    let mut aligner = Aligner::new(&config)?;
+    let mut aligner = Aligner::new(config)?;
     let samples = LIVE_STREAMS.map(|(_, dim)| {
         let values = (0..DIFFERENT_SAMPLES * dim).map(|i| (i as f32 * 0.37).sin());
         values.collect::<Vec<f32>>()
@@ -154,7 +156,7 @@ fn play(
         .flat_map(|(i, (period, _))| (0..LIVE_NS / period).map(move |k| (k * period, i, k as usize)))
         .collect();
     arrivals.sort_unstable();
-    let mut out = vec![0f32; window * config.columns()];
+    let mut out = vec![0f32; config.window * config.columns()];
     let mut masks = Masks::default();
     let mut times = Vec::with_capacity(1024);
     let mut made = 0;
