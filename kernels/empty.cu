@@ -5,4 +5,6 @@ struct EmptyParams {
     u32 unused;
 };
 
-extern "C" __global__ void empty(const __grid_constant__ EmptyParams) {}
+extern "C" __global__ void empty(const __grid_constant__ EmptyParams) {
+    wait_for_previous();
+}

@@ -343,16 +343,19 @@ template <class Out> __device__ __forceinline__ void fuse(const FuseParams& p) {
 // multiprocessors.
 extern "C" __global__ void __launch_bounds__(fuse_ns::BLOCK, fuse_ns::BLOCKS_AT_ONCE)
     fuse_f32(const __grid_constant__ FuseParams p) {
+    wait_for_previous();
     fuse_ns::fuse<float>(p);
 }
 
 extern "C" __global__ void __launch_bounds__(fuse_ns::BLOCK, fuse_ns::BLOCKS_AT_ONCE)
     fuse_f16(const __grid_constant__ FuseParams p) {
+    wait_for_previous();
     fuse_ns::fuse<f16>(p);
 }
 
 extern "C" __global__ void __launch_bounds__(fuse_ns::BLOCK, fuse_ns::BLOCKS_AT_ONCE)
     fuse_bf16(const __grid_constant__ FuseParams p) {
+    wait_for_previous();
     fuse_ns::fuse<bf16>(p);
 }
 
@@ -379,6 +382,7 @@ struct FuseAppendParams {
 // Puts samples into their rings, which is what makes the histories on the device equal those of `Aligner`. Blocks
 // (x, y) share the samples of `fresh[y]`.
 extern "C" __global__ void __launch_bounds__(256) fuse_append(const __grid_constant__ FuseAppendParams p) {
+    wait_for_previous();
     const fuse_ns::Fresh fresh = p.fresh[blockIdx.y];
     u64 thread = (u64)blockIdx.x * blockDim.x + threadIdx.x;
     u64 threads = (u64)gridDim.x * blockDim.x;
@@ -430,6 +434,7 @@ struct FuseTakeParams {
 // Converts a sample to float32 and looks for values that are not finite, as `read` of src/ops/align/engine.rs. One
 // block.
 extern "C" __global__ void __launch_bounds__(256) fuse_take(const __grid_constant__ FuseTakeParams p) {
+    wait_for_previous();
     __shared__ u32 channel;
     if (threadIdx.x == 0) channel = 0xffffffffu;
     __syncthreads();
@@ -458,6 +463,7 @@ struct FusePlaceParams {
 
 // Puts a row into its place in a ring. Each thread has a channel, and moves it from the newest row on.
 extern "C" __global__ void __launch_bounds__(256) fuse_place(const __grid_constant__ FusePlaceParams p) {
+    wait_for_previous();
     u32 channel = blockIdx.x * blockDim.x + threadIdx.x;
     if (channel >= p.dim) return;
     auto at = [&](u32 i) -> float& { return p.ring_values[(u64)((p.first + i) & p.mask) * p.dim + channel]; };

@@ -457,10 +457,13 @@ template <class T, u32 BYTES> __device__ __forceinline__ void resample_short(con
 #define RESAMPLE(name, type, bytes)                                                                                    \
     extern "C" __global__ void __launch_bounds__(BLOCK)                                                                \
         resample_##name##_##bytes(const __grid_constant__ ResampleParams p) {                                          \
+        wait_for_previous();                                                                                           \
         resample<type, bytes, 2>(p);                                                                                   \
     }                                                                                                                  \
     extern "C" __global__ void __launch_bounds__(BLOCK)                                                                \
         resample_##name##_##bytes##_short(const __grid_constant__ ResampleParams p) {                                  \
+        let_next_start();                                                                                              \
+        wait_for_previous();                                                                                           \
         resample_short<type, bytes>(p);                                                                                \
     }
 
@@ -516,6 +519,7 @@ template <class T> __device__ __forceinline__ void count_nonfinite(const Resampl
 
 #define COUNT_NONFINITE(name, type)                                                                                    \
     extern "C" __global__ void resample_count_##name(const __grid_constant__ ResampleCountParams p) {                  \
+        wait_for_previous();                                                                                           \
         count_nonfinite<type>(p);                                                                                      \
     }
 

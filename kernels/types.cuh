@@ -67,3 +67,21 @@ __device__ __forceinline__ void prefetch(const void* at) {
     (void)at;
 #endif
 }
+
+// What a kernel does before it touches memory: from compute capability 9.0 on `Gpu::launch` has it start while the one
+// before it comes to its end, and here it waits for that.
+__device__ __forceinline__ void wait_for_previous() {
+#ifndef __CUDACC__
+    emulator::wait_for_previous();
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+// Has the next kernel start once all blocks have come here, not only once they end. Where this one leaves room on the
+// multiprocessors, that is earlier; where it does not, the next one's blocks crowd where the first room is.
+__device__ __forceinline__ void let_next_start() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}

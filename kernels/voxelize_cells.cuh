@@ -166,14 +166,17 @@ template <Form FORM> __device__ __forceinline__ void add_points(const VoxelizePo
 }
 
 extern "C" __global__ void __launch_bounds__(POINT_BLOCK) voxelize_points(const __grid_constant__ VoxelizePointsParams p) {
+    wait_for_previous();
     add_points<ANY>(p);
 }
 
 extern "C" __global__ void __launch_bounds__(POINT_BLOCK) voxelize_points_packed3(const __grid_constant__ VoxelizePointsParams p) {
+    wait_for_previous();
     add_points<PACKED3>(p);
 }
 
 extern "C" __global__ void __launch_bounds__(POINT_BLOCK) voxelize_points_packed4(const __grid_constant__ VoxelizePointsParams p) {
+    wait_for_previous();
     add_points<PACKED4>(p);
 }
 
@@ -257,11 +260,13 @@ template <Form FORM> __device__ __forceinline__ void set_cells(const VoxelizeCel
 }
 
 extern "C" __global__ void __launch_bounds__(POINT_BLOCK) voxelize_cells(const __grid_constant__ VoxelizeCellsParams p) {
+    wait_for_previous();
     set_cells<ANY>(p);
 }
 
 extern "C" __global__ void __launch_bounds__(POINT_BLOCK)
     voxelize_cells_packed3(const __grid_constant__ VoxelizeCellsParams p) {
+    wait_for_previous();
     set_cells<PACKED3>(p);
 }
 
@@ -304,6 +309,7 @@ struct VoxelizeSectorsParams {
 // lead to the same values, which is why it doesn't matter that they are written in no order. Two threads write 32
 // bytes; grid blockIdx.y.
 extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_sectors(const __grid_constant__ VoxelizeSectorsParams p) {
+    wait_for_previous();
     Range range = range_of(p.starts, p.points, blockIdx.y);
     Range old = range_of(p.old_starts, p.old_points, blockIdx.y);
     u32 i = blockIdx.x * (BLOCK / 2) + threadIdx.x / 2, count = range.end - range.first;

@@ -50,6 +50,7 @@ struct VoxelizeRowsParams {
 
 // Where the rows of each grid of a batch begin. One block.
 extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_rows(const __grid_constant__ VoxelizeRowsParams p) {
+    wait_for_previous();
     u32 lane = threadIdx.x % 32;
     for (u32 grid = threadIdx.x / 32; grid < p.grids; grid += BLOCK / 32) {
         const u32 *counts = p.counts + (u64)grid * p.superblocks;
@@ -112,6 +113,7 @@ __device__ __forceinline__ u32 nth_bit(u32 word, u32 n) {
 // superblocks differ much in their cells. So do words: first a thread counts the cells of two, then it looks for a cell by
 // its number.
 extern "C" __global__ void __launch_bounds__(RANK_BLOCK) voxelize_rank(const __grid_constant__ VoxelizeRankParams p) {
+    wait_for_previous();
     __shared__ u32 ranks[RANK_BLOCK];
     __shared__ Pair pairs[RANK_BLOCK];
     const u32 *counts = p.counts + (u64)blockIdx.y * p.superblocks;
@@ -224,6 +226,7 @@ __device__ __forceinline__ void count_overflow(const VoxelizeSumsParams &p, bool
 // extremes of its cell, and writes which cell that is; all points of a cell write the same. A thread takes a point of
 // cloud blockIdx.y.
 extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_sums(const __grid_constant__ VoxelizeSumsParams p) {
+    wait_for_previous();
     Range range = range_of(p.cloud.starts, p.cloud.points, blockIdx.y);
     u32 i = range.first + blockIdx.x * BLOCK + threadIdx.x;
     u32 cell = i < range.end ? p.cells[i] : NO_CELL;
@@ -324,14 +327,17 @@ template <Form FORM> __device__ __forceinline__ void add_sums_xyz(const Voxelize
 }
 
 extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_sums_xyz(const __grid_constant__ VoxelizeSumsParams p) {
+    wait_for_previous();
     add_sums_xyz<ANY>(p);
 }
 
 extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_sums_xyz_packed3(const __grid_constant__ VoxelizeSumsParams p) {
+    wait_for_previous();
     add_sums_xyz<PACKED3>(p);
 }
 
 extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_sums_xyz_packed4(const __grid_constant__ VoxelizeSumsParams p) {
+    wait_for_previous();
     add_sums_xyz<PACKED4>(p);
 }
 
@@ -380,6 +386,7 @@ struct VoxelizeFeaturesParams {
 // Equals `Voxelizer::write_coo` and `kernels::coordinates`: a row of channels for each occupied cell, and where that is.
 // A thread takes a channel of a row, or a coordinate.
 extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_features(const __grid_constant__ VoxelizeFeaturesParams p) {
+    wait_for_previous();
     u64 features = (u64)*p.rows * p.channels.count, all = features + (p.coords ? (u64)*p.rows * 3 : 0);
     for (u64 i = (u64)blockIdx.x * BLOCK + threadIdx.x; i < all; i += (u64)gridDim.x * BLOCK) {
         bool is_feature = i < features;
@@ -430,6 +437,7 @@ template <class T> __device__ __forceinline__ void scatter(const VoxelizeScatter
 }
 
 extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_scatter(const __grid_constant__ VoxelizeScatterParams p) {
+    wait_for_previous();
     switch (p.dtype) {
     case FLOAT16: return scatter<f16>(p);
     case BFLOAT16: return scatter<bf16>(p);

@@ -26,6 +26,7 @@ namespace {
 struct Thread {
     Dim3 index;
     Fiber *fiber;
+    bool has_waited_for_previous;
     // Where it waits, if it does.
     Site site;
     unsigned long long value, result;
@@ -39,6 +40,7 @@ const Kernel *list;
 // The launch that runs: one at a time, the driver sees to that.
 const Kernel *kernel;
 const void *parameters;
+bool starts_early;
 std::vector<Thread> threads;
 // Of each warp, the lanes that can go on, those that wait for others of it, and those that have ended or never were.
 std::vector<unsigned> ready, in_warp, ended;
@@ -123,6 +125,8 @@ void meet_without(size_t own) {
 void work(void *) {
     for (;;) {
         kernel->call(parameters);
+        if (starts_early && !current->has_waited_for_previous)
+            fail({}, "it ends without having waited for the kernel before it");
         current->state = Thread::done;
         live--;
         idle.push_back(current->fiber);
@@ -176,7 +180,10 @@ const char *name_of(Collective what) {
 void run_block() {
     size_t count = threads.size(), warps = ready.size();
     watch_block(count);
-    for (size_t at = 0; at < count; at++) threads[at].state = Thread::ready;
+    for (Thread &thread : threads) {
+        thread.state = Thread::ready;
+        thread.has_waited_for_previous = false;
+    }
     for (size_t warp = 0; warp < warps; warp++) {
         size_t lanes = count - 32 * warp;
         ready[warp] = lanes >= 32 ? ~0u : (1u << lanes) - 1;
@@ -289,18 +296,20 @@ unsigned sync_block(unsigned value, Site site) {
 unsigned long long collective(Collective what, unsigned mask, unsigned long long value, unsigned from, Site site) {
     size_t own = (size_t)(current - threads.data());
     if ((mask >> own % 32 & 1) == 0) fail(site, "%s with mask %08x, which lacks the calling lane", name_of(what), mask);
-    *current = {current->index, current->fiber, site, value, 0, from, mask, what, Thread::in_warp};
+    *current = {current->index, current->fiber, current->has_waited_for_previous, site, value, 0, from, mask, what, Thread::in_warp};
     in_warp[own / 32] |= 1u << own % 32;
     if (!meet(own / 32 * 32, what, mask)) wait();
     return current->result;
 }
 
-void run(const Kernel &launched, Dim3 grid, Dim3 block, const void *given) {
+void wait_for_previous() { current->has_waited_for_previous = true; }
+
+void run(const Kernel &launched, const Launch &launch, const void *given) {
     Faults faults;
     kernel = &launched;
     parameters = given;
-    gridDim = grid;
-    blockDim = block;
+    starts_early = launch.starts_early;
+    const Dim3 &grid = gridDim = launch.grid, &block = blockDim = launch.block;
     size_t count = (size_t)block.x * block.y * block.z;
     threads.assign(count, Thread());
     ready.assign((count + 31) / 32, 0);

@@ -36,8 +36,18 @@ const Kernel *kernels();
 // Adds `kernel`, which lives for ever, to them.
 bool add(Kernel *kernel);
 
+// How a kernel is launched.
+struct Launch {
+    Dim3 grid, block;
+    // Whether it may start before the one before it has ended, and so has to wait for that.
+    bool starts_early;
+};
+
 // Runs every block. Errors of the kernel end the process with one line that says where.
-void run(const Kernel &kernel, Dim3 grid, Dim3 block, const void *parameters);
+void run(const Kernel &kernel, const Launch &launch, const void *parameters);
+
+// The thread that runs waits for the kernel before its own.
+void wait_for_previous();
 
 // Waits until every thread of the block is here; the sum of their `value`.
 unsigned sync_block(unsigned value, Site site);

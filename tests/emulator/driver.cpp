@@ -293,7 +293,7 @@ API cuFuncGetAttribute(int *value, int attribute, Function *function) {
         // MAX_THREADS_PER_BLOCK, NUM_REGS, PTX_VERSION, BINARY_VERSION.
         *value = attribute == 0   ? (int)function->kernel->max_threads
                  : attribute == 4 ? 32
-                 : attribute == 5 ? 75
+                 : attribute == 5 ? 90
                  : attribute == 6 ? 90
                                   : 0;
         return SUCCESS;
@@ -331,29 +331,52 @@ API cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, Function *function,
     return cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks, function, threads, shared, 0);
 }
 
-API cuLaunchKernel(Function *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
-                   unsigned block_y, unsigned block_z, unsigned shared, Stream *stream, void **parameters,
-                   void **extra) {
+// CUlaunchAttribute and CUlaunchConfig.
+struct LaunchAttribute {
+    int id;
+    union {
+        alignas(8) char bytes[64];
+        int value;
+    };
+};
+constexpr int PROGRAMMATIC_STREAM_SERIALIZATION = 6;
+
+struct LaunchConfig {
+    Dim3 grid, block;
+    unsigned shared;
+    Stream *stream;
+    const LaunchAttribute *attributes;
+    unsigned attribute_count;
+};
+
+API cuLaunchKernelEx(const LaunchConfig *config, Function *function, void **parameters, void **extra) {
     return entry(__func__, Needs::context, [&](Context &context) -> int {
         if (!is_function(context, function))
-            return explain(INVALID_HANDLE, "cuLaunchKernel: a function of another context");
+            return explain(INVALID_HANDLE, "cuLaunchKernelEx: a function of another context");
         const Kernel &kernel = *function->kernel;
-        Stream *on = stream_of(context, stream);
+        Launch how = {config->grid, config->block, false};
+        const Dim3 &grid = how.grid, &block = how.block;
+        Stream *on = stream_of(context, config->stream);
         if (on == nullptr) return explain(INVALID_HANDLE, "%s is launched on a stream of another device", kernel.name);
-        if (grid_x < 1 || grid_y < 1 || grid_z < 1 || grid_x > 0x7fffffff || grid_y > 65535 || grid_z > 65535)
-            return explain(INVALID_VALUE, "%s is launched with the grid %u, %u, %u", kernel.name, grid_x, grid_y,
-                           grid_z);
-        size_t threads = (size_t)block_x * block_y * block_z;
-        if (threads < 1 || threads > kernel.max_threads || block_z > 64)
+        if (grid.x < 1 || grid.y < 1 || grid.z < 1 || grid.x > 0x7fffffff || grid.y > 65535 || grid.z > 65535)
+            return explain(INVALID_VALUE, "%s is launched with the grid %u, %u, %u", kernel.name, grid.x, grid.y,
+                           grid.z);
+        size_t threads = (size_t)block.x * block.y * block.z;
+        if (threads < 1 || threads > kernel.max_threads || block.z > 64)
             return explain(INVALID_VALUE, "%s is launched with blocks of %zu threads, 1 to %u are allowed", kernel.name,
                            threads, kernel.max_threads);
-        if (shared != 0 || extra != nullptr || parameters == nullptr)
+        if (config->shared != 0 || extra != nullptr || parameters == nullptr)
             return explain(INVALID_VALUE, "%s: dynamic shared memory and packed parameters are not emulated",
                            kernel.name);
+        for (unsigned i = 0; i < config->attribute_count; i++) {
+            const LaunchAttribute &attribute = config->attributes[i];
+            if (attribute.id != PROGRAMMATIC_STREAM_SERIALIZATION)
+                return explain(INVALID_VALUE, "%s: launch attribute %d is not emulated", kernel.name, attribute.id);
+            how.starts_early = attribute.value != 0;
+        }
         auto buffer = std::shared_ptr<void>(aligned_alloc(64, (kernel.size + 63) / 64 * 64), free);
         memcpy(buffer.get(), parameters[0], kernel.size);
-        Dim3 grid = {grid_x, grid_y, grid_z}, block = {block_x, block_y, block_z};
         Context *at = &context;
-        return submit(on, [=, &kernel] { launch(at, kernel, grid, block, buffer.get()); });
+        return submit(on, [=, &kernel] { launch(at, kernel, how, buffer.get()); });
     });
 }

@@ -54,11 +54,19 @@ static Address allocate(size_t bytes) {
     return address;
 }
 
-static int launch(const char *name, unsigned blocks, unsigned threads, Params params) {
+static int launch(const char *name, unsigned blocks, unsigned threads, Params params, bool starts_early = false) {
     void *function, *arguments[] = {&params};
     CHECK(call("cuModuleGetFunction", &function, module, name) == 0);
-    return call("cuLaunchKernel", function, blocks, 1u, 1u, threads, 1u, 1u, 0u, stream, (void **)arguments,
-                (void **)nullptr);
+    // CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+    struct alignas(8) {
+        int id, unused, value[16];
+    } early = {6, 0, {1}};
+    struct {
+        unsigned grid[3], block[3], shared;
+        void *stream, *attributes;
+        unsigned attribute_count;
+    } config = {{blocks, 1, 1}, {threads, 1, 1}, 0, stream, &early, starts_early};
+    return call("cuLaunchKernelEx", &config, function, (void **)arguments, (void **)nullptr);
 }
 
 static std::vector<uint32_t> scan_input(size_t count) {
@@ -205,13 +213,14 @@ static void test_mistakes(bool sanitized, bool races) {
                               "__trap()",
                               sanitized ? "" : "signal 11",
                               races ? "no thread of the block has written it" : nullptr,
-                              races ? "with no barrier between" : nullptr};
+                              races ? "with no barrier between" : nullptr,
+                              "without having waited for the kernel before"};
     for (uint32_t mode = 0; mode < sizeof expected / sizeof *expected; mode++) {
         if (mode > 0 && expected[mode] == nullptr) continue;
         int status;
         std::string text = output_of(nullptr, &status, [&] {
             Address out = allocate(256);
-            launch("self_test_mistakes", 1, 64, {out, 0, 64, mode});
+            launch("self_test_mistakes", 1, 64, {out, 0, 64, mode}, mode == 11);
             call("cuStreamSynchronize", stream);
         });
         bool right = mode == 0 ? status == 0 && text.empty()

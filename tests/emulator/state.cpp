@@ -211,7 +211,7 @@ bool is_capturing() {
     return false;
 }
 
-void launch(Context *context, const Kernel &kernel, Dim3 grid, Dim3 block, const void *parameters) {
+void launch(Context *context, const Kernel &kernel, const Launch &launch, const void *parameters) {
     if (context->broken != SUCCESS) return;
     state().launches++;
     if (state().launches == state().knobs.fail_launch) {
@@ -231,7 +231,7 @@ void launch(Context *context, const Kernel &kernel, Dim3 grid, Dim3 block, const
         return;
     }
     note_launch(kernel);
-    run(kernel, grid, block, parameters);
+    run(kernel, launch, parameters);
 }
 
 } // namespace emulator

@@ -167,6 +167,6 @@ void drain(Context *context);
 bool is_capturing();
 
 // One kernel launch, with the failures that the knobs ask for.
-void launch(Context *context, const Kernel &kernel, Dim3 grid, Dim3 block, const void *parameters);
+void launch(Context *context, const Kernel &kernel, const Launch &launch, const void *parameters);
 
 } // namespace emulator

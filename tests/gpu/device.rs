@@ -137,7 +137,7 @@ fn a_kernel_takes_its_own_parameters_alone() {
     // SAFETY: as above.
     let error = unsafe { gpu.launch(EMPTY, [1, 70_000, 1], 64, &params) }.unwrap_err();
     assert!(
-        error.to_string().starts_with("cuda:0: cuLaunchKernel of empty"),
+        error.to_string().starts_with("cuda:0: cuLaunchKernelEx of empty"),
         "{error}"
     );
     ran(&gpu, "device: launches", 5);

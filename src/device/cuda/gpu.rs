@@ -51,9 +51,21 @@ struct Context {
 #[derive(Default)]
 struct Modules {
     loaded: HashMap<&'static str, sys::CUmodule>,
-    /// Each with the bytes of its parameters.
-    functions: HashMap<&'static str, (sys::CUfunction, usize)>,
+    functions: HashMap<&'static str, Function>,
 }
+
+#[derive(Clone, Copy)]
+struct Function {
+    handle: sys::CUfunction,
+    /// Of its parameters.
+    bytes: usize,
+    /// Whether it waits by itself for the kernel before it, and so may start before that has ended.
+    waits: bool,
+}
+
+/// The least virtual architecture for which the kernels are compiled so that they wait for the one before:
+/// `wait_for_previous` of kernels/types.cuh.
+const WAITING_PTX: i32 = 90;
 
 // SAFETY: handles of modules and functions may be used by any thread; the driver locks what it must.
 unsafe impl Send for Modules {}
@@ -122,16 +134,35 @@ impl Gpu {
         if grid.contains(&0) {
             return Ok(());
         }
-        let function = self.context.function(kernel, size_of::<P>())?;
-        let [x, y, z] = grid;
+        let Function { handle, waits, .. } = self.context.function(kernel, size_of::<P>())?;
         let mut arguments = [(&raw const *params).cast_mut().cast::<c_void>()];
-        let stream = self.bound()?;
-        // SAFETY: the function takes one struct by value, which the driver copies before it returns; what its
-        // addresses point to is the caller's promise.
-        let launched = unsafe { result::launch_kernel(function, (x, y, z), (block, 1, 1), 0, stream, &mut arguments) };
-        launched.map_err(|error| {
+        let mut starts_early = sys::CUlaunchAttribute {
+            id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+            pad: [0; 4],
+            value: sys::CUlaunchAttributeValue {
+                programmaticStreamSerializationAllowed: 1,
+            },
+        };
+        let [x, y, z] = grid;
+        let config = sys::CUlaunchConfig {
+            gridDimX: x,
+            gridDimY: y,
+            gridDimZ: z,
+            blockDimX: block,
+            blockDimY: 1,
+            blockDimZ: 1,
+            sharedMemBytes: 0,
+            hStream: self.bound()?,
+            attrs: &raw mut starts_early,
+            numAttrs: u32::from(waits),
+        };
+        // SAFETY: the function takes one struct by value, which the driver copies before it returns, as it does the
+        // configuration; what the addresses in it point to is the caller's promise.
+        let launched =
+            unsafe { sys::cuLaunchKernelEx(&raw const config, handle, arguments.as_mut_ptr(), std::ptr::null_mut()) };
+        launched.result().map_err(|error| {
             let detail = format_args!("{} with {x} x {y} x {z} blocks of {block}", kernel.name);
-            self.failed("cuLaunchKernel", error, detail)
+            self.failed("cuLaunchKernelEx", error, detail)
         })
     }
 
@@ -249,24 +280,24 @@ impl Context {
 
     /// The function of a kernel in this context, which is loaded at its first use. Its parameters must have so many
     /// bytes.
-    fn function(&self, kernel: Kernel, came: usize) -> Result<sys::CUfunction, CudaError> {
+    fn function(&self, kernel: Kernel, came: usize) -> Result<Function, CudaError> {
         let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
-        let (function, expected) = match modules.functions.get(kernel.name) {
+        let function = match modules.functions.get(kernel.name) {
             Some(&known) => known,
             None => self.load(&mut modules, kernel)?,
         };
-        if expected != came {
+        if function.bytes != came {
             return Err(CudaError::Parameters {
                 device: self.cuda.ordinal(),
                 kernel: kernel.name,
-                expected,
+                expected: function.bytes,
                 came,
             });
         }
         Ok(function)
     }
 
-    fn load(&self, modules: &mut Modules, kernel: Kernel) -> Result<(sys::CUfunction, usize), CudaError> {
+    fn load(&self, modules: &mut Modules, kernel: Kernel) -> Result<Function, CudaError> {
         let ordinal = self.cuda.ordinal();
         let failed = |call, detail: String| move |error| CudaError::driver(ordinal, call, error, detail);
         self.cuda
@@ -286,15 +317,24 @@ impl Context {
         };
         let symbol = CString::new(kernel.name).unwrap_or_default();
         // SAFETY: the module was loaded above and is unloaded with the context only.
-        let function = unsafe { result::module::get_function(module, symbol) }
+        let handle = unsafe { result::module::get_function(module, symbol) }
             .map_err(failed("cuModuleGetFunction", kernel.name.to_owned()))?;
         let (mut offset, mut bytes) = (0, 0);
         // SAFETY: the function is there, and both are places for what is asked.
-        unsafe { sys::cuFuncGetParamInfo(function, 0, &mut offset, &mut bytes) }
+        unsafe { sys::cuFuncGetParamInfo(handle, 0, &mut offset, &mut bytes) }
             .result()
             .map_err(failed("cuFuncGetParamInfo", kernel.name.to_owned()))?;
-        modules.functions.insert(kernel.name, (function, bytes));
-        Ok((function, bytes))
+        let version = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_PTX_VERSION;
+        // SAFETY: the function is there.
+        let version = unsafe { result::function::get_function_attribute(handle, version) }
+            .map_err(failed("cuFuncGetAttribute", kernel.name.to_owned()))?;
+        let function = Function {
+            handle,
+            bytes,
+            waits: version >= WAITING_PTX,
+        };
+        modules.functions.insert(kernel.name, function);
+        Ok(function)
     }
 }
 

@@ -35,7 +35,7 @@ const FUNCTIONS: [&str; 47] = [
     "cuGraphInstantiateWithFlags",
     "cuGraphLaunch",
     "cuGraphUpload",
-    "cuLaunchKernel",
+    "cuLaunchKernelEx",
     "cuMemAlloc_v2",
     "cuMemFreeHost",
     "cuMemFree_v2",
