@@ -9,9 +9,6 @@ constexpr u32 MAX_FIELDS = 16;
 // The cell of a point that is dropped. Where a grid has 2^32 cells it is also the last one's: see `is_kept`.
 constexpr u32 NO_CELL = 0xffffffff;
 
-// Element types, in the order of `Dtype::ALL`.
-enum Dtype : u32 { FLOAT32, FLOAT64, FLOAT16, BFLOAT16, INT8, INT16, INT32, INT64, UINT8, UINT16, UINT32, UINT64 };
-
 // 8 bytes that are read or written at once.
 struct alignas(8) Pair {
     u32 x, y;
@@ -70,20 +67,7 @@ template <class T> __device__ __forceinline__ T load(const Column &column, u32 i
 
 // The nearest float32.
 __device__ __forceinline__ float read_f32(const Column &column, u32 i) {
-    switch (column.dtype) {
-    case FLOAT32: return load<float>(column, i);
-    case FLOAT64: return (float)load<double>(column, i);
-    case FLOAT16: return to_f32(load<f16>(column, i));
-    case BFLOAT16: return to_f32(load<bf16>(column, i));
-    case INT8: return (float)load<signed char>(column, i);
-    case INT16: return (float)load<short>(column, i);
-    case INT32: return (float)load<i32>(column, i);
-    case INT64: return (float)load<i64>(column, i);
-    case UINT8: return (float)load<u8>(column, i);
-    case UINT16: return (float)load<u16>(column, i);
-    case UINT32: return (float)load<u32>(column, i);
-    default: return (float)load<u64>(column, i);
-    }
+    return read_f32(column.data + (u64)i * column.stride, column.dtype);
 }
 
 // The nearest float64.

@@ -4,9 +4,6 @@
 
 namespace fuse_ns {
 
-// The type of a modality's samples, counted as Dtype::ALL of src/device/dtype.rs.
-enum : u32 { FLOAT32 = 0, FLOAT16 = 2, BFLOAT16 = 3 };
-
 // Channels from..to of a modality, which share their rules.
 struct Group {
     Limits limits;
@@ -159,25 +156,6 @@ template <> struct alignas(16) Words<32> {
     u32 at[8];
 };
 
-// Two elements, the first in the lower half.
-template <class T> __device__ __forceinline__ u32 pair(float low, float high) {
-    return from_f32<T>(low).bits | (u32)from_f32<T>(high).bits << 16;
-}
-
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-template <> __device__ __forceinline__ u32 pair<bf16>(float low, float high) {
-    u32 both;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
-    return both;
-}
-
-template <> __device__ __forceinline__ u32 pair<f16>(float low, float high) {
-    u32 both;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
-    return both;
-}
-#endif
-
 // N neighbouring elements.
 template <class T, u32 N> struct Elements {
     Words<2 * N> words;
@@ -187,7 +165,7 @@ template <class T, u32 N> struct Elements {
     }
     __device__ __forceinline__ void set(const float (&values)[N]) {
 #pragma unroll
-        for (u32 i = 0; 2 * i + 1 < N; i++) words.at[i] = pair<T>(values[2 * i], values[2 * i + 1]);
+        for (u32 i = 0; 2 * i + 1 < N; i++) words.at[i] = pack<T>(values[2 * i], values[2 * i + 1]);
         if (N == 1) words.at[0] = (u16)from_f32<T>(values[0]).bits;
     }
 };
@@ -397,24 +375,6 @@ extern "C" __global__ void __launch_bounds__(256) fuse_append(const __grid_const
 
 namespace fuse_ns {
 
-// Element i as the nearest float32; `dtype` counts as Dtype::ALL.
-__device__ __forceinline__ float element(const void* elements, u32 dtype, u32 i) {
-    switch (dtype) {
-    case 0: return ((const float*)elements)[i];
-    case 1: return (float)((const double*)elements)[i];
-    case 2: return to_f32(((const f16*)elements)[i]);
-    case 3: return to_f32(((const bf16*)elements)[i]);
-    case 4: return (float)((const signed char*)elements)[i];
-    case 5: return (float)((const short*)elements)[i];
-    case 6: return (float)((const i32*)elements)[i];
-    case 7: return (float)((const i64*)elements)[i];
-    case 8: return (float)((const u8*)elements)[i];
-    case 9: return (float)((const u16*)elements)[i];
-    case 10: return (float)((const u32*)elements)[i];
-    default: return (float)((const u64*)elements)[i];
-    }
-}
-
 // What a sample is refused for.
 struct Verdict {
     u32 channel; // the first that is not finite, or ~0 where there is none
@@ -429,6 +389,8 @@ struct FuseTakeParams {
     fuse_ns::Verdict* verdict; // one
     u32 dim;
     u32 dtype;
+    u32 element_bytes;
+    u32 unused;
 };
 
 // Converts a sample to float32 and looks for values that are not finite, as `read` of src/ops/align/engine.rs. One
@@ -440,7 +402,7 @@ extern "C" __global__ void __launch_bounds__(256) fuse_take(const __grid_constan
     __syncthreads();
     u32 own = 0xffffffffu;
     for (u32 i = threadIdx.x; i < p.dim; i += blockDim.x) {
-        float value = fuse_ns::element(p.sample, p.dtype, i);
+        float value = read_f32((const u8*)p.sample + (u64)i * p.element_bytes, p.dtype);
         p.row[i] = value;
         if (!is_finite(value)) own = min(own, i);
     }

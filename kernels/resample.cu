@@ -121,20 +121,6 @@ template <u32 WORDS> __device__ __forceinline__ void lerp_words(const u32* a, co
     }
 }
 
-__device__ __forceinline__ u32 pack(float low, float high, bf16) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-    u32 word;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
-    return word;
-#else
-    return (u32)from_f32<bf16>(low).bits | (u32)from_f32<bf16>(high).bits << 16;
-#endif
-}
-
-__device__ __forceinline__ u32 pack(float low, float high, f16) {
-    return (u32)from_f32<f16>(low).bits | (u32)from_f32<f16>(high).bits << 16;
-}
-
 template <u32 WORDS, class Half> __device__ __forceinline__ void lerp_words(const u32* a, const u32* b, float w, u32* out, float& watch, Half) {
 #pragma unroll
     for (u32 i = 0; i < WORDS; ++i) {
@@ -142,7 +128,7 @@ template <u32 WORDS, class Half> __device__ __forceinline__ void lerp_words(cons
         float high = lerp(to_f32(Half{(u16)(a[i] >> 16)}), to_f32(Half{(u16)(b[i] >> 16)}), w);
         watch = fmaf(low, 0.0f, watch);
         watch = fmaf(high, 0.0f, watch);
-        out[i] = pack(low, high, Half{});
+        out[i] = pack<Half>(low, high);
     }
 }
 

@@ -59,6 +59,46 @@ template <> __device__ __forceinline__ f16 from_f32<f16>(float value) {
 #endif
 }
 
+// Two elements, the first in the lower half.
+template <class T> __device__ __forceinline__ u32 pack(float low, float high) {
+    return from_f32<T>(low).bits | (u32)from_f32<T>(high).bits << 16;
+}
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+template <> __device__ __forceinline__ u32 pack<bf16>(float low, float high) {
+    u32 both;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+    return both;
+}
+
+template <> __device__ __forceinline__ u32 pack<f16>(float low, float high) {
+    u32 both;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+    return both;
+}
+#endif
+
+// Element types, in the order of `Dtype::ALL`.
+enum Dtype : u32 { FLOAT32, FLOAT64, FLOAT16, BFLOAT16, INT8, INT16, INT32, INT64, UINT8, UINT16, UINT32, UINT64 };
+
+// The element there as the nearest float32.
+__device__ __forceinline__ float read_f32(const void* at, u32 dtype) {
+    switch (dtype) {
+    case FLOAT32: return *(const float*)at;
+    case FLOAT64: return (float)*(const double*)at;
+    case FLOAT16: return to_f32(*(const f16*)at);
+    case BFLOAT16: return to_f32(*(const bf16*)at);
+    case INT8: return (float)*(const signed char*)at;
+    case INT16: return (float)*(const short*)at;
+    case INT32: return (float)*(const i32*)at;
+    case INT64: return (float)*(const i64*)at;
+    case UINT8: return (float)*(const u8*)at;
+    case UINT16: return (float)*(const u16*)at;
+    case UINT32: return (float)*(const u32*)at;
+    default: return (float)*(const u64*)at;
+    }
+}
+
 // Has the second-level cache fetch what lies there.
 __device__ __forceinline__ void prefetch(const void* at) {
 #ifdef __CUDACC__

@@ -92,8 +92,6 @@ struct VoxelizeRankParams {
     // Sums and extremes of a cell.
     u32 stride;
     u32 extremes;
-    u32 single;
-    u32 unused;
 };
 
 // The place of the n-th bit that is set, n from 0.
@@ -129,9 +127,10 @@ extern "C" __global__ void __launch_bounds__(RANK_BLOCK) voxelize_rank(const __g
     before = block_sum<RANK_BLOCK>(before);
     u32 rows = before + block_sum<RANK_BLOCK>(after);
     if (rows > p.limit) rows = p.limit;
-    if (p.single && blockIdx.x == 0 && threadIdx.x == 0) p.rows[1] = rows;
+    bool is_single = gridDim.y == 1;
+    if (is_single && blockIdx.x == 0 && threadIdx.x == 0) p.rows[1] = rows;
 
-    u32 base = p.single ? 0 : p.rows[blockIdx.y];
+    u32 base = is_single ? 0 : p.rows[blockIdx.y];
     u32 share = (rows + p.superblocks - 1) / p.superblocks, first = share * blockIdx.x;
     u32 count = first < rows ? first + share < rows ? share : rows - first : 0;
     u64 *sums = p.sums + (u64)(base + first) * p.stride;

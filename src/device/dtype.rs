@@ -40,6 +40,11 @@ impl Dtype {
         Self::UInt64,
     ];
 
+    /// Its number in the kernels: that of `enum Dtype` of kernels/types.cuh, which is in the order of [`Self::ALL`].
+    pub(crate) fn code(self) -> u32 {
+        Self::ALL.iter().position(|&each| each == self).unwrap_or(0) as u32
+    }
+
     /// The name used in messages and configuration, such as `float32`.
     pub const fn name(self) -> &'static str {
         match self {

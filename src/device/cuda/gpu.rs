@@ -44,7 +44,6 @@ struct Context {
     cuda: Arc<CudaContext>,
     name: String,
     multiprocessors: u32,
-    l2_bytes: usize,
     modules: Mutex<Modules>,
 }
 
@@ -108,11 +107,6 @@ impl Gpu {
     /// How many multiprocessors it has.
     pub fn multiprocessors(&self) -> u32 {
         self.context.multiprocessors
-    }
-
-    /// Bytes of its second-level cache.
-    pub fn l2_bytes(&self) -> usize {
-        self.context.l2_bytes
     }
 
     /// Puts a kernel into the stream. A grid without blocks does nothing.
@@ -272,7 +266,6 @@ impl Context {
         Ok(Self {
             name: cuda.name().map_err(failed("cuDeviceGetName"))?,
             multiprocessors: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
-            l2_bytes: attribute(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)? as usize,
             modules: Mutex::default(),
             cuda,
         })

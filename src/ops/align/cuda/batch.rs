@@ -1,6 +1,6 @@
 //! Windows of many recordings at once, of samples that are on the device.
 
-use super::params::{BLOCK, FuseParams, GroupParams, ModalityParams, RUN, code, kernel};
+use super::params::{BLOCK, FuseParams, GroupParams, ModalityParams, RUN, kernel};
 use super::staging::{Staging, room};
 use crate::device::Dtype;
 use crate::device::cuda::{Budget, CudaError, Gpu};
@@ -131,7 +131,7 @@ impl FuseBatch {
                 count: modality.samples as u32,
                 mask: u32::MAX,
                 dim: modality.dim as u32,
-                dtype: code(modality.dtype),
+                dtype: modality.dtype.code(),
                 column,
                 first_group: first_group as u32,
                 groups: modality.groups.len() as u32,

@@ -21,7 +21,7 @@ use crate::device::Dtype;
 use crate::device::cuda::{Budget, CudaError, DeviceBuf, Gpu, PinnedBuf};
 use crate::stream::History;
 use bytemuck::Zeroable;
-use params::{APPEND, AppendParams, BLOCK, Fresh, FuseParams, GroupParams, ModalityParams, RUN, code, kernel};
+use params::{APPEND, AppendParams, BLOCK, Fresh, FuseParams, GroupParams, ModalityParams, RUN, kernel};
 use ring::Ring;
 use staging::{DIRECT_BYTES, Staging, room};
 use std::ops::Range;
@@ -240,7 +240,7 @@ impl CudaFuser {
                 count: history.times().len() as u32,
                 mask: ring.mask(),
                 dim: dim as u32,
-                dtype: code(Dtype::Float32),
+                dtype: Dtype::Float32.code(),
                 column,
                 first_group: self.groups.len() as u32,
                 groups: groups.len() as u32,

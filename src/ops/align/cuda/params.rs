@@ -60,11 +60,6 @@ impl GroupParams {
     }
 }
 
-/// A type as the kernels number it.
-pub(super) fn code(dtype: Dtype) -> u32 {
-    Dtype::ALL.iter().position(|&known| known == dtype).unwrap_or(0) as u32
-}
-
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
 pub(super) struct ModalityParams {
@@ -159,6 +154,8 @@ pub(super) struct TakeParams {
     pub verdict: u64,
     pub dim: u32,
     pub dtype: u32,
+    pub element_bytes: u32,
+    pub unused: u32,
 }
 
 // SAFETY: it is `FuseTakeParams` of kernels/fuse.cu.

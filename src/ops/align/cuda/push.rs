@@ -1,6 +1,6 @@
 //! Samples that are on the device already: their rows never leave it.
 
-use super::params::{BLOCK, Fresh, PLACE, PlaceParams, TAKE, TakeParams, Verdict, code};
+use super::params::{BLOCK, Fresh, PLACE, PlaceParams, TAKE, TakeParams, Verdict};
 use super::staging::{self, room};
 use super::{CudaFuser, put_samples, sample_room};
 use crate::device::cuda::{CudaError, DeviceBuf};
@@ -72,7 +72,9 @@ impl CudaFuser {
             row: self.row.address(),
             verdict: staging::address(&mut self.result),
             dim: sample.len as u32,
-            dtype: code(sample.dtype),
+            dtype: sample.dtype.code(),
+            element_bytes: sample.dtype.size() as u32,
+            unused: 0,
         };
         // SAFETY: the parameters are those of the kernel, `row` has room for the values, and the stream is synchronized
         // before any of it is used otherwise.

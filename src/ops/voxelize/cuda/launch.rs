@@ -5,7 +5,7 @@ use super::super::quantum::power_of_two;
 use super::super::spec::{Spec, Taken};
 use super::engine::{Engine, Head, Method, Product, State};
 use super::params::*;
-use super::source::{dtype_code, kernel_form};
+use super::source::kernel_form;
 use crate::device::Dtype;
 use crate::device::cuda::CudaError;
 
@@ -123,8 +123,6 @@ impl Engine {
             limit,
             stride: stride as u32,
             extremes: extremes as u32,
-            single: u32::from(grids == 1),
-            unused: 0,
         };
         // SAFETY: no grid has more rows than were reserved: there are not more cells than points.
         unsafe {
@@ -274,7 +272,7 @@ impl Engine {
             out,
             cells: self.sizes.cells as u64,
             words_per_grid: self.sizes.words as u32,
-            dtype: dtype_code(dtype),
+            dtype: dtype.code(),
             ..ScatterParams::default()
         }
     }

@@ -181,8 +181,6 @@ pub(super) struct RankParams {
     pub(super) limit: u32,
     pub(super) stride: u32,
     pub(super) extremes: u32,
-    pub(super) single: u32,
-    pub(super) unused: u32,
 }
 
 #[repr(C)]
@@ -286,6 +284,6 @@ macro_rules! params {
     };
 }
 params! {
-    PointsParams 648, CellsParams 256, SectorsParams 80, RowsParams 32, RankParams 104,
+    PointsParams 648, CellsParams 256, SectorsParams 80, RowsParams 32, RankParams 96,
     SumsParams 864, FeaturesParams 352, ScatterParams 376,
 }

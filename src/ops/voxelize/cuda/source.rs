@@ -90,7 +90,7 @@ impl CloudForm {
             let column = Column {
                 data: address + at as u64,
                 stride: stride as u32,
-                dtype: dtype_code(self.needed[i].dtype),
+                dtype: self.needed[i].dtype.code(),
             };
             match i {
                 0..3 => cloud.axes[i] = column,
@@ -151,15 +151,10 @@ impl CloudForm {
     }
 }
 
-/// The number of a type in `kernels/cloud.cuh`.
-pub(super) fn dtype_code(dtype: Dtype) -> u32 {
-    Dtype::ALL.iter().position(|each| *each == dtype).unwrap_or(0) as u32
-}
-
 /// The quickest kernel for coordinates that lie so.
 pub(super) fn kernel_form(cloud: &CloudParams) -> Form {
     let [x, y, z] = cloud.axes;
-    let float32 = dtype_code(Dtype::Float32);
+    let float32 = Dtype::Float32.code();
     let are_neighbours = y.data == x.data + 4 && z.data == x.data + 8;
     if !are_neighbours || cloud.axes.iter().any(|axis| axis.dtype != float32) {
         return Form::Any;
@@ -292,7 +287,7 @@ impl<'a> DeviceClouds<'a> {
             Ok::<_, CloudError>(Column {
                 data: self.buffer.address() + field.at as u64,
                 stride: field.stride as u32,
-                dtype: dtype_code(field.dtype),
+                dtype: field.dtype.code(),
             })
         };
         cloud.axes = [column("x")?, column("y")?, column("z")?];
