@@ -23,11 +23,16 @@ def emulator():
         pytest.fail("the emulator is not built: make emulator")
 
 
+def need_emulator() -> None:
+    if ON_GPU:
+        pytest.skip("only the emulator can play this machine")
+
+
 def device(library: str = "emulator", **knobs) -> dict:
     """The environment in which a node finds a device; knobs as in tests/emulator/README.md."""
+    if library != "emulator" or knobs:
+        need_emulator()
     if ON_GPU:
-        if library != "emulator" or knobs:
-            pytest.skip("only the emulator can play this machine")
         return {}
     return {"LD_LIBRARY_PATH": ROOT / "target" / library, **{f"EMULATOR_{key.upper()}": value for key, value in knobs.items()}}
 
@@ -261,6 +266,7 @@ def test_several_devices_share_batches(flow):
     ],
 )
 def test_devices_that_can_not_be_had_are_refused_before_the_dataflow_is_joined(tmp_path, monkeypatch, keys, library, expected):
+    need_emulator()
     monkeypatch.setenv("LD_LIBRARY_PATH", str(ROOT / "target" / library))
     code, words = refusal("resample", f"{keys}\nresample: {{}}\n", tmp_path)
     assert code == 2
