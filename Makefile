@@ -46,7 +46,7 @@ check-licences: .venv/.stamp
 check-dataflows: .venv/.stamp
 	python tests/dataflows.py
 
-# The structs that Rust hands to the kernels are theirs.
+# The structs that Rust hands to the kernels are theirs, and the kernels wait for each other.
 check-layout:
 	$(PYTHON) tests/layout.py
 

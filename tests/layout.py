@@ -1,8 +1,10 @@
-"""Holds the structs of `src/ops/*/cuda` against those of `kernels/`: `layout.py`, exit code 1 where they differ.
+"""Holds what Rust and the kernels must agree on against each other: `layout.py`, exit code 1 where they differ.
 
 A `#[repr(C)]` struct in Rust and its counterpart in a kernel must have the same fields at the same places. The places
 in Rust follow from the rules of C; g++ holds those of the kernel against them. That rustc finds the same sizes is checked
 by the library, when it first launches a kernel.
+
+A kernel is launched before the one before it has ended (`Gpu::launch`), so its first statement must be the wait for that.
 """
 
 import dataclasses
@@ -98,6 +100,21 @@ def check(operation: str, kernels: str) -> int:
     return len(structs)
 
 
+def check_waits() -> int:
+    """Whether every kernel first waits for the one before it; how many there are."""
+    first = re.compile(r"__global__[^{;]*\{(?:\s|\\)*(?:let_next_start\(\);(?:\s|\\)*)?(wait_for_previous\(\);)?")
+    waits = 0
+    for source in sorted(pathlib.Path("kernels").glob("*.cu*")):
+        text = source.read_text()
+        for kernel in first.finditer(text):
+            if kernel[1] is None:
+                line = text.count("\n", 0, kernel.start()) + 1
+                sys.exit(f"layout.py: {source}:{line}: a kernel that does not begin with wait_for_previous()")
+            waits += 1
+    return waits
+
+
 if __name__ == "__main__":
+    print(f"kernels: {check_waits()} wait for the one before them first")
     for operation, kernels in OPERATIONS.items():
         print(f"kernels/{kernels}.cu: {check(operation, kernels)} structs are those of src/ops/{operation}/cuda")
