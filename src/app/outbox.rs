@@ -176,7 +176,9 @@ impl Outbox<'_> {
             Ok(copy)
         });
         let copies = copies.collect::<Result<Vec<_>, CudaError>>()?;
-        gpu.synchronize()?;
+        if !copies.is_empty() {
+            gpu.synchronize()?;
+        }
         if route.published {
             let layout = Layout::flat(dtype, len);
             let mut on_host = self.internal.free.pop().unwrap_or_default();

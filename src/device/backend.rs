@@ -8,7 +8,7 @@ use std::time::Duration;
 ///
 /// Both give the same values, so `auto` can go by what is quicker: it tries both on the first few messages of each
 /// size, by powers of two, and stays with the better one. Below a floor the CPU is taken without a trial: a launch alone
-/// takes longer than a few rows do there. What the next operation takes on the device is made there.
+/// takes longer than a few rows do there.
 pub struct Backend<G> {
     operation: &'static str,
     cuda: Option<G>,
@@ -56,16 +56,15 @@ impl<G> Backend<G> {
     }
 
     /// The CUDA implementation, where work of so many bytes is to be done by it.
-    pub fn cuda(&mut self, work: usize) -> Option<&mut G> {
-        let by_trial = self.trials.as_ref().is_none_or(|trials| trials.wants_cuda(work));
-        self.cuda.as_mut().filter(|_| by_trial && work < self.too_large)
-    }
-
-    /// The CUDA implementation, for a result of so many bytes that the next operation takes on its device. From the floor
-    /// on that decides, without a trial: the times of this operation would not show what the other one saves.
-    pub fn cuda_for_device(&mut self, work: usize) -> Option<&mut G> {
-        let is_worth_it = self.trials.as_ref().is_none_or(|trials| work >= trials.floor);
-        self.cuda.as_mut().filter(|_| is_worth_it && work < self.too_large)
+    ///
+    /// A result that `stays` on its device, for the operation that takes it there, is made there from the floor on, without
+    /// a trial: the times of this operation would not show what the other one saves.
+    pub fn cuda(&mut self, work: usize, stays: bool) -> Option<&mut G> {
+        let is_wanted = self.trials.as_ref().is_none_or(|trials| match stays {
+            true => work >= trials.floor,
+            false => trials.wants_cuda(work),
+        });
+        self.cuda.as_mut().filter(|_| is_wanted && work < self.too_large)
     }
 
     /// The CUDA implementation, for what is on its device already.
@@ -253,7 +252,7 @@ mod tests {
             unreachable!("there is no device")
         });
         let mut backend = backend.unwrap();
-        assert!(backend.cuda(usize::MAX).is_none());
+        assert!(backend.cuda(usize::MAX, false).is_none());
         assert_eq!(backend.device(), Device::Cpu);
     }
 }

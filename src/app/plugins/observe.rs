@@ -259,10 +259,9 @@ impl Windows {
     /// Whether windows of so many bytes are to be made on the device, where they may stay: also where it has samples that
     /// nobody else has.
     fn are_on_device(&mut self, work: usize, stays: bool) -> bool {
-        let cuda = match (self.are_rows_elsewhere(), stays) {
-            (true, _) => self.backend.resident(),
-            (false, true) => self.backend.cuda_for_device(work),
-            (false, false) => self.backend.cuda(work),
+        let cuda = match self.are_rows_elsewhere() {
+            true => self.backend.resident(),
+            false => self.backend.cuda(work, stays),
         };
         cuda.is_some()
     }

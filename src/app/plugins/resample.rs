@@ -50,7 +50,7 @@ impl Resample {
         let work = batch.input_bytes() + batch.output_bytes();
         let start = Instant::now();
         let mut done = None;
-        if let Some(cuda) = self.backend.cuda(work) {
+        if let Some(cuda) = self.backend.cuda(work, false) {
             match cuda.run(batch, values, valid) {
                 Ok(counters) => done = Some((counters, self.backend.device())),
                 Err(error) => self.backend.failed(work, error),

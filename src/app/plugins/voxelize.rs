@@ -252,11 +252,7 @@ impl Grids {
     /// that the grid stays on.
     fn gather(&mut self, clouds: &[Message], used: &[usize], stays: bool) -> Made {
         let work = used.iter().map(|&input| clouds[input].bytes()).sum();
-        let cuda = match stays {
-            true => self.backend.cuda_for_device(work),
-            false => self.backend.cuda(work),
-        };
-        if let Some(cuda) = cuda {
+        if let Some(cuda) = self.backend.cuda(work, stays) {
             self.faults.clear();
             let messages = used.iter().map(|&input| (input, &clouds[input]));
             match cuda.gather(messages, |input, error| self.faults.push((input, error))) {
