@@ -133,6 +133,8 @@ def targets(get: Figures):
 
             add(f"dataflow {config}, `auto`, {percentile.removeprefix('us_')}", auto)
     for op, config, scope in shared(get):
+        if op == "ceiling":
+            continue
 
         def scaling(op=op, config=config, scope=scope):
             one, four = (get.us(op, config, f"cuda x{count}", scope) for count in (1, 4))
@@ -147,8 +149,9 @@ def targets(get: Figures):
 
 
 def shared(get: Figures) -> list[tuple[str, str, str]]:
-    """What was measured on several devices."""
-    return [(op, config, scope) for op, config, backend, scope in get.rows if backend == "cuda x1" and op != "ceiling"]
+    """What was measured on several devices, ceilings last."""
+    rows = [(op, config, scope) for op, config, backend, scope in get.rows if backend == "cuda x1"]
+    return sorted(rows, key=lambda row: row[0] == "ceiling")
 
 
 def is_shared(backend: str) -> bool:
@@ -205,7 +208,7 @@ def row_table(get: Figures) -> list[str]:
             lines.append(f"| {op} {config} | {' | '.join(cells)} |")
     if shared(get):
         lines += ["", "| shared among devices | 1 | 2 | 4 |", "|---|---|---|---|"]
-    for op, config, scope in [*shared(get), ("ceiling", SHARED_COPIES, "host")]:
+    for op, config, scope in shared(get):
         counts = [get.rows.get((op, config, f"cuda x{count}", scope)) for count in (1, 2, 4)]
         times = [time_text(row["us_p50"]) if row else "" for row in counts]
         lines.append(f"| {op} {config}, {SCOPES[scope]} | {' | '.join(times)} |")

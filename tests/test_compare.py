@@ -43,5 +43,10 @@ def test_several_devices_and_auto_count_where_they_were_measured():
     assert any("| 100 us | 51 us | 26 us |" in line for line in compare.row_table(compare.Figures(rows)))
 
 
+def test_on_one_device_nothing_is_said_of_several():
+    header, rule, *rows = compare.row_table(compare.Figures([row(SMALL, "cuda", 2.0)]))
+    assert rows[: rows.index("")] == [f"| resample {SMALL} | 2 us |{'  |' * (len(compare.COLUMNS) - 1)}"]
+
+
 def test_the_last_of_rows_with_the_same_keys_counts():
     assert compare.Figures([row(SMALL, "cuda", 9.0), row(SMALL, "cuda", 2.0)]).us("resample", SMALL) == 2.0
