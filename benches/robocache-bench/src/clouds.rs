@@ -116,13 +116,13 @@ pub fn name(layout: VoxelLayout) -> &'static str {
     }
 }
 
-/// A cloud as a tensor [N, 3].
-pub fn tensor(points: &[[f32; 3]]) -> Message {
+/// A cloud as a tensor [points, COLUMNS].
+pub fn tensor<const COLUMNS: usize>(points: &[[f32; COLUMNS]]) -> Message {
     let mut message = Message::default();
-    message.rows = points.len() * 3;
-    message.shape = vec![points.len(), 3];
+    message.rows = points.len() * COLUMNS;
+    message.shape = vec![points.len(), COLUMNS];
     let column = message.add_column("", Dtype::Float32, Cells::One);
-    column.data.copy_from(bytemuck::cast_slice(points));
+    column.data.copy_from(bytemuck::cast_slice(points.as_flattened()));
     message
 }
 

@@ -4,11 +4,12 @@ use crate::rows::Rows;
 use crate::voxelize_device::OnDevice;
 use crate::{batch, clouds, fuse, fuse_batch, resample, timing};
 use robocache::device::Dtype;
-use robocache::device::cuda::{Budget, CudaError, DeviceBuf, Gpu};
+use robocache::device::cuda::{Budget, DeviceBuf, Gpu};
 use robocache::ops::resample::cuda::CudaResampler;
 use robocache::ops::resample::{ResampleConfig, Trajectories};
 use robocache::ops::voxelize::VoxelLayout;
-use robocache::ops::voxelize::cuda::{CudaVoxelizer, DeviceClouds, DeviceField, VoxelizeBatch};
+use robocache::ops::voxelize::cuda::CudaVoxelizer;
+use robocache::stream::Message;
 use std::error::Error;
 
 /// Of the grids of a call: a profiler that launches a kernel again saves all its memory before.
@@ -30,35 +31,33 @@ const OTHER_SAMPLES: [(Dtype, usize); 12] = [
     (Dtype::BFloat16, 7),
 ];
 
-/// Bytes of a point with its neighbours: what is read at once, and what is read value by value.
-const OTHER_POINTS: [usize; 2] = [16, 20];
+const LAYOUTS: [VoxelLayout; 3] = [VoxelLayout::Dense, VoxelLayout::Bits, VoxelLayout::Coo];
 
 /// Launches them.
 pub fn launch(_: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
     let Some(gpu) = gpu else { return Ok(()) };
     timing::be_quick();
-    let [short, long] = [0, 1].map(|at| {
-        resample::shapes()
-            .nth(at)
-            .unwrap_or_else(|| unreachable!("there are more"))
-    });
+    let two: Vec<_> = resample::shapes().take(2).collect();
     let others = OTHER_SAMPLES
         .into_iter()
-        .flat_map(|(dtype, dim)| [short, long].map(|shape| batch::Shape { dtype, dim, ..shape }));
+        .flat_map(|(dtype, dim)| two.iter().map(move |&shape| batch::Shape { dtype, dim, ..shape }));
     for shape in resample::shapes().chain(others) {
         resample(gpu, &shape)?;
     }
     for dtype in [Dtype::Float32, Dtype::Float64, Dtype::Float16, Dtype::BFloat16] {
-        resample_from_host(gpu, &batch::Shape { dtype, ..long })?;
+        for &shape in &two {
+            resample_from_host(gpu, &batch::Shape { dtype, ..shape })?;
+        }
     }
     let [room, ..] = clouds::SHAPES;
     let is_profiled = |shape: &clouds::Shape| !shape.is_uniform && shape.clouds * shape.cells() <= MOST_CELLS;
     for shape in clouds::SHAPES.into_iter().filter(is_profiled) {
-        voxelize(gpu, &shape)?;
+        voxelize(gpu, &shape, &clouds::sweeps(&shape))?;
     }
-    for stride in OTHER_POINTS {
-        voxelize_strided(gpu, &room, stride)?;
-    }
+    // Points that are read at once, and value by value.
+    let sweeps = clouds::sweeps(&room);
+    voxelize(gpu, &room, &sweeps.iter().map(widen::<4>).collect::<Vec<_>>())?;
+    voxelize(gpu, &room, &sweeps.iter().map(widen::<5>).collect::<Vec<_>>())?;
     voxelize_other_channels(gpu, &room)?;
     fuse_batch::launch(gpu)?;
     fuse::launch(gpu)
@@ -85,12 +84,9 @@ fn resample_from_host(gpu: &Gpu, shape: &batch::Shape) -> Result<(), Box<dyn Err
     Ok(())
 }
 
-const LAYOUTS: [VoxelLayout; 3] = [VoxelLayout::Dense, VoxelLayout::Bits, VoxelLayout::Coo];
-
-fn voxelize(gpu: &Gpu, shape: &clouds::Shape) -> Result<(), Box<dyn Error>> {
-    let sweeps = clouds::sweeps(shape);
+fn voxelize(gpu: &Gpu, shape: &clouds::Shape, sweeps: &[Message]) -> Result<(), Box<dyn Error>> {
     for layout in LAYOUTS {
-        let mut on_device = OnDevice::new(gpu, shape, layout, &sweeps)?;
+        let mut on_device = OnDevice::new(gpu, shape, layout, sweeps)?;
         for call in 0..on_device.calls() {
             // SAFETY: the memory outlives the launches.
             unsafe { on_device.launch(call) }?;
@@ -100,38 +96,15 @@ fn voxelize(gpu: &Gpu, shape: &clouds::Shape) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Points that don't lie side by side.
-fn voxelize_strided(gpu: &Gpu, shape: &clouds::Shape, stride: usize) -> Result<(), Box<dyn Error>> {
-    let sweeps = clouds::sweeps(shape);
-    let buffers = sweeps.iter().take(2).map(|sweep| {
-        let mut points = vec![0; shape.points() * stride];
-        for (to, from) in points
-            .chunks_exact_mut(stride)
-            .zip(sweep.columns()[0].data.bytes().chunks_exact(12))
-        {
-            to[..12].copy_from_slice(from);
-        }
-        let mut buffer = DeviceBuf::new(gpu, &Budget::new(None));
-        buffer.reserve(points.len())?;
-        // SAFETY: the points are there until the stream is synchronized.
-        unsafe { buffer.upload(0, &points) }?;
-        gpu.synchronize()?;
-        Ok::<_, CudaError>(buffer)
+/// A cloud of x, y and z as one of more columns, the others 0.
+fn widen<const COLUMNS: usize>(sweep: &Message) -> Message {
+    let coordinates = sweep.columns()[0].values().as_slice::<f32>();
+    let widened = coordinates.chunks_exact(3).map(|xyz| {
+        let mut point = [0.0; COLUMNS];
+        point[..3].copy_from_slice(xyz);
+        point
     });
-    let buffers = buffers.collect::<Result<Vec<_>, _>>()?;
-    let fields = [("x", 0), ("y", 4), ("z", 8)].map(|(name, at)| DeviceField {
-        name,
-        dtype: Dtype::Float32,
-        at,
-        stride,
-    });
-    for layout in LAYOUTS {
-        let mut batch = VoxelizeBatch::new(&shape.voxelize(layout)?, gpu, None)?;
-        for buffer in &buffers {
-            batch.run_device(&DeviceClouds::new(buffer, 1, shape.points(), &fields)?)?;
-        }
-    }
-    Ok(())
+    clouds::tensor(&widened.collect::<Vec<_>>())
 }
 
 /// Channels that the kernels of occupancy, count and mean don't know.

@@ -9,8 +9,6 @@ use robocache::ops::voxelize::cuda::{DeviceClouds, DeviceField, DeviceGrids, Vox
 use robocache::stream::Message;
 use std::error::Error;
 
-const POINT_BYTES: usize = 12;
-
 /// Points and grids in the memory of a device, to go through in turn. A grid is made of other points each time, as those
 /// it held last are what it has to clear.
 pub struct OnDevice {
@@ -35,7 +33,7 @@ impl OnDevice {
         layout: VoxelLayout,
         sweeps: &[Message],
     ) -> Result<Self, Box<dyn Error>> {
-        let points = timing::sets_for(shape.clouds * shape.points() * POINT_BYTES);
+        let points = timing::sets_for(shape.clouds * sweeps[0].bytes());
         Self::of(gpu, shape, layout, sweeps, 1, points)
     }
 
@@ -47,7 +45,7 @@ impl OnDevice {
         grids: usize,
         points: usize,
     ) -> Result<Self, Box<dyn Error>> {
-        let cloud_bytes = shape.points() * POINT_BYTES;
+        let cloud_bytes = sweeps[0].bytes();
         let points = (0..points).map(|set| {
             let mut buffer = DeviceBuf::new(gpu, &Budget::new(None));
             buffer.reserve(shape.clouds * cloud_bytes)?;
@@ -63,7 +61,7 @@ impl OnDevice {
             name,
             dtype: Dtype::Float32,
             at,
-            stride: POINT_BYTES,
+            stride: cloud_bytes / shape.points(),
         };
         let config = shape.voxelize(layout)?;
         let grids = (0..grids).map(|_| VoxelizeBatch::new(&config, gpu, None));
