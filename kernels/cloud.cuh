@@ -102,6 +102,13 @@ enum Form {
     PACKED4,
 };
 
+// A kernel for points of one form: `body`, whose first parameter is the form.
+#define KERNEL_OF_FORM(name, Params, threads, body, form)                                                              \
+    extern "C" __global__ void __launch_bounds__(threads) name(const __grid_constant__ Params p) {                     \
+        wait_for_previous();                                                                                           \
+        body<form>(p);                                                                                                 \
+    }
+
 struct Point {
     float xyz[3];
 };

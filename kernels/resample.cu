@@ -99,7 +99,8 @@ template <> struct Vector<2> {
 };
 
 // lerp of the elements in words of a and b. `watch` becomes a NaN if a result, and so if an element, is not finite.
-template <u32 WORDS> __device__ __forceinline__ void lerp_words(const u32* a, const u32* b, float w, u32* out, float& watch, float) {
+template <u32 WORDS>
+__device__ __forceinline__ void lerp_words(const u32* a, const u32* b, float w, u32* out, float& watch, float) {
 #pragma unroll
     for (u32 i = 0; i < WORDS; ++i) {
         float value = lerp(__uint_as_float(a[i]), __uint_as_float(b[i]), w);
@@ -108,7 +109,8 @@ template <u32 WORDS> __device__ __forceinline__ void lerp_words(const u32* a, co
     }
 }
 
-template <u32 WORDS> __device__ __forceinline__ void lerp_words(const u32* a, const u32* b, double w, u32* out, float& watch, double) {
+template <u32 WORDS>
+__device__ __forceinline__ void lerp_words(const u32* a, const u32* b, double w, u32* out, float& watch, double) {
 #pragma unroll
     for (u32 i = 0; i < WORDS; i += 2) {
         double from = __longlong_as_double((i64)((u64)a[i + 1] << 32 | a[i]));
@@ -121,7 +123,8 @@ template <u32 WORDS> __device__ __forceinline__ void lerp_words(const u32* a, co
     }
 }
 
-template <u32 WORDS, class Half> __device__ __forceinline__ void lerp_words(const u32* a, const u32* b, float w, u32* out, float& watch, Half) {
+template <u32 WORDS, class Half>
+__device__ __forceinline__ void lerp_words(const u32* a, const u32* b, float w, u32* out, float& watch, Half) {
 #pragma unroll
     for (u32 i = 0; i < WORDS; ++i) {
         float low = lerp(to_f32(Half{(u16)a[i]}), to_f32(Half{(u16)b[i]}), w);
@@ -211,8 +214,9 @@ struct Doubts {
     __device__ __forceinline__ void add(u32 target) { atomicOr(&targets[target / 32], 1u << target % 32); }
 };
 
-// Where the value at a target comes from, `before` and `after` being the samples around it, and whether something speaks against it that the rows alone don't show: the
-// later of two samples with one time counts, and a gap that is too long ends nowhere if nothing finite follows.
+// Where the value at a target comes from, `before` and `after` being the samples around it, and whether something speaks
+// against it that the rows alone don't show: the later of two samples with one time counts, and a gap that is too long
+// ends nowhere if nothing finite follows.
 template <class Real>
 __device__ __forceinline__ Choice<Real> choose(const ResampleParams& p, const Bracket& found, u32 before, u32 after,
                                                i64 target, bool& is_doubtful) {
@@ -232,8 +236,8 @@ __device__ __forceinline__ Choice<Real> choose(const ResampleParams& p, const Br
 
 // The value made of two samples. Returns whether they are finite, as far as they count.
 template <class T, u32 BYTES, class Real>
-__device__ __forceinline__ bool blend(const ResampleParams& p, const Vector<BYTES>& a, const Vector<BYTES>& b, Real weight,
-                                      Vector<BYTES>& result) {
+__device__ __forceinline__ bool blend(const ResampleParams& p, const Vector<BYTES>& a, const Vector<BYTES>& b,
+                                      Real weight, Vector<BYTES>& result) {
     constexpr u32 WORDS = BYTES < 4 ? 1 : BYTES / 4;
     float watch = 0.0f;
     lerp_words<WORDS>(a.words, b.words, weight, result.words, watch, T{});

@@ -165,20 +165,9 @@ template <Form FORM> __device__ __forceinline__ void add_points(const VoxelizePo
     }
 }
 
-extern "C" __global__ void __launch_bounds__(POINT_BLOCK) voxelize_points(const __grid_constant__ VoxelizePointsParams p) {
-    wait_for_previous();
-    add_points<ANY>(p);
-}
-
-extern "C" __global__ void __launch_bounds__(POINT_BLOCK) voxelize_points_packed3(const __grid_constant__ VoxelizePointsParams p) {
-    wait_for_previous();
-    add_points<PACKED3>(p);
-}
-
-extern "C" __global__ void __launch_bounds__(POINT_BLOCK) voxelize_points_packed4(const __grid_constant__ VoxelizePointsParams p) {
-    wait_for_previous();
-    add_points<PACKED4>(p);
-}
+KERNEL_OF_FORM(voxelize_points, VoxelizePointsParams, POINT_BLOCK, add_points, ANY)
+KERNEL_OF_FORM(voxelize_points_packed3, VoxelizePointsParams, POINT_BLOCK, add_points, PACKED3)
+KERNEL_OF_FORM(voxelize_points_packed4, VoxelizePointsParams, POINT_BLOCK, add_points, PACKED4)
 
 struct VoxelizeCellsParams {
     Cloud cloud;
@@ -259,16 +248,8 @@ template <Form FORM> __device__ __forceinline__ void set_cells(const VoxelizeCel
     tally.add_to(p.counters);
 }
 
-extern "C" __global__ void __launch_bounds__(POINT_BLOCK) voxelize_cells(const __grid_constant__ VoxelizeCellsParams p) {
-    wait_for_previous();
-    set_cells<ANY>(p);
-}
-
-extern "C" __global__ void __launch_bounds__(POINT_BLOCK)
-    voxelize_cells_packed3(const __grid_constant__ VoxelizeCellsParams p) {
-    wait_for_previous();
-    set_cells<PACKED3>(p);
-}
+KERNEL_OF_FORM(voxelize_cells, VoxelizeCellsParams, POINT_BLOCK, set_cells, ANY)
+KERNEL_OF_FORM(voxelize_cells_packed3, VoxelizeCellsParams, POINT_BLOCK, set_cells, PACKED3)
 
 // 16 bytes of a dense occupancy of the bits from bit 0 on.
 __device__ __forceinline__ Quad expand(u32 bits, u32 one, u32 element_bytes) {

@@ -325,20 +325,9 @@ template <Form FORM> __device__ __forceinline__ void add_sums_xyz(const Voxelize
     }
 }
 
-extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_sums_xyz(const __grid_constant__ VoxelizeSumsParams p) {
-    wait_for_previous();
-    add_sums_xyz<ANY>(p);
-}
-
-extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_sums_xyz_packed3(const __grid_constant__ VoxelizeSumsParams p) {
-    wait_for_previous();
-    add_sums_xyz<PACKED3>(p);
-}
-
-extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_sums_xyz_packed4(const __grid_constant__ VoxelizeSumsParams p) {
-    wait_for_previous();
-    add_sums_xyz<PACKED4>(p);
-}
+KERNEL_OF_FORM(voxelize_sums_xyz, VoxelizeSumsParams, BLOCK, add_sums_xyz, ANY)
+KERNEL_OF_FORM(voxelize_sums_xyz_packed3, VoxelizeSumsParams, BLOCK, add_sums_xyz, PACKED3)
+KERNEL_OF_FORM(voxelize_sums_xyz_packed4, VoxelizeSumsParams, BLOCK, add_sums_xyz, PACKED4)
 
 // How a channel is made.
 enum Output : u8 { OUTPUT_ONE, OUTPUT_COUNT, OUTPUT_MEAN, OUTPUT_EXTREME };

@@ -296,7 +296,8 @@ unsigned sync_block(unsigned value, Site site) {
 unsigned long long collective(Collective what, unsigned mask, unsigned long long value, unsigned from, Site site) {
     size_t own = (size_t)(current - threads.data());
     if ((mask >> own % 32 & 1) == 0) fail(site, "%s with mask %08x, which lacks the calling lane", name_of(what), mask);
-    *current = {current->index, current->fiber, current->has_waited_for_previous, site, value, 0, from, mask, what, Thread::in_warp};
+    *current = {current->index, current->fiber, current->has_waited_for_previous, site, value, 0, from, mask, what,
+                Thread::in_warp};
     in_warp[own / 32] |= 1u << own % 32;
     if (!meet(own / 32 * 32, what, mask)) wait();
     return current->result;
