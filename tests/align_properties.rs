@@ -222,7 +222,13 @@ impl<'a> Oracle<'a> {
     }
 
     fn is_due(&self, t: i64) -> bool {
-        let newest = self.streams().filter_map(|stream| self.newest(stream)).max();
+        let is_waited_for = |stream: &usize| self.open[*stream] && self.robot.streams[*stream].wait;
+        let newest_of =
+            |streams: &mut dyn Iterator<Item = usize>| streams.filter_map(|stream| self.newest(stream)).max();
+        let newest = match self.streams().any(|stream| is_waited_for(&stream)) {
+            true => newest_of(&mut self.streams().filter(is_waited_for)),
+            false => newest_of(&mut self.streams()),
+        };
         let waited = self
             .robot
             .max_wait

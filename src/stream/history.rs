@@ -12,7 +12,9 @@ pub enum Insert {
 
 /// The samples of one stream in time order, bounded, without an allocation once it has grown to its working size.
 ///
-/// Times and values are contiguous: sample `i` is `times()[i]` and `row(i)`.
+/// Times and values are contiguous: sample `i` is `times()[i]` and `row(i)`. A sample that is the newest costs O(1)
+/// amortized at any fill: what is forgotten leaves a hole before the samples, and they move up only once the hole is half
+/// as long as they are, so that a full history takes 1.5 times the memory of its samples.
 ///
 /// **Numbers.** Samples also have numbers, in the order of time, that stay when older ones are forgotten: sample `i` has
 /// the number `first() + i`. A copy of the history elsewhere follows it by them: what it must read anew are the samples
@@ -87,6 +89,19 @@ impl History {
         &self.values[(self.head + samples.start) * self.dim..(self.head + samples.end) * self.dim]
     }
 
+    /// How many samples are at or before `time`, looked for from the newest one on: O(log d), where d of them are later.
+    pub fn until(&self, time: i64) -> usize {
+        let times = self.times();
+        let mut step = 1;
+        let mut end = times.len();
+        while step <= end && times[end - step] > time {
+            end -= step;
+            step *= 2;
+        }
+        let begin = end.saturating_sub(step);
+        begin + times[begin..end].partition_point(|&t| t <= time)
+    }
+
     /// The time of the newest sample.
     pub fn newest(&self) -> Option<i64> {
         self.times().last().copied()
@@ -95,6 +110,14 @@ impl History {
     /// The time of the oldest sample that is kept.
     pub fn oldest(&self) -> Option<i64> {
         self.times().first().copied()
+    }
+
+    /// Moves the times of all samples by so many ns, as when the latency of their sensor turns out to be another.
+    pub fn shift(&mut self, ns: i64) {
+        for time in &mut self.times[self.head..] {
+            *time += ns;
+        }
+        self.rewrite_from(0);
     }
 
     /// Forgets every sample.
@@ -127,7 +150,7 @@ impl History {
     /// Puts the time of a sample into its place, and says where its row belongs: nowhere if it is not kept. For a
     /// history whose rows are elsewhere.
     pub fn insert_time(&mut self, time: i64) -> (Insert, Option<Place>) {
-        let after = self.times().partition_point(|&t| t <= time);
+        let after = self.until(time);
         if after > 0 && self.times()[after - 1] == time {
             self.rewrite_from(after - 1);
             let place = Place {
@@ -154,9 +177,7 @@ impl History {
         if place.moved > 0 {
             self.rewrite_from(at);
         }
-        if self.times.len() == self.times.capacity() {
-            self.compact();
-        }
+        self.make_room();
         self.times.insert(self.head + at, time);
         (if full { Insert::Overflowed } else { Insert::Kept }, Some(place))
     }
@@ -180,7 +201,13 @@ impl History {
 
     /// Forgets the samples older than the newest one at or before `time`, which a bracket there still needs.
     pub fn forget_before(&mut self, time: i64) {
-        let until = self.times().partition_point(|&t| t <= time);
+        // Most calls forget nothing or little.
+        let times = self.times();
+        let mut step = 1;
+        while step < times.len() && times[step] <= time {
+            step *= 2;
+        }
+        let until = times[..times.len().min(step + 1)].partition_point(|&t| t <= time);
         let forgotten = until.saturating_sub(1);
         self.head += forgotten;
         self.first += forgotten as u64;
@@ -193,6 +220,23 @@ impl History {
         let number = self.first + sample as u64;
         let rewritten = self.rewritten.get_mut();
         *rewritten = number.min(*rewritten);
+    }
+
+    /// Makes room for one more sample after the newest: by closing the hole where that pays, else by growing.
+    fn make_room(&mut self) {
+        if self.times.len() < self.times.capacity() {
+            return;
+        }
+        let held = self.times.len() - self.head;
+        if self.head > 0 && self.head >= held / 2 {
+            return self.compact();
+        }
+        let most = self.limit + self.limit / 2 + 1;
+        let room = (2 * self.times.len()).clamp(self.times.len() + 1, most.max(self.times.len() + 1));
+        self.times.reserve_exact(room - self.times.len());
+        if !self.rows_are_elsewhere {
+            self.values.reserve_exact(room * self.dim - self.values.len());
+        }
     }
 
     fn compact(&mut self) {
@@ -296,5 +340,67 @@ mod tests {
         assert_eq!(history.times().len(), 301);
         assert_eq!(history.row(300), [99_999.0, -99_999.0]);
         assert_eq!(history.values.capacity(), room);
+    }
+
+    #[test]
+    fn the_place_of_a_time_is_found_from_the_newest_sample_on() {
+        let times: Vec<i64> = (0..100).map(|i| 10 * i).collect();
+        let history = filled(1000, &times);
+        for time in -15..1010 {
+            assert_eq!(history.until(time), times.partition_point(|&t| t <= time), "{time}");
+        }
+        assert_eq!(filled(2, &[]).until(0), 0);
+    }
+
+    #[test]
+    fn samples_move_with_the_latency_of_their_sensor() {
+        let mut history = filled(10, &[10, 20, 30]);
+        history.forget_before(20);
+        history.take_rewritten();
+        history.shift(-5);
+        assert_eq!(history.times(), [15, 25]);
+        assert_eq!(history.row(0), [20.0]);
+        assert_eq!(history.take_rewritten(), 1);
+    }
+
+    /// The time of `count` samples at the end of a history that holds `limit` at most, ns a sample.
+    fn insert_ns(limit: usize, count: i64) -> f64 {
+        let mut history = History::new(6, limit);
+        for t in 0..limit as i64 {
+            history.insert(t, &[0.0; 6]);
+        }
+        let start = std::time::Instant::now();
+        for t in 0..count {
+            history.insert(limit as i64 + t, &[0.0; 6]);
+        }
+        start.elapsed().as_nanos() as f64 / count as f64
+    }
+
+    /// The bound is wide, for a machine that does other things meanwhile: moving all samples takes 10,000 times as long.
+    #[test]
+    fn a_full_history_takes_no_longer_for_a_sample() {
+        let (short, long) = (insert_ns(64, 200_000), insert_ns(1 << 18, 200_000));
+        assert!(long < 50.0 * short, "{long} ns a sample, with a short history {short}");
+    }
+
+    #[test]
+    fn a_full_history_takes_half_as_much_memory_again_at_most() {
+        let limit = 10_000;
+        let mut history = History::new(2, limit);
+        for t in 0..100_000 {
+            history.insert(t, &[t as f32, 0.0]);
+        }
+        assert_eq!(history.times().len(), limit);
+        assert_eq!(history.row(limit - 1), [99_999.0, 0.0]);
+        assert!(
+            history.times.capacity() <= limit * 3 / 2 + 1,
+            "{}",
+            history.times.capacity()
+        );
+        assert!(
+            history.values.capacity() <= limit * 3 + 2,
+            "{}",
+            history.values.capacity()
+        );
     }
 }

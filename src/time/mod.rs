@@ -34,6 +34,11 @@ impl Grid {
         below + i64::from(time.rem_euclid(self.period) != 0)
     }
 
+    /// The index of the last target at or before `time`.
+    pub fn index_at_or_before(self, time: i64) -> i64 {
+        time.div_euclid(self.period)
+    }
+
     /// The time of target `index`, ns.
     pub fn time(self, index: i64) -> i64 {
         index.saturating_mul(self.period)
@@ -52,6 +57,9 @@ mod tests {
         assert_eq!(grid.index_at_or_after(1), 1);
         assert_eq!(grid.index_at_or_after(20_000_000), 1);
         assert_eq!(grid.index_at_or_after(-1), 0);
+        assert_eq!(grid.index_at_or_before(39_999_999), 1);
+        assert_eq!(grid.index_at_or_before(40_000_000), 2);
+        assert_eq!(grid.index_at_or_before(-1), -1);
         assert_eq!(grid.index_at_or_after(-20_000_001), -1);
         assert_eq!(grid.time(-2), -40_000_000);
         assert_eq!(Grid::from_rate(30.0).unwrap().period(), 33_333_333);

@@ -67,7 +67,8 @@ pub struct ModalityConfig {
     /// where that is more.
     #[serde(default)]
     pub reset_ms: Option<f64>,
-    /// A stamp that goes forward by more than this is a clock jump; absent: none is.
+    /// A stamp that is further ahead than this of its stream's newest and of those of all streams that are waited for is
+    /// a clock jump. Absent: 10,000 with `max_wait_ms`, else none is.
     #[serde(default)]
     pub jump_ms: Option<f64>,
     /// Groups of channels with rules of their own; together they are all channels, each once.
@@ -105,6 +106,16 @@ pub(super) struct Group {
 
 /// The largest observation, in elements.
 const MAX_ELEMENTS: usize = 1 << 28;
+
+/// A stream may hold this much while it waits for others; past it, its oldest samples go and are counted.
+const HISTORY_BYTES: usize = 64 << 20;
+
+/// It may hold more where the window is long: the samples of a sensor of this rate, Hz, up to so many bytes.
+const SENSOR_RATE: f64 = 1e4;
+const LONG_HISTORY_BYTES: usize = 256 << 20;
+
+/// And more still where the window could otherwise not be filled even by a sensor of the grid's own rate.
+const MAX_HISTORY_BYTES: usize = 1 << 30;
 
 fn one() -> usize {
     1
@@ -144,6 +155,38 @@ impl AlignConfig {
         self.check_modalities()?;
         Grid::from_rate(self.rate_hz)
             .ok_or_else(|| ConfigError::new("rate_hz", format!("{} (allowed: 1e-6 to 1e9)", self.rate_hz)))
+    }
+
+    /// How many samples of a modality are kept at most: those that lie in a window, and in the time for which it may
+    /// wait.
+    pub(super) fn history_limit(&self, i: usize, grid: Grid, wait_ns: i64) -> Result<usize, ConfigError> {
+        let modality = &self.modalities[i];
+        let sample_bytes = modality.dim * size_of::<f32>() + size_of::<i64>();
+        let fit = |bytes: usize| bytes / sample_bytes;
+        let steps = (self.window - 1) as f64 * self.stride as f64;
+        let waits = wait_ns as f64;
+        let period = grid.period() as f64;
+        // A bracket needs one more sample at either end.
+        let least = steps + waits / period + 2.0;
+        if least > fit(MAX_HISTORY_BYTES) as f64 {
+            return Err(ConfigError::new(
+                "window",
+                format!(
+                    "{} rows, {} grid steps apart, and {} ms of waiting are {least:.0} samples of {} values of `{}` at the \
+                     grid's rate, {:.0} MiB (allowed: {} MiB a stream)",
+                    self.window,
+                    self.stride,
+                    waits * 1e-6,
+                    modality.dim,
+                    modality.input,
+                    least * sample_bytes as f64 / f64::from(1 << 20),
+                    MAX_HISTORY_BYTES >> 20
+                ),
+            ));
+        }
+        let wanted = ((steps * period + waits) * 1e-9 * SENSOR_RATE).min(fit(LONG_HISTORY_BYTES) as f64);
+        let usual = fit(HISTORY_BYTES).clamp(64.min(fit(MAX_HISTORY_BYTES)), 1 << 20);
+        Ok(usual.max(wanted as usize).max(least.ceil() as usize))
     }
 
     fn check_modalities(&self) -> Result<(), ConfigError> {

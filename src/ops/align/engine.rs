@@ -1,22 +1,21 @@
+use super::AlignConfig;
 use super::config::Group;
-use super::{AlignConfig, ModalityConfig};
 use crate::device::{Dtype, Element, Values};
 use crate::ops::{ConfigError, duration_ns};
 use crate::stream::{History, Insert, Place};
 use crate::time::{Grid, Pick, ms_to_ns, pick};
 
-/// A stream may hold this much while it waits for the others; past it, its oldest samples go and are counted.
-const HISTORY_BYTES: usize = 64 << 20;
+/// More targets than this falling due at once are a clock jump even where no `jump_ms` says so: nobody could take them.
+const MAX_TARGETS_AT_ONCE: i64 = 1 << 32;
 
-/// More targets than this falling due at once are a clock jump, not a gap.
-const MAX_TARGETS_AT_ONCE: i64 = 1 << 16;
-
-/// With `max_wait_ms`: streams whose first samples lie further apart have clocks that disagree, and the grid starts at
-/// the newest of them instead of catching up, ns.
+/// With `max_wait_ms`: a first target that lies further behind what is due already is not caught up with, ns.
 const START_HORIZON: i64 = 1_000_000_000;
 
 /// A stamp that goes back by more is a clock jump, where the configuration does not say, ns.
 const DEFAULT_RESET: i64 = 1_000_000_000;
+
+/// With `max_wait_ms`: a stamp that goes ahead by more is a clock jump, where the configuration does not say, ns.
+const DEFAULT_JUMP: i64 = 10_000_000_000;
 
 /// Stamps beyond this are refused, so that differences of stamps can't overflow, ns.
 const MAX_STAMP: i64 = i64::MAX / 4;
@@ -59,6 +58,30 @@ pub struct Pushed {
     pub jumped_ns: Option<i64>,
 }
 
+/// Something about the clocks of the streams that somebody should know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// The grid started without this stream, which was so many ns behind; `None`: it had no sample.
+    StartedWithout {
+        /// The modality.
+        modality: usize,
+        /// By how much its newest sample was behind the first target.
+        behind_ns: Option<i64>,
+    },
+    /// This stream was so many ns ahead of one that goes on, and has stopped: it counts as a clock jump.
+    LeftBehind {
+        /// The modality.
+        modality: usize,
+        /// By how much it was ahead.
+        ahead_ns: i64,
+    },
+    /// So many targets fell due at once that they were skipped, which counts as a clock jump.
+    Skipped {
+        /// The number of targets.
+        targets: i64,
+    },
+}
+
 /// An observation that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
@@ -70,6 +93,17 @@ pub struct Target {
     pub epoch: i64,
     /// Samples that had come for a target that was sent already.
     pub late_samples: i64,
+}
+
+/// What is known of the clock of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamState {
+    /// Whether targets wait for it while it is open.
+    pub waits: bool,
+    /// Whether it is open.
+    pub open: bool,
+    /// The capture time of its newest sample, ns; `None` before the first.
+    pub newest_ns: Option<i64>,
 }
 
 /// What is known of the values of a window, row by row.
@@ -91,8 +125,13 @@ pub struct Aligner {
     emit_every: i64,
     max_wait: Option<i64>,
     modalities: Vec<Modality>,
+    /// The index of the next target; `None` while the grid has not started, or is to start anew.
     next: Option<i64>,
+    /// The index of the last target that was sent. It stays when the grid starts anew, so that no time is sent twice.
     last_sent: Option<i64>,
+    /// How much time the observations that were sent cover, and the targets that were skipped at clock jumps, ns.
+    covered: i64,
+    notices: Vec<Notice>,
     epoch: i64,
     late_samples: i64,
     dtype: Dtype,
@@ -108,8 +147,13 @@ struct Modality {
     reorder: i64,
     waits: bool,
     reset: i64,
-    jump: i64,
+    /// `jump_ms`, where the configuration says it.
+    jump: Option<i64>,
     open: bool,
+    late_samples: i64,
+    /// By how much its newest stamp went on, clock jumps left out, ns: in all, and since the last observation.
+    advanced: i64,
+    advanced_since_sent: i64,
     history: History,
     sample: Vec<f32>,
 }
@@ -118,23 +162,22 @@ impl Aligner {
     /// Checks the configuration and makes the histories.
     pub fn new(config: &AlignConfig) -> Result<Self, ConfigError> {
         let grid = config.grid()?;
-        let modalities = config
-            .modalities
-            .iter()
-            .enumerate()
-            .map(|(i, modality)| Modality::new(i, modality));
+        let max_wait = config
+            .max_wait_ms
+            .map(|ms| duration_ns(|| "max_wait_ms".into(), ms))
+            .transpose()?;
+        let modalities = (0..config.modalities.len()).map(|i| Modality::new(config, i, grid, max_wait));
         Ok(Self {
             grid,
             window: config.window as i64,
             stride: config.stride as i64,
             emit_every: config.emit_every as i64,
-            max_wait: config
-                .max_wait_ms
-                .map(|ms| duration_ns(|| "max_wait_ms".into(), ms))
-                .transpose()?,
+            max_wait,
             modalities: modalities.collect::<Result<_, _>>()?,
             next: None,
             last_sent: None,
+            covered: 0,
+            notices: Vec::new(),
             epoch: 0,
             late_samples: 0,
             dtype: config.dtype,
@@ -244,25 +287,44 @@ impl Aligner {
     /// A checked sample arrives: its stream is open, its clock may have jumped, it may be late; `insert` puts it into
     /// its place in time.
     fn arrive(&mut self, modality: usize, stamp_ns: i64, insert: impl FnOnce(&mut Modality, i64) -> Insert) -> Pushed {
+        self.modalities[modality].open = true;
+        let time = stamp_ns - self.modalities[modality].latency;
+        let jumped_ns = self.jump(modality, time);
         let stream = &mut self.modalities[modality];
-        stream.open = true;
-        let time = stamp_ns - stream.latency;
-        let jumped_ns = stream
-            .history
-            .newest()
-            .map(|newest| time - newest)
-            .filter(|&delta| delta < -stream.reset || delta > stream.jump);
         if jumped_ns.is_some() {
             stream.history.clear();
+        } else if let Some(newest) = stream.history.newest() {
+            let advance = (time - newest).max(0);
+            stream.advanced = stream.advanced.saturating_add(advance);
+            stream.advanced_since_sent = stream.advanced_since_sent.saturating_add(advance);
+        }
+        let overflowed = insert(stream, time) == Insert::Overflowed;
+        if jumped_ns.is_some() {
             self.restart();
         }
-        let late = self.last_sent.is_some_and(|sent| time <= sent);
+        let late = self.last_sent.is_some_and(|sent| time <= self.grid.time(sent));
         self.late_samples += i64::from(late);
+        self.modalities[modality].late_samples += i64::from(late);
         Pushed {
             late,
-            overflowed: insert(&mut self.modalities[modality], time) == Insert::Overflowed,
+            overflowed,
             jumped_ns,
         }
+    }
+
+    /// By how much a sample of that time is a jump of its stream's clock, if it is one: back from its newest by more
+    /// than `reset_ms`, or ahead of its newest and of those of all streams that are waited for by more than `jump_ms`.
+    fn jump(&self, modality: usize, time: i64) -> Option<i64> {
+        let stream = &self.modalities[modality];
+        let own = time - stream.history.newest()?;
+        if own < -stream.reset {
+            return Some(own);
+        }
+        let limit = stream.jump.or(self.max_wait.map(|_| DEFAULT_JUMP))?;
+        let mut others = self.modalities.iter().enumerate().filter(|&(i, _)| i != modality);
+        let is_ahead = |newest: i64| time - newest > limit;
+        let is_alone = others.all(|(_, other)| !other.is_waited_for() || other.history.newest().is_none_or(is_ahead));
+        (own > limit && is_alone).then_some(own)
     }
 
     /// The stream ended: nothing waits for it any more, until it has a sample again.
@@ -275,48 +337,87 @@ impl Aligner {
         self.modalities[modality].open = true;
     }
 
-    /// Sets the latency of the samples that come from now on.
+    /// Sets the latency of a stream. The samples that are held move with it, and it is no clock jump.
     pub fn set_latency_ms(&mut self, modality: usize, ms: f64) -> Result<(), ConfigError> {
-        self.modalities[modality].latency = signed_ns("latency_ms", ms)?;
+        let latency = signed_ns("latency_ms", ms)?;
+        let stream = &mut self.modalities[modality];
+        stream.history.shift(stream.latency - latency);
+        stream.latency = latency;
         Ok(())
     }
 
     /// Sets for how long a target waits for a stream that is behind; `None`: for ever.
     pub fn set_max_wait_ms(&mut self, ms: Option<f64>) -> Result<(), ConfigError> {
         self.max_wait = ms.map(|ms| duration_ns(|| "max_wait_ms".into(), ms)).transpose()?;
+        self.forget_advances();
         Ok(())
+    }
+
+    /// What is to be said of the clocks of the streams since this was last asked.
+    pub fn take_notices(&mut self) -> impl Iterator<Item = Notice> + '_ {
+        self.notices.drain(..)
+    }
+
+    /// Samples of a modality that had come for a target that was sent already.
+    pub fn late_samples(&self, modality: usize) -> i64 {
+        self.modalities[modality].late_samples
+    }
+
+    /// What is known of the clock of a stream.
+    pub fn stream(&self, modality: usize) -> StreamState {
+        let stream = &self.modalities[modality];
+        StreamState {
+            waits: stream.waits,
+            open: stream.open,
+            newest_ns: stream.history.newest(),
+        }
     }
 
     /// The next observation that is due, if one is. Its window can be read until the next call.
     pub fn due(&mut self) -> Option<Target> {
-        let newest = self.newest()?;
-        let due_until = self.due_until(newest);
+        let Some(target) = self.next_due() else {
+            // A stream that leads and has stopped may hold up one that goes on.
+            return self.leave_stopped_leader().then(|| self.next_due()).flatten();
+        };
+        Some(target)
+    }
+
+    fn next_due(&mut self) -> Option<Target> {
+        let due_until = self.due_until();
         if let (Some(index), Some(until)) = (self.next, due_until)
             && until.saturating_sub(self.grid.time(index)) / self.grid.period() > MAX_TARGETS_AT_ONCE
         {
-            tracing::warn!(
-                epoch = self.epoch + 1,
-                "a stamp is so far ahead that the grid starts anew"
-            );
-            self.restart();
-            self.next = Some(self.grid.index_at_or_after(until));
+            let anew = self.grid.index_at_or_before(until);
+            self.notices.push(Notice::Skipped { targets: anew - index });
+            self.epoch += 1;
+            self.skip_to(anew);
+            self.next = Some(anew);
         }
-        let index = match self.next {
+        let (index, leaves_behind) = match self.next {
             Some(index) => {
                 self.forget(index);
-                index
+                (index, false)
             }
-            None => self.grid.index_at_or_after(self.start(newest)?),
+            None => self.first_target()?,
         };
-        let time_ns = self.grid.time(index);
-        if due_until.is_none_or(|until| until < time_ns) {
+        if due_until.is_none_or(|until| until < self.grid.time(index)) {
             return None;
         }
+        if self.next.is_none() {
+            self.skip_to(index);
+        }
+        if leaves_behind {
+            self.notice_streams_behind(self.grid.time(index));
+        }
         self.next = Some(index + self.emit_every);
-        self.last_sent = Some(time_ns);
+        self.last_sent = Some(index);
+        self.covered = self.covered.saturating_add(self.grid.period() * self.emit_every);
+        for stream in &mut self.modalities {
+            stream.advanced_since_sent = 0;
+        }
         Some(Target {
             index,
-            time_ns,
+            time_ns: self.grid.time(index),
             epoch: self.epoch,
             late_samples: self.late_samples,
         })
@@ -376,24 +477,49 @@ impl Aligner {
         (valid, age)
     }
 
+    /// The newest time of the streams that are waited for; of all where there is none of those.
     fn newest(&self) -> Option<i64> {
-        self.modalities
-            .iter()
-            .filter_map(|stream| stream.history.newest())
-            .max()
+        let of = |stream: &Modality| stream.history.newest();
+        match self.waited_for().next() {
+            Some(_) => self.waited_for().filter_map(of).max(),
+            None => self.modalities.iter().filter_map(of).max(),
+        }
+    }
+
+    fn waited_for(&self) -> impl Iterator<Item = &Modality> {
+        self.modalities.iter().filter(|stream| stream.is_waited_for())
     }
 
     /// Targets up to this time are due, if any are: where every stream is past them, or the wait for them is over.
-    fn due_until(&self, newest: i64) -> Option<i64> {
-        let holding = self.modalities.iter().filter(|stream| stream.open && stream.waits);
-        let complete = holding
+    fn due_until(&self) -> Option<i64> {
+        let newest = self.newest()?;
+        let complete = self
+            .waited_for()
             .map(Modality::watermark)
             .try_fold(newest, |until, watermark| Some(until.min(watermark?)));
         complete.max(self.max_wait.map(|wait| newest - wait))
     }
 
+    /// The first target: the first one at which every stream that is waited for has a sample or its wait ran out. It is
+    /// no more than a second behind what is due, or else the newest target that is, and some streams are left behind; it
+    /// comes after what was sent, unless time itself went back.
+    fn first_target(&mut self) -> Option<(i64, bool)> {
+        let first = self.grid.index_at_or_after(self.start()?);
+        let newest = self.newest()?;
+        let due = self.max_wait.map(|wait| newest - wait);
+        let leaves_behind = |due: &i64| due.saturating_sub(self.grid.time(first)) > START_HORIZON;
+        let (index, leaves_behind) = match due.filter(leaves_behind) {
+            Some(due) => (self.grid.index_at_or_before(due), true),
+            None => (first, false),
+        };
+        if self.last_sent.is_some_and(|sent| newest < self.grid.time(sent)) {
+            self.last_sent = None;
+        }
+        Some((self.last_sent.map_or(index, |sent| index.max(sent + 1)), leaves_behind))
+    }
+
     /// The earliest time at which every stream that is waited for has a sample or its wait ran out.
-    fn start(&self, newest: i64) -> Option<i64> {
+    fn start(&self) -> Option<i64> {
         let firsts = || self.modalities.iter().filter_map(|stream| stream.history.oldest());
         let earliest = firsts().min()?;
         let mut start = None;
@@ -408,17 +534,75 @@ impl Aligner {
             };
             start = start.max(Some(ready));
         }
-        let start = start.unwrap_or(earliest);
-        match self.max_wait {
-            Some(wait) if newest - wait - start > START_HORIZON => Some(newest - wait),
-            _ => Some(start),
+        Some(start.unwrap_or(earliest))
+    }
+
+    /// The grid goes on at this target after a clock jump: what lies between is covered.
+    fn skip_to(&mut self, index: i64) {
+        if let Some(sent) = self.last_sent {
+            let skipped = (index - sent - self.emit_every).max(0);
+            self.covered = self.covered.saturating_add(skipped.saturating_mul(self.grid.period()));
         }
     }
 
+    /// Says which streams are further behind a grid that starts at `time` than it would wait for.
+    fn notice_streams_behind(&mut self, time: i64) {
+        for (modality, stream) in self.modalities.iter().enumerate() {
+            let newest = stream.history.newest();
+            if stream.is_waited_for() && newest.is_none_or(|newest| newest < time) {
+                let behind_ns = newest.map(|newest| time - newest);
+                self.notices.push(Notice::StartedWithout { modality, behind_ns });
+            }
+        }
+    }
+
+    /// The clock of a stream jumped: the grid starts anew on what the histories hold.
     fn restart(&mut self) {
         self.epoch += 1;
         self.next = None;
-        self.last_sent = None;
+        // Where time itself went back, it is sent again.
+        if self.newest() < self.last_sent.map(|sent| self.grid.time(sent)) {
+            self.last_sent = None;
+        }
+    }
+
+    /// With `max_wait_ms`, no stream holds up another for ever, not even by being ahead of it: where one goes on behind
+    /// what was sent, and those ahead of it have stopped, they are left behind as if their clocks had jumped. Says
+    /// whether that was so.
+    ///
+    /// Whether they have stopped is told from stamps alone, by the bound that holds whatever the clocks do: a stream that
+    /// went on by n periods has made n observations due, less those for which it was waited, less those skipped.
+    fn leave_stopped_leader(&mut self) -> bool {
+        let (Some(wait), Some(sent)) = (self.max_wait, self.last_sent.map(|sent| self.grid.time(sent))) else {
+            return false;
+        };
+        let allowed = (2 * wait).saturating_add((self.emit_every + 4) * self.grid.period());
+        let is_held_up = |stream: &&Modality| {
+            stream.advanced_since_sent > allowed
+                && stream.advanced.saturating_sub(self.covered) > allowed
+                && stream.history.newest().is_some_and(|newest| newest < sent)
+        };
+        let held_up = self.waited_for().filter(is_held_up);
+        let Some(newest) = held_up.filter_map(|stream| stream.history.newest()).max() else {
+            return false;
+        };
+        for (modality, stream) in self.modalities.iter_mut().enumerate() {
+            let ahead_ns = stream.history.newest().map_or(0, |own| own - newest);
+            if stream.is_waited_for() && ahead_ns > wait {
+                stream.history.clear();
+                self.notices.push(Notice::LeftBehind { modality, ahead_ns });
+            }
+        }
+        self.restart();
+        true
+    }
+
+    /// Begins anew to tell streams that have stopped from those that go on.
+    fn forget_advances(&mut self) {
+        self.covered = 0;
+        for stream in &mut self.modalities {
+            (stream.advanced, stream.advanced_since_sent) = (0, 0);
+        }
     }
 
     fn forget(&mut self, next: i64) {
@@ -430,10 +614,11 @@ impl Aligner {
 }
 
 impl Modality {
-    fn new(i: usize, config: &ModalityConfig) -> Result<Self, ConfigError> {
+    fn new(config: &AlignConfig, i: usize, grid: Grid, max_wait: Option<i64>) -> Result<Self, ConfigError> {
+        let section = config;
+        let config = &section.modalities[i];
         let groups = config.checked_groups(i)?;
         let key = |key: &str| format!("modalities[{i}].{key}");
-        let bytes = config.dim * size_of::<f32>() + size_of::<i64>();
         let reorder = duration_ns(|| key("reorder_ms"), config.reorder_ms)?;
         let reset = match config.reset_ms {
             Some(ms) => duration_ns(|| key("reset_ms"), ms)?,
@@ -458,14 +643,25 @@ impl Modality {
             reorder,
             waits: config.wait,
             reset,
-            jump: match config.jump_ms {
-                Some(ms) => duration_ns(|| key("jump_ms"), ms)?,
-                None => i64::MAX,
-            },
+            jump: config
+                .jump_ms
+                .map(|ms| duration_ns(|| key("jump_ms"), ms))
+                .transpose()?,
             open: true,
-            history: History::new(config.dim, (HISTORY_BYTES / bytes).clamp(64, 1 << 20)),
+            late_samples: 0,
+            advanced: 0,
+            advanced_since_sent: 0,
+            history: History::new(
+                config.dim,
+                section.history_limit(i, grid, max_wait.unwrap_or(0) + reorder)?,
+            ),
             sample: vec![0.0; config.dim],
         })
+    }
+
+    /// Whether targets wait for this stream: it is open, and the configuration says so.
+    fn is_waited_for(&self) -> bool {
+        self.open && self.waits
     }
 
     /// Nothing that may still come in time changes the values up to here.
@@ -474,9 +670,8 @@ impl Modality {
         if self.reorder == 0 || !self.looks_ahead {
             return Some(settled);
         }
-        let times = self.history.times();
-        let until = times.partition_point(|&t| t <= settled);
-        until.checked_sub(1).map(|i| times[i])
+        let until = self.history.until(settled);
+        until.checked_sub(1).map(|i| self.history.times()[i])
     }
 }
 

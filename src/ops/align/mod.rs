@@ -17,4 +17,4 @@ mod engine;
 mod tests;
 
 pub use config::{AlignConfig, GroupConfig, ModalityConfig};
-pub use engine::{Aligner, Masks, Pushed, SampleError, Target};
+pub use engine::{Aligner, Masks, Notice, Pushed, SampleError, StreamState, Target};

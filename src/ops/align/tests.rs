@@ -14,7 +14,7 @@ mod start;
 mod values;
 
 use super::cuda::CudaFuser;
-use super::{AlignConfig, Aligner, Masks, Pushed, SampleError, Target, cpu};
+use super::{AlignConfig, Aligner, Masks, Notice, Pushed, SampleError, Target, cpu};
 use crate::device::Values;
 use crate::device::cuda::{Budget, Gpu, device_count};
 use crate::ops::{ConfigError, fuse};

@@ -1,6 +1,6 @@
 //! Clocks that jump, and stamps that are no time at all.
 
-use super::{MS, Masks, SampleError, Timeline, Values};
+use super::{MS, Masks, Notice, SampleError, Timeline, Values};
 use crate::ops::fuse;
 
 /// More than the engine's `MAX_STAMP` is refused; this is not.
@@ -12,12 +12,13 @@ fn a_stamp_that_goes_back_by_more_than_reset_clears_the_stream_and_starts_the_gr
     t.push("a", 100, 1.0, &[]);
     t.push("b", 100, 5.0, &["100: a=1@0 b=5@0"]);
     let pushed = t.push("a", 49, 2.0, &[]);
-    assert_eq!((pushed.jumped_ns, pushed.late), (Some(-51 * MS), false));
-    // b keeps its sample of 100, so that is where the grid starts; a's own sample of 100 is gone
+    assert_eq!((pushed.jumped_ns, pushed.late), (Some(-51 * MS), true));
+    // b is still at 100, so time did not go back, and 100 is not sent again
     t.push("a", 99, 3.0, &[]);
-    t.push("a", 101, 4.0, &["100: a=3@1 b=5@0 epoch=1"]);
+    t.push("a", 101, 4.0, &[]);
     t.push("b", 110, 6.0, &[]);
-    t.push("a", 110, 7.0, &["110: a=7@0 b=6@0 epoch=1"]);
+    t.push("a", 109, 6.5, &[]);
+    t.push("a", 111, 7.0, &["110: a=6.5@1 b=6@0 late=2 epoch=1"]);
 }
 
 #[test]
@@ -67,10 +68,10 @@ fn when_every_clock_is_set_back_observations_go_on_at_the_new_time() {
     let hour = 3_600_000;
     t.push("a", hour, 1.0, &[]);
     t.push("b", hour, 5.0, &["3600000: a=1@0 b=5@0"]);
-    t.push("a", 10, 2.0, &["3599980: a=2@3599970 b=0!@- epoch=1"]);
-    t.push("b", 10, 6.0, &["10: a=2@0 b=6@0 epoch=2"]);
+    t.push("a", 10, 2.0, &[]); // b is still where it was
+    t.push("b", 10, 6.0, &["10: a=2@0 b=6@0 late=1 epoch=2"]);
     t.push("a", 20, 3.0, &[]);
-    t.push("b", 20, 7.0, &["20: a=3@0 b=7@0 epoch=2"]);
+    t.push("b", 20, 7.0, &["20: a=3@0 b=7@0 late=1 epoch=2"]);
 }
 
 #[test]
@@ -108,13 +109,17 @@ fn a_garbage_stamp_costs_two_epochs_with_max_wait() {
     t.push("b", 20, 7.0, &["20: a=3@0 b=7@0 epoch=2"]);
 }
 
-/// Nothing waits, so everything up to the far future would be due: it starts anew there instead.
+/// Nothing waits, so everything up to the far future would be due, more than anybody could take: that is skipped.
 #[test]
 fn a_garbage_stamp_does_not_stall_a_single_stream_that_waits_for_ever() {
     let mut t = Timeline::new("", &["input: a"]);
     t.push("a", 0, 1.0, &["0: a=1@0"]);
-    t.try_push("a", FAR * MS, Values::from_f32(&[9.0])).unwrap();
-    t.falls_due(&[]);
+    t.push(
+        "a",
+        FAR,
+        9.0,
+        &["1152921504600: a=1@1152921504600 epoch=1"], // 1152921504606 is FAR
+    );
     assert!(t.push("a", 10, 2.0, &["10: a=2@0 epoch=2"]).jumped_ns.is_some());
     t.push("a", 20, 3.0, &["20: a=3@0 epoch=2"]);
 }
@@ -127,8 +132,7 @@ fn a_garbage_stamp_does_not_stall_the_flush_when_all_are_closed() {
     t.push("a", FAR, 9.0, &[]); // b holds it up
     t.push("b", 10, 6.0, &["10: a=1@10 b=6@0"]);
     t.close("a", &[]);
-    t.aligner.close(1);
-    t.falls_due(&[]);
+    t.close("b", &["1152921504600: a=1@1152921504600 b=6@1152921504590 epoch=1"]);
 }
 
 /// With more than one stream the others go on: a sample in the far future is only that.
@@ -166,4 +170,106 @@ fn a_garbage_first_stamp_is_left_behind() {
             assert!(k <= 5 || sent == 1, "{far}: {sent} at {k}");
         }
     }
+}
+
+/// A stream that died keeps nothing back when it closes, however long the others went on.
+#[test]
+fn targets_are_not_skipped_because_they_are_many() {
+    for emit_every in [1, 7] {
+        let keys = format!("emit_every: {emit_every}");
+        let mut t = Timeline::new(&keys, &["input: a", "input: dead"]);
+        t.push("dead", 0, 9.0, &[]);
+        let count = 200_000;
+        for k in 0..count {
+            t.aligner.push(0, 10 * k * MS, Values::from_f32(&[k as f32])).unwrap();
+        }
+        t.aligner.close(1);
+        let due = std::iter::from_fn(|| t.aligner.due());
+        assert_eq!(
+            due.filter(|target| target.epoch == 0).count() as i64,
+            1 + (count - 1) / emit_every
+        );
+    }
+}
+
+#[test]
+fn with_max_wait_a_stamp_ten_seconds_ahead_of_every_stream_is_a_jump() {
+    let mut t = Timeline::new("max_wait_ms: 20", &["input: a", "input: b", "input: c, wait: false"]);
+    t.push("a", 0, 1.0, &[]);
+    t.push("b", 0, 5.0, &["0: a=1@0 b=5@0 c=0!@-"]);
+    assert_eq!(t.push("c", 99_000, 7.0, &[]).jumped_ns, None); // its first sample, and nothing waits for it
+    t.push("b", 10, 5.0, &[]);
+    let ten = t.aligner.push(0, 10_000 * MS, Values::from_f32(&[2.0])).unwrap();
+    assert_eq!(ten.jumped_ns, None); // only ten
+    let fell = std::iter::from_fn(|| t.aligner.due()).last().unwrap();
+    assert_eq!((fell.time_ns, fell.epoch), (9_980 * MS, 0));
+    // b is 10.02 s ahead of itself, but a is there already
+    assert_eq!(
+        t.push(
+            "b",
+            10_030,
+            6.0,
+            &[
+                "9990: a=1@9990 b=5@9980 c=0!@-",
+                "10000: a=2@0 b=5@9990 c=0!@-",
+                "10010: a=2@10 b=5@10000 c=0!@-"
+            ]
+        )
+        .jumped_ns,
+        None
+    );
+    let jump = t.push("a", 20_031, 3.0, &["20010: a=0!@- b=6@9980 c=0!@- epoch=1"]);
+    assert_eq!(jump.jumped_ns, Some(10_031 * MS));
+}
+
+/// A stream whose clock is set back alone is behind from then on, and the others go on.
+#[test]
+fn a_stream_that_is_set_back_alone_does_not_silence_the_others() {
+    let mut t = Timeline::new("max_wait_ms: 20", &["input: a", "input: b"]);
+    t.push("a", 5000, 1.0, &[]);
+    t.push("b", 5000, 5.0, &["5000: a=1@0 b=5@0"]);
+    t.push("a", 3000, 2.0, &[]);
+    t.push("b", 5030, 6.0, &["5010: a=2@2010 b=5@10 late=1 epoch=1"]);
+    t.push("a", 3030, 3.0, &[]);
+    t.push(
+        "b",
+        5060,
+        7.0,
+        &[
+            "5020: a=3@1990 b=5@20 late=2 epoch=1",
+            "5030: a=3@2000 b=6@0 late=2 epoch=1",
+            "5040: a=3@2010 b=6@10 late=2 epoch=1",
+        ],
+    );
+}
+
+/// The stream that was ahead from the start stops. The other one must not have to make up for the whole difference.
+#[test]
+fn a_leader_that_stops_is_left_behind() {
+    let mut t = Timeline::new("max_wait_ms: 20", &["input: a", "input: b"]);
+    let day = 86_400_000;
+    t.push("a", 0, 1.0, &[]);
+    t.push("b", day, 5.0, &["86399980: a=1@86399980 b=0!@-"]);
+    let mut sent = Vec::new();
+    for k in 1..100 {
+        t.aligner.push(0, 10 * k * MS, Values::from_f32(&[k as f32])).unwrap();
+        sent.extend(std::iter::from_fn(|| t.aligner.due()).map(|target| (target.time_ns / MS, target.epoch)));
+    }
+    assert!(sent.len() >= 99 - 15, "{sent:?}");
+    assert!(
+        sent.iter()
+            .zip(&sent[1..])
+            .all(|(one, next)| next.0 == one.0 + 10 && one.1 == 1),
+        "{sent:?}"
+    );
+    let notices: Vec<_> = t.aligner.take_notices().collect();
+    let behind = Notice::StartedWithout {
+        modality: 0,
+        behind_ns: Some((day - 20) * MS),
+    };
+    assert_eq!(notices[0], behind);
+    assert!(
+        matches!(notices[1], Notice::LeftBehind { modality: 1, .. }),
+        "{notices:?}"
+    );
 }

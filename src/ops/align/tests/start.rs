@@ -1,6 +1,6 @@
 //! The first target: the first one at or after the time at which every modality has a sample, or its wait ran out.
 
-use super::Timeline;
+use super::{MS, Notice, Timeline};
 
 #[test]
 fn it_is_where_every_stream_has_a_sample() {
@@ -91,4 +91,26 @@ fn with_max_wait_it_is_no_more_than_a_second_behind() {
     t.push("a", 0, 1.0, &[]);
     t.push("b", 100_000, 2.0, &["99980: a=1@99980 b=0!@-"]);
     t.push("b", 100_010, 2.5, &["99990: a=1@99990 b=0!@-"]);
+}
+
+/// Off the grid, too: the newest target that is due, and not one that is still to come.
+#[test]
+fn with_max_wait_streams_further_apart_than_a_second_start_at_once() {
+    let mut t = Timeline::new("max_wait_ms: 20", &["input: a", "input: b"]);
+    t.push("a", 3, 1.0, &[]);
+    t.push("b", 1536, 2.0, &["1510: a=1@1507 b=0!@-"]);
+    let notice = Notice::StartedWithout {
+        modality: 0,
+        behind_ns: Some(1507 * MS),
+    };
+    assert_eq!(t.aligner.take_notices().next(), Some(notice));
+    t.push("a", 13, 1.5, &[]);
+    t.push("b", 1546, 2.5, &["1520: a=1.5@1507 b=0!@- late=1"]);
+    t.push(
+        "b",
+        1566,
+        2.7,
+        &["1530: a=1.5@1517 b=0!@- late=1", "1540: a=1.5@1527 b=2@4 late=1"],
+    );
+    assert_eq!(t.aligner.take_notices().next(), None);
 }

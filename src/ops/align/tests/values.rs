@@ -108,6 +108,20 @@ fn a_latency_that_is_set_holds_for_the_samples_that_come_then() {
     t.push("a", 24, 4.0, &["20: a=4@0"]);
 }
 
+/// The samples that are held were taken with that latency, too.
+#[test]
+fn a_latency_that_changes_moves_the_samples_held_and_is_no_jump() {
+    let mut t = Timeline::new("window: 2", &["input: a"]);
+    t.push("a", 5000, 1.0, &["4990: a=0!@- | 5000: a=1@0"]);
+    t.aligner.set_latency_ms(0, 2005.0).unwrap();
+    let pushed = t.push("a", 7012, 2.0, &[]); // at 5007, after 2995
+    assert_eq!(pushed.jumped_ns, None);
+    t.push("a", 7016, 3.0, &["5000: a=1@2005 | 5010: a=2@3"]);
+    t.aligner.set_latency_ms(0, 0.0).unwrap(); // 5000, 7012, 7016
+    let sent = std::iter::from_fn(|| t.aligner.due()).count();
+    assert_eq!(sent, 200); // 5020 to 7010
+}
+
 #[test]
 fn a_max_wait_that_is_set_holds_at_once() {
     let mut t = Timeline::new("", &["input: a", "input: b"]);
