@@ -6,9 +6,15 @@ mod common;
 
 use arrow::array::{ArrayRef, Float32Array, Int32Array, StringArray};
 use common::{MS, Recorder, Sent, faults, graph, graph_of, input, sample, samples};
-use robocache::app::{AppError, Change, Graph, Parameter, Parameters, Value, read_message};
+use robocache::app::{
+    App, AppError, Change, Config, Fault, Graph, Operation, Outbox, Parameter, Parameters, Plugin, Registration, Value,
+    plugins, read_message,
+};
 use robocache::device::Dtype;
-use robocache::stream::{Cells, Message};
+use robocache::stream::{Cells, Message, MetadataValue};
+use std::cell::RefCell;
+use std::path::Path;
+use std::rc::Rc;
 use std::sync::Arc;
 
 const ALIGN_TO_FUSE: &str = "plugins:
@@ -360,4 +366,90 @@ fn fuse_and_voxelize_run_side_by_side() {
     robot.comes("lidar", &sample(15 * MS, &[1.0])); // no cloud
     assert_eq!(faults(&robot.graph, "voxelize: input `lidar`"), 1);
     assert_eq!(faults(&robot.graph, "fuse: input `a`"), 0);
+}
+
+/// Keeps what it is handed of an observation.
+struct Witness(Rc<RefCell<Vec<Seen>>>);
+
+#[derive(Debug, PartialEq)]
+struct Seen {
+    modalities: Vec<String>,
+    valid: Vec<i64>,
+    epoch: i64,
+    stamps: Vec<i64>,
+    keys: Vec<String>,
+    ages: Option<MetadataValue>,
+}
+
+impl Plugin for Witness {
+    fn name(&self) -> &'static str {
+        "witness"
+    }
+
+    fn build(&self, app: &mut App) -> Result<(), AppError> {
+        app.add_operation(Registration {
+            name: "witness".into(),
+            inputs: vec!["fused".into()],
+            outputs: Vec::new(),
+            operation: Box::new(Self(self.0.clone())),
+        });
+        Ok(())
+    }
+}
+
+impl Operation for Witness {
+    fn input(&mut self, _: usize, message: &Message, _: &mut Outbox<'_>) -> Result<(), Fault> {
+        let keys = message.metadata.iter().map(|(key, _)| key.to_owned());
+        self.0.borrow_mut().push(Seen {
+            modalities: message.modalities().to_vec(),
+            valid: message.valid.clone(),
+            epoch: message.epoch,
+            stamps: message.timestamps_ns.clone(),
+            keys: keys.collect(),
+            ages: message.metadata.get("age_ns").cloned(),
+        });
+        Ok(())
+    }
+}
+
+/// An operation of this process that takes `fused` can read what a node of the dataflow can.
+#[test]
+fn an_observation_within_the_process_says_all_that_a_published_one_does() {
+    let seen = Rc::new(RefCell::new(Vec::new()));
+    let config = "plugins:
+  - fuse: { rate_hz: 100, modalities: [
+      { input: a, dim: 1, interpolation: previous },
+      { input: b, dim: 1, interpolation: previous, wait: false } ] }
+  - witness: {}";
+    let config = Config::parse(Path::new("robot.yml"), config).unwrap();
+    let app = App::new(config)
+        .add_plugins(plugins::all())
+        .add_plugin(Witness(seen.clone()));
+    let mut robot = Robot::new(app.build(|_| true));
+    robot.comes("b", &sample(3 * MS, &[5.0]));
+    let sent = robot.comes("a", &samples(&[0, 10 * MS], &[1.0, 2.0]));
+    let reset = robot.comes("a", &sample(-5000 * MS, &[3.0]));
+    let (seen, sent) = (seen.borrow(), [sent, reset].concat());
+    assert_eq!((seen.len(), sent.len()), (3, 3));
+    assert_eq!(seen[2].epoch, 1);
+    assert_eq!(seen[1].ages, Some(MetadataValue::ListInt(vec![0, 7 * MS])));
+    for (seen, sent) in seen.iter().zip(&sent) {
+        assert_eq!(seen.modalities, ["a", "b"]);
+        assert_eq!(seen.valid, sent.integers("valid"));
+        assert_eq!(seen.epoch, sent.integer("epoch"));
+        assert_eq!(seen.stamps, sent.integers("timestamps_ns"));
+        let fields = [
+            "timestamp_ns",
+            "timestamps_ns",
+            "shape",
+            "dtype",
+            "valid",
+            "modalities",
+            "epoch",
+        ];
+        let mut keys = seen.keys.clone();
+        keys.extend(fields.map(str::to_owned));
+        keys.sort();
+        assert_eq!(keys, sent.parameters.keys().cloned().collect::<Vec<_>>());
+    }
 }

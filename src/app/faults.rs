@@ -4,7 +4,10 @@ use std::time::{Duration, Instant};
 /// A log line of one kind comes at most this often.
 const LOG_EVERY: Duration = Duration::from_secs(1);
 
-/// Counts what goes wrong, by place, and logs it at a limited rate.
+/// What no later line has said is said after so long.
+const SAY_AFTER: Duration = Duration::from_secs(10);
+
+/// Counts what goes wrong, by place and kind, and logs each kind at a limited rate of its own.
 #[derive(Default)]
 pub(super) struct Faults {
     places: Vec<Place>,
@@ -12,6 +15,13 @@ pub(super) struct Faults {
 
 struct Place {
     name: String,
+    kinds: Vec<Kind>,
+}
+
+struct Kind {
+    /// Empty for what is wrong with what came: its message says which it is.
+    name: &'static str,
+    is_error: bool,
     count: u64,
     unsaid: u64,
     last_said: Option<Instant>,
@@ -22,40 +32,194 @@ impl Faults {
     pub fn add_place(&mut self, name: String) -> usize {
         self.places.push(Place {
             name,
-            count: 0,
-            unsaid: 0,
-            last_said: None,
+            kinds: Vec::new(),
         });
         self.places.len() - 1
     }
 
-    /// Counts `times` faults at a place. The message is made only where it is logged.
+    /// Counts `times` errors at a place: bad data, or what could not be done. The message is made only where it is
+    /// logged.
     pub fn count(&mut self, place: usize, times: u64, message: impl Display) {
-        let place = &mut self.places[place];
-        place.count += times;
-        place.unsaid += times;
-        let now = Instant::now();
-        if place.last_said.is_none_or(|last| now.duration_since(last) >= LOG_EVERY) {
-            place.last_said = Some(now);
-            tracing::warn!(
-                "{}: {message} ({} since the last line, {} in all)",
-                place.name,
-                place.unsaid,
-                place.count
-            );
-            place.unsaid = 0;
+        self.places[place].count("", true, times, message, Instant::now());
+    }
+
+    /// Counts `times` that something of this kind happened at a place that whoever runs the robot should know of.
+    pub fn warn(&mut self, place: usize, kind: &'static str, times: u64, message: impl Display) {
+        self.places[place].count(kind, false, times, message, Instant::now());
+    }
+
+    /// Logs how often what was not logged for a while has happened meanwhile.
+    pub fn say_unsaid(&mut self, now: Instant) {
+        for place in &mut self.places {
+            for kind in &mut place.kinds {
+                let is_due = kind
+                    .last_said
+                    .is_none_or(|last| now.saturating_duration_since(last) >= SAY_AFTER);
+                if kind.unsaid > 0 && is_due {
+                    kind.say(&place.name, kind.words(), now);
+                }
+            }
         }
     }
 
     /// Every place with what was counted there.
     pub fn counts(&self) -> impl Iterator<Item = (&str, u64)> {
-        self.places.iter().map(|place| (place.name.as_str(), place.count))
+        self.places.iter().map(|place| {
+            let count = place.kinds.iter().map(|kind| kind.count).sum();
+            (place.name.as_str(), count)
+        })
     }
 
     /// Logs the counts of the run.
     pub fn summarize(&self) {
-        for place in self.places.iter().filter(|place| place.count > 0) {
-            tracing::info!("{}: {} in all", place.name, place.count);
+        for place in &self.places {
+            for kind in &place.kinds {
+                match kind.name {
+                    "" => tracing::info!("{}: {} in all", place.name, kind.count),
+                    name => tracing::info!("{}: {name}: {} in all", place.name, kind.count),
+                }
+            }
         }
+    }
+}
+
+impl Place {
+    fn count(&mut self, kind: &'static str, is_error: bool, times: u64, message: impl Display, now: Instant) {
+        let found = self.kinds.iter().position(|other| other.name == kind);
+        let at = found.unwrap_or_else(|| {
+            self.kinds.push(Kind {
+                name: kind,
+                is_error,
+                count: 0,
+                unsaid: 0,
+                last_said: None,
+            });
+            self.kinds.len() - 1
+        });
+        let kind = &mut self.kinds[at];
+        kind.count += times;
+        kind.unsaid += times;
+        let is_due = |last| now.saturating_duration_since(last) >= LOG_EVERY;
+        if kind.last_said.is_none_or(is_due) {
+            kind.say(&self.name, message, now);
+        }
+    }
+}
+
+impl Kind {
+    /// What to call it where there is no message.
+    fn words(&self) -> &'static str {
+        match self.name {
+            "" => "more of the same",
+            name => name,
+        }
+    }
+
+    fn say(&mut self, place: &str, message: impl Display, now: Instant) {
+        let (unsaid, count) = (std::mem::take(&mut self.unsaid), self.count);
+        self.last_said = Some(now);
+        let numbers = format_args!("{unsaid} since the last line, {count} in all");
+        if self.is_error {
+            tracing::error!("{place}: {message} ({numbers})");
+        } else {
+            tracing::warn!("{place}: {message} ({numbers})");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::sync::{Arc, Mutex};
+
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// What is logged meanwhile, as level and text.
+    fn logged(run: impl FnOnce()) -> Vec<String> {
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_writer(move || writer.clone())
+            .with_target(false)
+            .with_ansi(false)
+            .without_time()
+            .finish();
+        tracing::subscriber::with_default(subscriber, run);
+        let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+        text.lines().map(|line| line.trim().to_owned()).collect()
+    }
+
+    #[test]
+    fn each_kind_at_a_place_has_a_rate_of_its_own() {
+        let mut faults = Faults::default();
+        let (force, camera) = (faults.add_place("force".into()), faults.add_place("camera".into()));
+        let lines = logged(|| {
+            faults.count(force, 1, "a sample has 3 values, not 2");
+            faults.count(force, 2, "a sample has 4 values, not 2");
+            faults.warn(force, "clock jump", 1, "the clock jumped by 2 s");
+            faults.warn(force, "late samples", 1, "late");
+            faults.warn(force, "late samples", 4, "later");
+            faults.warn(camera, "clock jump", 1, "the clock jumped by 3 s");
+        });
+        assert_eq!(
+            lines,
+            [
+                "ERROR force: a sample has 3 values, not 2 (1 since the last line, 1 in all)",
+                "WARN force: the clock jumped by 2 s (1 since the last line, 1 in all)",
+                "WARN force: late (1 since the last line, 1 in all)",
+                "WARN camera: the clock jumped by 3 s (1 since the last line, 1 in all)",
+            ]
+        );
+        assert_eq!(faults.counts().collect::<Vec<_>>(), [("force", 9), ("camera", 1)]);
+        let summary = logged(|| faults.summarize());
+        assert_eq!(
+            summary,
+            [
+                "INFO force: 3 in all",
+                "INFO force: clock jump: 1 in all",
+                "INFO force: late samples: 5 in all",
+                "INFO camera: clock jump: 1 in all",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_the_rate_held_back_is_said_later() {
+        let mut faults = Faults::default();
+        let force = faults.add_place("force".into());
+        let start = Instant::now();
+        let lines = logged(|| {
+            for message in ["first", "second", "third"] {
+                faults.count(force, 1, message);
+                faults.warn(force, "late samples", 1, message);
+            }
+            faults.say_unsaid(start + LOG_EVERY);
+        });
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        let lines = logged(|| {
+            for seconds in [20, 40] {
+                faults.say_unsaid(start + Duration::from_secs(seconds));
+            }
+        });
+        assert_eq!(
+            lines,
+            [
+                "ERROR force: more of the same (2 since the last line, 3 in all)",
+                "WARN force: late samples (2 since the last line, 3 in all)",
+            ]
+        );
     }
 }

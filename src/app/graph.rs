@@ -259,6 +259,23 @@ impl Graph {
         self.shared.faults.count(self.external_places[external], times, message);
     }
 
+    /// Counts what happened at an input of the dataflow that its sender did nothing wrong in.
+    pub(super) fn external_warning(
+        &mut self,
+        external: usize,
+        kind: &'static str,
+        times: u64,
+        message: impl std::fmt::Display,
+    ) {
+        let place = self.external_places[external];
+        self.shared.faults.warn(place, kind, times, message);
+    }
+
+    /// Logs what the limited rate of the log has held back for a while.
+    pub(super) fn say_unsaid(&mut self, now: Instant) {
+        self.shared.faults.say_unsaid(now);
+    }
+
     fn hand_over(&mut self, to: usize, input: usize, message: &Message, sink: &mut dyn Sink) {
         let node = &mut self.nodes[to];
         node.inputs[input].open = true;

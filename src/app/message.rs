@@ -1,7 +1,7 @@
 //! dora's messages into [`Message`]s: payload and metadata copied out into memory that is reused.
 
 use crate::device::Dtype;
-use crate::stream::{Cells, Message};
+use crate::stream::{Cells, Message, MetadataValue};
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::{
     ArrowPrimitiveType, DataType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
@@ -147,7 +147,51 @@ pub(super) fn read_parameters(parameters: &MetadataParameters, message: &mut Mes
         None => {}
         Some(other) => return Err(metadata("dtype", other, "the name of an element type")),
     }
+    read_further(parameters, message);
     Ok(stamped)
+}
+
+/// Reads what an observation says of itself, and keeps every key that [`Message`] has no field for.
+fn read_further(parameters: &MetadataParameters, message: &mut Message) {
+    message.set_modalities::<&str>(&[]);
+    message.epoch = 0;
+    message.metadata.clear();
+    for (key, value) in parameters {
+        match (key.as_str(), value) {
+            ("modalities", Parameter::ListString(names)) => message.set_modalities(names),
+            ("epoch", Parameter::Integer(epoch)) => message.epoch = *epoch,
+            ("timestamp_ns" | "timestamps_ns" | "valid" | "shape" | "fields" | "dim" | "dtype", _)
+            | ("frame_id", Parameter::String(_)) => {}
+            (key, _) if key.starts_with('_') || key == OPEN_TELEMETRY => {}
+            (key, value) => copy_value(value, message.metadata.add(key)),
+        }
+    }
+}
+
+/// The transport's own key among the ones that begin with a letter.
+const OPEN_TELEMETRY: &str = "open_telemetry_context";
+
+/// Copies a value into memory of an earlier one.
+fn copy_value(value: &Parameter, to: &mut MetadataValue) {
+    match (to, value) {
+        (MetadataValue::String(to), Parameter::String(text)) => to.clone_from(text),
+        (MetadataValue::ListInt(to), Parameter::ListInt(list)) => to.clone_from(list),
+        (MetadataValue::ListFloat(to), Parameter::ListFloat(list)) => to.clone_from(list),
+        (MetadataValue::ListString(to), Parameter::ListString(list)) => to.clone_from(list),
+        (to, value) => {
+            *to = match value {
+                Parameter::Bool(value) => MetadataValue::Bool(*value),
+                Parameter::Integer(value) => MetadataValue::Integer(*value),
+                Parameter::Float(value) => MetadataValue::Float(*value),
+                Parameter::String(value) => MetadataValue::String(value.clone()),
+                Parameter::ListInt(value) => MetadataValue::ListInt(value.clone()),
+                Parameter::ListFloat(value) => MetadataValue::ListFloat(value.clone()),
+                Parameter::ListString(value) => MetadataValue::ListString(value.clone()),
+                // The years that ns in 64 bits can't reach are no times of a message.
+                Parameter::Timestamp(value) => MetadataValue::Timestamp(value.timestamp_nanos_opt().unwrap_or(0)),
+            }
+        }
+    }
 }
 
 /// `dtype` tells bfloat16 from UInt16; in every other case it has to be what the payload is.
@@ -297,6 +341,40 @@ mod tests {
         assert_eq!(message.shape, [2, 2]);
         assert_eq!(message.frame_id, "tool");
         assert_eq!(message.flat().unwrap().as_slice::<f32>(), [1.0, 2.0, 3.0, 4.0]);
+    }
+
+    #[test]
+    fn what_an_observation_says_and_what_nobody_knows_is_kept() {
+        let names = |names: &[&str]| Parameter::ListString(names.iter().map(|name| (*name).to_owned()).collect());
+        let parameters = [
+            ("timestamp_ns", Parameter::Integer(7)),
+            ("shape", Parameter::ListInt(vec![1])),
+            ("modalities", names(&["camera", "force"])),
+            ("epoch", Parameter::Integer(2)),
+            ("age_ns", Parameter::ListInt(vec![-1, 5])),
+            ("encoding", Parameter::String("rgb8".into())),
+            ("gain", Parameter::Float(0.5)),
+            ("_framing", Parameter::String("arrow_ipc".into())),
+        ];
+        let (mut message, _) = read(&parameters, Float32Array::from(vec![1.0])).unwrap();
+        assert_eq!(message.modalities(), ["camera", "force"]);
+        assert_eq!(message.epoch, 2);
+        let kept: Vec<_> = message.metadata.iter().collect();
+        assert_eq!(
+            kept,
+            [
+                ("age_ns", &MetadataValue::ListInt(vec![-1, 5])),
+                ("encoding", &MetadataValue::String("rgb8".into())),
+                ("gain", &MetadataValue::Float(0.5)),
+            ]
+        );
+        // Of another type they are the sender's own, and no error.
+        let parameters = [("epoch", Parameter::Float(1.5)), ("modalities", Parameter::Integer(3))];
+        let parameters = parameters.map(|(key, value)| (key.to_owned(), value)).into();
+        read_parameters(&parameters, &mut message).unwrap();
+        assert!(message.modalities().is_empty() && message.epoch == 0);
+        assert_eq!(message.metadata.get("epoch"), Some(&MetadataValue::Float(1.5)));
+        assert_eq!(message.metadata.iter().count(), 2);
     }
 
     #[test]

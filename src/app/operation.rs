@@ -8,8 +8,9 @@ use std::time::Instant;
 ///
 /// All calls come from one thread, in the order in which the events arrived.
 pub trait Operation {
-    /// A message came on one of the inputs (by its place in the registration). An error is counted and logged at a
-    /// limited rate; the node lives on.
+    /// A message came on one of the inputs (by its place in the registration). An error is one of whoever sent it: it is
+    /// counted and logged as an error at a limited rate, and the node lives on. What is no error of the sender goes to
+    /// [`Outbox::warn`].
     fn input(&mut self, input: usize, message: &Message, out: &mut Outbox<'_>) -> Result<(), Fault>;
 
     /// The CUDA device at which it takes the flat tensors of an input where they lie, from operations of this process

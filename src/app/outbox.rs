@@ -252,9 +252,16 @@ impl Outbox<'_> {
         });
     }
 
-    /// Counts a fault of one of the operation's inputs and logs it at a limited rate.
+    /// Counts a fault of one of the operation's inputs, such as a message of the wrong length, and logs it as an error,
+    /// at a limited rate.
     pub fn fault(&mut self, input: usize, error: impl std::fmt::Display) {
         self.faults.count(self.inputs[input].fault_place, 1, error);
+    }
+
+    /// Counts what happened at one of the operation's inputs that nobody did wrong, such as a clock jump, and logs it as
+    /// a warning. Each kind has a rate limit of its own, so that no other line swallows it.
+    pub fn warn(&mut self, input: usize, kind: &'static str, message: impl std::fmt::Display) {
+        self.faults.warn(self.inputs[input].fault_place, kind, 1, message);
     }
 }
 

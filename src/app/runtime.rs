@@ -129,6 +129,7 @@ fn work(graph: &mut Graph, queue: &Queue, inputs: usize, sender: &mut Sender) ->
         if now >= check_drops {
             check_drops = now + CHECK_DROPS_EVERY;
             count_drops(graph, queue, inputs);
+            graph.say_unsaid(now);
         }
         match item {
             None => {}
@@ -148,7 +149,9 @@ fn work(graph: &mut Graph, queue: &Queue, inputs: usize, sender: &mut Sender) ->
             Some(Item::Parameter { key, value }) => graph.parameter(&key, &value, sender),
             Some(Item::Log { is_error: true, text }) => tracing::error!("{text}"),
             Some(Item::Log { is_error: false, text }) => tracing::warn!("{text}"),
-            Some(Item::LostByDora { input, count }) => graph.external_fault(input, count, "dora dropped messages"),
+            Some(Item::LostByDora { input, count }) => {
+                graph.external_warning(input, "lost by dora", count, "dora dropped messages");
+            }
             Some(Item::End { inputs_closed }) => {
                 if inputs_closed {
                     graph.close_all(sender);
@@ -169,7 +172,12 @@ fn count_drops(graph: &mut Graph, queue: &Queue, inputs: usize) {
     for input in 0..inputs {
         let dropped = queue.take_dropped(input);
         if dropped > 0 {
-            graph.external_fault(input, dropped, "overloaded: the oldest messages were dropped");
+            graph.external_warning(
+                input,
+                "overload",
+                dropped,
+                "overloaded: the oldest messages were dropped",
+            );
         }
     }
 }

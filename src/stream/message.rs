@@ -1,5 +1,6 @@
 use crate::device::cuda::{Budget, CudaError, DeviceBuf, Gpu};
 use crate::device::{Dtype, HostBuf, Values};
+use crate::stream::Metadata;
 use std::borrow::Cow;
 
 /// How many elements a row of a column has.
@@ -129,8 +130,14 @@ pub struct Message {
     pub dim: usize,
     /// 0/1 for each sample or part of one, as a fused tensor carries it; empty where the message does not say.
     pub valid: Vec<i64>,
+    /// `epoch` of an observation: how often its clock has jumped; 0 where the message does not say.
+    pub epoch: i64,
+    /// Whatever else its metadata says.
+    pub metadata: Metadata,
     /// Rows of the Arrow array.
     pub rows: usize,
+    modalities: Vec<String>,
+    used_modalities: usize,
     columns: Vec<Column>,
     used: usize,
     /// The tensor in place of the columns, or memory of an earlier use.
@@ -147,7 +154,10 @@ impl Message {
         self.frame_id.clear();
         self.dim = 0;
         self.valid.clear();
+        self.epoch = 0;
+        self.metadata.clear();
         self.rows = 0;
+        self.used_modalities = 0;
         self.used = 0;
         self.is_on_device = false;
     }
@@ -162,6 +172,9 @@ impl Message {
         self.frame_id.push_str(&other.frame_id);
         self.dim = other.dim;
         self.valid.extend_from_slice(&other.valid);
+        self.epoch = other.epoch;
+        self.metadata.copy_from(&other.metadata);
+        self.set_modalities(other.modalities());
         self.rows = other.rows;
         for column in other.columns() {
             let copy = self.add_column(&column.name, column.dtype, column.cells);
@@ -211,6 +224,25 @@ impl Message {
         column.cells = cells;
         column.offsets.clear();
         column
+    }
+
+    /// The streams of an observation, in the order of the last axis; empty where the message is none.
+    pub fn modalities(&self) -> &[String] {
+        &self.modalities[..self.used_modalities]
+    }
+
+    /// Makes it an observation of these streams, keeping the memory of earlier names.
+    pub fn set_modalities<S: AsRef<str>>(&mut self, names: &[S]) {
+        self.used_modalities = names.len();
+        for (i, name) in names.iter().enumerate() {
+            match self.modalities.get_mut(i) {
+                Some(modality) => {
+                    modality.clear();
+                    modality.push_str(name.as_ref());
+                }
+                None => self.modalities.push(name.as_ref().to_owned()),
+            }
+        }
     }
 
     /// Sets the names of the last axis, keeping their memory.
@@ -280,8 +312,17 @@ mod tests {
             .data
             .copy_from(&[0; 16]);
         message.set_fields(&["a", "b"]);
+        message.set_modalities(&["camera", "force"]);
+        message.epoch = 3;
+        *message.metadata.add("width") = crate::stream::MetadataValue::Integer(640);
         assert_eq!(message.bytes(), 24);
+        let mut copy = Message::default();
+        copy.copy_from(&message);
+        assert_eq!((copy.modalities(), copy.epoch), (message.modalities(), 3));
+        assert_eq!(copy.metadata.get("width"), message.metadata.get("width"));
         message.clear();
+        assert!(message.modalities().is_empty() && message.metadata.is_empty());
+        assert_eq!(message.epoch, 0);
         message.set_fields::<&str>(&[]);
         message
             .add_column("", Dtype::UInt8, Cells::One)

@@ -2,7 +2,9 @@
 
 mod history;
 mod message;
+mod metadata;
 pub mod recording;
 
 pub use history::{History, Insert, Place};
 pub use message::{Cells, Column, ColumnLayout, DeviceTensor, Layout, Message};
+pub use metadata::{Metadata, MetadataValue};
