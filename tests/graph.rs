@@ -216,13 +216,59 @@ fn stamps_that_go_backwards_are_late_or_a_clock_jump() {
     let mut robot = Robot::new(graph(&fuse(ONE)));
     robot.comes("a", &sample(5000 * MS, &[1.0, 2.0]));
     assert_eq!(robot.comes("a", &sample(4990 * MS, &[3.0, 4.0])), []);
-    assert_eq!(faults(&robot.graph, "fuse: input `a`"), 0);
+    assert_eq!(faults(&robot.graph, "fuse: input `a`"), 1); // said, by stream
     let sent = robot.comes("a", &sample(5010 * MS, &[5.0, 6.0]));
     assert_eq!((sent[0].integer("late_samples"), sent[0].integer("epoch")), (1, 0));
     let sent = robot.comes("a", &sample(100 * MS, &[7.0, 8.0]));
     assert_eq!(ms(&sent), [100.0]);
     assert_eq!((sent[0].integer("late_samples"), sent[0].integer("epoch")), (1, 1));
-    assert_eq!(faults(&robot.graph, "fuse: input `a`"), 1);
+    assert_eq!(faults(&robot.graph, "fuse: input `a`"), 2);
+}
+
+/// A window repeats all rows but its newest: downstream those are no samples, neither late ones nor jumps.
+#[test]
+fn of_observations_only_the_new_rows_are_samples() {
+    let chain = "plugins:
+      - align: { rate_hz: 100, window: 40, stride: 5, modalities: [{ input: a, dim: 1, interpolation: previous }] }
+      - fuse: { rate_hz: 100, modalities: [{ input: a, dim: 1, interpolation: previous, reset_ms: 10 }] }";
+    let mut robot = Robot::new(graph_of(chain, |output| output == "fused"));
+    let mut sent = Vec::new();
+    for k in 0..100 {
+        sent.extend(robot.comes("a", &sample(10 * k * MS, &[k as f32])));
+    }
+    assert_eq!(ms(&sent), (0..100).map(|k| 10.0 * k as f64).collect::<Vec<_>>());
+    for (k, one) in sent.iter().enumerate() {
+        assert_eq!(one.values, [k as f32]);
+        assert_eq!((one.integer("epoch"), one.integer("late_samples")), (0, 0));
+    }
+    assert!(robot.graph.faults().all(|(_, count)| count == 0));
+    // The clock is set back by 600 ms, which align takes for a late sample, and then by a minute.
+    assert_eq!(robot.comes("a", &sample(390 * MS, &[0.5])), []);
+    let sent = robot.comes("a", &sample(-60_000 * MS, &[7.0]));
+    assert_eq!(ms(&sent), [-60_000.0]);
+    assert_eq!(ms(&robot.comes("a", &sample(-59_990 * MS, &[8.0]))), [-59_990.0]);
+}
+
+#[test]
+fn a_shape_that_contradicts_the_samples_is_an_error() {
+    let mut robot = Robot::new(graph(&fuse(ONE)));
+    let shaped = |stamps: &[i64], values: &[f32], shape: &[usize]| {
+        let mut message = samples(stamps, values);
+        message.shape = shape.to_vec();
+        message
+    };
+    let (two, values) = ([0, 10 * MS], [1.0, 2.0, 3.0, 4.0]);
+    for (i, shape) in [&[4, 1][..], &[1, 4], &[4], &[2], &[2, 3], &[2, 2, 2]]
+        .iter()
+        .enumerate()
+    {
+        assert_eq!(robot.comes("a", &shaped(&two, &values, shape)), [], "{shape:?}");
+        assert_eq!(faults(&robot.graph, "fuse: input `a`"), i as u64 + 1);
+    }
+    assert_eq!(robot.comes("a", &shaped(&two, &values, &[2, 2])).len(), 2);
+    assert_eq!(robot.comes("a", &shaped(&[20 * MS], &[5.0, 6.0], &[2])).len(), 1);
+    assert_eq!(robot.comes("a", &shaped(&[30 * MS], &[5.0, 6.0], &[2, 1])).len(), 1);
+    assert_eq!(robot.comes("a", &shaped(&[40 * MS], &[5.0, 6.0], &[])).len(), 1);
 }
 
 /// As dora hands it over.

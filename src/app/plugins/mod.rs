@@ -7,6 +7,7 @@ mod record;
 mod replay;
 mod resample;
 mod voxelize;
+mod watch;
 
 pub use align::AlignPlugin;
 pub use fuse::FusePlugin;

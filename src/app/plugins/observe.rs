@@ -2,7 +2,8 @@
 //! observation is due. Fuse has one output of all modalities, align one of each.
 
 use super::number_or_null;
-use crate::app::{Change, Fault, Operation, Outbox, Parameter, Parameters, Payload, Value};
+use super::watch::Watch;
+use crate::app::{Change, Fault, Operation, Outbox, Parameter, Parameters, Payload, Value, Wake};
 use crate::device::cuda::{Budget, CudaError, Gpu};
 use crate::device::{Backend, Device, Dtype, Placement, Values};
 use crate::ops::ConfigError;
@@ -20,6 +21,14 @@ enum SamplesError {
     Struct { dim: usize },
     #[error("{stamps} `timestamps_ns` with {values} values (allowed: {dim} values for each)")]
     Stamps { stamps: usize, values: usize, dim: usize },
+    #[error(
+        "`shape` {shape:?} is not that of {samples} samples of {dim} values (allowed: [{dim}], or [{samples}, {dim}])"
+    )]
+    Shape {
+        shape: Vec<usize>,
+        samples: usize,
+        dim: usize,
+    },
 }
 
 /// The operation of the sections `align:` and `fuse:`.
@@ -27,7 +36,20 @@ pub(super) struct Observe {
     section: &'static str,
     windows: Windows,
     outputs: Vec<Output>,
+    watch: Watch,
+    /// The newest row that was taken from each input which brings observations.
+    taken: Vec<Option<Taken>>,
 }
+
+/// The newest row that was taken from the observations of an input.
+#[derive(Clone, Copy)]
+struct Taken {
+    stamp_ns: i64,
+    epoch: i64,
+}
+
+/// Observations that go back by more, or go back in a new epoch, are of a clock that was set back, ns.
+const OBSERVATIONS_RESET: i64 = 1_000_000_000;
 
 /// The windows of the streams, on either device.
 struct Windows {
@@ -84,6 +106,8 @@ impl Observe {
         let outputs = outputs(aligner.modalities()).into_iter();
         Ok(Self {
             section,
+            watch: Watch::new(section, aligner.inputs(), aligner.period_ns()),
+            taken: vec![None; aligner.modalities()],
             outputs: outputs.map(|modalities| Output::new(&aligner, modalities)).collect(),
             windows: Windows {
                 aligner,
@@ -101,6 +125,7 @@ impl Observe {
 
     fn publish_due(&mut self, out: &mut Outbox<'_>) {
         while let Some(target) = self.windows.aligner.due() {
+            self.watch.observation();
             for (i, output) in self.outputs.iter().enumerate() {
                 let sent = output.send_on_device(i, &mut self.windows, &target, out);
                 if !sent {
@@ -114,11 +139,34 @@ impl Observe {
                 return;
             }
         }
+        for notice in self.windows.aligner.take_notices() {
+            self.watch.notice(notice, out);
+        }
+    }
+
+    /// The stamps before and at which the rows of a message were taken already: those of an observation that the one
+    /// before it held, too, as a window repeats all rows but the newest.
+    fn taken_until(&mut self, input: usize, message: &Message) -> Option<i64> {
+        if message.modalities().is_empty() {
+            return None;
+        }
+        let newest = message.timestamps_ns.last().copied().unwrap_or(message.timestamp_ns);
+        let before = self.taken[input].filter(|taken| {
+            let back = taken.stamp_ns.saturating_sub(newest);
+            back <= 0 || (back <= OBSERVATIONS_RESET && taken.epoch == message.epoch)
+        });
+        let until = before.map(|taken| taken.stamp_ns);
+        self.taken[input] = Some(Taken {
+            stamp_ns: until.map_or(newest, |until| until.max(newest)),
+            epoch: message.epoch,
+        });
+        until
     }
 }
 
-impl Operation for Observe {
-    fn input(&mut self, input: usize, message: &Message, out: &mut Outbox<'_>) -> Result<(), Fault> {
+impl Observe {
+    /// Takes the samples of a message, and publishes what each makes due.
+    fn take(&mut self, input: usize, message: &Message, out: &mut Outbox<'_>) -> Result<(), SamplesError> {
         if let Some(frame_id) = self.outputs.get_mut(input).and_then(|output| output.frame_id.as_mut()) {
             frame_id.clone_from(&message.frame_id);
         }
@@ -126,7 +174,7 @@ impl Operation for Observe {
         let len = match (message.on_device(), message.flat()) {
             (Some(tensor), _) => tensor.len,
             (None, Some(values)) => values.len(),
-            (None, None) => return Err(SamplesError::Struct { dim }.into()),
+            (None, None) => return Err(SamplesError::Struct { dim }),
         };
         let one = [message.timestamp_ns];
         let stamps = match message.timestamps_ns.as_slice() {
@@ -137,14 +185,16 @@ impl Operation for Observe {
                     stamps: several.len(),
                     values: len,
                     dim,
-                }
-                .into());
+                });
             }
         };
+        check_shape(&message.shape, stamps.len(), dim)?;
+        let taken_until = self.taken_until(input, message);
         let parts = message.valid.len() / stamps.len();
         for (row, &stamp) in stamps.iter().enumerate() {
-            // A row that an aligning node upstream says nothing of is no sample.
-            if message.valid[row * parts..(row + 1) * parts].contains(&0) {
+            // A row that an aligning node upstream says nothing of is no sample, nor is one that came before.
+            let is_masked = message.valid[row * parts..(row + 1) * parts].contains(&0);
+            if is_masked || taken_until.is_some_and(|until| stamp <= until) {
                 continue;
             }
             let of_message = if stamps.len() == 1 {
@@ -154,27 +204,84 @@ impl Operation for Observe {
             };
             match self.windows.push(input, stamp, message, of_message) {
                 Ok(pushed) => {
-                    if let Some(delta) = pushed.jumped_ns {
-                        let seconds = delta as f64 * 1e-9;
-                        out.fault(
-                            input,
-                            format_args!("the clock jumped by {seconds} s: the grid starts anew"),
-                        );
-                    }
-                    if pushed.overflowed {
-                        out.fault(
-                            input,
-                            "too much waits for another stream: the oldest sample was dropped",
-                        );
-                    }
+                    self.watch.sample(input, stamp, &self.windows.aligner, out);
+                    self.report(input, pushed, out);
                 }
                 // Without memory only this sample is lost.
                 Err(PushError::Cuda(error)) if !error.is_memory() => self.windows.failed(dim, error),
-                Err(error) => out.fault(input, error),
+                Err(error) => {
+                    self.watch.refused(input);
+                    out.fault(input, error);
+                }
             }
             self.publish_due(out);
         }
         Ok(())
+    }
+
+    /// Says what the arrival of a sample did besides taking its place.
+    fn report(&self, input: usize, pushed: Pushed, out: &mut Outbox<'_>) {
+        if let Some(jump) = pushed.jumped_ns {
+            let seconds = jump as f64 * 1e-9;
+            // Two kinds, so that a stamp that goes there and back is said twice.
+            let kind = if jump < 0 {
+                "clock jumps back"
+            } else {
+                "clock jumps ahead"
+            };
+            out.warn(
+                input,
+                kind,
+                format_args!("the clock jumped by {seconds} s: the grid starts anew"),
+            );
+        }
+        if pushed.late {
+            let late = self.windows.aligner.late_samples(input);
+            out.warn(
+                input,
+                "late samples",
+                format_args!("a sample came after its target was sent, as {late} have"),
+            );
+        }
+        if pushed.overflowed {
+            out.warn(
+                input,
+                "samples dropped",
+                "too much waits for another stream: the oldest sample was dropped",
+            );
+        }
+    }
+}
+
+/// A shape says how many samples there are, and how many values each has.
+fn check_shape(shape: &[usize], samples: usize, dim: usize) -> Result<(), SamplesError> {
+    let values = |shape: &[usize]| shape.iter().product::<usize>();
+    let fits = match shape {
+        [] => true,
+        [first, rest @ ..] if !rest.is_empty() && *first == samples && values(rest) == dim => true,
+        all => samples == 1 && values(all) == dim,
+    };
+    match fits {
+        true => Ok(()),
+        false => Err(SamplesError::Shape {
+            shape: shape.to_vec(),
+            samples,
+            dim,
+        }),
+    }
+}
+
+impl Operation for Observe {
+    fn input(&mut self, input: usize, message: &Message, out: &mut Outbox<'_>) -> Result<(), Fault> {
+        let taken = self.take(input, message, out);
+        if taken.is_err() {
+            self.watch.refused(input);
+        }
+        Ok(taken?)
+    }
+
+    fn wake(&mut self, now: Instant, _: &mut Outbox<'_>) -> Result<Wake, Fault> {
+        Ok(Wake::At(self.watch.check(now, &self.windows.aligner)))
     }
 
     fn device_of_input(&self, _: usize) -> Option<usize> {

@@ -205,6 +205,11 @@ impl Aligner {
         self.window as usize
     }
 
+    /// The time between observations, ns.
+    pub fn period_ns(&self) -> i64 {
+        self.grid.period().saturating_mul(self.emit_every)
+    }
+
     /// The type of the published values.
     pub fn dtype(&self) -> Dtype {
         self.dtype

@@ -1,0 +1,307 @@
+//! Why there are no observations, and stamps that can be no time: what whoever runs the robot is told.
+//!
+//! Nothing in here has a part in the observations. It may look at the wall clock, which they must not.
+
+use crate::app::Outbox;
+use crate::ops::align::{Aligner, Notice, StreamState};
+use std::fmt::Write;
+use std::time::{Duration, Instant};
+
+/// Without an observation for so long, a line says why.
+const SILENT: Duration = Duration::from_secs(2);
+
+/// And again after so long.
+const SAY_AGAIN: Duration = Duration::from_secs(10);
+
+/// How often that is looked at.
+const CHECK_EVERY: Duration = Duration::from_millis(500);
+
+/// Stamps of a stream are judged once it has spoken for so long, and sent so many samples.
+const JUDGE_AFTER: Duration = Duration::from_secs(1);
+const JUDGE_SAMPLES: u64 = 5;
+
+/// Streams that are further apart when they start have clocks that disagree, ns.
+const APART: i64 = 1_000_000_000;
+
+/// Looks at the samples and observations of one operation.
+pub(super) struct Watch {
+    operation: &'static str,
+    /// Observations may be this far apart.
+    silent: Duration,
+    last_observation: Option<Instant>,
+    last_said: Option<Instant>,
+    streams: Vec<Stream>,
+}
+
+#[derive(Default)]
+struct Stream {
+    name: String,
+    samples: u64,
+    refused: u64,
+    first: Option<(Instant, i64)>,
+    last: Option<Instant>,
+    is_judged: bool,
+}
+
+impl Watch {
+    /// A watch on the streams of these names, whose observations come every `period_ns`.
+    pub fn new<'a>(operation: &'static str, names: impl Iterator<Item = &'a str>, period_ns: i64) -> Self {
+        let stream = |name: &str| Stream {
+            name: name.to_owned(),
+            ..Stream::default()
+        };
+        Self {
+            operation,
+            silent: SILENT.max(Duration::from_nanos(period_ns.unsigned_abs()) * 2),
+            last_observation: None,
+            last_said: None,
+            streams: names.map(stream).collect(),
+        }
+    }
+
+    /// A sample of a stream came and was refused.
+    pub fn refused(&mut self, stream: usize) {
+        self.streams[stream].refused += 1;
+    }
+
+    /// A sample of a stream came and was taken.
+    pub fn sample(&mut self, stream: usize, stamp_ns: i64, aligner: &Aligner, out: &mut Outbox<'_>) {
+        let now = Instant::now();
+        let of = &mut self.streams[stream];
+        of.samples += 1;
+        of.last = Some(now);
+        let Some((since, first_ns)) = of.first else {
+            of.first = Some((now, stamp_ns));
+            return self.first_sample(stream, aligner, out);
+        };
+        let elapsed = now.saturating_duration_since(since);
+        if of.is_judged || elapsed < JUDGE_AFTER || of.samples < JUDGE_SAMPLES {
+            return;
+        }
+        of.is_judged = true;
+        let advance = stamp_ns.abs_diff(first_ns);
+        if advance == 0 {
+            let text = format_args!(
+                "its stamp is {stamp_ns} in each of {} samples (needed: `timestamp_ns`, the capture time of each)",
+                of.samples
+            );
+            return out.warn(stream, "constant stamps", text);
+        }
+        if let Some(unit) = unit(elapsed.as_nanos() as f64 / advance as f64) {
+            let text = format_args!(
+                "its stamps went on by {advance} in {:.1} s, so they are in {unit} (needed: `timestamp_ns` in ns)",
+                elapsed.as_secs_f64()
+            );
+            out.warn(stream, "stamps in another unit", text);
+        }
+    }
+
+    /// The first sample of a stream: is its clock that of the others?
+    fn first_sample(&self, stream: usize, aligner: &Aligner, out: &mut Outbox<'_>) {
+        let Some(own) = aligner.stream(stream).newest_ns else {
+            return;
+        };
+        let others = (0..self.streams.len()).filter(|&other| other != stream);
+        let newest = others.filter_map(|other| Some((other, aligner.stream(other).newest_ns?)));
+        let Some((other, newest)) = newest.max_by_key(|&(_, newest)| newest) else {
+            return;
+        };
+        if own.abs_diff(newest) > APART.unsigned_abs() {
+            let text = format_args!(
+                "its first sample is {} `{}`: their clocks differ",
+                apart(own - newest),
+                self.streams[other].name
+            );
+            out.warn(stream, "clocks that differ", text);
+        }
+    }
+
+    /// Something is to be said of the clock of a stream.
+    pub fn notice(&self, notice: Notice, out: &mut Outbox<'_>) {
+        match notice {
+            Notice::StartedWithout { modality, behind_ns } => {
+                let text = match behind_ns {
+                    Some(behind) => format!("the grid starts without it: it is {} the first target", apart(-behind)),
+                    None => "the grid starts without it: it has no sample yet".to_owned(),
+                };
+                out.warn(modality, "behind at the start", text);
+            }
+            Notice::LeftBehind { modality, ahead_ns } => {
+                let text = format_args!(
+                    "it was {} a stream that goes on, and has stopped: the grid starts anew without it",
+                    apart(ahead_ns)
+                );
+                out.warn(modality, "left behind", text);
+            }
+            Notice::Skipped { targets } => tracing::warn!(
+                "{}: {targets} targets fell due at once and are skipped: the grid starts anew (`jump_ms` says which stamps are too far ahead)",
+                self.operation
+            ),
+        }
+    }
+
+    /// An observation was sent.
+    pub fn observation(&mut self) {
+        self.last_observation = Some(Instant::now());
+        self.last_said = None;
+    }
+
+    /// Says why there are no observations, where there are none, and when it is to be asked again.
+    pub fn check(&mut self, now: Instant, aligner: &Aligner) -> Instant {
+        // The time of the first call counts as one.
+        let last = *self.last_observation.get_or_insert(now);
+        let silent = now.saturating_duration_since(last);
+        let is_said = |said: Instant| now.saturating_duration_since(said) < SAY_AGAIN;
+        if silent >= self.silent
+            && !self.last_said.is_some_and(is_said)
+            && let Some(why) = self.why_silent(now, aligner)
+        {
+            tracing::warn!(
+                "{}: no observation for {:.1} s: {why}",
+                self.operation,
+                silent.as_secs_f64()
+            );
+            self.last_said = Some(now);
+        }
+        now + CHECK_EVERY
+    }
+
+    /// What is known of each stream that targets wait for; nothing where all inputs are closed.
+    fn why_silent(&self, now: Instant, aligner: &Aligner) -> Option<String> {
+        let states: Vec<StreamState> = (0..self.streams.len()).map(|stream| aligner.stream(stream)).collect();
+        if !states.iter().any(|state| state.open) {
+            return None;
+        }
+        let waited = |state: &StreamState| state.open && state.waits;
+        let newest = states
+            .iter()
+            .filter(|state| waited(state))
+            .filter_map(|state| state.newest_ns)
+            .max();
+        let leader = states
+            .iter()
+            .position(|state| waited(state) && state.newest_ns == newest);
+        let mut why = String::new();
+        for ((i, stream), state) in self
+            .streams
+            .iter()
+            .enumerate()
+            .zip(&states)
+            .filter(|(_, state)| waited(state))
+        {
+            let separator = if why.is_empty() { "" } else { ", " };
+            // Writing to a string can't fail.
+            let _ = write!(why, "{separator}`{}` ", stream.name);
+            let _ = match (stream.last, state.newest_ns, newest, leader) {
+                (None, ..) if stream.refused > 0 => {
+                    write!(why, "had {} messages, none that can be used", stream.refused)
+                }
+                (None, ..) => write!(why, "has sent nothing"),
+                (Some(last), own, newest, leader) => {
+                    if let (Some(own), Some(newest), Some(leader)) = (own, newest, leader.filter(|&leader| leader != i))
+                    {
+                        let _ = write!(why, "is {} `{}` and ", apart(own - newest), self.streams[leader].name);
+                    }
+                    let ago = now.saturating_duration_since(last).as_secs_f64();
+                    write!(why, "spoke last {ago:.1} s ago")
+                }
+            };
+        }
+        Some(why)
+    }
+}
+
+/// By how much one time is before or after another, in capture time.
+fn apart(ns: i64) -> String {
+    let seconds = ns.unsigned_abs() as f64 * 1e-9;
+    let side = if ns < 0 { "behind" } else { "ahead of" };
+    format!("{seconds:.3} s of capture time {side}")
+}
+
+/// The unit of stamps that go on once while so many nanoseconds pass.
+fn unit(ns_per_step: f64) -> Option<&'static str> {
+    let units = [(1e3, "microseconds"), (1e6, "milliseconds"), (1e9, "seconds")];
+    let is_near = |&(ns, _): &(f64, &str)| (0.3..3.0).contains(&(ns_per_step / ns));
+    units.into_iter().find(is_near).map(|(_, unit)| unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::Values;
+    use crate::ops::align::AlignConfig;
+
+    fn aligner(keys: &str) -> Aligner {
+        let text = format!(
+            "{{ rate_hz: 100, {keys} modalities: [{{input: a, dim: 1, interpolation: previous}}, \
+             {{input: b, dim: 1, interpolation: previous}}, {{input: c, dim: 1, interpolation: previous, wait: false}}] }}"
+        );
+        let config: AlignConfig = serde_yaml::from_str(&text).unwrap();
+        Aligner::new(&config).unwrap()
+    }
+
+    fn push(aligner: &mut Aligner, watch: &mut Watch, stream: usize, stamp_ns: i64, at: Instant) {
+        aligner.push(stream, stamp_ns, Values::from_f32(&[1.0])).unwrap();
+        watch.streams[stream].samples += 1;
+        watch.streams[stream].last = Some(at);
+    }
+
+    #[test]
+    fn it_says_which_stream_is_missing_or_behind_and_by_how_much() {
+        let mut aligner = aligner("");
+        let mut watch = Watch::new("fuse", ["a", "b", "c"].into_iter(), 10_000_000);
+        let start = Instant::now();
+        assert_eq!(
+            watch.why_silent(start, &aligner).unwrap(),
+            "`a` has sent nothing, `b` has sent nothing"
+        );
+        watch.refused(1);
+        push(&mut aligner, &mut watch, 0, 5_000_000_000, start);
+        let now = start + Duration::from_secs(3);
+        assert_eq!(
+            watch.why_silent(now, &aligner).unwrap(),
+            "`a` spoke last 3.0 s ago, `b` had 1 messages, none that can be used"
+        );
+        push(&mut aligner, &mut watch, 1, 3_467_000_000, now);
+        assert_eq!(
+            watch.why_silent(now, &aligner).unwrap(),
+            "`a` spoke last 3.0 s ago, `b` is 1.533 s of capture time behind `a` and spoke last 0.0 s ago"
+        );
+        aligner.close(0);
+        assert_eq!(watch.why_silent(now, &aligner).unwrap(), "`b` spoke last 0.0 s ago");
+        aligner.close(1);
+        aligner.close(2);
+        assert_eq!(watch.why_silent(now, &aligner), None);
+    }
+
+    #[test]
+    fn it_speaks_after_two_seconds_and_every_ten() {
+        let aligner = aligner("");
+        let mut watch = Watch::new("fuse", ["a", "b", "c"].into_iter(), 10_000_000);
+        let start = Instant::now();
+        let mut said = Vec::new();
+        for half_seconds in 0..60 {
+            let before = watch.last_said;
+            watch.check(start + Duration::from_millis(500 * half_seconds), &aligner);
+            if watch.last_said != before {
+                said.push(half_seconds / 2);
+            }
+        }
+        assert_eq!(said, [2, 12, 22]);
+        // A grid of ten seconds is not silent for two.
+        let mut slow = Watch::new("fuse", ["a", "b", "c"].into_iter(), 10_000_000_000);
+        slow.check(start, &aligner);
+        slow.check(start + Duration::from_secs(19), &aligner);
+        assert_eq!(slow.last_said, None);
+    }
+
+    #[test]
+    fn the_unit_of_stamps_is_told_from_how_fast_they_go_on() {
+        assert_eq!(unit(1.0), None);
+        assert_eq!(unit(0.5), None);
+        assert_eq!(unit(100.0), None); // a slow replay
+        assert_eq!(unit(1.1e3), Some("microseconds"));
+        assert_eq!(unit(0.9e6), Some("milliseconds"));
+        assert_eq!(unit(1e9), Some("seconds"));
+    }
+}
