@@ -20,9 +20,6 @@ const CHECK_EVERY: Duration = Duration::from_millis(500);
 const JUDGE_AFTER: Duration = Duration::from_secs(1);
 const JUDGE_SAMPLES: u64 = 5;
 
-/// Streams that are further apart when they start have clocks that disagree, ns.
-const APART: i64 = 1_000_000_000;
-
 /// Looks at the samples and observations of one operation.
 pub(super) struct Watch {
     operation: &'static str,
@@ -98,15 +95,16 @@ impl Watch {
 
     /// The first sample of a stream: is its clock that of the others?
     fn first_sample(&self, stream: usize, aligner: &Aligner, out: &mut Outbox<'_>) {
-        let Some(own) = aligner.stream(stream).newest_ns else {
-            return;
-        };
+        let StreamState {
+            newest_ns, reset_ns, ..
+        } = aligner.stream(stream);
+        let Some(own) = newest_ns else { return };
         let others = (0..self.streams.len()).filter(|&other| other != stream);
         let newest = others.filter_map(|other| Some((other, aligner.stream(other).newest_ns?)));
         let Some((other, newest)) = newest.max_by_key(|&(_, newest)| newest) else {
             return;
         };
-        if own.abs_diff(newest) > APART.unsigned_abs() {
+        if own.abs_diff(newest) > reset_ns.unsigned_abs() {
             let text = format_args!(
                 "its first sample is {} `{}`: their clocks differ",
                 apart(own - newest),

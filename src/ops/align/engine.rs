@@ -104,6 +104,8 @@ pub struct StreamState {
     pub open: bool,
     /// The capture time of its newest sample, ns; `None` before the first.
     pub newest_ns: Option<i64>,
+    /// A stamp that goes back by more is a clock jump, ns.
+    pub reset_ns: i64,
 }
 
 /// What is known of the values of a window, row by row.
@@ -375,6 +377,7 @@ impl Aligner {
             waits: stream.waits,
             open: stream.open,
             newest_ns: stream.history.newest(),
+            reset_ns: stream.reset,
         }
     }
 
