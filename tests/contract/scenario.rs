@@ -132,6 +132,8 @@ impl fmt::Display for Scenario {
 const MS: f64 = 1e6;
 const SECOND: f64 = 1e9;
 const DAY: f64 = 86_400e9;
+/// Reading: a stamp 73 years or more from 1970 is refused as no sample.
+const MOST_NS: i64 = 1 << 61;
 
 fn mode_rule(r: &mut Random, from: usize, to: usize) -> Group {
     let mode = r.pick(&[Mode::Previous, Mode::Nearest, Mode::Linear]);
@@ -431,6 +433,7 @@ pub fn online(r: &mut Random) -> Scenario {
                     _ => good - r.log_uniform(SECOND, 1e18) as i64,
                 };
             }
+            stamp = stamp.clamp(1 - MOST_NS, MOST_NS - 1);
             let arrival = time + delay + r.uniform(0.0, 1.0) * disorder;
             let mut sample = values(r, m.dim);
             if r.chance(not_samples) {
