@@ -1,0 +1,389 @@
+//! `fuse` against a naive reimplementation of what it means (`contract/oracle.rs`), on random rigs: which observations
+//! come out after every event, and every bit in them.
+//!
+//! `ROBOCACHE_CONTRACT_CASES` (default 300) is the number of scenarios a test, `ROBOCACHE_CONTRACT_SEED` runs one alone.
+
+#[path = "contract/liveness.rs"]
+mod liveness;
+#[path = "contract/oracle.rs"]
+mod oracle;
+#[path = "contract/random.rs"]
+mod random;
+#[path = "contract/scenario.rs"]
+mod scenario;
+
+use std::cell::Cell;
+use std::collections::HashSet;
+use std::fmt::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use liveness::Liveness;
+use oracle::{Came, Observation, Oracle};
+use random::Random;
+use robocache::device::Values;
+use robocache::ops::align::{AlignConfig, Aligner, Masks, Target};
+use robocache::ops::fuse;
+use scenario::{Event, Scenario};
+
+/// A clock that is a day off makes millions of targets due: past this many the rest of a scenario is left out.
+const MOST_TARGETS: usize = 1500;
+/// Of so many mismatches the one with the fewest events is shown.
+const MOST_MISMATCHES: usize = 12;
+
+/// The engine, told what the oracle is told.
+struct Engine(Aligner);
+
+impl Engine {
+    fn new(scenario: &Scenario) -> Result<Self, String> {
+        let config: AlignConfig = serde_yaml::from_str(&scenario.yaml()).map_err(|e| e.to_string())?;
+        Aligner::new(&config).map(Self).map_err(|e| e.to_string())
+    }
+
+    fn push(&mut self, i: usize, stamp: i64, values: &[f32]) -> Result<Option<Came>, String> {
+        let Ok(pushed) = self.0.push(i, stamp, Values::from_f32(values)) else {
+            return Ok(None);
+        };
+        if pushed.overflowed {
+            return Err("a sample displaced another one that waited".into());
+        }
+        Ok(Some(Came {
+            late: pushed.late,
+            jumped: pushed.jumped_ns.is_some(),
+        }))
+    }
+
+    fn apply(&mut self, event: &Event) -> Result<Option<Came>, String> {
+        match *event {
+            Event::Push(i, stamp, ref values) => return self.push(i, stamp, values),
+            Event::Close(i) => self.0.close(i),
+            Event::Open(i) => self.0.open(i),
+            Event::Latency(i, ms) => drop(self.0.set_latency_ms(i, ms)),
+            Event::MaxWait(ms) => drop(self.0.set_max_wait_ms(ms)),
+        }
+        Ok(None)
+    }
+
+    fn due(&mut self) -> Option<Observation> {
+        let target: Target = self.0.due()?;
+        let dim: usize = (0..self.0.modalities()).map(|i| self.0.dim(i)).sum();
+        let mut values = vec![f32::NAN; self.0.window() * dim];
+        let mut masks = Masks::default();
+        fuse::cpu::fuse(&self.0, &target, &mut values, &mut masks);
+        Some(Observation {
+            time: target.time_ns.into(),
+            epoch: target.epoch as u64,
+            late_samples: target.late_samples as u64,
+            timestamps: masks.timestamps_ns.iter().map(|&t| t.into()).collect(),
+            valid: masks.valid.iter().map(|&v| v as u8).collect(),
+            age: masks.age_ns.iter().map(|&a| a.into()).collect(),
+            values: values.iter().map(|v| v.to_bits()).collect(),
+        })
+    }
+}
+
+impl Oracle {
+    fn apply(&mut self, event: &Event) -> Option<Came> {
+        match *event {
+            Event::Push(i, stamp, ref values) => return self.push(i, stamp, values),
+            Event::Close(i) => self.close(i),
+            Event::Open(i) => self.open(i),
+            Event::Latency(i, ms) => self.set_latency_ms(i, ms),
+            Event::MaxWait(ms) => self.set_max_wait_ms(ms),
+        }
+        None
+    }
+
+    /// Whether an event says something: nothing comes from a stream that is closed, and what is open can't be opened.
+    fn takes(&self, event: &Event) -> bool {
+        match *event {
+            Event::Push(i, ..) | Event::Close(i) => self.is_open(i),
+            Event::Open(i) => !self.is_open(i),
+            Event::Latency(..) | Event::MaxWait(_) => true,
+        }
+    }
+}
+
+/// The first thing that is not as it should be.
+#[derive(Debug)]
+struct Mismatch {
+    event: usize,
+    what: String,
+}
+
+/// What the engine sent, event by event compared with the oracle; `lively` asserts the bound on silence, too.
+fn compare(scenario: &Scenario, lively: bool) -> Result<Vec<Observation>, Mismatch> {
+    let mut oracle = Oracle::new(scenario);
+    let mut engine = Engine::new(scenario).map_err(|what| Mismatch { event: 0, what })?;
+    let mut liveness = Liveness::new(scenario);
+    let mut all = Vec::new();
+    for (event_index, event) in scenario.events.iter().enumerate() {
+        if !oracle.takes(event) {
+            continue;
+        }
+        let mismatch = |what| Mismatch {
+            event: event_index,
+            what,
+        };
+        let expected = oracle.apply(event);
+        let came = engine.apply(event).map_err(mismatch)?;
+        if came != expected {
+            return Err(mismatch(format!("the sample: expected {expected:?}, came {came:?}")));
+        }
+        let before = all.len();
+        loop {
+            let (expected, came) = (oracle.due(), engine.due());
+            if came != expected {
+                return Err(mismatch(difference(scenario, expected.as_ref(), came.as_ref())));
+            }
+            let Some(observation) = came else { break };
+            all.push(observation);
+            if all.len() == MOST_TARGETS {
+                return Ok(all);
+            }
+        }
+        if lively {
+            let jumped = came.is_some_and(|came| came.jumped);
+            liveness
+                .event(event, came.is_some(), jumped, &all[before..])
+                .map_err(mismatch)?;
+        }
+    }
+    Ok(all)
+}
+
+fn difference(scenario: &Scenario, expected: Option<&Observation>, came: Option<&Observation>) -> String {
+    let show = |o: Option<&Observation>| {
+        o.map_or("no observation".into(), |o| {
+            format!("t = {} ns, epoch {}, late_samples {}", o.time, o.epoch, o.late_samples)
+        })
+    };
+    let mut text = format!("expected {}\n     came {}", show(expected), show(came));
+    if let (Some(a), Some(b)) = (expected, came) {
+        let (m, d) = (scenario.modalities.len(), scenario.dim());
+        for row in 0..scenario.window {
+            let masks = |o: &Observation| {
+                let of_row = row * m..(row + 1) * m;
+                let values: Vec<f32> = o.values[row * d..(row + 1) * d]
+                    .iter()
+                    .map(|&v| f32::from_bits(v))
+                    .collect();
+                let (valid, age) = (&o.valid[of_row.clone()], &o.age[of_row]);
+                format!("t {} valid {valid:?} age {age:?} values {values:?}", o.timestamps[row])
+            };
+            if masks(a) != masks(b) {
+                let _ = write!(text, "\nrow {row}: expected {}\n           came {}", masks(a), masks(b));
+            }
+        }
+    }
+    text
+}
+
+/// A check of one scenario; a panic of the engine is a mismatch, too.
+fn caught(scenario: &Scenario, check: Check) -> Result<(), Mismatch> {
+    catch_unwind(AssertUnwindSafe(|| check(scenario))).unwrap_or_else(|panic| {
+        let what = panic.downcast_ref::<String>().cloned();
+        let what = what.or(panic.downcast_ref::<&str>().map(|s| s.to_string()));
+        Err(Mismatch {
+            event: 0,
+            what: format!("panic: {}", what.unwrap_or_default()),
+        })
+    })
+}
+
+type Check = fn(&Scenario) -> Result<(), Mismatch>;
+
+/// A scenario with as few events and as little configuration as still differ.
+fn shrink(mut scenario: Scenario, check: Check) -> (Scenario, Mismatch) {
+    let fails = |s: &Scenario| caught(s, check).err();
+    let mut mismatch = fails(&scenario).expect("a scenario that differs");
+    let left = Cell::new(4000);
+    let take = |scenario: &mut Scenario, mismatch: &mut Mismatch, smaller: Scenario| {
+        left.set(left.get() - 1);
+        let found = if left.get() > 0 { fails(&smaller) } else { None };
+        found.map(|m| (*scenario, *mismatch) = (smaller, m)).is_some()
+    };
+    let mut short = scenario.clone();
+    short.events.truncate(mismatch.event + 1);
+    take(&mut scenario, &mut mismatch, short);
+    loop {
+        let before = (scenario.events.len(), scenario.yaml());
+        let mut part = scenario.events.len() / 2;
+        while part > 0 {
+            let mut at = 0;
+            while at < scenario.events.len() {
+                let mut smaller = scenario.clone();
+                smaller.events.drain(at..(at + part).min(scenario.events.len()));
+                if !take(&mut scenario, &mut mismatch, smaller) {
+                    at += part;
+                }
+            }
+            part /= 2;
+        }
+        for change in simplifications(&scenario) {
+            let mut smaller = scenario.clone();
+            change(&mut smaller);
+            if smaller.yaml() != scenario.yaml() {
+                take(&mut scenario, &mut mismatch, smaller);
+            }
+        }
+        if before == (scenario.events.len(), scenario.yaml()) || left.get() <= 0 {
+            return (scenario, mismatch);
+        }
+    }
+}
+
+type Change = Box<dyn Fn(&mut Scenario)>;
+
+fn simplifications(scenario: &Scenario) -> Vec<Change> {
+    let mut changes: Vec<Change> = vec![
+        Box::new(|s| s.window = 1),
+        Box::new(|s| s.stride = 1),
+        Box::new(|s| s.emit_every = 1),
+        Box::new(|s| s.fill = 0.0),
+        Box::new(|s| s.max_wait_ms = None),
+    ];
+    for i in (0..scenario.modalities.len()).rev() {
+        changes.push(Box::new(move |s| {
+            let one_waits = s.modalities.iter().enumerate().any(|(j, m)| j != i && m.wait);
+            if s.modalities.len() > i && one_waits {
+                s.modalities.remove(i);
+                s.events.retain(|e| stream_of(e) != Some(i));
+                s.events.iter_mut().for_each(|e| move_up(e, i));
+            }
+        }));
+        let of = move |change: fn(&mut scenario::Modality)| -> Change {
+            Box::new(move |s| {
+                if let Some(m) = s.modalities.get_mut(i) {
+                    change(m);
+                }
+            })
+        };
+        changes.extend([
+            of(|m| m.latency_ms = 0.0),
+            of(|m| m.reorder_ms = 0.0),
+            of(|m| m.reset_ms = None),
+            of(|m| m.jump_ms = None),
+            of(|m| m.wait = true),
+            of(|m| {
+                m.groups
+                    .iter_mut()
+                    .for_each(|g| (g.max_age_ms, g.max_gap_ms, g.extrapolate_ms) = (None, None, None))
+            }),
+            of(|m| m.groups.iter_mut().for_each(|g| g.mode = scenario::Mode::Previous)),
+        ]);
+        changes.push(Box::new(move |s| {
+            if s.modalities.get(i).is_some_and(|m| m.dim > 1) {
+                let dim = s.modalities[i].dim;
+                s.modalities[i].dim = 1;
+                s.modalities[i].groups.truncate(1);
+                s.modalities[i].groups[0].to = 1;
+                s.events.iter_mut().for_each(|e| match e {
+                    Event::Push(j, _, values) if *j == i && values.len() == dim => values.truncate(1),
+                    _ => {}
+                });
+            }
+        }));
+    }
+    changes
+}
+
+fn stream_of(event: &Event) -> Option<usize> {
+    match *event {
+        Event::Push(i, ..) | Event::Close(i) | Event::Open(i) | Event::Latency(i, _) => Some(i),
+        Event::MaxWait(_) => None,
+    }
+}
+
+fn move_up(event: &mut Event, removed: usize) {
+    match event {
+        Event::Push(i, ..) | Event::Close(i) | Event::Open(i) | Event::Latency(i, _) if *i > removed => *i -= 1,
+        _ => {}
+    }
+}
+
+/// Runs a check on random scenarios and shows the simplest mismatch.
+fn on_random_rigs(salt: u64, make: fn(&mut Random) -> Scenario, check: Check) {
+    let number = |name: &str| std::env::var(name).ok().map(|v| v.parse::<u64>().expect(name));
+    let seeds = match number("ROBOCACHE_CONTRACT_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("ROBOCACHE_CONTRACT_CASES").unwrap_or(300),
+    };
+    let rig = |seed: u64| make(&mut Random(salt.wrapping_add(seed.wrapping_mul(0x0123_4567_89ab_cdef))));
+    let mut mismatches = Vec::new();
+    let mut run = 0;
+    for seed in seeds {
+        let scenario = rig(seed);
+        run += 1;
+        if caught(&scenario, check).is_err() {
+            mismatches.push(seed);
+            if mismatches.len() == MOST_MISMATCHES {
+                break;
+            }
+        }
+    }
+    let Some((seed, (scenario, mismatch))) = mismatches
+        .iter()
+        .map(|&seed| (seed, shrink(rig(seed), check)))
+        .min_by_key(|(_, (scenario, _))| (scenario.events.len(), scenario.yaml().len()))
+    else {
+        return;
+    };
+    let Mismatch { event, what } = mismatch;
+    panic!(
+        "{} of {run} scenarios differ, seeds {mismatches:?}; seed {seed} in short:\n{scenario}\nat event {event}: {what}\n",
+        mismatches.len()
+    );
+}
+
+/// Whether the order of arrival can't be seen. It can where a stream is not waited for, where one closes while others
+/// still speak, and (reading) where a sample comes again that was settled at once: a target that it settled may be sent.
+fn order_is_free(scenario: &Scenario) -> bool {
+    let pushes_first = scenario
+        .events
+        .iter()
+        .rev()
+        .skip_while(|e| matches!(e, Event::Close(_)));
+    let mut seen = HashSet::new();
+    scenario.modalities.iter().all(|m| m.wait)
+        && pushes_first.clone().all(|e| match e {
+            Event::Push(i, stamp, _) => scenario.modalities[*i].reorder_ms > 0.0 || seen.insert((*i, *stamp)),
+            _ => false,
+        })
+}
+
+#[test]
+fn offline_every_observation_is_the_naive_one_in_any_order_of_arrival() {
+    on_random_rigs(1, scenario::offline, |scenario| {
+        let sent = compare(scenario, false)?;
+        if order_is_free(scenario) {
+            for seed in 0..2 {
+                let again = compare(&scenario::shuffled(scenario, &mut Random(seed)), false)?;
+                if again != sent {
+                    let first = sent.iter().zip(&again).find(|(a, b)| a != b);
+                    let (a, b) = first.map_or((None, None), |(a, b)| (Some(a), Some(b)));
+                    let what = format!(
+                        "another order of arrival (seed {seed}) gives {} observations for {}\n{}",
+                        again.len(),
+                        sent.len(),
+                        difference(scenario, a, b)
+                    );
+                    return Err(Mismatch {
+                        event: scenario.events.len(),
+                        what,
+                    });
+                }
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn online_every_observation_is_the_naive_one_and_nothing_silences_the_node() {
+    on_random_rigs(2, scenario::online, |scenario| compare(scenario, true).map(drop));
+}
+
+#[test]
+fn a_latency_that_changes_moves_the_samples_held_and_is_no_jump() {
+    on_random_rigs(3, scenario::tuned, |scenario| compare(scenario, true).map(drop));
+}

@@ -1,0 +1,392 @@
+//! What `fuse` means, written down a second time: slow, short, and without an idea shared with the engine. Every sample
+//! that ever came is kept in the order in which it came, and everything is found by looking at all of them.
+//!
+//! "Reading:" marks the places where the design leaves a choice.
+
+use crate::scenario::{Modality, Mode, Scenario};
+
+const SECOND: i128 = 1_000_000_000;
+
+struct Sample {
+    stamp: i128,
+    values: Vec<f32>,
+    /// Came before the last jump of its stream.
+    cleared: bool,
+    /// No observation to come can need it. Seen from outside only where time goes back.
+    forgotten: bool,
+}
+
+struct Stream {
+    config: Modality,
+    latency: i128,
+    reorder: i128,
+    reset: i128,
+    open: bool,
+    came: Vec<Sample>,
+}
+
+impl Stream {
+    fn time(&self, sample: &Sample) -> i128 {
+        sample.stamp - self.latency
+    }
+
+    /// Times of the samples since the last jump, in the order in which they came.
+    fn times(&self) -> impl Iterator<Item = i128> + '_ {
+        self.came.iter().filter(|s| !s.cleared).map(|s| self.time(s))
+    }
+
+    fn newest(&self) -> Option<i128> {
+        self.times().max()
+    }
+
+    fn held(&self) -> impl Iterator<Item = &Sample> + '_ {
+        self.came.iter().filter(|s| !s.cleared && !s.forgotten)
+    }
+
+    fn first(&self) -> Option<i128> {
+        self.held().map(|s| self.time(s)).min()
+    }
+
+    /// The newest time that every channel of the stream is past.
+    fn past(&self) -> Option<i128> {
+        let newest = self.newest()?;
+        let mut past = Some(i128::MAX);
+        for group in &self.config.groups {
+            let of_group = match group.mode {
+                Mode::Previous => Some(newest - self.reorder),
+                Mode::Nearest | Mode::Linear => self.times().filter(|&t| newest - t >= self.reorder).max(),
+            };
+            past = past.min(of_group);
+        }
+        past
+    }
+
+    /// Newest sample at or before `t`; of several with the same time the one that came last.
+    fn left(&self, t: i128) -> Option<&Sample> {
+        let mut best: Option<&Sample> = None;
+        for sample in self.held().filter(|s| self.time(s) <= t) {
+            if best.is_none_or(|b| self.time(sample) >= self.time(b)) {
+                best = Some(sample);
+            }
+        }
+        best
+    }
+
+    /// Oldest sample after `t`; of several with the same time the one that came last.
+    fn right(&self, t: i128) -> Option<&Sample> {
+        let mut best: Option<&Sample> = None;
+        for sample in self.held().filter(|s| self.time(s) > t) {
+            if best.is_none_or(|b| self.time(sample) <= self.time(b)) {
+                best = Some(sample);
+            }
+        }
+        best
+    }
+}
+
+/// What one sample did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Came {
+    pub late: bool,
+    pub jumped: bool,
+}
+
+/// One observation, its numbers as bits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Observation {
+    pub time: i128,
+    pub epoch: u64,
+    pub late_samples: u64,
+    pub timestamps: Vec<i128>,
+    pub valid: Vec<u8>,
+    pub age: Vec<i128>,
+    pub values: Vec<u32>,
+}
+
+pub struct Oracle {
+    period: i128,
+    window: i128,
+    stride: i128,
+    emit_every: i128,
+    max_wait: Option<i128>,
+    fill: f32,
+    streams: Vec<Stream>,
+    epoch: u64,
+    late_samples: u64,
+    /// The newest target sent, until time goes back.
+    sent: Option<i128>,
+    /// Whether the target after `sent` follows by the grid alone; else the rule of the first target says where it is.
+    runs: bool,
+}
+
+pub fn nanos(ms: f64) -> i128 {
+    (ms * 1e6).round() as i128
+}
+
+fn next_on_grid(t: i128, period: i128) -> i128 {
+    (t + period - 1).div_euclid(period) * period
+}
+
+fn last_on_grid(t: i128, period: i128) -> i128 {
+    t.div_euclid(period) * period
+}
+
+impl Oracle {
+    pub fn new(scenario: &Scenario) -> Self {
+        let streams = scenario.modalities.iter().map(|m| Stream {
+            config: m.clone(),
+            latency: nanos(m.latency_ms),
+            reorder: nanos(m.reorder_ms),
+            reset: nanos(m.reset_ms.unwrap_or(m.reorder_ms.max(1000.0))),
+            open: true,
+            came: Vec::new(),
+        });
+        Self {
+            period: (1e9 / scenario.rate_hz).round() as i128,
+            window: scenario.window as i128,
+            stride: scenario.stride as i128,
+            emit_every: scenario.emit_every as i128,
+            max_wait: scenario.max_wait_ms.map(nanos),
+            fill: scenario.fill,
+            streams: streams.collect(),
+            epoch: 0,
+            late_samples: 0,
+            sent: None,
+            runs: false,
+        }
+    }
+
+    pub fn is_open(&self, i: usize) -> bool {
+        self.streams[i].open
+    }
+
+    pub fn close(&mut self, i: usize) {
+        self.streams[i].open = false;
+    }
+
+    /// Reading: a stream that comes back goes on with what it had; if its clock is another one now, that is a jump.
+    pub fn open(&mut self, i: usize) {
+        self.streams[i].open = true;
+    }
+
+    pub fn set_latency_ms(&mut self, i: usize, ms: f64) {
+        self.streams[i].latency = nanos(ms);
+    }
+
+    pub fn set_max_wait_ms(&mut self, ms: Option<f64>) {
+        self.max_wait = ms.map(nanos);
+    }
+
+    /// Reading: a stream that is closed is not waited for.
+    fn waited(&self) -> impl Iterator<Item = &Stream> + '_ {
+        self.streams.iter().filter(|s| s.open && s.config.wait)
+    }
+
+    /// The newest sample of all waited streams. Reading: where none is left, of all streams.
+    pub fn newest_waited(&self) -> Option<i128> {
+        if self.waited().next().is_some() {
+            self.waited().filter_map(Stream::newest).max()
+        } else {
+            self.streams.iter().filter_map(Stream::newest).max()
+        }
+    }
+
+    /// Takes a sample; `None` where it is none. Reading: what is no sample (NaN, wrong length) leaves no trace, not even
+    /// by its stamp.
+    pub fn push(&mut self, i: usize, stamp: i64, values: &[f32]) -> Option<Came> {
+        if values.len() != self.streams[i].config.dim || values.iter().any(|v| !v.is_finite()) {
+            return None;
+        }
+        let stamp = i128::from(stamp);
+        let jumped = self.jumps(i, stamp - self.streams[i].latency);
+        let stream = &mut self.streams[i];
+        let time = stamp - stream.latency;
+        if jumped {
+            stream.came.iter_mut().for_each(|s| s.cleared = true);
+            self.epoch += 1;
+            self.runs = false;
+        }
+        stream.came.push(Sample {
+            stamp,
+            values: values.to_vec(),
+            cleared: false,
+            forgotten: false,
+        });
+        // Reading: late is what comes at or before the newest target sent, whatever its stream, and the sample that
+        // jumped, too, as long as time itself has not gone back.
+        let late = self.not_again().is_some_and(|sent| time <= sent);
+        self.late_samples += u64::from(late);
+        Some(Came { late, jumped })
+    }
+
+    /// Reading: times (stamp less latency) are compared; the first sample of a stream has nothing to jump from; other
+    /// streams that have not spoken yet, or are closed, or are not waited for, have no say.
+    fn jumps(&self, i: usize, time: i128) -> bool {
+        let stream = &self.streams[i];
+        let Some(newest) = stream.newest() else { return false };
+        let default = self.max_wait.map(|_| 10_000.0);
+        let back = time < newest - stream.reset;
+        let ahead = stream.config.jump_ms.or(default).is_some_and(|jump| {
+            let jump = nanos(jump);
+            let others = self
+                .streams
+                .iter()
+                .enumerate()
+                .filter(|&(j, s)| j != i && s.open && s.config.wait);
+            time - newest > jump && others.filter_map(|(_, s)| s.newest()).all(|other| time - other > jump)
+        });
+        back || ahead
+    }
+
+    /// The target up to which nothing is sent again. Reading: whether time went back is looked at whenever the grid
+    /// starts anew, until it has sent its first target; a grid that runs never steps back.
+    fn not_again(&self) -> Option<i128> {
+        let went_back = |sent: i128| !self.runs && self.newest_waited().is_some_and(|newest| newest < sent);
+        self.sent.filter(|&sent| !went_back(sent))
+    }
+
+    /// A target, or the first one that was not sent.
+    fn passed_over(&self, target: i128) -> i128 {
+        self.not_again().map_or(target, |sent| target.max(sent + self.period))
+    }
+
+    /// The newest time at which an observation is due.
+    fn horizon(&self) -> Option<i128> {
+        if self.waited().next().is_none() {
+            // Reading: as soon as no waited stream is open, also where one with `wait: false` still is.
+            return self.streams.iter().filter_map(Stream::newest).max();
+        }
+        // `None` is less than any time: a stream that has not spoken is past nothing.
+        let all_past = self.waited().map(Stream::past).min().flatten();
+        all_past.max(self.waited_out())
+    }
+
+    fn waited_out(&self) -> Option<i128> {
+        Some(self.waited().filter_map(Stream::newest).max()? - self.max_wait?)
+    }
+
+    /// The first target of a grid that starts.
+    fn first_target(&self) -> Option<i128> {
+        // Reading: a stream that has spoken and closed counts, too, or the moment at which a short stream closes would
+        // be seen. Where all are closed and none spoke, the first sample of the others, which hold nothing up.
+        let counted: Vec<&Stream> = self
+            .streams
+            .iter()
+            .filter(|s| s.config.wait && (s.open || s.first().is_some()))
+            .collect();
+        let Some(earliest) = counted.iter().filter_map(|s| s.first()).min() else {
+            let first = self.streams.iter().filter_map(Stream::first).min()?;
+            return counted
+                .is_empty()
+                .then(|| self.passed_over(next_on_grid(first, self.period)));
+        };
+        let mut start = i128::MIN;
+        for stream in counted {
+            let bound = self.max_wait.map(|wait| earliest + wait);
+            start = start.max(match (stream.first(), bound) {
+                (Some(first), Some(bound)) => first.min(bound),
+                (first, bound) => first.or(bound)?,
+            });
+        }
+        // Reading: what was sent is passed over before it is judged whether the start lies too far behind, and
+        // `emit_every` counts from the target where the grid starts.
+        let mut target = self.passed_over(next_on_grid(start, self.period));
+        if self.waited_out().is_some_and(|due| target < due - SECOND) {
+            target = last_on_grid(self.horizon()?, self.period);
+        }
+        Some(target)
+    }
+
+    /// The next observation that is due, if one is.
+    pub fn due(&mut self) -> Option<Observation> {
+        let target = match self.sent {
+            Some(sent) if self.runs => sent + self.emit_every * self.period,
+            _ => self.first_target()?,
+        };
+        if self.horizon().is_none_or(|horizon| target > horizon) {
+            return None;
+        }
+        let observation = self.observe(target);
+        self.sent = Some(target);
+        self.runs = true;
+        self.forget(target + self.emit_every * self.period - (self.window - 1) * self.stride * self.period);
+        Some(observation)
+    }
+
+    /// Reading: a buffer holds what the next observation of the grid can need: the sample at or before the oldest row
+    /// of its window, and all that follow.
+    fn forget(&mut self, oldest_row: i128) {
+        for stream in &mut self.streams {
+            let latency = stream.latency;
+            let needed = stream.left(oldest_row).map(|s| s.stamp - latency);
+            for sample in stream.came.iter_mut().filter(|s| !s.cleared) {
+                sample.forgotten |= Some(sample.stamp - latency) < needed;
+            }
+        }
+    }
+
+    fn observe(&self, target: i128) -> Observation {
+        let mut observation = Observation {
+            time: target,
+            epoch: self.epoch,
+            late_samples: self.late_samples,
+            timestamps: Vec::new(),
+            valid: Vec::new(),
+            age: Vec::new(),
+            values: Vec::new(),
+        };
+        for row in (0..self.window).rev() {
+            let t = target - row * self.stride * self.period;
+            observation.timestamps.push(t);
+            for stream in &self.streams {
+                let mut all_valid = true;
+                for group in &stream.config.groups {
+                    let values = self.value(stream, group, t);
+                    all_valid &= values.is_some();
+                    let filled = values.unwrap_or(vec![self.fill; group.to - group.from]);
+                    observation.values.extend(filled.iter().map(|v| v.to_bits()));
+                }
+                observation.valid.push(u8::from(all_valid));
+                observation.age.push(stream.left(t).map_or(-1, |l| t - stream.time(l)));
+            }
+        }
+        observation
+    }
+
+    /// The value of a group of channels at `t`, where it has one.
+    fn value(&self, stream: &Stream, group: &crate::scenario::Group, t: i128) -> Option<Vec<f32>> {
+        let channels = |s: &Sample| s.values[group.from..group.to].to_vec();
+        let (left, right) = (stream.left(t), stream.right(t));
+        let before = left.map(|s| t - stream.time(s));
+        let after = right.map(|s| stream.time(s) - t);
+        let within = |distance: i128, limit: Option<f64>| limit.is_none_or(|ms| distance <= nanos(ms));
+        if before == Some(0) {
+            return left.map(channels);
+        }
+        match group.mode {
+            Mode::Previous => left.filter(|_| within(before.unwrap(), group.max_age_ms)).map(channels),
+            Mode::Nearest => {
+                let takes_left = match (before, after) {
+                    (Some(before), Some(after)) => before <= after,
+                    (before, _) => before.is_some(),
+                };
+                let (sample, distance) = if takes_left { (left, before) } else { (right, after) };
+                sample
+                    .filter(|_| within(distance.unwrap(), group.max_age_ms))
+                    .map(channels)
+            }
+            Mode::Linear => match (left, right) {
+                (None, _) => None,
+                (Some(l), None) => (before.unwrap() <= nanos(group.extrapolate_ms.unwrap_or(0.0))).then(|| channels(l)),
+                (Some(l), Some(r)) => {
+                    let gap = stream.time(r) - stream.time(l);
+                    let w = (before.unwrap() as f64 / gap as f64) as f32;
+                    let line = channels(l).into_iter().zip(channels(r)).map(|(a, b)| a + w * (b - a));
+                    let values: Vec<f32> = line.collect();
+                    // Reading: one channel that the type can't hold makes its group invalid.
+                    (within(gap, group.max_gap_ms) && values.iter().all(|v| v.is_finite())).then_some(values)
+                }
+            },
+        }
+    }
+}

@@ -1,0 +1,489 @@
+//! Random rigs and what they send: streams of their own rates and clocks, and all that goes wrong with them.
+
+use std::fmt;
+
+use crate::random::Random;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    Previous,
+    Nearest,
+    Linear,
+}
+
+#[derive(Clone, Debug)]
+pub struct Group {
+    pub from: usize,
+    pub to: usize,
+    pub mode: Mode,
+    pub max_age_ms: Option<f64>,
+    pub max_gap_ms: Option<f64>,
+    pub extrapolate_ms: Option<f64>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Modality {
+    pub dim: usize,
+    /// In the order of the channels, without holes.
+    pub groups: Vec<Group>,
+    pub latency_ms: f64,
+    pub wait: bool,
+    pub reorder_ms: f64,
+    pub reset_ms: Option<f64>,
+    pub jump_ms: Option<f64>,
+}
+
+#[derive(Clone, Debug)]
+pub enum Event {
+    Push(usize, i64, Vec<f32>),
+    Close(usize),
+    Open(usize),
+    Latency(usize, f64),
+    MaxWait(Option<f64>),
+}
+
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    pub rate_hz: f64,
+    pub window: usize,
+    pub stride: usize,
+    pub emit_every: usize,
+    pub max_wait_ms: Option<f64>,
+    pub fill: f32,
+    pub modalities: Vec<Modality>,
+    pub events: Vec<Event>,
+}
+
+impl Scenario {
+    pub fn dim(&self) -> usize {
+        self.modalities.iter().map(|m| m.dim).sum()
+    }
+
+    /// The `fuse:` section.
+    pub fn yaml(&self) -> String {
+        let mut yaml = format!(
+            "rate_hz: {}\nwindow: {}\nstride: {}\n",
+            self.rate_hz, self.window, self.stride
+        );
+        yaml += &format!("emit_every: {}\nfill_value: {:?}\n", self.emit_every, self.fill);
+        if let Some(ms) = self.max_wait_ms {
+            yaml += &format!("max_wait_ms: {ms}\n");
+        }
+        yaml += "modalities:\n";
+        for (i, m) in self.modalities.iter().enumerate() {
+            yaml += &format!("  - input: s{i}\n    dim: {}\n", m.dim);
+            for (key, value) in [("reset_ms", m.reset_ms), ("jump_ms", m.jump_ms)] {
+                yaml += &value.map_or(String::new(), |ms| format!("    {key}: {ms}\n"));
+            }
+            yaml += &format!(
+                "    latency_ms: {}\n    reorder_ms: {}\n    wait: {}\n",
+                m.latency_ms, m.reorder_ms, m.wait
+            );
+            if let [all] = &m.groups[..] {
+                yaml += &format!("    {}\n", all.rule().replace(", ", "\n    "));
+            } else {
+                yaml += "    groups:\n";
+                for g in &m.groups {
+                    yaml += &format!("      - {{ channels: [{}, {}], {} }}\n", g.from, g.to, g.rule());
+                }
+            }
+        }
+        yaml
+    }
+}
+
+impl Group {
+    fn rule(&self) -> String {
+        let mut rule = format!("interpolation: {}", format!("{:?}", self.mode).to_lowercase());
+        let limits = [
+            ("max_age_ms", self.max_age_ms),
+            ("max_gap_ms", self.max_gap_ms),
+            ("extrapolate_ms", self.extrapolate_ms),
+        ];
+        for (key, value) in limits {
+            rule += &value.map_or(String::new(), |ms| format!(", {key}: {ms}"));
+        }
+        rule
+    }
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Push(i, stamp, values) => write!(f, "push s{i} {stamp} {values:?}"),
+            Self::Close(i) => write!(f, "close s{i}"),
+            Self::Open(i) => write!(f, "open s{i}"),
+            Self::Latency(i, ms) => write!(f, "set s{i}'s latency_ms to {ms}"),
+            Self::MaxWait(ms) => write!(f, "set max_wait_ms to {ms:?}"),
+        }
+    }
+}
+
+impl fmt::Display for Scenario {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.yaml())?;
+        self.events
+            .iter()
+            .enumerate()
+            .try_for_each(|(i, event)| write!(f, "\n{i:4}  {event}"))
+    }
+}
+
+const MS: f64 = 1e6;
+const SECOND: f64 = 1e9;
+const DAY: f64 = 86_400e9;
+/// Reading: a stamp 73 years or more from 1970 is refused as no sample.
+const MOST_NS: i64 = 1 << 61;
+
+fn mode_rule(r: &mut Random, from: usize, to: usize) -> Group {
+    let mode = r.pick(&[Mode::Previous, Mode::Nearest, Mode::Linear]);
+    let linear = mode == Mode::Linear;
+    let limits = [2.5, 10.0, 33.333, 50.0, 100.0, 400.0, 2500.0];
+    Group {
+        from,
+        to,
+        mode,
+        max_age_ms: (!linear && r.chance(0.5)).then(|| r.pick(&limits)),
+        max_gap_ms: (linear && r.chance(0.5)).then(|| r.pick(&limits)),
+        extrapolate_ms: (linear && r.chance(0.5)).then(|| r.pick(&limits)),
+    }
+}
+
+fn modality(r: &mut Random, online: bool) -> Modality {
+    let dim = r.below(4) + 1;
+    let mut groups = Vec::new();
+    if r.chance(0.3) {
+        let mut from = 0;
+        while from < dim {
+            let to = from + 1 + r.below(dim - from);
+            groups.push(mode_rule(r, from, to));
+            from = to;
+        }
+    } else {
+        groups.push(mode_rule(r, 0, dim));
+    }
+    let reorder_ms = if r.chance(0.6) {
+        0.0
+    } else {
+        r.pick(&[0.7, 5.0, 20.0, 100.0, 300.0])
+    };
+    let reset_ms = (online && r.chance(0.4)).then(|| r.pick(&[50.0, 200.0, 1000.0, 5000.0]));
+    Modality {
+        dim,
+        groups,
+        latency_ms: if r.chance(0.5) {
+            0.0
+        } else {
+            r.pick(&[0.001, 8.0, 33.0, 47.3, 250.0])
+        },
+        wait: r.chance(0.8),
+        reorder_ms,
+        reset_ms: reset_ms.map(|ms: f64| ms.max(reorder_ms)),
+        jump_ms: (online && r.chance(0.3)).then(|| r.pick(&[300.0, 2000.0, 10_000.0, 60_000.0])),
+    }
+}
+
+/// How far a clock may be off, or step: from a millisecond to a day, either way.
+fn clock(r: &mut Random) -> f64 {
+    let size = match r.below(5) {
+        0 => r.log_uniform(MS, 100.0 * MS),
+        1 => r.log_uniform(100.0 * MS, 3.0 * SECOND),
+        2 => r.log_uniform(3.0 * SECOND, 60.0 * SECOND),
+        3 => r.log_uniform(60.0 * SECOND, 3600.0 * SECOND),
+        _ => r.log_uniform(3600.0 * SECOND, 2.0 * DAY),
+    };
+    if r.chance(0.5) { size } else { -size }
+}
+
+fn value(r: &mut Random) -> f32 {
+    match r.below(200) {
+        0 => 3e38,
+        1 => -3e38,
+        2 => -0.0,
+        _ => (r.uniform(-100.0, 100.0)) as f32,
+    }
+}
+
+/// What a stream has sent: when it arrives, and what.
+type Arrivals = Vec<(f64, Event)>;
+
+/// Times at which a stream samples, in ns since the start.
+fn capture_times(r: &mut Random, span: f64, most: f64) -> Vec<f64> {
+    let rate = r.log_uniform(0.5, 2000.0).min(most / (span / SECOND)).max(0.5);
+    let period = SECOND / rate;
+    let jitter = if r.chance(0.5) { 0.0 } else { r.uniform(0.0, 0.6) };
+    // Bursts keep the period of a fast stream over a long span.
+    let burst = r
+        .chance(0.2)
+        .then(|| (r.uniform(0.05, 0.3), r.uniform(2.0, 10.0) * period));
+    let mut times = Vec::new();
+    let mut t = r.uniform(0.0, period) + if r.chance(0.2) { r.uniform(0.0, 0.5) * span } else { 0.0 };
+    let end = if r.chance(0.15) {
+        r.uniform(0.1, 1.0) * span
+    } else {
+        span
+    };
+    while t < end && (times.len() as f64) < 2.0 * most {
+        times.push((t + period * jitter * r.uniform(-0.5, 0.5)).max(0.0));
+        t += period;
+        if let Some((part, length)) = burst {
+            t += if r.chance(period / length) { length / part } else { 0.0 };
+        }
+    }
+    for _ in 0..r.below(3) {
+        if r.chance(0.5) {
+            let (from, length) = (r.uniform(0.0, span), r.log_uniform(0.001, 0.5) * span);
+            times.retain(|&t| t < from || t >= from + length);
+        }
+    }
+    let lost = if r.chance(0.3) { r.uniform(0.0, 0.3) } else { 0.0 };
+    times.retain(|_| !r.chance(lost));
+    times
+}
+
+fn base_time(r: &mut Random) -> f64 {
+    r.pick(&[0.0, 0.0, -4e9, 5e12, 1.7e18, 1.7e18, 1.7e18])
+}
+
+struct Rig {
+    span: f64,
+    base: i64,
+    /// When the clocks of the whole rig are set, and by how much.
+    set: Option<(f64, f64)>,
+}
+
+fn plain(r: &mut Random, online: bool) -> (Scenario, Rig) {
+    let span = r.log_uniform(1.0, 300.0) * SECOND;
+    let most_targets = r.log_uniform(60.0, 1500.0);
+    let rates = [1.0_f64, 2.5, 7.0, 10.0, 30.0, 33.3, 50.0, 100.0, 250.0];
+    let rate_hz = r.pick(&rates).min((most_targets / (span / SECOND)).max(0.3));
+    let count = r.below(4) + 1;
+    let mut modalities: Vec<Modality> = (0..count).map(|_| modality(r, online)).collect();
+    if modalities.iter().all(|m| !m.wait) {
+        modalities[0].wait = true;
+    }
+    let waits = [0.0, 5.0, 20.0, 40.0, 100.0, 500.0, 2000.0];
+    let scenario = Scenario {
+        rate_hz: (rate_hz * 1000.0).round() / 1000.0,
+        window: if r.chance(0.5) { 1 } else { r.below(8) + 1 },
+        stride: if r.chance(0.7) { 1 } else { r.below(4) + 1 },
+        emit_every: if r.chance(0.7) { 1 } else { r.below(5) + 1 },
+        max_wait_ms: (online && r.chance(0.8)).then(|| r.pick(&waits)),
+        fill: r.pick(&[0.0, -1.5, 7.25]),
+        modalities,
+        events: Vec::new(),
+    };
+    let base = base_time(r) as i64 + r.below(1_000_000_000) as i64;
+    let set = (online && r.chance(0.12)).then(|| (r.uniform(0.1, 0.9) * span, -clock(r).abs()));
+    (scenario, Rig { span, base, set })
+}
+
+fn sort(events: &mut Arrivals) -> Vec<Event> {
+    events.sort_by(|a, b| a.0.total_cmp(&b.0));
+    events.drain(..).map(|(_, event)| event).collect()
+}
+
+fn values(r: &mut Random, dim: usize) -> Vec<f32> {
+    (0..dim).map(|_| value(r)).collect()
+}
+
+/// A rig on one clock, or on several that stay as they are, whose samples come late by less than `reorder_ms`.
+/// The streams close at the end, or one by one as they end.
+pub fn offline(r: &mut Random) -> Scenario {
+    let (mut scenario, rig) = plain(r, false);
+    let apart = r.chance(0.2);
+    let as_they_end = r.chance(0.4);
+    let most = r.log_uniform(10.0, 1000.0);
+    let mut arrivals = Arrivals::new();
+    let mut closings = Arrivals::new();
+    for (i, m) in scenario.modalities.iter().enumerate() {
+        let latency = m.latency_ms * MS;
+        let offset = if apart { r.log_uniform(MS, 60.0 * SECOND) } else { 0.0 };
+        let mut end = r.uniform(0.0, 2.0) * rig.span;
+        if !r.chance(0.05) {
+            let delay = r.uniform(0.0, 100.0 * MS);
+            for time in capture_times(r, rig.span, most) {
+                let stamp = rig.base + (time + offset + latency) as i64;
+                // Past 0.99 of it rounding decides.
+                let late = if r.chance(0.5) {
+                    r.uniform(0.0, 0.99 * m.reorder_ms * MS)
+                } else {
+                    0.0
+                };
+                let arrival = (time.floor() + offset).floor() + late;
+                let dim = m.dim;
+                arrivals.push((arrival + delay, Event::Push(i, stamp, values(r, dim))));
+                if r.chance(0.02) {
+                    arrivals.push((arrival + delay, Event::Push(i, stamp, values(r, dim))));
+                }
+                end = arrival + delay;
+            }
+        }
+        let last = arrivals
+            .iter()
+            .filter(|(_, e)| matches!(e, Event::Push(j, ..) if *j == i))
+            .map(|a| a.0);
+        end = last.fold(end, f64::max);
+        let at = if as_they_end {
+            end + r.uniform(0.0, 0.1) * rig.span
+        } else {
+            1e18 * r.uniform(1.0, 2.0)
+        };
+        closings.push((at, Event::Close(i)));
+    }
+    arrivals.append(&mut closings);
+    scenario.events = sort(&mut arrivals);
+    scenario
+}
+
+/// The same samples in another order: of each stream within its `reorder_ms`, of different streams at random.
+pub fn shuffled(scenario: &Scenario, r: &mut Random) -> Scenario {
+    let mut streams = vec![Vec::new(); scenario.modalities.len()];
+    let mut closings = Vec::new();
+    for event in &scenario.events {
+        match event {
+            Event::Push(i, stamp, _) => {
+                let late = r.uniform(0.0, 0.99 * scenario.modalities[*i].reorder_ms * MS) as i64;
+                streams[*i].push((*stamp, stamp + late, event.clone()));
+            }
+            other => closings.push(other.clone()),
+        }
+    }
+    let mut queues: Vec<_> = streams
+        .into_iter()
+        .map(|mut stream: Vec<(i64, i64, Event)>| {
+            // Of two with the same time the later arrival wins: they keep their order.
+            stream.sort_by_key(|&(stamp, _, _)| stamp);
+            for j in 1..stream.len() {
+                if stream[j].0 == stream[j - 1].0 {
+                    stream[j].1 = stream[j - 1].1;
+                }
+            }
+            stream.sort_by_key(|&(_, arrival, _)| arrival);
+            stream
+                .into_iter()
+                .map(|(_, _, event)| event)
+                .collect::<std::collections::VecDeque<_>>()
+        })
+        .collect();
+    let mut events = Vec::new();
+    while queues.iter().any(|q| !q.is_empty()) {
+        let i = r.below(queues.len());
+        for _ in 0..=r.below(20) {
+            events.extend(queues[i].pop_front());
+        }
+    }
+    events.extend(closings);
+    Scenario {
+        events,
+        ..scenario.clone()
+    }
+}
+
+/// A rig as it runs: clocks that are apart, step or are set, bad stamps, late and lost samples, streams that die, close
+/// and come back.
+pub fn online(r: &mut Random) -> Scenario {
+    let (mut scenario, rig) = plain(r, true);
+    let apart = r.chance(0.3);
+    let steps = r.chance(0.25);
+    let bad_stamps = r.chance(0.25);
+    let closes = r.chance(0.3);
+    let most = r.log_uniform(10.0, 1000.0);
+    let mut arrivals = Arrivals::new();
+    for (i, m) in scenario.modalities.iter().enumerate() {
+        if r.chance(0.06) {
+            continue;
+        }
+        let latency = m.latency_ms * MS;
+        let mut offset = if apart && r.chance(0.6) { clock(r) } else { 0.0 };
+        let mut step = (steps && r.chance(0.6)).then(|| (r.uniform(0.0, 1.0) * rig.span, clock(r)));
+        let mut set = rig.set;
+        let delay = if r.chance(0.9) {
+            r.uniform(0.0, 100.0 * MS)
+        } else {
+            r.uniform(0.0, 5.0 * SECOND)
+        };
+        let disorder = if r.chance(0.4) {
+            0.0
+        } else {
+            r.pick(&[0.5, 0.9, 2.0]) * (m.reorder_ms + r.pick(&[0.0, 5.0])) * MS
+        };
+        let times = capture_times(r, rig.span, most);
+        let bad = if bad_stamps && r.chance(0.7) {
+            r.uniform(0.5, 3.0) / (times.len() as f64 + 1.0)
+        } else {
+            0.0
+        };
+        let not_samples = if r.chance(0.2) { 0.03 } else { 0.0 };
+        for time in times {
+            for change in [&mut step, &mut set] {
+                if let Some((_, by)) = change.take_if(|(at, _)| time > *at) {
+                    offset += by;
+                }
+            }
+            let good = rig.base + (time + offset + latency) as i64;
+            let mut stamp = good;
+            if r.chance(bad) {
+                stamp = match r.below(6) {
+                    0 => 0,
+                    1 => good / 1_000_000_000,
+                    2 => good / 1_000_000,
+                    3 => good + r.log_uniform(SECOND, 1e18) as i64,
+                    4 => -good,
+                    _ => good - r.log_uniform(SECOND, 1e18) as i64,
+                };
+            }
+            stamp = stamp.clamp(1 - MOST_NS, MOST_NS - 1);
+            let arrival = time + delay + r.uniform(0.0, 1.0) * disorder;
+            let mut sample = values(r, m.dim);
+            if r.chance(not_samples) {
+                match r.below(3) {
+                    0 => sample[0] = f32::NAN,
+                    1 => sample[m.dim - 1] = f32::INFINITY,
+                    _ => sample.push(1.0),
+                }
+            }
+            arrivals.push((arrival, Event::Push(i, stamp, sample)));
+            if r.chance(0.02) {
+                let again = arrival + r.log_uniform(0.01 * MS, SECOND);
+                arrivals.push((again, Event::Push(i, stamp, values(r, m.dim))));
+            }
+        }
+        if closes && r.chance(0.7) {
+            let from = r.uniform(0.0, 1.0) * rig.span;
+            arrivals.push((from, Event::Close(i)));
+            if r.chance(0.7) {
+                arrivals.push((from + r.log_uniform(0.001, 1.0) * rig.span, Event::Open(i)));
+            }
+        }
+    }
+    if r.chance(0.5) {
+        for i in 0..scenario.modalities.len() {
+            arrivals.push((1e18 * r.uniform(1.0, 2.0), Event::Close(i)));
+        }
+    }
+    scenario.events = sort(&mut arrivals);
+    scenario
+}
+
+/// A sound rig whose latencies and longest wait are changed while it runs.
+pub fn tuned(r: &mut Random) -> Scenario {
+    let mut scenario = offline(r);
+    for m in &mut scenario.modalities {
+        m.jump_ms = Some(5000.0);
+    }
+    scenario.max_wait_ms = r.chance(0.5).then(|| r.pick(&[20.0, 100.0, 500.0]));
+    for _ in 0..r.below(4) + 1 {
+        let at = r.below(scenario.events.len() + 1);
+        let event = if r.chance(0.8) {
+            Event::Latency(
+                r.below(scenario.modalities.len()),
+                r.pick(&[0.0, 1.0, 33.0, 250.0, 2000.0, 3000.5]),
+            )
+        } else {
+            Event::MaxWait(r.chance(0.6).then(|| r.pick(&[0.0, 40.0, 1000.0])))
+        };
+        scenario.events.insert(at, event);
+    }
+    scenario
+}
