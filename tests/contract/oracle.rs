@@ -23,6 +23,11 @@ struct Stream {
     reset: i128,
     open: bool,
     came: Vec<Sample>,
+    /// Its newest time when it was left behind, until it speaks again.
+    left_behind_at: Option<i128>,
+    /// How far its newest time went on, jumps left out: in all, and since the last observation.
+    advanced: i128,
+    since_sent: i128,
 }
 
 impl Stream {
@@ -115,6 +120,8 @@ pub struct Oracle {
     late_samples: u64,
     /// The newest target sent, until time goes back.
     sent: Option<i128>,
+    /// The time that observations cover, and targets skipped at jumps.
+    covered: i128,
     /// Whether the target after `sent` follows by the grid alone; else the rule of the first target says where it is.
     runs: bool,
 }
@@ -140,6 +147,9 @@ impl Oracle {
             reset: nanos(m.reset_ms.unwrap_or(m.reorder_ms.max(1000.0))),
             open: true,
             came: Vec::new(),
+            left_behind_at: None,
+            advanced: 0,
+            since_sent: 0,
         });
         Self {
             period: (1e9 / scenario.rate_hz).round() as i128,
@@ -152,6 +162,7 @@ impl Oracle {
             epoch: 0,
             late_samples: 0,
             sent: None,
+            covered: 0,
             runs: false,
         }
     }
@@ -175,6 +186,10 @@ impl Oracle {
 
     pub fn set_max_wait_ms(&mut self, ms: Option<f64>) {
         self.max_wait = ms.map(nanos);
+        self.covered = 0;
+        self.streams
+            .iter_mut()
+            .for_each(|s| (s.advanced, s.since_sent) = (0, 0));
     }
 
     /// Reading: a stream that is closed is not waited for.
@@ -205,7 +220,11 @@ impl Oracle {
             stream.came.iter_mut().for_each(|s| s.cleared = true);
             self.epoch += 1;
             self.runs = false;
+        } else if let Some(newest) = stream.newest() {
+            stream.advanced += (time - newest).max(0);
+            stream.since_sent += (time - newest).max(0);
         }
+        stream.left_behind_at = None;
         stream.came.push(Sample {
             stamp,
             values: values.to_vec(),
@@ -223,7 +242,10 @@ impl Oracle {
     /// streams that have not spoken yet, or are closed, or are not waited for, have no say.
     fn jumps(&self, i: usize, time: i128) -> bool {
         let stream = &self.streams[i];
-        let Some(newest) = stream.newest() else { return false };
+        // One that was left behind, ahead of the others, is back: ahead of them as if by a jump.
+        let Some(newest) = stream.newest().or(stream.left_behind_at) else {
+            return false;
+        };
         let default = self.max_wait.map(|_| 10_000.0);
         let back = time < newest - stream.reset;
         let ahead = stream.config.jump_ms.or(default).is_some_and(|jump| {
@@ -233,7 +255,8 @@ impl Oracle {
                 .iter()
                 .enumerate()
                 .filter(|&(j, s)| j != i && s.open && s.config.wait);
-            time - newest > jump && others.filter_map(|(_, s)| s.newest()).all(|other| time - other > jump)
+            (time - newest > jump || stream.left_behind_at.is_some())
+                && others.filter_map(|(_, s)| s.newest()).all(|other| time - other > jump)
         });
         back || ahead
     }
@@ -274,12 +297,11 @@ impl Oracle {
             .iter()
             .filter(|s| s.config.wait && (s.open || s.first().is_some()))
             .collect();
-        let Some(earliest) = counted.iter().filter_map(|s| s.first()).min() else {
-            let first = self.streams.iter().filter_map(Stream::first).min()?;
-            return counted
-                .is_empty()
-                .then(|| self.passed_over(next_on_grid(first, self.period)));
-        };
+        // Reading: the earliest first sample of any stream, as it has always been.
+        let earliest = self.streams.iter().filter_map(Stream::first).min()?;
+        if counted.is_empty() {
+            return Some(self.passed_over(next_on_grid(earliest, self.period)));
+        }
         let mut start = i128::MIN;
         for stream in counted {
             let bound = self.max_wait.map(|wait| earliest + wait);
@@ -291,25 +313,64 @@ impl Oracle {
         // Reading: what was sent is passed over before it is judged whether the start lies too far behind, and
         // `emit_every` counts from the target where the grid starts.
         let mut target = self.passed_over(next_on_grid(start, self.period));
-        if self.waited_out().is_some_and(|due| target < due - SECOND) {
-            target = last_on_grid(self.horizon()?, self.period);
+        if let Some(due) = self.waited_out().filter(|due| target < due - SECOND) {
+            target = last_on_grid(due, self.period);
         }
         Some(target)
     }
 
     /// The next observation that is due, if one is.
     pub fn due(&mut self) -> Option<Observation> {
+        self.next()
+            .or_else(|| if self.leaves_leader_behind() { self.next() } else { None })
+    }
+
+    /// Reading of "nothing silences the node", where the other rules would: a stream that went on by n steps has made n
+    /// observations due, less those it was waited for and those skipped at jumps. Where it has not, and is behind what
+    /// was sent, the streams ahead of it have stopped, and that counts as a jump of theirs.
+    fn leaves_leader_behind(&mut self) -> bool {
+        let (Some(wait), Some(sent)) = (self.max_wait, self.not_again()) else {
+            return false;
+        };
+        let allowed = 2 * wait + (self.emit_every + 4) * self.period;
+        let held_up = self.waited().filter(|s| {
+            s.newest().is_some_and(|newest| newest < sent)
+                && s.since_sent > allowed
+                && s.advanced - self.covered > allowed
+        });
+        let Some(newest) = held_up.filter_map(Stream::newest).max() else {
+            return false;
+        };
+        for stream in self.streams.iter_mut().filter(|s| s.open && s.config.wait) {
+            if stream.newest().is_some_and(|own| own - newest > wait) {
+                stream.left_behind_at = stream.newest();
+                stream.came.iter_mut().for_each(|s| s.cleared = true);
+            }
+        }
+        self.epoch += 1;
+        self.runs = false;
+        true
+    }
+
+    fn next(&mut self) -> Option<Observation> {
         let target = match self.sent {
             Some(sent) if self.runs => sent + self.emit_every * self.period,
             _ => self.first_target()?,
         };
+        if self.runs {
+            self.forget(target - (self.window - 1) * self.stride * self.period);
+        }
         if self.horizon().is_none_or(|horizon| target > horizon) {
             return None;
         }
         let observation = self.observe(target);
+        if let Some(sent) = self.not_again().filter(|_| !self.runs) {
+            self.covered += (target - sent - self.emit_every * self.period).max(0);
+        }
+        self.covered += self.emit_every * self.period;
+        self.streams.iter_mut().for_each(|s| s.since_sent = 0);
         self.sent = Some(target);
         self.runs = true;
-        self.forget(target + self.emit_every * self.period - (self.window - 1) * self.stride * self.period);
         Some(observation)
     }
 

@@ -6,7 +6,10 @@ use crate::stream::{History, Insert, Place};
 use crate::time::{Grid, Pick, ms_to_ns, pick};
 
 /// More targets than this falling due at once are a clock jump even where no `jump_ms` says so: nobody could take them.
+/// With `max_wait_ms` they come of clocks alone, such as that of a stream which speaks for the first time; without it, a
+/// stream may have waited for another for days.
 const MAX_TARGETS_AT_ONCE: i64 = 1 << 32;
+const MAX_TARGETS_WITH_MAX_WAIT: i64 = 1 << 20;
 
 /// With `max_wait_ms`: a first target that lies further behind what is due already is not caught up with, ns.
 const START_HORIZON: i64 = 1_000_000_000;
@@ -153,6 +156,8 @@ struct Modality {
     jump: Option<i64>,
     open: bool,
     late_samples: i64,
+    /// Its newest time when it was left behind, until it speaks again: then it is ahead of the others, as if by a jump.
+    left_behind_at: Option<i64>,
     /// By how much its newest stamp went on, clock jumps left out, ns: in all, and since the last observation.
     advanced: i64,
     advanced_since_sent: i64,
@@ -305,11 +310,12 @@ impl Aligner {
             stream.advanced = stream.advanced.saturating_add(advance);
             stream.advanced_since_sent = stream.advanced_since_sent.saturating_add(advance);
         }
+        stream.left_behind_at = None;
         let overflowed = insert(stream, time) == Insert::Overflowed;
         if jumped_ns.is_some() {
             self.restart();
         }
-        let late = self.last_sent.is_some_and(|sent| time <= self.grid.time(sent));
+        let late = self.not_again().is_some_and(|sent| time <= self.grid.time(sent));
         self.late_samples += i64::from(late);
         self.modalities[modality].late_samples += i64::from(late);
         Pushed {
@@ -323,7 +329,7 @@ impl Aligner {
     /// than `reset_ms`, or ahead of its newest and of those of all streams that are waited for by more than `jump_ms`.
     fn jump(&self, modality: usize, time: i64) -> Option<i64> {
         let stream = &self.modalities[modality];
-        let own = time - stream.history.newest()?;
+        let own = time - stream.history.newest().or(stream.left_behind_at)?;
         if own < -stream.reset {
             return Some(own);
         }
@@ -331,7 +337,8 @@ impl Aligner {
         let mut others = self.modalities.iter().enumerate().filter(|&(i, _)| i != modality);
         let is_ahead = |newest: i64| time - newest > limit;
         let is_alone = others.all(|(_, other)| !other.is_waited_for() || other.history.newest().is_none_or(is_ahead));
-        (own > limit && is_alone).then_some(own)
+        let leaps = own > limit || stream.left_behind_at.is_some();
+        (leaps && is_alone).then_some(own)
     }
 
     /// The stream ended: nothing waits for it any more, until it has a sample again.
@@ -392,8 +399,14 @@ impl Aligner {
 
     fn next_due(&mut self) -> Option<Target> {
         let due_until = self.due_until();
+        let is_waiting = self.max_wait.is_some() && self.waited_for().next().is_some();
+        let most = if is_waiting {
+            MAX_TARGETS_WITH_MAX_WAIT
+        } else {
+            MAX_TARGETS_AT_ONCE
+        };
         if let (Some(index), Some(until)) = (self.next, due_until)
-            && until.saturating_sub(self.grid.time(index)) / self.grid.period() > MAX_TARGETS_AT_ONCE
+            && until.saturating_sub(self.grid.time(index)) / self.grid.period() > most
         {
             let anew = self.grid.index_at_or_before(until);
             self.notices.push(Notice::Skipped { targets: anew - index });
@@ -508,22 +521,27 @@ impl Aligner {
         complete.max(self.max_wait.map(|wait| newest - wait))
     }
 
-    /// The first target: the first one at which every stream that is waited for has a sample or its wait ran out. It is
-    /// no more than a second behind what is due, or else the newest target that is, and some streams are left behind; it
-    /// comes after what was sent, unless time itself went back.
-    fn first_target(&mut self) -> Option<(i64, bool)> {
+    /// The first target, and whether it leaves streams behind: the first one at which every stream that is waited for
+    /// has a sample or its wait ran out, after what is not sent again. Where that lies more than a second behind what
+    /// `max_wait_ms` has made due, it is the newest target that is.
+    fn first_target(&self) -> Option<(i64, bool)> {
         let first = self.grid.index_at_or_after(self.start()?);
-        let newest = self.newest()?;
-        let due = self.max_wait.map(|wait| newest - wait);
-        let leaves_behind = |due: &i64| due.saturating_sub(self.grid.time(first)) > START_HORIZON;
-        let (index, leaves_behind) = match due.filter(leaves_behind) {
+        let first = self.not_again().map_or(first, |sent| first.max(sent + 1));
+        let newest = self.waited_for().filter_map(|stream| stream.history.newest()).max();
+        let due = newest.zip(self.max_wait).map(|(newest, wait)| newest - wait);
+        let is_far_behind = |due: &i64| due.saturating_sub(self.grid.time(first)) > START_HORIZON;
+        Some(match due.filter(is_far_behind) {
             Some(due) => (self.grid.index_at_or_before(due), true),
             None => (first, false),
-        };
-        if self.last_sent.is_some_and(|sent| newest < self.grid.time(sent)) {
-            self.last_sent = None;
-        }
-        Some((self.last_sent.map_or(index, |sent| index.max(sent + 1)), leaves_behind))
+        })
+    }
+
+    /// The target up to which none is sent again: the last one sent, unless the grid is to start anew because time itself
+    /// went back.
+    fn not_again(&self) -> Option<i64> {
+        let went_back =
+            |sent: i64| self.next.is_none() && self.newest().is_some_and(|newest| newest < self.grid.time(sent));
+        self.last_sent.filter(|&sent| !went_back(sent))
     }
 
     /// The earliest time at which every stream that is waited for has a sample or its wait ran out.
@@ -547,7 +565,7 @@ impl Aligner {
 
     /// The grid goes on at this target after a clock jump: what lies between is covered.
     fn skip_to(&mut self, index: i64) {
-        if let Some(sent) = self.last_sent {
+        if let Some(sent) = self.not_again() {
             let skipped = (index - sent - self.emit_every).max(0);
             self.covered = self.covered.saturating_add(skipped.saturating_mul(self.grid.period()));
         }
@@ -568,10 +586,6 @@ impl Aligner {
     fn restart(&mut self) {
         self.epoch += 1;
         self.next = None;
-        // Where time itself went back, it is sent again.
-        if self.newest() < self.last_sent.map(|sent| self.grid.time(sent)) {
-            self.last_sent = None;
-        }
     }
 
     /// With `max_wait_ms`, no stream holds up another for ever, not even by being ahead of it: where one goes on behind
@@ -581,7 +595,7 @@ impl Aligner {
     /// Whether they have stopped is told from stamps alone, by the bound that holds whatever the clocks do: a stream that
     /// went on by n periods has made n observations due, less those for which it was waited, less those skipped.
     fn leave_stopped_leader(&mut self) -> bool {
-        let (Some(wait), Some(sent)) = (self.max_wait, self.last_sent.map(|sent| self.grid.time(sent))) else {
+        let (Some(wait), Some(sent)) = (self.max_wait, self.not_again().map(|sent| self.grid.time(sent))) else {
             return false;
         };
         let allowed = (2 * wait).saturating_add((self.emit_every + 4) * self.grid.period());
@@ -597,6 +611,7 @@ impl Aligner {
         for (modality, stream) in self.modalities.iter_mut().enumerate() {
             let ahead_ns = stream.history.newest().map_or(0, |own| own - newest);
             if stream.is_waited_for() && ahead_ns > wait {
+                stream.left_behind_at = stream.history.newest();
                 stream.history.clear();
                 self.notices.push(Notice::LeftBehind { modality, ahead_ns });
             }
@@ -657,6 +672,7 @@ impl Modality {
                 .transpose()?,
             open: true,
             late_samples: 0,
+            left_behind_at: None,
             advanced: 0,
             advanced_since_sent: 0,
             history: History::new(
