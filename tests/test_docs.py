@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 import convert
+from dataflows import readme_problems
 from harness import Flow, binary
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -84,6 +85,12 @@ def test_the_consumer_of_the_readme_acts_and_holds(tmp_path):
     holds = [line for line in said if line.startswith("hold: no") and "force" in line]
     # Half a second of 150 observations has no force; the first few may lack a stream.
     assert len(acts) > 80 and 10 <= len(holds) <= 45, said
+
+
+@pytest.mark.parametrize("page", sorted(ROOT.glob("docs/*.md")), ids=lambda page: page.name)
+def test_dora_takes_the_dataflows_of_the_documentation(page):
+    # What every README of a node must show, a page need not.
+    assert [problem for problem in readme_problems(page) if problem and "shows no node" not in problem] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -13,10 +13,13 @@ import pytest
 import yaml
 
 import oracle
-from harness import Flow
+from harness import Flow, same_bits
 
-ROOT = pathlib.Path(__file__).parents[1]
-EXAMPLES = ROOT / "examples"
+EXAMPLES = pathlib.Path(__file__).parents[1] / "examples"
+sys.path.insert(0, str(EXAMPLES / "offline"))
+
+from recording import write_clouds, write_samples  # noqa: E402
+
 S = 1_000_000_000
 SECONDS = 5
 
@@ -142,3 +145,31 @@ def test_arrays_become_windows(tmp_path):
     assert windows["valid"].reshape(len(wanted), -1).tolist() == [o.valid for o in wanted]
     assert windows["values"].tobytes() == b"".join(o.values.tobytes() for o in wanted)
     assert 0 < windows["valid"].mean() < 1 and {*windows["epoch"]} == {0}
+
+
+def test_what_is_written_is_what_is_replayed(tmp_path):
+    rng = np.random.default_rng(3)
+    stamps = np.cumsum(rng.integers(1, 10**7, 250))
+    samples = {kind: rng.uniform(-100, 100, (250, 3)).astype(kind) for kind in ("float64", "float16", "int32")}
+    clouds = [{"x": rng.random(n), "y": rng.random(n), "z": rng.random(n), "ring": rng.integers(0, 64, n).astype(np.uint16)} for n in (5, 0, 70)]
+    for kind, values in samples.items():
+        write_samples(tmp_path / "arrays", kind, stamps, values)
+    write_clouds(tmp_path / "arrays", "lidar", stamps[:3], clouds)
+    flow = Flow(tmp_path / "flow")
+    flow.robocache("replay", {"replay": {"path": str(tmp_path / "arrays"), "speed": "max"}}, outputs=[*samples, "lidar"])
+    flow.collector({name: f"replay/{name}" for name in [*samples, "lidar"]})
+    done = flow.run()
+    for kind, values in samples.items():
+        got = done.received("sink", kind)
+        assert [len(message.metadata["timestamps_ns"]) for message in got] == [100, 100, 50]
+        assert sum((message.metadata["timestamps_ns"] for message in got), []) == stamps.tolist()
+        assert np.concatenate([message.values.reshape(message.metadata["shape"]) for message in got]).tobytes() == values.tobytes()
+    got = done.received("sink", "lidar")
+    assert [message.stamp for message in got] == stamps[:3].tolist()
+    assert all(same_bits(message.values, cloud) for message, cloud in zip(got, clouds, strict=True))
+
+
+@pytest.mark.parametrize(("stamps", "values"), [([0.1, 0.2], [[1.0], [2.0]]), ([1, 2], [1.0, 2.0]), ([1, 2, 3], [[1.0], [2.0]])])
+def test_arrays_that_are_no_stream_are_refused(tmp_path, stamps, values):
+    with pytest.raises(ValueError, match=r"force: .* \(allowed: int64 \[N\], \[N, D\]\)"):
+        write_samples(tmp_path, "force", np.array(stamps), np.array(values))
