@@ -87,6 +87,31 @@ def test_the_consumer_of_the_readme_acts_and_holds(tmp_path):
     assert len(acts) > 80 and 10 <= len(holds) <= 45, said
 
 
+DRIVER = """
+import sys
+import time
+
+
+def read_torque(left=[100]):
+    time.sleep(0.01 if left[0] else 0.5)
+    left[0] -= 1
+    return [0.5, 1.5] if left[0] >= 0 else sys.exit()
+
+"""
+
+
+def test_the_least_sender_is_fused(tmp_path):
+    (program,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "sensors.md").read_text(), re.MULTILINE | re.DOTALL)
+    (tmp_path / "torque.py").write_text(DRIVER + program)
+    flow = Flow(tmp_path)
+    flow.node("torque", pathlib.Path(sys.executable), "torque.py", {}, ["torque"])
+    modality = {"input": "torque", "dim": 2, "interpolation": "previous", "max_age_ms": 200}
+    flow.robocache("fuse", {"fuse": {"rate_hz": 50, "modalities": [modality]}}, {"torque": "torque/torque"}, ["fused"])
+    flow.collector({"fused": "fuse/fused"})
+    got = flow.run().received("sink")
+    assert len(got) >= 40 and all(message.values.tolist() == [0.5, 1.5] for message in got)
+
+
 @pytest.mark.parametrize("page", sorted(ROOT.glob("docs/*.md")), ids=lambda page: page.name)
 def test_dora_takes_the_dataflows_of_the_documentation(page):
     # What every README of a node must show, a page need not.
