@@ -1,6 +1,8 @@
 //! The tables of configuration keys in the nodes' READMEs say what the code does: which keys are required, and what the
 //! others are by default.
 
+#![allow(clippy::unwrap_used)]
+
 use robocache::ops::align::{AlignConfig, ModalityConfig};
 use robocache::ops::voxelize::VoxelizeConfig;
 use robocache::time::Limits;

@@ -12,7 +12,7 @@ import yaml
 
 import convert
 from dataflows import readme_problems
-from harness import Flow, binary
+from harness import Flow, binary, dora
 
 ROOT = pathlib.Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("nodes/*/README.md")), *sorted(ROOT.glob("examples/**/README.md"))]
@@ -85,6 +85,18 @@ def test_the_consumer_of_the_readme_acts_and_holds(tmp_path):
     holds = [line for line in said if line.startswith("hold: no") and "force" in line]
     # Half a second of 150 observations has no force; the first few may lack a stream.
     assert len(acts) > 80 and 10 <= len(holds) <= 45, said
+
+
+def test_the_dataflow_of_the_page_on_sensors_runs(tmp_path):
+    for name in (".venv", "target", "examples"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    blocks = re.findall(r"^```yaml\n# (my-\w+\.yml)(.*?)^```", (ROOT / "docs" / "sensors.md").read_text(), re.MULTILINE | re.DOTALL)
+    assert [name for name, _ in blocks] == ["my-robot.yml", "my-config.yml"]
+    for name, block in blocks:
+        (tmp_path / name).write_text(f"#{block}")
+    said = dora("run", "my-robot.yml", "--stop-after", "8s", cwd=tmp_path)
+    lines = re.findall(r"(\d+) observations, \d+ ms old, valid camera (\d+) %, wrench (\d+) %; (\d+) grids, (\d+) cells of 20000 points", said)
+    assert any(int(count) > 40 and int(camera) > 90 and int(wrench) > 90 and int(grids) > 7 for count, camera, wrench, grids, _ in lines), said
 
 
 DRIVER = """
