@@ -34,7 +34,7 @@ replay: build out/policy.onnx
 
 # Sensors of one's own: docs/sensors.md.
 sensors: build
-	$(CARGO) build --release --locked --example imu
+	$(CARGO) build --release --locked --example sensors
 	dora run examples/sensors.yml --log-level info
 
 # From arrays to aligned windows: docs/offline.md.
