@@ -15,7 +15,7 @@ BUILT_KERNELS := $(patsubst %.cu,target/%.fatbin,$(wildcard kernels/*.cu))
 # dora starts `python` nodes and its own daemon by name.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: demo record replay test check-format check-licences check-dataflows check-layout check-kernels clippy doc \
+.PHONY: demo record replay sensors offline test check-format check-licences check-dataflows check-layout check-kernels clippy doc \
   check-engine test-rust test-gpu test-python kernels emulator build bench bench-gpu profile-gpu clean-out
 
 demo: build out/policy.onnx
@@ -31,6 +31,16 @@ replay: build out/policy.onnx
 	@rm -f out/report.json
 	ROBOCACHE_POLICY_REPORT=$(CURDIR)/out/report.json dora run examples/replay.yml --log-level info
 	@python examples/policy/report.py out/report.json
+
+# Sensors of one's own: docs/sensors.md.
+sensors: build
+	$(CARGO) build --release --locked --example sensors
+	dora run examples/sensors.yml --log-level info
+
+# From arrays to aligned windows: docs/offline.md.
+offline: build
+	python examples/offline/arrays.py out/offline
+	dora run examples/offline.yml --log-level info
 
 # Cheap checks first; the closing lines of cargo and pytest come last.
 test: check-format check-licences check-dataflows check-layout check-kernels clippy doc check-engine test-rust \

@@ -16,3 +16,8 @@ pub mod device;
 pub mod ops;
 pub mod stream;
 pub mod time;
+
+/// The programs of the documentation compile and run.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/offline.md")]
+struct Offline;

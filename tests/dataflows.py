@@ -69,7 +69,8 @@ def readme_problems(path: pathlib.Path) -> list[str]:
             for source in node.get("inputs", {}).values():
                 name, output = (source["source"] if isinstance(source, dict) else source).split("/", 1)
                 sources.setdefault(name, []).append(output)
-        stubs = [{"id": name, "path": "stub", "outputs": outputs} for name, outputs in sources.items()]
+        shown_ids = {node["id"] for node in content}
+        stubs = [{"id": name, "path": "stub", "outputs": outputs} for name, outputs in sources.items() if name not in shown_ids]
         with tempfile.TemporaryDirectory() as folder:
             dataflow = pathlib.Path(folder) / "dataflow.yml"
             dataflow.write_text(yaml.safe_dump({"nodes": stubs + content}))

@@ -1,0 +1,98 @@
+//! The tables of configuration keys in the nodes' READMEs say what the code does: which keys are required, and what the
+//! others are by default.
+
+#![allow(clippy::unwrap_used)]
+
+use robocache::ops::align::{AlignConfig, ModalityConfig};
+use robocache::ops::voxelize::VoxelizeConfig;
+use robocache::time::Limits;
+use serde::de::DeserializeOwned;
+use serde_yaml::{Mapping, Value};
+use std::fmt::Debug;
+use std::path::Path;
+
+/// The keys of a table `| key | default | meaning |`, each with its default, in the README of a node. A node's first
+/// such table is of its section, the second of a modality.
+fn table(node: &str, place: usize) -> Vec<(String, String)> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("nodes/{node}/README.md"));
+    let text = std::fs::read_to_string(path).unwrap();
+    let after = text
+        .split("| key | default | meaning |\n|---|---|---|\n")
+        .nth(place + 1);
+    let rows = after.unwrap().lines().take_while(|line| line.starts_with('|'));
+    let cells = rows.map(|row| row.split('|').map(|cell| cell.trim().to_owned()).collect::<Vec<_>>());
+    cells
+        .flat_map(|cells| {
+            let keys: Vec<String> = cells[1].split(", ").map(|key| key.replace('`', "")).collect();
+            keys.into_iter().map(move |key| (key, cells[2].clone()))
+        })
+        .collect()
+}
+
+fn parse<C: DeserializeOwned + Debug>(config: &Mapping) -> Result<String, String> {
+    let parsed: C = serde_yaml::from_value(Value::Mapping(config.clone())).map_err(|error| error.to_string())?;
+    Ok(format!("{parsed:?}"))
+}
+
+/// Holds a table against the code. `least` has the required keys and no others.
+fn check<C: DeserializeOwned + Debug>(rows: &[(String, String)], least: &str) {
+    let least: Mapping = serde_yaml::from_str(least).unwrap();
+    let without = parse::<C>(&least).unwrap();
+    for (key, default) in rows {
+        let mut changed = least.clone();
+        if default.starts_with("required") {
+            // What may stand in the groups instead is not this type's to require.
+            let is_conditional = default.contains(',');
+            assert!(
+                changed.remove(key).is_some(),
+                "`{key}` is required, but not by this test"
+            );
+            assert!(
+                parse::<C>(&changed).is_err() || is_conditional,
+                "`{key}` is not required"
+            );
+            continue;
+        }
+        assert!(
+            !least.contains_key(key),
+            "`{key}` is in the least configuration, but has the default {default}"
+        );
+        let literal: Option<Value> = serde_yaml::from_str(default.trim_matches('`')).ok();
+        match literal.filter(|value| !value.is_string() || default.starts_with('`')) {
+            // An absent limit, which is not told from a given one until it is checked.
+            Some(value) if key == "extrapolate_ms" => assert_eq!(value.as_i64(), Some(Limits::default().extrapolate)),
+            Some(value) if !default.is_empty() => {
+                changed.insert(Value::from(key.as_str()), value);
+                assert_eq!(
+                    parse::<C>(&changed).unwrap(),
+                    without,
+                    "the default of `{key}` is not {default}"
+                );
+            }
+            // In words, such as `no limit`: the key is just absent.
+            _ => assert!(
+                [format!("{key}: None"), format!("{key}: []")]
+                    .iter()
+                    .any(|absent| without.contains(absent)),
+                "`{key}` has a default that is not {default:?}: {without}"
+            ),
+        }
+    }
+    assert!(rows.len() > 5);
+}
+
+#[test]
+fn of_align_and_fuse() {
+    for node in ["align", "fuse"] {
+        check::<AlignConfig>(&table(node, 0), "{ rate_hz: 50, modalities: [] }");
+        check::<ModalityConfig>(&table(node, 1), "{ input: camera, dim: 1, interpolation: linear }");
+    }
+}
+
+#[test]
+fn of_voxelize() {
+    check::<VoxelizeConfig>(
+        &table("voxelize", 0),
+        "{ origin_m: [0, 0, 0], voxel_size_m: [1, 1, 1], shape: [1, 1, 1], channels: [count], layout: coo, inputs: [] }",
+    );
+}

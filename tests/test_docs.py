@@ -1,0 +1,143 @@
+"""What the documentation shows works: its configurations are taken by the nodes, its consumer runs, its links lead somewhere."""
+
+import json
+import pathlib
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import yaml
+
+import convert
+from dataflows import readme_problems
+from harness import Flow, binary, dora
+
+ROOT = pathlib.Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("nodes/*/README.md")), *sorted(ROOT.glob("examples/**/README.md"))]
+SECTIONS = {"align", "fuse", "resample", "voxelize", "record", "replay", "sim"}
+OWN = {"force_mean": ROOT / "target" / "release" / "force-mean"}
+
+
+def configurations() -> list:
+    """Every YAML mapping of the documentation, and every configuration file, that is not a dataflow."""
+    found = []
+    for page in PAGES:
+        for i, block in enumerate(re.findall(r"^```yaml\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)):
+            found.append((f"{page.relative_to(ROOT)} {i}", block))
+    for path in [ROOT / "robocache.yml", *sorted((ROOT / "examples").rglob("*.yml"))]:
+        found.append((str(path.relative_to(ROOT)), path.read_text()))
+    mappings = [(name, text) for name, text in found if isinstance(yaml.safe_load(text), dict)]
+    return [pytest.param(text, id=name) for name, text in mappings if "nodes" not in yaml.safe_load(text)]
+
+
+def nodes_of(config: dict) -> list[pathlib.Path]:
+    """The binaries that take this configuration."""
+    if "plugins" in config:
+        names = {name for plugin in config["plugins"] for name in plugin}
+        own = [path for name, path in OWN.items() if name in names]
+        return own or [binary("node")]
+    return [binary(name) for name in sorted(config.keys() & SECTIONS)]
+
+
+def refusal(node: pathlib.Path, text: str, folder: pathlib.Path) -> str | None:
+    """What a node finds wrong with a configuration; `None` where it gets as far as to look for dora."""
+    config = yaml.safe_load(text)
+    work = folder / "dataflow"
+    work.mkdir(exist_ok=True)
+    (work / "config.yml").write_text(text)
+    if "replay" in config:
+        convert.write(work / config["replay"]["path"], {"force": convert.Stream(np.array([1]), np.ones((1, 1)))})
+    # A recorder wants to know what is wired to it; dora itself finds the rest missing.
+    wiring = {"DORA_NODE_CONFIG": json.dumps({"run_config": {"inputs": {"lidar": "robot/lidar"}}})} if node == binary("record") else {}
+    done = subprocess.run([node, "--config", "config.yml"], cwd=work, env=wiring, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30)
+    words = done.stdout + done.stderr
+    return None if done.returncode == 1 and "dora: " in words else words
+
+
+@pytest.mark.parametrize("text", configurations())
+def test_a_configuration_of_the_documentation_is_taken(text, tmp_path):
+    config = yaml.safe_load(text)
+    nodes = nodes_of(config)
+    assert nodes, f"no section of a node: {[*config]}"
+    for node in nodes:
+        assert refusal(node, text, tmp_path) is None, node.name
+
+
+def test_there_are_configurations_and_a_wrong_one_is_found(tmp_path):
+    assert len(configurations()) > 12
+    assert "windov" in refusal(binary("fuse"), (ROOT / "robocache.yml").read_text().replace("window:", "windov:"), tmp_path)
+
+
+def test_the_consumer_of_the_readme_acts_and_holds(tmp_path):
+    (program,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    assert len([line for line in program.splitlines() if line]) <= 16
+    (tmp_path / "my_policy.py").write_text(program)
+    config = yaml.safe_load((ROOT / "robocache.yml").read_text())
+    dropout = {"dropouts": [{"start_s": 1.5, "duration_s": 0.5}]}
+    flow = Flow(tmp_path)
+    flow.robocache("sim", {"sim": {"seed": 7, "duration_s": 3.0, "streams": {"force": dropout, "lidar": None}}}, outputs=["camera", "force", "proprio"])
+    flow.robocache("fuse", {"fuse": config["fuse"]}, {name: f"sim/{name}" for name in ("camera", "force", "proprio")}, ["fused"])
+    flow.node("policy", pathlib.Path(sys.executable), "my_policy.py", {"fused": "fuse/fused"}, [])
+    said = flow.run().logs["policy"].splitlines()
+    acts = [line for line in said if re.fullmatch(r"act on a force of \[.*\]", line)]
+    holds = [line for line in said if line.startswith("hold: no") and "force" in line]
+    # Half a second of 150 observations has no force; the first few may lack a stream.
+    assert len(acts) > 80 and 10 <= len(holds) <= 45, said
+
+
+def test_the_dataflow_of_the_page_on_sensors_runs(tmp_path):
+    for name in (".venv", "target", "examples"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    blocks = re.findall(r"^```yaml\n# (my-\w+\.yml)(.*?)^```", (ROOT / "docs" / "sensors.md").read_text(), re.MULTILINE | re.DOTALL)
+    assert [name for name, _ in blocks] == ["my-robot.yml", "my-config.yml"]
+    for name, block in blocks:
+        (tmp_path / name).write_text(f"#{block}")
+    said = dora("run", "my-robot.yml", "--stop-after", "8s", cwd=tmp_path)
+    lines = re.findall(r"(\d+) observations, \d+ ms old, valid camera (\d+) %, wrench (\d+) %; (\d+) grids, (\d+) cells of 20000 points", said)
+    assert any(int(count) > 40 and int(camera) > 90 and int(wrench) > 90 and int(grids) > 7 for count, camera, wrench, grids, _ in lines), said
+
+
+DRIVER = """
+import sys
+import time
+
+
+def read_torque(left=[100]):
+    time.sleep(0.01 if left[0] else 0.5)
+    left[0] -= 1
+    return [0.5, 1.5] if left[0] >= 0 else sys.exit()
+
+"""
+
+
+def test_the_least_sender_is_fused(tmp_path):
+    (program,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "sensors.md").read_text(), re.MULTILINE | re.DOTALL)
+    (tmp_path / "torque.py").write_text(DRIVER + program)
+    flow = Flow(tmp_path)
+    flow.node("torque", pathlib.Path(sys.executable), "torque.py", {}, ["torque"])
+    modality = {"input": "torque", "dim": 2, "interpolation": "previous", "max_age_ms": 200}
+    flow.robocache("fuse", {"fuse": {"rate_hz": 50, "modalities": [modality]}}, {"torque": "torque/torque"}, ["fused"])
+    flow.collector({"fused": "fuse/fused"})
+    got = flow.run().received("sink")
+    assert len(got) >= 40 and all(message.values.tolist() == [0.5, 1.5] for message in got)
+
+
+@pytest.mark.parametrize("page", sorted(ROOT.glob("docs/*.md")), ids=lambda page: page.name)
+def test_dora_takes_the_dataflows_of_the_documentation(page):
+    # What every README of a node must show, a page need not.
+    assert [problem for problem in readme_problems(page) if problem and "shows no node" not in problem] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_to_files_and_headings(page):
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        if re.match(r"\w+:", target):
+            continue
+        path, _, heading = target.partition("#")
+        found = page.parent / path if path else page
+        assert found.exists(), target
+        if heading:
+            lines = re.findall(r"^#+ (.*)", found.read_text(), re.MULTILINE)
+            assert heading in [re.sub(r"[^\w -]", "", line.lower()).replace(" ", "-") for line in lines], target

@@ -1,0 +1,187 @@
+"""The examples that a user copies from, run as they are but for their length: own sensors, and arrays to windows."""
+
+import math
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import yaml
+
+import oracle
+from harness import Flow, same_bits
+
+EXAMPLES = pathlib.Path(__file__).parents[1] / "examples"
+sys.path.insert(0, str(EXAMPLES / "offline"))
+
+from recording import write_clouds, write_samples  # noqa: E402
+
+S = 1_000_000_000
+SECONDS = 5
+
+
+def example(flow: Flow, name: str, change=lambda text: text) -> None:
+    """Puts the nodes of an example into a dataflow, in the folder of the examples where they are looked for."""
+    for node in yaml.safe_load(change((EXAMPLES / name).read_text()))["nodes"]:
+        node["path"] = str((EXAMPLES / node["path"]).absolute())
+        # Arguments that are files count from the folder of the dataflow.
+        words = [str(EXAMPLES / word) if (EXAMPLES / word).is_file() else word for word in node.get("args", "").split()]
+        flow.nodes.append({**node, "args": " ".join(words)})
+
+
+def phase(time_ns: int) -> float:
+    return time_ns % (2 * S) / S * math.pi
+
+
+RATES = {"camera": 30, "joints": 100, "wrench": 100, "imu": 200, "front": 10, "rear": 10}
+
+
+@pytest.fixture(scope="module", params=["as it is", "all in Rust that is there in Rust"])
+def sensors(tmp_path_factory, request):
+    """A run of examples/sensors.yml, with a collector, and a recorder of what the senders sent."""
+    flow = Flow(tmp_path_factory.mktemp("sensors"))
+    example(flow, "sensors.yml", lambda text: re.sub(r"(sensors\.py \w+) 10", rf"\1 {SECONDS}", text).replace("imu 2000", f"imu {200 * SECONDS}"))
+    if request.param != "as it is":
+        rust = next(node for node in flow.nodes if node["id"] == "imu")["path"]
+        for node in flow.nodes:
+            if node["id"] in ("wrench", "front", "rear"):
+                rate = RATES[node["id"]]
+                node |= {"path": rust, "args": f"{node['id']} {SECONDS * rate}", "inputs": {"tick": f"dora/timer/hz/{rate}"}}
+    # Not backpressure: that would be another way through dora than the senders' own.
+    live = lambda source: {"source": source, "queue_size": 20000}  # noqa: E731
+    flow.robocache("record", {"record": {"path": "recording"}}, {name: live(f"{name}/{name}") for name in RATES})
+    flow.collector({"fused": live("fuse/fused"), "voxels": live("voxelize/voxels")})
+    with pytest.MonkeyPatch.context() as environment:
+        if request.param != "as it is":
+            # What the page says of senders that can't set their transport up themselves.
+            environment.setenv("DORA_ZENOH_CONFIG_OVERLAY", str(EXAMPLES / "sensors" / "transport.json5"))
+        return flow.run(timeout=120)
+
+
+def test_what_the_senders_send_arrives_whole(sensors):
+    for name, rate in RATES.items():
+        with pa.memory_map(str(sensors.folder / "recording" / f"{name}.arrow")) as source:
+            stamps = pa.ipc.open_file(source).read_all()["timestamp_ns"].to_numpy()
+        # The sender in Rust does not set the transport up by itself.
+        assert len(stamps) == SECONDS * rate or (name == "imu" and len(stamps) > 0.95 * SECONDS * rate), name
+    assert "metadata" not in sensors.logs["fuse"] + sensors.logs["voxelize"]
+
+
+def test_the_samples_of_every_sender_are_fused(sensors):
+    got = sensors.received("sink", "fused")
+    assert 0.9 * SECONDS * 50 <= len(got) <= 1.1 * SECONDS * 50
+    seen = np.zeros(4, int)
+    for message in got:
+        metadata = message.metadata
+        assert metadata["modalities"] == ["camera", "joints", "wrench", "imu"]
+        assert metadata["offsets"] == [0, 16, 23, 29, 35]
+        camera, joints, wrench, imu = np.split(message.values.reshape(16, 35), metadata["offsets"][1:-1], axis=1)
+        valid, age_ns = np.reshape(metadata["valid"], (16, 4)), np.reshape(metadata["age_ns"], (16, 4))
+        seen += valid[-1]
+        target = metadata["timestamp_ns"]
+        if valid[-1, 0]:
+            # The sample that was taken is the one of that age, to the bit.
+            sampled = np.cos(phase(target - int(age_ns[-1, 0])) + np.arange(16)).astype(np.float32)
+            assert camera[-1].tobytes() == sampled.tobytes()
+        # On a line between samples that are max_gap_ms apart at most, of a sine of half a hertz; or the last sample, held.
+        for values, m, scale, gap_s in ((joints, 1, 1, 0.05), (wrench, 2, 10, 0.02)):
+            tolerance = scale * math.pi**2 / 8 * gap_s**2 + 1e-5
+            if valid[-1, m]:
+                truth = [scale * np.sin(phase(time) + np.arange(values.shape[1])) for time in (target, target - int(age_ns[-1, m]))]
+                assert any(np.abs(values[-1] - wanted).max() < tolerance for wanted in truth)
+        if valid[-1, 3]:
+            assert imu[-1, 5] == np.float32(9.81)
+    assert (seen >= 0.8 * len(got)).all(), seen
+
+
+def test_both_clouds_are_in_the_grids(sensors):
+    both = 0
+    for message in sensors.received("sink", "voxels"):
+        metadata = message.metadata
+        assert metadata["points_in"] == 20000 * sum(metadata["inputs_valid"])
+        dropped = sum(metadata[f"dropped_{why}"] for why in ("nonfinite", "outside", "overflow"))
+        assert metadata["points_kept"] == metadata["points_in"] - dropped > 0.99 * metadata["points_in"]
+        x = message.values["coords"][:, 0] * 0.1 - 6.4
+        # Walls four metres ahead of each lidar, which are 0.3 m before and behind the middle.
+        walls = {side for side, there in (("front", (abs(x - 4.3) < 0.3).any()), ("rear", (abs(x + 4.3) < 0.3).any())) if there}
+        assert walls == {name for name, there in zip(metadata["inputs"], metadata["inputs_valid"], strict=True) if there}
+        assert message.values["features"].tolist() == [[1.0, 80.0]] * len(x)
+        both += len(walls) == 2
+    assert both >= 0.7 * SECONDS * 10
+
+
+def test_the_consumer_prints_a_line_a_second(sensors):
+    lines = re.findall(r"(\d+) observations, (\d+) ms old, valid camera (\d+) %.*; (\d+) grids, (\d+) cells", sensors.logs["show"])
+    assert len(lines) >= SECONDS - 1, sensors.logs["show"]
+    assert any(int(valid) == 100 and 45 <= int(count) <= 60 for count, _, valid, *_ in lines), lines
+
+
+@pytest.mark.parametrize(("given", "expected"), [({}, "transport.json5"), ({"DORA_ZENOH_CONFIG_OVERLAY": "mine"}, "mine"), ({"ZENOH_CONFIG": "x"}, "")])
+def test_a_sender_sets_the_transport_up_unless_its_user_did(given, expected):
+    environment = {key: value for key, value in os.environ.items() if "ZENOH" not in key}
+    program = "import sensors, os; sensors.wait_for_consumers(); print(os.environ.get('DORA_ZENOH_CONFIG_OVERLAY', ''))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], env={**environment, **given, "PYTHONPATH": str(EXAMPLES / "sensors")}, capture_output=True, text=True, timeout=30
+    )
+    assert done.returncode == 0, done.stderr
+    assert pathlib.Path(done.stdout.strip()).name == expected
+    if expected == "transport.json5":
+        assert pathlib.Path(done.stdout.strip()).is_file()
+
+
+def test_arrays_become_windows(tmp_path):
+    command = [sys.executable, EXAMPLES / "offline" / "arrays.py", tmp_path / "arrays", "10"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    (tmp_path / "config.yml").write_text((EXAMPLES / "offline" / "config.yml").read_text().replace("../out/offline", str(tmp_path / "arrays")))
+    flow = Flow(tmp_path / "flow")
+    places = {"offline/config.yml": tmp_path / "config.yml", "../out/windows.npz": tmp_path / "windows.npz"}
+    example(flow, "offline.yml", lambda text: re.sub("|".join(places), lambda found: str(places[found[0]]), text))
+    said = flow.run().logs["collect"]
+    assert "63 observations of [16, 29]" in said and "lost" not in said, said
+    windows = np.load(tmp_path / "windows.npz")
+    config = yaml.safe_load((EXAMPLES / "offline" / "config.yml").read_text())["fuse"]
+    streams = {}
+    for modality in config["modalities"]:
+        with pa.memory_map(str(tmp_path / "arrays" / f"{modality['input']}.arrow")) as source:
+            table = pa.ipc.open_file(source).read_all()
+        stamps = table["timestamps_ns"].combine_chunks().values.to_numpy()
+        streams[modality["input"]] = (stamps, table["data"].combine_chunks().values.to_numpy().reshape(len(stamps), -1))
+    assert list(windows["modalities"]) == list(streams) and windows["offsets"].tolist() == [0, 16, 23, 29]
+    wanted = oracle.fuse(config, streams)
+    assert windows["timestamps_ns"][:, -1].tolist() == [o.stamp for o in wanted]
+    assert windows["valid"].reshape(len(wanted), -1).tolist() == [o.valid for o in wanted]
+    assert windows["values"].tobytes() == b"".join(o.values.tobytes() for o in wanted)
+    assert 0 < windows["valid"].mean() < 1 and {*windows["epoch"]} == {0}
+
+
+def test_what_is_written_is_what_is_replayed(tmp_path):
+    rng = np.random.default_rng(3)
+    stamps = np.cumsum(rng.integers(1, 10**7, 250))
+    samples = {kind: rng.uniform(-100, 100, (250, 3)).astype(kind) for kind in ("float64", "float16", "int32")}
+    clouds = [{"x": rng.random(n), "y": rng.random(n), "z": rng.random(n), "ring": rng.integers(0, 64, n).astype(np.uint16)} for n in (5, 0, 70)]
+    for kind, values in samples.items():
+        write_samples(tmp_path / "arrays", kind, stamps, values)
+    write_clouds(tmp_path / "arrays", "lidar", stamps[:3], clouds)
+    flow = Flow(tmp_path / "flow")
+    flow.robocache("replay", {"replay": {"path": str(tmp_path / "arrays"), "speed": "max"}}, outputs=[*samples, "lidar"])
+    flow.collector({name: f"replay/{name}" for name in [*samples, "lidar"]})
+    done = flow.run()
+    for kind, values in samples.items():
+        got = done.received("sink", kind)
+        assert [len(message.metadata["timestamps_ns"]) for message in got] == [100, 100, 50]
+        assert sum((message.metadata["timestamps_ns"] for message in got), []) == stamps.tolist()
+        assert np.concatenate([message.values.reshape(message.metadata["shape"]) for message in got]).tobytes() == values.tobytes()
+    got = done.received("sink", "lidar")
+    assert [message.stamp for message in got] == stamps[:3].tolist()
+    assert all(same_bits(message.values, cloud) for message, cloud in zip(got, clouds, strict=True))
+
+
+@pytest.mark.parametrize(("stamps", "values"), [([0.1, 0.2], [[1.0], [2.0]]), ([1, 2], [1.0, 2.0]), ([1, 2, 3], [[1.0], [2.0]])])
+def test_arrays_that_are_no_stream_are_refused(tmp_path, stamps, values):
+    with pytest.raises(ValueError, match=r"force: .* \(allowed: int64 \[N\], \[N, D\]\)"):
+        write_samples(tmp_path, "force", np.array(stamps), np.array(values))
