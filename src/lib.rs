@@ -16,3 +16,4 @@ pub mod device;
 pub mod ops;
 pub mod stream;
 pub mod time;
+mod yaml;
