@@ -72,11 +72,7 @@ fn program() -> String {
 }
 
 pub(super) fn version() -> String {
-    format!(
-        "{} (robocache {}, for dora 1.1.0)",
-        program(),
-        env!("CARGO_PKG_VERSION")
-    )
+    format!("{} {} (dora 1.1.0)", program(), env!("CARGO_PKG_VERSION"))
 }
 
 /// The words of `--help`, for a node with these plugins: the name of each, and what it does.
