@@ -1,11 +1,13 @@
 """What a node logs is a log for dora: with its level, so that it can be asked for and is not lost."""
 
 import json
+import time
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+import report
 from harness import send
 from oracle import MS
 
@@ -56,3 +58,20 @@ def test_unstamped_messages_are_one_warning_with_a_count_of_each_input(flow):
     assert warning.startswith("WARN") and "input `force` (" in warning and "input `flags` (" in warning and "camera" not in warning
     (total,) = [line for line in done.logs["fuse"].splitlines() if "messages without `timestamp_ns`: 120 in all" in line]
     assert "input `force` (60)" in total and "input `flags` (60)" in total and "camera" not in total
+
+
+def test_the_report_of_a_run_ends_with_its_warnings(flow):
+    assert "no log" in report.warnings(flow.folder / "out")
+    steps = [send("force", np.float32([i, i]), i * 10 * MS) for i in range(20)]
+    flow.sender(steps)
+    flow.robocache("fuse", {"fuse": FUSE}, {"force": "sender/force"}, ["fused"])
+    flow.run()
+    assert report.warnings(flow.folder / "out") == "no warnings"
+    time.sleep(1.1)
+    flow.sender([*steps, send("force", np.float32([1, 2, 3]), 200 * MS)], name="other")
+    flow.robocache("fuse", {"fuse": FUSE}, {"force": "other/force"}, ["fused", "fuzed"], name="bad")
+    flow.nodes = flow.nodes[2:]
+    flow.run()
+    words = report.warnings(flow.folder / "out").splitlines()
+    assert words[0] == "2 warnings" and len(words) == 3, words
+    assert words[1].startswith("warn  bad: output `fuzed`") and words[2].startswith("error bad: fuse: input `force`"), words
