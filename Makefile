@@ -21,7 +21,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 demo: build out/policy.onnx
 	@rm -f out/report.json
 	ROBOCACHE_POLICY_REPORT=$(CURDIR)/out/report.json dora run dataflow.yml --log-level info
-	@python examples/policy/report.py out/report.json
+	@python examples/policy/report.py out/report.json out
 
 record: build
 	@rm -rf out/recording
@@ -30,7 +30,7 @@ record: build
 replay: build out/policy.onnx
 	@rm -f out/report.json
 	ROBOCACHE_POLICY_REPORT=$(CURDIR)/out/report.json dora run examples/replay.yml --log-level info
-	@python examples/policy/report.py out/report.json
+	@python examples/policy/report.py out/report.json examples/out
 
 # Sensors of one's own: docs/sensors.md.
 sensors: build

@@ -16,6 +16,7 @@ pub mod device;
 pub mod ops;
 pub mod stream;
 pub mod time;
+mod yaml;
 
 /// The programs of the documentation compile and run.
 #[cfg(doctest)]

@@ -318,9 +318,9 @@ fn rule() -> impl Strategy<Value = Rule> {
     )
         .prop_map(|(mode, max_age, max_gap, extrapolate)| Rule {
             mode,
-            max_age,
-            max_gap,
-            extrapolate,
+            max_age: max_age.filter(|_| mode != "linear"),
+            max_gap: max_gap.filter(|_| mode == "linear"),
+            extrapolate: extrapolate.filter(|_| mode == "linear"),
         })
 }
 

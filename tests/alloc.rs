@@ -6,13 +6,15 @@ mod common;
 #[path = "common/counting.rs"]
 mod counting;
 
+use arrow::array::{ArrayRef, Float32Array};
 use common::MS;
 use counting::allocations;
-use robocache::app::{Fault, Graph, Parameters, Payload, Sink};
-use robocache::device::Values;
+use robocache::app::{Fault, Graph, Parameter, Parameters, Payload, Sink, read_message};
+use robocache::device::{Dtype, Values};
 use robocache::ops::align::{AlignConfig, Aligner, Masks, cpu};
 use robocache::ops::fuse;
-use robocache::stream::{Layout, Message};
+use robocache::stream::{Cells, ColumnLayout, Layout, Message};
+use std::sync::Arc;
 
 /// What `align:` and `fuse:` get.
 const KEYS: &str = "rate_hz: 50, window: 16, max_wait_ms: 40, modalities: [
@@ -147,4 +149,54 @@ fn a_message_between_two_operations_takes_its_metadata_only() {
     // One more than its share may fall into the time.
     let targets = 50 * (COUNTED.end - COUNTED.start) as u64 + 1;
     assert!(others <= 3 * targets * metadata(1), "{others}");
+}
+
+#[test]
+fn a_payload_of_any_number_of_columns_takes_no_memory_of_its_own() {
+    let column = |i: usize| ColumnLayout {
+        name: format!("c{i}").into(),
+        dtype: Dtype::Float32,
+        cells: Cells::One,
+    };
+    let layout = Layout {
+        rows: 10,
+        columns: (0..100).map(column).collect(),
+    };
+    let mut message = Message::default();
+    let mut fill = || {
+        let mut payload = Payload::in_message(&mut message, &layout);
+        (0..100).for_each(|i| payload.column(i).fill(i as f32));
+    };
+    fill();
+    let before = allocations();
+    fill();
+    assert_eq!(allocations(), before);
+    assert_eq!(message.columns()[99].values().as_slice::<f32>(), [99.0; 10]);
+}
+
+/// Whatever the sender says beside the payload.
+#[test]
+fn the_metadata_of_a_message_is_copied_into_memory_that_is_there() {
+    let names = |names: &[&str]| Parameter::ListString(names.iter().map(|name| (*name).to_owned()).collect());
+    let parameters: Parameters = [
+        ("timestamp_ns", Parameter::Integer(7)),
+        ("modalities", names(&["camera", "force"])),
+        ("valid", Parameter::ListInt(vec![1, 1])),
+        ("age_ns", Parameter::ListInt(vec![3, 4])),
+        ("offsets", Parameter::ListInt(vec![0, 1, 2])),
+        ("epoch", Parameter::Integer(1)),
+        ("device", Parameter::String("cpu".into())),
+        ("channels", names(&["occupancy", "count"])),
+        ("compute_us", Parameter::Float(0.5)),
+    ]
+    .map(|(key, value)| (key.to_owned(), value))
+    .into();
+    let array: ArrayRef = Arc::new(Float32Array::from(vec![1.0, 2.0]));
+    let mut message = Message::default();
+    read_message(&parameters, &array, &mut message).unwrap();
+    let before = allocations();
+    read_message(&parameters, &array, &mut message).unwrap();
+    assert_eq!(allocations(), before);
+    assert_eq!(message.modalities(), ["camera", "force"]);
+    assert_eq!(message.metadata.iter().count(), 5);
 }

@@ -43,9 +43,15 @@ def type_problems(manifest: dict, shipped: dict) -> list[str]:
 
 
 def node_problems(folder: pathlib.Path, manifest: dict) -> list[str]:
-    """Where a manifest's names are not those of its folder."""
+    """Where a manifest is not that of its folder. The hub looks for the program below the folder only: test_hub.py."""
     name = f"robocache-{folder.name}"
-    expected = {"name": name, "entrypoint": f"target/release/{name}", "dora": "=1.1.0"}
+    expected = {
+        "name": name,
+        "entrypoint": f"bin/{name}",
+        "build": "cargo install --path . --root . --locked",
+        "platforms": ["linux-x86_64", "linux-aarch64"],
+        "dora": "=1.1.0",
+    }
     return [f"{key} is {manifest.get(key)!r}, expected {value!r}" for key, value in expected.items() if manifest.get(key) != value]
 
 

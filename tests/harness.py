@@ -179,8 +179,10 @@ class Flow:
         logs = {node["id"]: "" for node in self.nodes}
         for path in sorted(self.folder.glob("out/*/log_*.jsonl")):
             name = path.stem.removeprefix("log_")
-            lines = (json.loads(line) for line in path.read_text().splitlines())
-            logs[name] = logs.get(name, "") + "".join(COLOUR.sub("", line["msg"]) + "\n" for line in lines)
+            lines = [json.loads(line) for line in path.read_text().splitlines()]
+            # As on a terminal: what is printed past the log has no level.
+            words = ("" if line["level"] == "stdout" else line["level"].upper() + " " for line in lines)
+            logs[name] = logs.get(name, "") + "".join(f"{w}{COLOUR.sub('', line['msg'])}\n" for w, line in zip(words, lines, strict=True))
         return logs
 
     def pids(self, name: str) -> list[int]:

@@ -1,10 +1,13 @@
 """A configuration that can't work: exit code 2 and the place, before the node joins the dataflow."""
 
+import os
 import subprocess
+import time
 
+import numpy as np
 import pytest
 
-from harness import binary, refusal
+from harness import binary, refusal, send
 
 FUSE = """
 fuse:
@@ -88,6 +91,13 @@ CASES = [
     ("node", NODE, ("- voxelize", "- voxelise"), ["plugins", "voxelise", "voxelize"]),
     ("node", NODE, ("[1, 1, 1]", "[1, 1, 0]"), ["voxelize", "voxel_size_m"]),
     ("node", NODE, (NODE, "plugins: []"), ["plugins", "empty"]),
+    ("node", NODE, (NODE, "voxelize: {}"), ["`plugins:` is missing", "plugins: [", "voxelize"]),
+    ("fuse", FUSE, ("fuse:", "fuse: {}\nfuse:"), ["duplicate", "fuse"]),
+    ("fuse", FUSE, ("window: 2", "window: 2\n  window: 3"), ["duplicate", "window"]),
+    ("fuse", FUSE, ("6, interpolation: linear", "6, interpolation: linear, max_age_ms: 5"), ["modalities[0].max_age_ms", "linear", "max_gap_ms"]),
+    ("fuse", FUSE, ("[2, 4], interpolation: previous", "[2, 4], interpolation: previous, extrapolate_ms: 5"), ["groups[1].extrapolate_ms", "previous"]),
+    ("align", FUSE.replace("fuse:", "align:"), ("6, interpolation: linear", "6, interpolation: nearest, max_gap_ms: 5"), ["modalities[0].max_gap_ms"]),
+    ("resample", RESAMPLE, ("max_gap_ms", "max_age_ms"), ["resample", "max_age_ms", "linear", "max_gap_ms"]),
     ("record", RECORD, ("path", "pth"), ["record", "pth", "path"]),
     ("record", RECORD, ("recording", "[1]"), ["record", "path"]),
     ("replay", REPLAY, ("speed", "sped"), ["replay", "sped", "speed"]),
@@ -106,6 +116,83 @@ def test_a_bad_configuration_ends_the_node_with_code_2_and_names_the_place(tmp_p
     assert "config.yml" in words
     for word in said:
         assert word in words, f"{word!r} is not in: {words}"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("fuse: " + "[" * 100_000, "deep"),
+        ("fuse: " + "{a: " * 100_000 + "}" * 100_000, "deep"),
+        ("fuse:\n  " + "- " * 100_000, "recursion"),
+        ("fuse: " + "a" * 5_000_000, "longer than"),
+        ("fuse: [" + "1, " * 2_000_000 + "]", "longer than"),
+    ],
+    ids=["brackets", "maps", "lists", "long", "wide"],
+)
+def test_a_text_that_would_take_the_parser_long_is_refused_at_once(tmp_path, text, said):
+    begun = time.monotonic()
+    code, words = refusal("fuse", text, tmp_path)
+    assert code == 2 and "config.yml" in words and said in words, words[:500]
+    assert len(words) < 1000 and time.monotonic() - begun < 5
+
+
+def command(name: str, *arguments, env: dict | None = None) -> subprocess.CompletedProcess:
+    return subprocess.run([binary(name), *arguments], capture_output=True, text=True, timeout=20, stdin=subprocess.DEVNULL, env=env)
+
+
+NAMES = ["align", "fuse", "node", "record", "replay", "resample", "sim", "voxelize"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_node_says_what_it_is_without_a_dataflow(name):
+    for flag in ("--help", "-h"):
+        done = command(name, flag)
+        assert done.returncode == 0 and not done.stderr
+        words = [f"robocache-{name}", "--config", "--check", "--version", "ROBOCACHE_CONFIG", "RUST_LOG", "Exit codes", f"  {name if name != 'node' else 'fuse'} "]
+        assert all(word in done.stdout for word in words), done.stdout
+    for flag in ("--version", "-V"):
+        done = command(name, flag)
+        assert done.returncode == 0 and done.stdout.startswith(f"robocache-{name} 0."), done.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "said"),
+    [
+        ("fuse", FUSE, "fuse: takes force, proprio; publishes fused"),
+        ("fuse", "device: cuda:77\n" + FUSE, "publishes fused"),
+        ("align", FUSE.replace("fuse:", "align:"), "publishes force, proprio"),
+        ("voxelize", VOXELIZE, "voxelize: takes lidar; publishes voxels"),
+        ("resample", RESAMPLE, "takes trajectories; publishes resampled"),
+        ("node", NODE, "takes lidar; publishes voxels"),
+        ("record", RECORD, "can be used"),
+        ("sim", "sim: { seed: 1 }", "publishes camera, force, proprio, lidar"),
+    ],
+    ids=["fuse", "no device", "align", "voxelize", "resample", "node", "record", "sim"],
+)
+def test_a_configuration_can_be_checked_without_a_dataflow(tmp_path, name, config, said):
+    path = tmp_path / "config.yml"
+    path.write_text(config)
+    without_dora = {key: value for key, value in os.environ.items() if not key.startswith("DORA_")}
+    for arguments in (["--check", path], ["--config", path, "--check"]):
+        done = command(name, *arguments, env=without_dora)
+        assert done.returncode == 0 and "can be used" in done.stdout and said in done.stdout, done.stdout + done.stderr
+    done = command(name, "--check", env={**without_dora, "ROBOCACHE_CONFIG": str(path)})
+    assert done.returncode == 0, done.stderr
+    path.write_text(config + "\nfuze: 1")
+    done = command(name, "--check", path, env=without_dora)
+    assert done.returncode == 2 and "fuze" in done.stderr and not done.stdout, done.stdout + done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["config.yml"], "checking leaves nothing behind"
+
+
+def test_outputs_that_nobody_publishes_are_named(flow):
+    flow.sender([send("force", np.zeros(6, np.float32), 0)])
+    modalities = [{"input": "force", "dim": 6, "interpolation": "linear"}]
+    flow.robocache("fuse", {"fuse": {"rate_hz": 50, "modalities": modalities}}, {"force": "sender/force"}, ["fused", "fuzed"])
+    flow.collector({"fused": "fuse/fused"})
+    done = flow.run()
+    (line,) = [line for line in done.logs["fuse"].splitlines() if "fuzed" in line]
+    assert line.startswith("WARN output `fuzed`") and "published: fused" in line
+    assert len(done.received("sink")) == 1
 
 
 @pytest.mark.parametrize("arguments", [[], ["--config"], ["--config", "nowhere.yml"], ["--confg", "x.yml"]])

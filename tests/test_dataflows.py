@@ -3,6 +3,7 @@
 import pathlib
 
 import pytest
+import yaml
 
 from dataflows import dora_says, node_problems, readme_problems, type_problems
 
@@ -38,9 +39,11 @@ def test_types_of_manifests(given, problems):
 
 
 def test_names_of_manifests():
-    right = {"name": "robocache-fuse", "entrypoint": "target/release/robocache-fuse", "dora": "=1.1.0"}
+    right = yaml.safe_load((ROOT / "nodes/fuse/dora-node.yml").read_text())
     assert node_problems(pathlib.Path("nodes/fuse"), right) == []
     assert node_problems(pathlib.Path("nodes/align"), right) != []
+    for wrong in [{"entrypoint": "target/release/robocache-fuse"}, {"build": "cargo build"}, {"platforms": ["linux-x86_64"]}]:
+        assert len(node_problems(pathlib.Path("nodes/fuse"), right | wrong)) == 1
 
 
 @pytest.mark.parametrize(

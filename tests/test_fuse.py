@@ -31,7 +31,8 @@ def test_every_element_type_in_and_out(flow, interpolation):
         steps += [send(dtype, array, stamp, **named) for (array, _), stamp in zip(given, stamps, strict=True)]
         streams[dtype] = (stamps, [values for _, values in given])
     steps.sort(key=lambda step: step[3]["timestamp_ns"])
-    modalities = [{"input": dtype, "dim": 3, "interpolation": interpolation, "max_age_ms": 15, "max_gap_ms": 30} for dtype in TYPES]
+    limit = {"max_gap_ms": 30} if interpolation == "linear" else {"max_age_ms": 15}
+    modalities = [{"input": dtype, "dim": 3, "interpolation": interpolation, **limit} for dtype in TYPES]
     flow.sender(steps)
     for out in DTYPES:
         config = {"rate_hz": 100, "window": 3, "dtype": out, "fill_value": -7.5, "modalities": modalities}

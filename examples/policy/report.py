@@ -2,6 +2,7 @@
 
 import collections
 import json
+import pathlib
 import sys
 
 import numpy as np
@@ -142,7 +143,29 @@ def table(report: dict) -> str:
     return "\n".join([rule, "policy: what it got", rule, *(f"{k:<18}{v}" for k, v in lines), rule])
 
 
+# Lines of a run's log that are shown; all of them are in its files.
+SHOWN = 20
+
+
+def warnings(folder: pathlib.Path) -> str:
+    """The warnings and errors of the newest run that dora logged to a folder, in the order of time."""
+    logs = sorted(folder.glob("*/log_*.jsonl"), key=lambda path: path.stat().st_mtime)
+    if not logs:
+        return f"no log of a run in {folder}"
+    lines = []
+    for path in logs[-1].parent.glob("log_*.jsonl"):
+        lines += [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    found = sorted((line for line in lines if line["level"] in ("warn", "error")), key=lambda line: line["ts"])
+    if not found:
+        return "no warnings"
+    shown = [f"{line['level']:<6}{line['node']}: {line['msg']}" for line in found[:SHOWN]]
+    more = [f"and {len(found) - SHOWN} more in {logs[-1].parent}"] if len(found) > SHOWN else []
+    return "\n".join([f"{len(found)} warnings", *shown, *more])
+
+
 if __name__ == "__main__":
-    # The report of a run that has ended: `report.py out/report.json`.
+    # The report of a run that has ended, and the warnings of its log: `report.py out/report.json out`.
     with open(sys.argv[1], encoding="utf-8") as file:
         print(table(json.load(file)))
+    if len(sys.argv) > 2:
+        print(warnings(pathlib.Path(sys.argv[2])))

@@ -1,15 +1,23 @@
+use super::arguments::{self, Arguments, Task};
 use super::{AppError, Config, Graph, Operation, runtime};
 use crate::device::{Placement, page_lock_messages};
 use crate::ops::ConfigError;
 use serde::de::DeserializeOwned;
 use serde_yaml::Value;
+use std::io::Write;
 
 /// An operation that can be added to an [`App`].
 pub trait Plugin {
     /// Its name: the key of its section in the configuration.
     fn name(&self) -> &'static str;
 
-    /// Reads its section with [`App::config`] and registers what it runs with [`App::add_operation`].
+    /// What it does, in a sentence for `--help`.
+    fn about(&self) -> &'static str {
+        ""
+    }
+
+    /// Reads its section with [`App::config`] and registers what it runs with [`App::add_operation`]. Where
+    /// [`App::is_check`], it leaves everything as it is, and nothing is wired.
     ///
     /// # Errors
     /// A configuration that can't be used ends the node before it joins the dataflow.
@@ -36,15 +44,26 @@ pub struct App {
     placement: Placement,
     wired: Vec<String>,
     operations: Vec<Registration>,
+    task: Task,
 }
 
 impl App {
-    /// An app with the configuration that the command line (`--config FILE`) or `ROBOCACHE_CONFIG` names.
+    /// An app with the configuration that the command line (`--config FILE`) or `ROBOCACHE_CONFIG` names. With `--check`,
+    /// `--help` or `--version` that is all that [`run`](Self::run) does.
     ///
     /// # Errors
-    /// Without one, or where it can't be read.
+    /// Without a configuration, or where it can't be read.
     pub fn from_env() -> Result<Self, AppError> {
-        Ok(Self::new(Config::from_env()?))
+        let arguments = Arguments::parse(std::env::args_os().skip(1))?;
+        let task = arguments.task;
+        let config = match task {
+            Task::Help | Task::Version => Config::none(),
+            Task::Run | Task::Check => Config::read(&arguments.config_file()?, task == Task::Check)?,
+        };
+        Ok(Self {
+            task,
+            ..Self::new(config)
+        })
     }
 
     /// An app with this configuration.
@@ -56,6 +75,7 @@ impl App {
             section: ("", Value::Null),
             wired: Vec::new(),
             operations: Vec::new(),
+            task: Task::Run,
         }
     }
 
@@ -90,6 +110,11 @@ impl App {
     /// The devices of the plugin that is being built, and how much of their memory its operation may hold.
     pub fn placement(&self) -> &Placement {
         &self.placement
+    }
+
+    /// Whether the configuration is only checked: nothing is to run, and no dataflow is there.
+    pub fn is_check(&self) -> bool {
+        self.task == Task::Check
     }
 
     /// The inputs that the dataflow wires to this node, for an operation that takes whatever comes.
@@ -137,11 +162,43 @@ impl App {
         Ok(Graph::new(self.operations, is_published))
     }
 
-    /// Builds the plugins, joins the dataflow and runs until it ends.
+    /// Builds the plugins, joins the dataflow and runs until it ends; or does what else the command line asks for.
     ///
     /// # Errors
     /// A configuration that can't be used, before the dataflow is joined; afterwards only what ends the node.
     pub fn run(self) -> Result<(), AppError> {
-        runtime::run(self)
+        match self.task {
+            Task::Run => runtime::run(self),
+            Task::Check => self.check(),
+            Task::Help => {
+                let plugins: Vec<_> = self
+                    .plugins
+                    .iter()
+                    .map(|plugin| (plugin.name(), plugin.about()))
+                    .collect();
+                print(&arguments::help(&plugins));
+                Ok(())
+            }
+            Task::Version => {
+                print(&format!("{}\n", arguments::version()));
+                Ok(())
+            }
+        }
     }
+
+    /// Builds the plugins and says what they take and publish.
+    fn check(self) -> Result<(), AppError> {
+        let mut text = format!("{} can be used\n", self.config.file().display());
+        let graph = self.build(|_| true)?;
+        for operation in graph.operations() {
+            text.push_str(&format!("  {operation}\n"));
+        }
+        print(&text);
+        Ok(())
+    }
+}
+
+/// Writes to standard output, which whoever asked may have closed.
+fn print(text: &str) {
+    let _ = std::io::stdout().write_all(text.as_bytes());
 }

@@ -1,8 +1,10 @@
-use crate::device::{DeviceChoice, Placement};
+use crate::device::{DeviceChoice, DeviceError, Placement};
 use crate::ops::ConfigError;
+use crate::yaml;
 use serde::de::DeserializeOwned;
 use serde_yaml::Value;
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// Why a node can't run.
@@ -10,7 +12,7 @@ use std::path::{Path, PathBuf};
 #[non_exhaustive]
 pub enum AppError {
     /// The command line can't be used.
-    #[error("{0} (allowed: --config FILE, or the environment variable ROBOCACHE_CONFIG)")]
+    #[error("{0} (allowed: --config FILE or the environment variable ROBOCACHE_CONFIG; --check, --help, --version)")]
     Arguments(String),
     /// The configuration can't be used.
     #[error("{file}: {section}: {problem}", file = .file.display())]
@@ -70,45 +72,33 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads the file that the command line (`--config FILE`) or `ROBOCACHE_CONFIG` names.
-    pub fn from_env() -> Result<Self, AppError> {
-        let mut file = None;
-        let mut arguments = lexopt::Parser::from_env();
-        while let Some(argument) = arguments
-            .next()
-            .map_err(|error| AppError::Arguments(error.to_string()))?
-        {
-            match argument {
-                lexopt::Arg::Long("config") => {
-                    let value = arguments
-                        .value()
-                        .map_err(|error| AppError::Arguments(error.to_string()))?;
-                    file = Some(PathBuf::from(value));
-                }
-                other => return Err(AppError::Arguments(other.unexpected().to_string())),
-            }
-        }
-        let file = file
-            .or_else(|| std::env::var_os("ROBOCACHE_CONFIG").map(PathBuf::from))
-            .ok_or_else(|| AppError::Arguments("no configuration is given".into()))?;
-        let text = std::fs::read_to_string(&file).map_err(|error| AppError::Config {
-            file: file.clone(),
+    /// Reads a file. Where it is only to be checked, it may name devices that this machine lacks.
+    pub(super) fn read(file: &Path, is_check: bool) -> Result<Self, AppError> {
+        let mut text = String::new();
+        // One byte past the limit tells a text that is too long, even where it never ends.
+        let read =
+            std::fs::File::open(file).and_then(|open| open.take(yaml::MAX_BYTES as u64 + 1).read_to_string(&mut text));
+        read.map_err(|error| AppError::Config {
+            file: file.to_owned(),
             section: "configuration".into(),
             problem: format!("it can't be read: {error}"),
         })?;
-        Self::parse(&file, &text)
+        Self::parse_for(file, &text, is_check)
     }
 
     /// Reads the text of a file; `file` is for messages.
     pub fn parse(file: &Path, text: &str) -> Result<Self, AppError> {
+        Self::parse_for(file, text, false)
+    }
+
+    fn parse_for(file: &Path, text: &str, is_check: bool) -> Result<Self, AppError> {
         let error = |section: &str, problem: String| AppError::Config {
             file: file.to_owned(),
             section: section.into(),
             problem,
         };
         let whole = |problem: String| error("configuration", problem);
-        let mut sections: BTreeMap<String, Value> =
-            serde_yaml::from_str(text).map_err(|problem| whole(problem.to_string()))?;
+        let mut sections = sections(text).map_err(whole)?;
         let mut take = |key: &str| sections.remove(key).filter(|value| !value.is_null());
         let choice: DeviceChoice = match take("device") {
             Some(value) => serde_yaml::from_value(value).map_err(|problem| error("device", problem.to_string()))?,
@@ -129,9 +119,13 @@ impl Config {
             .transpose()
             .map_err(|problem| error(MAX_DEVICE_MB, problem))?;
         let key = if devices.is_some() { "devices" } else { "device" };
-        let placement = Placement::resolve(choice, devices.as_deref())
-            .map_err(|problem| error(key, problem.to_string()))?
-            .with_max_bytes(max_bytes);
+        let placement = match Placement::resolve(choice, devices.as_deref()) {
+            Err(problem @ DeviceError::Cuda { .. }) if is_check => {
+                tracing::warn!("{key}: {problem}; the rest is checked without it");
+                Placement::cpu("to check the configuration")
+            }
+            placement => placement.map_err(|problem| error(key, problem.to_string()))?,
+        };
         let plugins = match sections.remove("plugins") {
             Some(value) => Some(plugin_list(value).map_err(|problem| error("plugins", problem))?),
             None => None,
@@ -140,8 +134,23 @@ impl Config {
             file: file.to_owned(),
             sections,
             plugins,
-            placement,
+            placement: placement.with_max_bytes(max_bytes),
         })
+    }
+
+    /// A configuration that nothing is to be run with.
+    pub(super) fn none() -> Self {
+        Self {
+            file: PathBuf::new(),
+            sections: BTreeMap::new(),
+            plugins: None,
+            placement: Placement::cpu("nothing runs"),
+        }
+    }
+
+    /// The file it came from.
+    pub(super) fn file(&self) -> &Path {
+        &self.file
     }
 
     /// What `device:`, `devices:` and `max_device_mb:` come to on this machine.
@@ -178,7 +187,17 @@ impl Config {
                 .iter()
                 .map(|&name| match self.sections.get(name) {
                     Some(section) => Ok((name, section.clone())),
-                    None => Err(self.error("configuration", format!("the section `{name}:` is missing"))),
+                    None if available.len() == 1 => {
+                        Err(self.error("configuration", format!("the section `{name}:` is missing")))
+                    }
+                    None => Err(self.error(
+                        "configuration",
+                        format!(
+                            "the key `plugins:` is missing: a list of what this node is to run, in order, such as \
+                             `plugins: [{name}: {{ ... }}]` (allowed: {})",
+                            available.join(", ")
+                        ),
+                    )),
                 })
                 .collect(),
         }
@@ -237,6 +256,16 @@ fn max_bytes(value: Value) -> Result<usize, String> {
             ))
         }
     }
+}
+
+/// The sections of a text by their keys, each of which stands there once.
+fn sections(text: &str) -> Result<BTreeMap<String, Value>, String> {
+    let mapping: serde_yaml::Mapping = yaml::from_str(text).map_err(|problem| problem.to_string())?;
+    let named = |(key, section): (Value, Value)| match key {
+        Value::String(name) => Ok((name, section)),
+        other => Err(format!("the key {other:?} is no name of a section")),
+    };
+    mapping.into_iter().map(named).collect()
 }
 
 fn plugin_list(value: Value) -> Result<Vec<(String, Value)>, String> {
@@ -344,6 +373,52 @@ mod tests {
                 "{text}\n  gives: {message}\n  not:   {expected}"
             );
         }
+    }
+
+    #[test]
+    fn a_key_that_is_given_twice_is_refused_by_name() {
+        for (text, key) in [
+            ("fuse: {}\nvoxelize: {}\nfuse: {rate_hz: 50}", "fuse"),
+            ("fuse:\n  rate_hz: 50\n  rate_hz: 100", "rate_hz"),
+            ("plugins: [{fuse: {window: 1, window: 2}}]", "window"),
+            ("fuse: {modalities: [{input: a, dim: 1, dim: 2}]}", "dim"),
+            ("device: cpu\ndevice: cuda\nfuse: {}", "device"),
+        ] {
+            let refused = parse(text).unwrap_err();
+            assert!(refused.is_config());
+            let words = refused.to_string();
+            assert!(words.contains("duplicate") && words.contains(key), "{words}");
+        }
+    }
+
+    #[test]
+    fn a_node_of_several_operations_says_that_it_wants_a_list() {
+        let words = parse("voxelize: {}")
+            .unwrap()
+            .operations(&["fuse", "voxelize"])
+            .unwrap_err()
+            .to_string();
+        for word in [
+            "robot.yml",
+            "`plugins:` is missing",
+            "plugins: [fuse: { ... }]",
+            "allowed: fuse, voxelize",
+        ] {
+            assert!(words.contains(word), "{words}");
+        }
+        assert!(
+            parse("voxelize: {}\nfuse: {}")
+                .unwrap()
+                .operations(&["fuse", "voxelize"])
+                .is_ok()
+        );
+    }
+
+    #[test]
+    fn devices_that_are_not_there_keep_nobody_from_checking_the_rest() {
+        let text = "device: cuda:4711\nfuse: {}";
+        assert!(Config::parse_for(Path::new("robot.yml"), text, true).is_ok());
+        assert!(Config::parse_for(Path::new("robot.yml"), "device: gpu\nfuse: {}", true).is_err());
     }
 
     #[test]

@@ -81,6 +81,7 @@ impl Graph {
                 .faults
                 .add_place(format!("{}: input `{input}`", registration.name));
             inputs.push(InputRoute {
+                name: input.clone(),
                 open: true,
                 fault_place: place,
             });
@@ -131,6 +132,25 @@ impl Graph {
                 .map_or("", |&(operation, _)| self.nodes[operation].name.as_str());
             (name.as_str(), operation)
         })
+    }
+
+    /// What each operation takes and publishes, in words.
+    pub(super) fn operations(&self) -> impl Iterator<Item = String> {
+        self.nodes.iter().map(|node| {
+            let list = |names: Vec<&str>| match names.as_slice() {
+                [] => "nothing".to_owned(),
+                names => names.join(", "),
+            };
+            let inputs = list(node.inputs.iter().map(|input| input.name.as_str()).collect());
+            let outputs = list(node.outputs.iter().map(|output| output.name.as_str()).collect());
+            format!("{}: takes {inputs}; publishes {outputs}", node.name)
+        })
+    }
+
+    /// The outputs of all operations.
+    pub fn outputs(&self) -> impl Iterator<Item = &str> {
+        let outputs = self.nodes.iter().flat_map(|node| &node.outputs);
+        outputs.map(|output| output.name.as_str())
     }
 
     /// The places at which something can go wrong, such as "fuse: input `force`", and how often it did.

@@ -3,7 +3,7 @@
 //! Format: <https://arrow.apache.org/docs/format/Columnar.html#ipc-streaming-format>. One schema message with the single
 //! nullable field `data`, one record batch, the end-of-stream marker; every buffer of the body is aligned to 64 bytes.
 
-use super::outbox::{MAX_COLUMNS, Payload};
+use super::outbox::{ColumnPlace, Payload};
 use crate::stream::{Cells, Layout};
 use arrow::datatypes::{DataType, Field, Fields, Schema};
 use arrow::ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteOptions};
@@ -30,20 +30,9 @@ pub(super) struct Framing {
     columns: Vec<ColumnPlace>,
 }
 
-struct ColumnPlace {
-    offsets: std::ops::Range<usize>,
-    data: std::ops::Range<usize>,
-}
-
 impl Framing {
     /// Prepares messages of this layout, and gives their size in bytes.
     pub fn prepare(&mut self, layout: &Layout) -> Result<usize, String> {
-        if layout.columns.len() > MAX_COLUMNS {
-            return Err(format!(
-                "a payload of {} columns (allowed: {MAX_COLUMNS})",
-                layout.columns.len()
-            ));
-        }
         if self.layout.as_ref() != Some(layout) {
             let same_type = self.layout.as_ref().is_some_and(|old| same_type(old, layout));
             if !same_type {
@@ -57,31 +46,22 @@ impl Framing {
 
     /// Writes the framing into `sample`, which has the size that [`prepare`](Self::prepare) gave, and returns the
     /// places of the columns, to be filled.
-    pub fn write<'a>(&self, sample: &'a mut [u8]) -> Payload<'a> {
+    pub fn write<'a>(&'a self, sample: &'a mut [u8]) -> Payload<'a> {
         let (schema, rest) = sample.split_at_mut(framed(&self.schema));
         let (header, rest) = rest.split_at_mut(framed(&self.header));
         write_framed(schema, &self.schema);
         write_framed(header, &self.header);
-        let (mut body, end) = rest.split_at_mut(self.body);
+        let (body, end) = rest.split_at_mut(self.body);
         end[..4].copy_from_slice(&CONTINUATION);
         end[4..PREFIX].fill(0);
-        let mut payload = Payload::default();
+        // What lies between the columns is sent, too.
         let mut at = 0;
-        let mut take = |range: &std::ops::Range<usize>| {
-            let (padding, rest) = std::mem::take(&mut body).split_at_mut(range.start - at);
-            let (taken, rest) = rest.split_at_mut(range.len());
-            padding.fill(0);
-            body = rest;
+        for range in self.columns.iter().flat_map(|place| [&place.offsets, &place.data]) {
+            body[at..range.start].fill(0);
             at = range.end;
-            taken
-        };
-        for place in &self.columns {
-            let offsets = take(&place.offsets);
-            let data = take(&place.data);
-            payload.push(data, bytemuck::cast_slice_mut(offsets));
         }
-        body.fill(0);
-        payload
+        body[at..].fill(0);
+        Payload::in_body(body, &self.columns)
     }
 
     fn lay_out(&mut self, layout: &Layout) {
@@ -234,6 +214,43 @@ mod tests {
             payload.column(0).fill(7u16)
         });
         assert_eq!(half.flat().unwrap().dtype(), Dtype::Float16);
+    }
+
+    #[test]
+    fn a_struct_of_any_number_of_columns_decodes_with_zeros_between_them() {
+        for columns in [1usize, 32, 33, 1000] {
+            let column = |i: usize| ColumnLayout {
+                name: format!("c{i}").into(),
+                dtype: [Dtype::UInt8, Dtype::Float64, Dtype::Float32][i % 3],
+                cells: Cells::One,
+            };
+            let layout = Layout {
+                rows: 3,
+                columns: (0..columns).map(column).collect(),
+            };
+            let mut framing = Framing::default();
+            let mut sample = HostBuf::default();
+            sample.resize(framing.prepare(&layout).unwrap());
+            sample.bytes_mut().fill(0xaa);
+            let mut payload = framing.write(sample.bytes_mut());
+            for i in 0..columns {
+                payload.column::<u8>(i).fill(i as u8);
+            }
+            let body = &sample.bytes()[framed(&framing.schema) + framed(&framing.header)..][..framing.body];
+            let filled: usize = (0..columns)
+                .filter(|i| i % 256 != 0)
+                .map(|i| framing.columns[i].data.len())
+                .sum();
+            assert_eq!(body.iter().filter(|&&byte| byte != 0).count(), filled);
+            let array = decode_arrow_ipc(sample.bytes()).unwrap();
+            let mut message = Message::default();
+            read_message(&Default::default(), array.as_array(), &mut message).unwrap();
+            assert_eq!(message.columns().len(), columns);
+            for (i, column) in message.columns().iter().enumerate() {
+                assert_eq!(column.name, format!("c{i}"));
+                assert!(column.data.bytes().iter().all(|&byte| byte == i as u8));
+            }
+        }
     }
 
     #[test]

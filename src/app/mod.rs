@@ -12,14 +12,18 @@
 //! }
 //! ```
 //!
+//! Its command line is the same as that of every other node: `--config`, `--check`, `--help`, `--version`.
+//!
 //! With `plugins:` in its configuration an app runs several operations in one process, and an input is taken from an
 //! earlier operation's output of that name where there is one: such messages never leave the process.
 
+mod arguments;
 mod build;
 mod config;
 mod faults;
 mod graph;
 mod ipc;
+mod log;
 mod message;
 mod operation;
 mod outbox;
@@ -39,24 +43,11 @@ pub use outbox::{Outbox, Payload, Sink};
 
 use std::process::ExitCode;
 
-/// What is logged where `RUST_LOG` does not say: dora's node API warns of every large message that it sends, and the
-/// runtime says itself what is lost.
-const LOG_FILTER: &str = "info,dora_node_api=error,zenoh=error,zenoh_shm=error,zenoh_transport=error";
-
-/// Runs a node: sets up its log (standard error, filtered by `RUST_LOG`) and turns the result into an exit code: 0, 2
-/// for a configuration that can't be used, 1 for anything else.
+/// Runs a node: sets up its log, on standard error, and turns the result into an exit code: 0, 2 for a configuration or a
+/// command line that can't be used, 1 for anything else.
 pub fn main(run: impl FnOnce() -> Result<(), AppError>) -> ExitCode {
-    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(LOG_FILTER));
-    // A logger that the process has set already stays.
-    let _ = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_target(false)
-        .with_ansi(false)
-        .without_time()
-        .try_init();
-    let _overlay = transport::Overlay::set();
+    log::set_up();
+    let _overlay = runtime::is_under_a_daemon().then(transport::Overlay::set);
     match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

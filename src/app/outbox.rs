@@ -2,58 +2,86 @@ use super::faults::Faults;
 use super::{AppError, Fault};
 use crate::device::Dtype;
 use crate::device::cuda::{CudaError, DeviceBuf, Gpu};
-use crate::stream::{Layout, Message};
+use crate::stream::{Column, Layout, Message};
 use bytemuck::Pod;
 use dora_node_api::MetadataParameters;
-
-/// The most columns a published payload can have.
-pub(super) const MAX_COLUMNS: usize = 32;
+use std::ops::Range;
 
 /// The memory of a message that is being published: fill every element of every column.
 ///
 /// It is the message's final place, in shared memory where dora uses that.
-#[derive(Default)]
-pub struct Payload<'a> {
-    columns: [(&'a mut [u8], &'a mut [i32]); MAX_COLUMNS],
-    used: usize,
+pub struct Payload<'a>(Memory<'a>);
+
+enum Memory<'a> {
+    /// Of a message that stays in this process.
+    Message(&'a mut [Column]),
+    /// The body of an Arrow IPC message, in which the columns lie one after the other.
+    Body(&'a mut [u8], &'a [ColumnPlace]),
+}
+
+/// Where a column lies in the body of a message: its offsets, then its data.
+pub(super) struct ColumnPlace {
+    pub offsets: Range<usize>,
+    pub data: Range<usize>,
 }
 
 impl<'a> Payload<'a> {
     /// The memory of `message`, which is given this layout: for a [`Sink`] that keeps messages in this process.
     pub fn in_message(message: &'a mut Message, layout: &Layout) -> Self {
-        let mut payload = Self::default();
-        for column in message.lay_out(layout) {
-            payload.push(column.data.bytes_mut(), &mut column.offsets);
-        }
-        payload
+        Self(Memory::Message(message.lay_out(layout)))
     }
 
-    pub(super) fn push(&mut self, data: &'a mut [u8], offsets: &'a mut [i32]) {
-        self.columns[self.used] = (data, offsets);
-        self.used += 1;
+    pub(super) fn in_body(body: &'a mut [u8], places: &'a [ColumnPlace]) -> Self {
+        Self(Memory::Body(body, places))
     }
 
     /// The elements of column `i`, of type `T` by the layout.
     pub fn column<T: Pod>(&mut self, i: usize) -> &mut [T] {
-        bytemuck::cast_slice_mut(self.columns[i].0)
+        bytemuck::cast_slice_mut(match &mut self.0 {
+            Memory::Message(columns) => columns[i].data.bytes_mut(),
+            Memory::Body(body, places) => &mut body[places[i].data.clone()],
+        })
     }
 
     /// The elements of the first two columns.
     pub fn columns<T: Pod, U: Pod>(&mut self) -> (&mut [T], &mut [U]) {
-        let [first, second, ..] = &mut self.columns;
-        (bytemuck::cast_slice_mut(first.0), bytemuck::cast_slice_mut(second.0))
+        let (first, second) = match &mut self.0 {
+            Memory::Message(columns) => {
+                let (first, others) = columns.split_at_mut(1);
+                (first[0].data.bytes_mut(), others[0].data.bytes_mut())
+            }
+            Memory::Body(body, places) => two_of(body, &places[0].data, &places[1].data),
+        };
+        (bytemuck::cast_slice_mut(first), bytemuck::cast_slice_mut(second))
     }
 
     /// The offsets of the rows of the first two columns.
     pub fn both_offsets(&mut self) -> (&mut [i32], &mut [i32]) {
-        let [first, second, ..] = &mut self.columns;
-        (first.1, second.1)
+        match &mut self.0 {
+            Memory::Message(columns) => {
+                let (first, others) = columns.split_at_mut(1);
+                (&mut first[0].offsets, &mut others[0].offsets)
+            }
+            Memory::Body(body, places) => {
+                let (first, second) = two_of(body, &places[0].offsets, &places[1].offsets);
+                (bytemuck::cast_slice_mut(first), bytemuck::cast_slice_mut(second))
+            }
+        }
     }
 
     /// The offsets of the rows of column `i`, one more than there are rows, from 0; empty where it is not ragged.
     pub fn offsets(&mut self, i: usize) -> &mut [i32] {
-        self.columns[i].1
+        match &mut self.0 {
+            Memory::Message(columns) => &mut columns[i].offsets,
+            Memory::Body(body, places) => bytemuck::cast_slice_mut(&mut body[places[i].offsets.clone()]),
+        }
     }
+}
+
+/// Two ranges of a body, the first of which ends before the second begins.
+fn two_of<'a>(body: &'a mut [u8], first: &Range<usize>, second: &Range<usize>) -> (&'a mut [u8], &'a mut [u8]) {
+    let (before, after) = body.split_at_mut(second.start);
+    (&mut before[first.clone()], &mut after[..second.len()])
 }
 
 /// Where published messages go: dora, or a test.
@@ -77,6 +105,7 @@ pub(super) struct OutputRoute {
 }
 
 pub(super) struct InputRoute {
+    pub name: String,
     pub open: bool,
     pub fault_place: usize,
 }

@@ -1,8 +1,13 @@
 //! The bounded queue between the thread that drains dora's events and the one that runs the operations.
+//!
+//! Whatever comes while the operations are busy takes no more memory than the bounds say: of an input's messages the
+//! newest are kept, what can't be kept is counted, and so is what needs no more than a count.
 
+use super::operation::Change;
 use crate::stream::Message;
 use dora_node_api::serde_json::Value;
 use std::collections::VecDeque;
+use std::fmt::Display;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -10,26 +15,46 @@ use std::time::Instant;
 const DEFAULT_MESSAGES: usize = 1024;
 const DEFAULT_BYTES: usize = 64 << 20;
 
+/// How many lines for the log and parameters may wait.
+const MAX_NOTES: usize = 1024;
+
 /// What happened, in the order in which it did.
 pub(super) enum Item {
     /// A message came on an input.
     Message { input: usize, message: Message },
-    /// A message that can't be read came on an input.
-    Unreadable { input: usize, error: String },
-    /// A message came without a stamp, and took dora's.
-    Unstamped,
-    /// An input closed.
-    Closed { input: usize },
-    /// An input is back.
-    Opened { input: usize },
+    /// An input closed or is back.
+    Changed { input: usize, change: Change },
+    /// Messages of an input were lost, or something was wrong with them, since this was last said of it.
+    Losses { input: usize, losses: Losses },
+    /// A parameter was set, something is to be logged, or the dataflow ends.
+    Note(Note),
+    /// So many notes did not fit.
+    NotesLost(u64),
+}
+
+/// What belongs to no input.
+pub(super) enum Note {
     /// A parameter was set.
     Parameter { key: String, value: Value },
     /// Something to log.
     Log { is_error: bool, text: String },
-    /// dora lost messages of an input before they came here.
-    LostByDora { input: usize, count: u64 },
     /// Every input is closed, and what came is flushed; or the dataflow stops.
     End { inputs_closed: bool },
+}
+
+/// What happened to messages of an input, in counts.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Losses {
+    /// Messages that can't be read.
+    pub unreadable: u64,
+    /// What is wrong with the first of them.
+    pub error: String,
+    /// Messages without a stamp, which took dora's.
+    pub unstamped: u64,
+    /// Messages for which there was no room.
+    pub dropped: u64,
+    /// Messages that dora lost before they came here.
+    pub lost_by_dora: u64,
 }
 
 /// The bound of one input.
@@ -64,17 +89,28 @@ pub(super) struct Queue {
 }
 
 struct State {
-    items: VecDeque<Item>,
     inputs: Vec<InputState>,
+    notes: VecDeque<(u64, Note)>,
+    notes_lost: u64,
+    /// The place in the order of arrival of what comes next.
+    next: u64,
     ended: bool,
 }
 
 struct InputState {
     bound: Bound,
+    /// With their places in the order of arrival. No two changes stand side by side: of those the last one counts.
+    waiting: VecDeque<(u64, Waiting)>,
     messages: usize,
     bytes: usize,
-    dropped: u64,
+    /// With the place of the first of them.
+    losses: Option<(u64, Losses)>,
     free: Vec<Message>,
+}
+
+enum Waiting {
+    Message(Message),
+    Change(Change),
 }
 
 impl InputState {
@@ -82,21 +118,89 @@ impl InputState {
         self.messages > 0
             && (self.messages >= self.bound.messages || self.bytes.saturating_add(more) > self.bound.bytes)
     }
+
+    /// The place of the first thing that waits.
+    fn first(&self) -> Option<u64> {
+        let waiting = self.waiting.front().map(|(place, _)| *place);
+        let losses = self.losses.as_ref().map(|(place, _)| *place);
+        waiting.into_iter().chain(losses).min()
+    }
+
+    fn took(&mut self, message: &Message) {
+        self.messages -= 1;
+        self.bytes -= message.bytes();
+    }
+
+    /// Makes room by the oldest message. At most one change stands before it.
+    fn drop_oldest(&mut self) {
+        let at = usize::from(matches!(self.waiting.front(), Some((_, Waiting::Change(_)))));
+        if let Some((_, Waiting::Message(message))) = self.waiting.remove(at) {
+            self.took(&message);
+            self.free.push(message);
+        }
+        if let Some((_, Waiting::Change(_))) = self.waiting.get(1)
+            && at == 1
+        {
+            self.waiting.pop_front();
+        }
+    }
+
+    /// The first thing that waits, of which there is one.
+    fn pop(&mut self, input: usize, first: u64) -> Option<Item> {
+        if let Some((_, losses)) = self.losses.take_if(|(place, _)| *place == first) {
+            return Some(Item::Losses { input, losses });
+        }
+        Some(match self.waiting.pop_front()?.1 {
+            Waiting::Change(change) => Item::Changed { input, change },
+            Waiting::Message(message) => {
+                self.took(&message);
+                Item::Message { input, message }
+            }
+        })
+    }
+}
+
+impl State {
+    fn place(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    fn losses(&mut self, input: usize) -> &mut Losses {
+        let place = self.place();
+        let losses = &mut self.inputs[input].losses;
+        &mut losses.get_or_insert_with(|| (place, Losses::default())).1
+    }
+
+    /// The item that came first of those that are there.
+    fn pop(&mut self) -> Option<Item> {
+        let firsts = self.inputs.iter().map(InputState::first).enumerate();
+        let of_inputs = firsts.filter_map(|(input, first)| Some((first?, input))).min();
+        let note = self.notes.front().map(|(place, _)| *place);
+        match of_inputs {
+            Some((first, input)) if note.is_none_or(|note| first < note) => self.inputs[input].pop(input, first),
+            _ if self.notes_lost > 0 => Some(Item::NotesLost(std::mem::take(&mut self.notes_lost))),
+            _ => self.notes.pop_front().map(|(_, note)| Item::Note(note)),
+        }
+    }
 }
 
 impl Queue {
     pub fn new(bounds: &[Bound]) -> Self {
         let inputs = bounds.iter().map(|&bound| InputState {
             bound,
+            waiting: VecDeque::with_capacity(bound.messages.min(DEFAULT_MESSAGES)),
             messages: 0,
             bytes: 0,
-            dropped: 0,
+            losses: None,
             free: Vec::with_capacity(bound.messages.min(DEFAULT_MESSAGES)),
         });
         Self {
             state: Mutex::new(State {
-                items: VecDeque::with_capacity(256),
                 inputs: inputs.collect(),
+                notes: VecDeque::new(),
+                notes_lost: 0,
+                next: 0,
                 ended: false,
             }),
             arrived: Condvar::new(),
@@ -127,19 +231,58 @@ impl Queue {
             if state.inputs[input].bound.waits {
                 state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
             } else {
-                state.drop_oldest(input);
+                state.inputs[input].drop_oldest();
+                state.losses(input).dropped += 1;
             }
         }
-        state.inputs[input].messages += 1;
-        state.inputs[input].bytes += bytes;
-        state.items.push_back(Item::Message { input, message });
+        let place = state.place();
+        let of = &mut state.inputs[input];
+        of.messages += 1;
+        of.bytes += bytes;
+        of.waiting.push_back((place, Waiting::Message(message)));
         drop(state);
         self.arrived.notify_one();
     }
 
-    /// Appends anything but a message.
-    pub fn push(&self, item: Item) {
-        self.lock().items.push_back(item);
+    /// Appends that an input closed or is back.
+    pub fn push_change(&self, input: usize, change: Change) {
+        let mut state = self.lock();
+        let place = state.place();
+        let waiting = &mut state.inputs[input].waiting;
+        if let Some((_, Waiting::Change(_))) = waiting.back() {
+            waiting.pop_back();
+        }
+        waiting.push_back((place, Waiting::Change(change)));
+        drop(state);
+        self.arrived.notify_one();
+    }
+
+    /// Counts a message of an input that can't be read.
+    pub fn count_unreadable(&self, input: usize, error: impl Display) {
+        self.count(input, |losses| {
+            if losses.unreadable == 0 {
+                losses.error = error.to_string();
+            }
+            losses.unreadable += 1;
+        });
+    }
+
+    /// Counts what happened to messages of an input.
+    pub fn count(&self, input: usize, count: impl FnOnce(&mut Losses)) {
+        count(self.lock().losses(input));
+        self.arrived.notify_one();
+    }
+
+    /// Appends what belongs to no input. Where too many wait, the oldest one is dropped and counted.
+    pub fn push(&self, note: Note) {
+        let mut state = self.lock();
+        if state.notes.len() >= MAX_NOTES {
+            state.notes.pop_front();
+            state.notes_lost += 1;
+        }
+        let place = state.place();
+        state.notes.push_back((place, note));
+        drop(state);
         self.arrived.notify_one();
     }
 
@@ -147,14 +290,11 @@ impl Queue {
     pub fn pop(&self, deadline: Option<Instant>) -> Option<Item> {
         let mut state = self.lock();
         loop {
-            if let Some(item) = state.items.pop_front() {
-                if let Item::Message { input, message } = &item {
-                    let of = &mut state.inputs[*input];
-                    of.messages -= 1;
-                    of.bytes -= message.bytes();
-                    if of.bound.waits {
-                        self.room.notify_one();
-                    }
+            if let Some(item) = state.pop() {
+                if let Item::Message { input, .. } = &item
+                    && state.inputs[*input].bound.waits
+                {
+                    self.room.notify_one();
                 }
                 return Some(item);
             }
@@ -174,31 +314,10 @@ impl Queue {
         }
     }
 
-    /// How many messages of the input were dropped since the last call.
-    pub fn take_dropped(&self, input: usize) -> u64 {
-        std::mem::take(&mut self.lock().inputs[input].dropped)
-    }
-
     /// Nobody takes items any more: nothing waits for room.
     pub fn end(&self) {
         self.lock().ended = true;
         self.room.notify_all();
-    }
-}
-
-impl State {
-    fn drop_oldest(&mut self, input: usize) {
-        let is_oldest = |item: &Item| matches!(item, Item::Message { input: of, .. } if *of == input);
-        let Some(place) = self.items.iter().position(is_oldest) else {
-            return;
-        };
-        if let Some(Item::Message { message, .. }) = self.items.remove(place) {
-            let of = &mut self.inputs[input];
-            of.messages -= 1;
-            of.bytes -= message.bytes();
-            of.dropped += 1;
-            of.free.push(message);
-        }
     }
 }
 
@@ -220,13 +339,23 @@ mod tests {
         message
     }
 
-    fn stamps(queue: &Queue) -> Vec<(usize, i64)> {
+    fn items(queue: &Queue) -> Vec<Item> {
         let now = Some(Instant::now());
-        std::iter::from_fn(|| match queue.pop(now) {
-            Some(Item::Message { input, message }) => Some((input, message.timestamp_ns)),
-            _ => None,
-        })
-        .collect()
+        std::iter::from_fn(|| queue.pop(now)).collect()
+    }
+
+    /// The messages that wait, and how many were dropped.
+    fn stamps(queue: &Queue) -> (Vec<(usize, i64)>, u64) {
+        let mut dropped = 0;
+        let mut stamps = Vec::new();
+        for item in items(queue) {
+            match item {
+                Item::Message { input, message } => stamps.push((input, message.timestamp_ns)),
+                Item::Losses { losses, .. } => dropped += losses.dropped,
+                _ => panic!("only messages were pushed"),
+            }
+        }
+        (stamps, dropped)
     }
 
     #[test]
@@ -235,10 +364,8 @@ mod tests {
         for (input, stamp) in [(0, 1), (1, 2), (0, 3), (1, 4), (0, 5), (0, 6)] {
             queue.push_message(input, message(stamp));
         }
-        assert_eq!(queue.take_dropped(0), 2);
-        assert_eq!(queue.take_dropped(0), 0);
-        assert_eq!(queue.take_dropped(1), 0);
-        assert_eq!(stamps(&queue), [(1, 2), (1, 4), (0, 5), (0, 6)]);
+        assert_eq!(stamps(&queue), (vec![(1, 2), (1, 4), (0, 5), (0, 6)], 2));
+        assert_eq!(stamps(&queue), (vec![], 0));
     }
 
     #[test]
@@ -249,11 +376,11 @@ mod tests {
         for stamp in 0..4 {
             queue.push_message(0, message(stamp));
         }
-        assert_eq!(stamps(&queue), [(0, 2), (0, 3)]);
+        assert_eq!(stamps(&queue), (vec![(0, 2), (0, 3)], 2));
         bound.bytes = 1;
         let queue = Queue::new(&[bound]);
         queue.push_message(0, message(7));
-        assert_eq!(stamps(&queue), [(0, 7)]);
+        assert_eq!(stamps(&queue), (vec![(0, 7)], 0));
     }
 
     #[test]
@@ -273,6 +400,111 @@ mod tests {
         }
         pusher.join().unwrap();
         assert_eq!(got, (0..100).collect::<Vec<_>>());
-        assert_eq!(queue.take_dropped(0), 0);
+        assert_eq!(stamps(&queue), (vec![], 0));
+    }
+
+    #[test]
+    fn what_needs_a_count_only_is_counted_by_input_with_the_first_words() {
+        let queue = Queue::new(&[Bound::new(Some(4), false), Bound::new(Some(4), false)]);
+        queue.push_message(1, message(1));
+        queue.count_unreadable(0, "the first");
+        queue.count_unreadable(0, "the second");
+        queue.push_message(1, message(2));
+        queue.count(0, |losses| losses.unstamped += 3);
+        queue.count(1, |losses| losses.lost_by_dora += 5);
+        let mut items = items(&queue).into_iter();
+        assert!(matches!(items.next(), Some(Item::Message { input: 1, message }) if message.timestamp_ns == 1));
+        let expected = Losses {
+            unreadable: 2,
+            error: "the first".into(),
+            unstamped: 3,
+            ..Losses::default()
+        };
+        assert!(matches!(items.next(), Some(Item::Losses { input: 0, losses }) if losses == expected));
+        assert!(matches!(items.next(), Some(Item::Message { input: 1, message }) if message.timestamp_ns == 2));
+        assert!(matches!(items.next(), Some(Item::Losses { input: 1, losses }) if losses.lost_by_dora == 5));
+        assert!(items.next().is_none());
+    }
+
+    /// Changes keep their places among the messages of their input, and are as few as those.
+    #[test]
+    fn an_input_that_closes_and_opens_takes_no_more_room_than_its_messages() {
+        let queue = Queue::new(&[Bound::new(Some(2), false)]);
+        for stamp in 0..1000 {
+            queue.push_message(0, message(stamp));
+            for change in [Change::Opened, Change::Closed] {
+                queue.push_change(0, change);
+            }
+        }
+        assert!(queue.lock().inputs[0].waiting.len() <= 5);
+        let words: Vec<_> = items(&queue)
+            .iter()
+            .map(|item| match item {
+                Item::Message { message, .. } => message.timestamp_ns.to_string(),
+                Item::Changed { change, .. } => format!("{change:?}"),
+                Item::Losses { losses, .. } => format!("{} dropped", losses.dropped),
+                _ => panic!("neither notes nor losses of them"),
+            })
+            .collect();
+        assert_eq!(words, ["998 dropped", "Closed", "998", "Closed", "999", "Closed"]);
+    }
+
+    #[test]
+    fn notes_keep_their_order_and_the_oldest_go_where_they_are_too_many() {
+        let queue = Queue::new(&[Bound::new(None, false)]);
+        let log = |text: String| Note::Log { is_error: false, text };
+        queue.push(log("before".into()));
+        queue.push_message(0, message(1));
+        queue.push(Note::End { inputs_closed: true });
+        let mut came = items(&queue).into_iter();
+        assert!(matches!(came.next(), Some(Item::Note(Note::Log { text, .. })) if text == "before"));
+        assert!(matches!(came.next(), Some(Item::Message { .. })));
+        assert!(matches!(came.next(), Some(Item::Note(Note::End { .. }))));
+        for i in 0..MAX_NOTES + 7 {
+            queue.push(log(i.to_string()));
+        }
+        let mut came = items(&queue).into_iter();
+        assert!(matches!(came.next(), Some(Item::NotesLost(7))));
+        assert!(matches!(came.next(), Some(Item::Note(Note::Log { text, .. })) if text == "7"));
+        assert_eq!(came.count(), MAX_NOTES - 1);
+    }
+
+    /// The operations are held up while messages of every bad kind come.
+    #[test]
+    fn a_flood_while_nobody_takes_anything_costs_neither_memory_nor_time() {
+        const FLOOD: u64 = 200_000;
+        let queue = Queue::new(&[Bound::new(Some(10_000), false), Bound::new(Some(10), false)]);
+        for stamp in 0..10_000 {
+            queue.push_message(0, message(stamp));
+        }
+        let start = Instant::now();
+        for stamp in 0..FLOOD {
+            queue.count_unreadable(1, "no number");
+            queue.count(1, |losses| losses.unstamped += 1);
+            for input in [0, 1] {
+                let mut memory = queue.take_free(input);
+                memory.clear();
+                memory.timestamp_ns = stamp as i64;
+                memory.add_column("", Dtype::UInt8, Cells::One).data.copy_from(&[0; 10]);
+                queue.push_message(input, memory);
+            }
+        }
+        // A tenth of what a look at every waiting message takes.
+        assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+        let state = queue.lock();
+        let kept: usize = state
+            .inputs
+            .iter()
+            .map(|input| input.waiting.len() + input.free.len())
+            .sum();
+        assert!(kept <= 10_000 + 10 + 4, "{kept}");
+        drop(state);
+        let items = items(&queue);
+        assert_eq!(items.len(), 10_010 + 2);
+        let counted = items.iter().map(|item| match item {
+            Item::Losses { losses, .. } => losses.unreadable + losses.unstamped + losses.dropped,
+            _ => 1,
+        });
+        assert_eq!(counted.sum::<u64>(), 10_000 + 4 * FLOOD);
     }
 }

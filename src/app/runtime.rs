@@ -4,7 +4,7 @@
 //! a bounded queue; the thread of the node takes them from there, runs the operations and publishes.
 
 use super::operation::Change;
-use super::queue::{Bound, Item, Queue};
+use super::queue::{Bound, Item, Losses, Note, Queue};
 use super::sender::Sender;
 use super::transport::wait_until_read;
 use super::{App, AppError, Graph, read_message};
@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 /// For how long an ending node waits for its consumers to read what it sent.
 const LINGER: Duration = Duration::from_secs(5);
 
-/// How often the drops are looked at.
-const CHECK_DROPS_EVERY: Duration = Duration::from_secs(1);
+/// How often what dora dropped is looked at, and what the log has held back.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// What the dataflow wires to this node, from the environment variable that dora starts it with.
 #[derive(Default, Deserialize)]
@@ -61,9 +61,17 @@ impl InputWiring {
     }
 }
 
+/// Where dora's daemon says what the node is in its dataflow.
+const NODE_CONFIG: &str = "DORA_NODE_CONFIG";
+
+/// Whether dora's daemon has started this process.
+pub(super) fn is_under_a_daemon() -> bool {
+    std::env::var_os(NODE_CONFIG).is_some()
+}
+
 /// `None` outside a dataflow, as in dora's testing mode.
 fn wiring() -> Result<Option<RunConfig>, AppError> {
-    match std::env::var("DORA_NODE_CONFIG") {
+    match std::env::var(NODE_CONFIG) {
         Ok(text) => serde_yaml::from_str::<Wiring>(&text)
             .map(|wiring| Some(wiring.run_config))
             .map_err(|error| AppError::Dora(format!("DORA_NODE_CONFIG can't be read: {error}"))),
@@ -94,17 +102,19 @@ pub(super) fn run(app: App) -> Result<(), AppError> {
             }
         })?);
     }
+    if let Some(wiring) = &wiring {
+        warn_of_unknown_outputs(wiring, &graph);
+    }
     let (node, events) = DoraNode::init_from_env().map_err(|error| AppError::Dora(error.to_string()))?;
     let queue = Arc::new(Queue::new(&bounds));
-    let inputs = names.len();
     let (stop, stopped) = oneshot::channel();
     let drain = std::thread::Builder::new().name("drain".into()).spawn({
-        let queue = queue.clone();
-        move || Drain::new(names, queue).run(events, stopped)
+        let drain = Drain::new(names.clone(), queue.clone());
+        move || drain.run(events, stopped)
     });
     let drain = drain.map_err(|error| AppError::Dora(format!("the drain thread can't be started: {error}")))?;
     let mut sender = Sender::new(node);
-    let result = work(&mut graph, &queue, inputs, &mut sender);
+    let result = work(&mut graph, &queue, names, &mut sender);
     queue.end();
     // The drain has ended by itself where dora ended the node; then nobody listens.
     let _ = stop.send(());
@@ -115,20 +125,37 @@ pub(super) fn run(app: App) -> Result<(), AppError> {
     result
 }
 
-fn work(graph: &mut Graph, queue: &Queue, inputs: usize, sender: &mut Sender) -> Result<(), AppError> {
+/// Warns of outputs that somebody may wait for in vain.
+fn warn_of_unknown_outputs(wiring: &RunConfig, graph: &Graph) {
+    for output in &wiring.outputs {
+        if !graph.outputs().any(|known| known == output) {
+            let known: Vec<&str> = graph.outputs().collect();
+            tracing::warn!(
+                "output `{output}` stands in the dataflow, but no operation of this node publishes it (published: {})",
+                if known.is_empty() {
+                    "none".to_owned()
+                } else {
+                    known.join(", ")
+                }
+            );
+        }
+    }
+}
+
+fn work(graph: &mut Graph, queue: &Queue, names: Vec<String>, sender: &mut Sender) -> Result<(), AppError> {
     graph.wake(Instant::now(), true, sender)?;
-    let mut check_drops = Instant::now() + CHECK_DROPS_EVERY;
-    let mut unstamped = 0u64;
+    let mut look = Instant::now() + LOOK_EVERY;
+    let mut unstamped = Unstamped::new(names);
     loop {
         if graph.is_done() {
             break;
         }
-        let deadline = graph.next_wake().map_or(check_drops, |wake| wake.min(check_drops));
+        let deadline = graph.next_wake().map_or(look, |wake| wake.min(look));
         let item = queue.pop(Some(deadline));
         let now = Instant::now();
-        if now >= check_drops {
-            check_drops = now + CHECK_DROPS_EVERY;
-            count_drops(graph, queue, inputs);
+        if now >= look {
+            look = now + LOOK_EVERY;
+            unstamped.warn();
             graph.say_unsaid(now);
         }
         match item {
@@ -137,48 +164,99 @@ fn work(graph: &mut Graph, queue: &Queue, inputs: usize, sender: &mut Sender) ->
                 graph.message(input, &message, sender);
                 queue.give_back(input, message);
             }
-            Some(Item::Unreadable { input, error }) => graph.external_fault(input, 1, error),
-            Some(Item::Unstamped) => {
-                if unstamped == 0 {
-                    tracing::warn!("a message has no `timestamp_ns`: it gets the time of its publication instead");
-                }
-                unstamped += 1;
+            Some(Item::Losses { input, losses }) => {
+                unstamped.count(input, losses.unstamped);
+                count_losses(graph, input, &losses);
             }
-            Some(Item::Closed { input }) => graph.changed(input, Change::Closed, sender),
-            Some(Item::Opened { input }) => graph.changed(input, Change::Opened, sender),
-            Some(Item::Parameter { key, value }) => graph.parameter(&key, &value, sender),
-            Some(Item::Log { is_error: true, text }) => tracing::error!("{text}"),
-            Some(Item::Log { is_error: false, text }) => tracing::warn!("{text}"),
-            Some(Item::LostByDora { input, count }) => {
-                graph.external_warning(input, "lost by dora", count, "dora dropped messages");
-            }
-            Some(Item::End { inputs_closed }) => {
+            Some(Item::Changed { input, change }) => graph.changed(input, change, sender),
+            Some(Item::Note(Note::Parameter { key, value })) => graph.parameter(&key, &value, sender),
+            Some(Item::Note(Note::Log { is_error: true, text })) => tracing::error!("{text}"),
+            Some(Item::Note(Note::Log { is_error: false, text })) => tracing::warn!("{text}"),
+            Some(Item::Note(Note::End { inputs_closed })) => {
                 if inputs_closed {
                     graph.close_all(sender);
                 }
                 break;
             }
+            Some(Item::NotesLost(count)) => {
+                tracing::error!("{count} lines for the log or live parameters came while there was no time for them");
+            }
         }
         graph.wake(now, false, sender)?;
     }
-    count_drops(graph, queue, inputs);
-    if unstamped > 0 {
-        tracing::info!("messages without `timestamp_ns`: {unstamped} in all");
-    }
+    unstamped.summarize();
     graph.finish(sender)
 }
 
-fn count_drops(graph: &mut Graph, queue: &Queue, inputs: usize) {
-    for input in 0..inputs {
-        let dropped = queue.take_dropped(input);
-        if dropped > 0 {
-            graph.external_warning(
-                input,
-                "overload",
-                dropped,
-                "overloaded: the oldest messages were dropped",
+fn count_losses(graph: &mut Graph, input: usize, losses: &Losses) {
+    if losses.unreadable > 0 {
+        graph.external_fault(input, losses.unreadable, &losses.error);
+    }
+    let warnings = [
+        (
+            "overload",
+            losses.dropped,
+            "overloaded: the oldest messages were dropped",
+        ),
+        ("lost by dora", losses.lost_by_dora, "dora dropped messages"),
+    ];
+    for (kind, count, message) in warnings {
+        if count > 0 {
+            graph.external_warning(input, kind, count, message);
+        }
+    }
+}
+
+/// Counts messages without a stamp, and warns of each input that has them once.
+struct Unstamped {
+    names: Vec<String>,
+    counts: Vec<u64>,
+    warned: Vec<bool>,
+}
+
+impl Unstamped {
+    fn new(names: Vec<String>) -> Self {
+        Self {
+            counts: vec![0; names.len()],
+            warned: vec![false; names.len()],
+            names,
+        }
+    }
+
+    fn count(&mut self, input: usize, times: u64) {
+        self.counts[input] += times;
+    }
+
+    /// One line for all inputs that have not been named yet: senders without stamps seldom come alone.
+    fn warn(&mut self) {
+        let is_new = |input: &usize| self.counts[*input] > 0 && !self.warned[*input];
+        let new: Vec<usize> = (0..self.names.len()).filter(is_new).collect();
+        if !new.is_empty() {
+            tracing::warn!(
+                "no `timestamp_ns` in messages of {}: each gets the time of its publication instead",
+                self.list(&new)
             );
         }
+        new.into_iter().for_each(|input| self.warned[input] = true);
+    }
+
+    fn summarize(&mut self) {
+        self.warn();
+        let inputs: Vec<usize> = (0..self.names.len()).filter(|&input| self.counts[input] > 0).collect();
+        let count: u64 = self.counts.iter().sum();
+        if count > 0 {
+            tracing::info!(
+                "messages without `timestamp_ns`: {count} in all, of {}",
+                self.list(&inputs)
+            );
+        }
+    }
+
+    fn list(&self, inputs: &[usize]) -> String {
+        let words = inputs
+            .iter()
+            .map(|&input| format!("input `{}` ({})", self.names[input], self.counts[input]));
+        words.collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -187,7 +265,7 @@ struct Drain {
     names: Vec<String>,
     queue: Arc<Queue>,
     ignored: BTreeSet<String>,
-    check_drops: Instant,
+    look: Instant,
 }
 
 impl Drain {
@@ -196,7 +274,7 @@ impl Drain {
             names,
             queue,
             ignored: BTreeSet::new(),
-            check_drops: Instant::now() + CHECK_DROPS_EVERY,
+            look: Instant::now() + LOOK_EVERY,
         }
     }
 
@@ -211,18 +289,18 @@ impl Drain {
             match event {
                 Some(Event::Stop(cause)) => {
                     self.count_losses(&mut events);
-                    self.queue.push(Item::End {
+                    self.queue.push(Note::End {
                         inputs_closed: matches!(cause, StopCause::AllInputsClosed),
                     });
                     return events;
                 }
                 Some(event) => self.handle(event),
                 None => {
-                    self.queue.push(Item::End { inputs_closed: true });
+                    self.queue.push(Note::End { inputs_closed: true });
                     return events;
                 }
             }
-            if Instant::now() >= self.check_drops {
+            if Instant::now() >= self.look {
                 self.count_losses(&mut events);
             }
         }
@@ -234,19 +312,18 @@ impl Drain {
                 Some(input) => self.input(input, &metadata, data.as_array()),
                 None => {
                     if self.ignored.insert(id.to_string()) {
-                        let text = format!("input `{id}` is wired, but no operation listens to it");
-                        self.queue.push(Item::Log { is_error: false, text });
+                        self.log(false, format!("input `{id}` is wired, but no operation listens to it"));
                     }
                 }
             },
             Event::InputClosed { id } => {
                 if let Some(input) = self.place(id.as_ref()) {
-                    self.queue.push(Item::Closed { input });
+                    self.queue.push_change(input, Change::Closed);
                 }
             }
             Event::InputRecovered { id } => {
                 if let Some(input) = self.place(id.as_ref()) {
-                    self.queue.push(Item::Opened { input });
+                    self.queue.push_change(input, Change::Opened);
                 }
             }
             Event::NodeFailed {
@@ -256,20 +333,20 @@ impl Drain {
             } => {
                 let inputs: Vec<String> = affected_input_ids.iter().map(ToString::to_string).collect();
                 let text = format!("node `{source_node_id}` failed (inputs {}): {error}", inputs.join(", "));
-                self.queue.push(Item::Log { is_error: true, text });
+                self.log(true, text);
             }
-            Event::NodeRestarted { id } => {
-                let text = format!("node `{id}` is back");
-                self.queue.push(Item::Log { is_error: false, text });
-            }
-            Event::ParamUpdate { key, value } => self.queue.push(Item::Parameter { key, value }),
+            Event::NodeRestarted { id } => self.log(false, format!("node `{id}` is back")),
+            Event::ParamUpdate { key, value } => self.queue.push(Note::Parameter { key, value }),
             Event::ParamDeleted { key } => {
-                let text = format!("parameter `{key}` was deleted: its last value stays");
-                self.queue.push(Item::Log { is_error: false, text });
+                self.log(false, format!("parameter `{key}` was deleted: its last value stays"));
             }
-            Event::Error(text) => self.queue.push(Item::Log { is_error: true, text }),
+            Event::Error(text) => self.log(true, text),
             _ => {}
         }
+    }
+
+    fn log(&self, is_error: bool, text: String) {
+        self.queue.push(Note::Log { is_error, text });
     }
 
     fn place(&self, id: &str) -> Option<usize> {
@@ -282,25 +359,22 @@ impl Drain {
         match read_message(&metadata.parameters, array, &mut message) {
             Ok(stamped) => {
                 if !stamped {
-                    self.queue.push(Item::Unstamped);
+                    self.queue.count(input, |losses| losses.unstamped += 1);
                 }
                 self.queue.push_message(input, message);
             }
             Err(error) => {
                 self.queue.give_back(input, message);
-                self.queue.push(Item::Unreadable {
-                    input,
-                    error: error.to_string(),
-                });
+                self.queue.count_unreadable(input, error);
             }
         }
     }
 
     fn count_losses(&mut self, events: &mut EventStream) {
-        self.check_drops = Instant::now() + CHECK_DROPS_EVERY;
+        self.look = Instant::now() + LOOK_EVERY;
         for (id, count) in events.drain_drop_counts() {
             if let Some(input) = self.place(id.as_ref()).filter(|_| count > 0) {
-                self.queue.push(Item::LostByDora { input, count });
+                self.queue.count(input, |losses| losses.lost_by_dora += count);
             }
         }
     }

@@ -1,6 +1,9 @@
 //! What dora's transport needs so that nothing is lost between nodes.
 
 use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::Write;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -13,8 +16,9 @@ const ZENOH_OVERLAY: &str = r#"{"transport":{"link":{"tx":{"queue":{
 
 const OVERLAY_VARIABLE: &str = "DORA_ZENOH_CONFIG_OVERLAY";
 
-/// The file of the overlay, which is there for as long as this is.
-pub(super) struct Overlay(Option<PathBuf>);
+/// The file of the overlay, which is there for as long as this is. Nobody else can have made it, read it or foreseen its
+/// name.
+pub(super) struct Overlay(Option<(File, Option<PathBuf>)>);
 
 impl Overlay {
     /// Sets the transport up for the node that this process will be, unless the operator has done so with
@@ -23,20 +27,50 @@ impl Overlay {
         if std::env::var_os(OVERLAY_VARIABLE).is_some() || std::env::var_os("ZENOH_CONFIG").is_some() {
             return Self(None);
         }
-        let path = std::env::temp_dir().join(format!("robocache-zenoh-{}.json5", std::process::id()));
-        if let Err(error) = std::fs::write(&path, ZENOH_OVERLAY) {
-            tracing::warn!("{}: {error}; bursts may lose messages", path.display());
-            return Self(None);
+        match Self::write() {
+            Ok((overlay, path)) => {
+                // SAFETY: the process has no other thread yet, so nothing reads the environment at the same time.
+                unsafe { std::env::set_var(OVERLAY_VARIABLE, path) };
+                overlay
+            }
+            Err(error) => {
+                tracing::warn!("{}: {error}; bursts may lose messages", std::env::temp_dir().display());
+                Self(None)
+            }
         }
-        // SAFETY: the process has no other thread yet, so nothing reads the environment at the same time.
-        unsafe { std::env::set_var(OVERLAY_VARIABLE, &path) };
-        Self(Some(path))
+    }
+
+    /// Writes the file, and gives the path to read it at.
+    fn write() -> std::io::Result<(Self, PathBuf)> {
+        let mut options = File::options();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        // A new `RandomState` has keys that nobody knows.
+        let random = || RandomState::new().build_hasher().finish();
+        let name = format!("robocache-zenoh-{:016x}{:016x}.json5", random(), random());
+        let path = std::env::temp_dir().join(name);
+        let mut file = options.open(&path)?;
+        if let Err(error) = file.write_all(ZENOH_OVERLAY.as_bytes()) {
+            let _ = std::fs::remove_file(&path);
+            return Err(error);
+        }
+        // Where an open file can be read without its name, nothing stays behind however the process ends.
+        #[cfg(unix)]
+        {
+            let open = PathBuf::from(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file)));
+            if std::fs::read(&open).is_ok_and(|text| text == ZENOH_OVERLAY.as_bytes()) {
+                std::fs::remove_file(&path)?;
+                return Ok((Self(Some((file, None))), open));
+            }
+        }
+        Ok((Self(Some((file, Some(path.clone())))), path))
     }
 }
 
 impl Drop for Overlay {
     fn drop(&mut self) {
-        if let Some(path) = &self.0 {
+        if let Some((_, Some(path))) = &self.0 {
             // A file left behind in the temporary folder harms nobody.
             let _ = std::fs::remove_file(path);
         }
@@ -132,8 +166,35 @@ fn own_sockets() -> Option<HashSet<u64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::{Read, Write};
+    use std::io::Read;
     use std::net::{TcpListener, TcpStream};
+
+    #[test]
+    fn the_overlay_can_be_read_and_leaves_nothing_that_others_could_take() {
+        let files = || -> HashSet<PathBuf> {
+            let all = std::fs::read_dir(std::env::temp_dir())
+                .unwrap()
+                .flatten()
+                .map(|file| file.path());
+            all.filter(|path| path.to_string_lossy().contains("robocache-zenoh-"))
+                .collect()
+        };
+        let before = files();
+        let (overlay, path) = Overlay::write().unwrap();
+        let (other, _) = Overlay::write().unwrap();
+        for _ in 0..2 {
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), ZENOH_OVERLAY);
+        }
+        #[cfg(unix)]
+        {
+            let mode = std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(&path).unwrap());
+            assert_eq!(mode & 0o777, 0o600);
+        }
+        #[cfg(target_os = "linux")]
+        assert_eq!(files(), before);
+        drop((overlay, other));
+        assert_eq!(files(), before);
+    }
 
     #[test]
     fn what_a_peer_has_not_read_is_seen() {

@@ -7,6 +7,7 @@ pub mod fuse;
 pub mod resample;
 pub mod voxelize;
 
+use crate::time::Interpolation;
 use serde::{Deserialize, Deserializer, de};
 
 /// A configuration that asks for something impossible.
@@ -49,4 +50,13 @@ pub(crate) fn duration_ns(key: impl FnOnce() -> String, ms: f64) -> Result<i64, 
             format!("{ms} is no duration (allowed: 0 to 1e12 ms)"),
         ))
     }
+}
+
+/// The refusal of a limit that its interpolation has no use for, so that nobody relies on it.
+pub(crate) fn unused_limit(key: impl Into<String>, interpolation: Option<Interpolation>) -> ConfigError {
+    let (name, allowed) = match interpolation {
+        Some(mode) => (mode.name(), mode.limits().join(", ")),
+        None => ("its interpolation", "none".to_owned()),
+    };
+    ConfigError::new(key, format!("`{name}` has no use for it (allowed with it: {allowed})"))
 }

@@ -12,6 +12,23 @@ pub enum Interpolation {
 }
 
 impl Interpolation {
+    /// Its name in a configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Previous => "previous",
+            Self::Nearest => "nearest",
+            Self::Linear => "linear",
+        }
+    }
+
+    /// The keys of the [`Limits`] that it has a use for.
+    pub fn limits(self) -> &'static [&'static str] {
+        match self {
+            Self::Previous | Self::Nearest => &["max_age_ms"],
+            Self::Linear => &["max_gap_ms", "extrapolate_ms"],
+        }
+    }
+
     /// Whether samples after the target are looked at.
     pub fn looks_ahead(self) -> bool {
         self != Self::Previous

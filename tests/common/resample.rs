@@ -342,11 +342,12 @@ pub fn every_type_agrees_with_a_linear_scan(run: Run, cases: u32) {
         let (interpolation, max_gap_ms, max_age_ms, extrapolate_ms) = settings;
         // Whole nanoseconds, so that the oracle compares the same number.
         let whole = |ms: Option<f64>| ms.map(|ms| (ms * 1e6).round() / 1e6);
+        let used = |key, ms| whole(ms).filter(|_| interpolation.limits().contains(&key));
         let config = ResampleConfig {
             interpolation,
-            max_gap_ms: whole(max_gap_ms),
-            max_age_ms: whole(max_age_ms),
-            extrapolate_ms: whole(extrapolate_ms),
+            max_gap_ms: used("max_gap_ms", max_gap_ms),
+            max_age_ms: used("max_age_ms", max_age_ms),
+            extrapolate_ms: used("extrapolate_ms", extrapolate_ms),
             fill_value: -0.5,
         };
         agrees_with_the_oracle::<f32>(run, &rows, dim, &config);

@@ -155,12 +155,24 @@ fn encode(dtype: Dtype, values: &[f64]) -> Vec<u8> {
 
 fn random_config(random: &mut Random) -> ResampleConfig {
     let mut limit = || random.once_in(3).then(|| random.below(3_000_000) as f64 / 1e6);
+    limited(
+        [limit(), limit(), limit()],
+        ResampleConfig {
+            interpolation: random.of(&MODES),
+            fill_value: random.of(&[0.0, -7.25, f32::NAN]),
+            ..ResampleConfig::default()
+        },
+    )
+}
+
+/// With those of these limits that the interpolation has a use for: `max_gap_ms`, `max_age_ms`, `extrapolate_ms`.
+fn limited([max_gap_ms, max_age_ms, extrapolate_ms]: [Option<f64>; 3], config: ResampleConfig) -> ResampleConfig {
+    let used = |key, ms: Option<f64>| ms.filter(|_| config.interpolation.limits().contains(&key));
     ResampleConfig {
-        max_gap_ms: limit(),
-        max_age_ms: limit(),
-        extrapolate_ms: limit(),
-        interpolation: random.of(&MODES),
-        fill_value: random.of(&[0.0, -7.25, f32::NAN]),
+        max_gap_ms: used("max_gap_ms", max_gap_ms),
+        max_age_ms: used("max_age_ms", max_age_ms),
+        extrapolate_ms: used("extrapolate_ms", extrapolate_ms),
+        ..config
     }
 }
 
@@ -455,12 +467,7 @@ fn recordings_have_the_bytes_of_the_cpu() {
             message::<bf16>(&rows, dim),
         ];
         for (message, mode) in messages.iter().flat_map(|message| MODES.map(|mode| (message, mode))) {
-            let config = ResampleConfig {
-                max_gap_ms: Some(30.0),
-                max_age_ms: Some(12.0),
-                extrapolate_ms: Some(25.0),
-                ..config(mode)
-            };
+            let config = limited([30.0, 12.0, 25.0].map(Some), config(mode));
             let batch = Trajectories::from_message(message).unwrap();
             let expected = cpu(&config, &batch);
             assert!(expected.counters.invalid < expected.counters.targets);

@@ -42,6 +42,10 @@ impl Plugin for ForceMeanPlugin {
         "force_mean"
     }
 
+    fn about(&self) -> &'static str {
+        "Publishes the running mean of a stream, `force_mean`."
+    }
+
     fn build(&self, app: &mut App) -> Result<(), AppError> {
         let config: ForceMeanConfig = app.config()?;
         let operation = ForceMean::new(&config).map_err(|error| app.refused(&error))?;

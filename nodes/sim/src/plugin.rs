@@ -21,6 +21,10 @@ impl Plugin for SimPlugin {
         "sim"
     }
 
+    fn about(&self) -> &'static str {
+        "Publishes the camera features, joints, force and lidar of a simulated robot."
+    }
+
     fn build(&self, app: &mut App) -> Result<(), AppError> {
         let config: SimConfig = app.config()?;
         let refused = |error: crate::config::ConfigError| {

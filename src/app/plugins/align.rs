@@ -9,6 +9,10 @@ impl Plugin for AlignPlugin {
         "align"
     }
 
+    fn about(&self) -> &'static str {
+        "Puts streams on common timestamps, each as an output of its own name."
+    }
+
     fn build(&self, app: &mut App) -> Result<(), AppError> {
         let operation = Observe::aligned(&app.config()?, app.placement()).map_err(|error| app.refused(&error))?;
         app.add_operation(Registration {

@@ -9,6 +9,10 @@ impl Plugin for FusePlugin {
         "fuse"
     }
 
+    fn about(&self) -> &'static str {
+        "Puts streams on common timestamps, as one tensor `fused` with a mask."
+    }
+
     fn build(&self, app: &mut App) -> Result<(), AppError> {
         let operation = Observe::fused(&app.config()?, app.placement()).map_err(|error| app.refused(&error))?;
         app.add_operation(Registration {

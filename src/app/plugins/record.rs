@@ -24,9 +24,16 @@ impl Plugin for RecordPlugin {
         "record"
     }
 
+    fn about(&self) -> &'static str {
+        "Writes whatever is wired to it to a recording."
+    }
+
     fn build(&self, app: &mut App) -> Result<(), AppError> {
         let config: RecordConfig = app.config()?;
         let refused = |error: &dyn std::fmt::Display| app.refused(&ConfigError::new("path", error.to_string()));
+        if app.is_check() {
+            return Ok(());
+        }
         let inputs = app.wired_inputs().to_vec();
         if inputs.is_empty() {
             return Err(refused(

@@ -65,6 +65,10 @@ impl Plugin for ReplayPlugin {
         "replay"
     }
 
+    fn about(&self) -> &'static str {
+        "Publishes a recording, at its pace or another."
+    }
+
     fn build(&self, app: &mut App) -> Result<(), AppError> {
         let config: ReplayConfig = app.config()?;
         let reader =

@@ -18,6 +18,10 @@ impl Plugin for ResamplePlugin {
         "resample"
     }
 
+    fn about(&self) -> &'static str {
+        "Resamples batches of `trajectories` at their targets, as `resampled`."
+    }
+
     fn build(&self, app: &mut App) -> Result<(), AppError> {
         let config: ResampleConfig = app.config()?;
         let placement = app.placement();

@@ -19,6 +19,10 @@ impl Plugin for VoxelizePlugin {
         "voxelize"
     }
 
+    fn about(&self) -> &'static str {
+        "Publishes point clouds as voxel grids, `voxels`."
+    }
+
     fn build(&self, app: &mut App) -> Result<(), AppError> {
         let config: VoxelizeConfig = app.config()?;
         let operation = Voxelize::new(config, app.placement()).map_err(|error| app.refused(&error))?;

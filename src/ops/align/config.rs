@@ -1,5 +1,5 @@
 use crate::device::Dtype;
-use crate::ops::{ConfigError, NotYet, duration_ns};
+use crate::ops::{ConfigError, NotYet, duration_ns, unused_limit};
 use crate::time::{Grid, Interpolation, Limits};
 use serde::Deserialize;
 
@@ -307,9 +307,27 @@ impl ModalityConfig {
 
     fn limits(&self, place: &str, group: &GroupConfig) -> Result<Limits, ConfigError> {
         let absent = Limits::default();
-        let limit = |key: &str, own: Option<f64>, inherited: Option<f64>, absent: i64| match own.or(inherited) {
-            Some(ms) => duration_ns(|| format!("{place}.{key}"), ms),
-            None => Ok(absent),
+        let of_modality = place.split(".groups[").next().unwrap_or(place);
+        let limit = |key: &str, own: Option<f64>, inherited: Option<f64>, absent: i64| {
+            let used_by = |group: &GroupConfig| {
+                let mode = group.interpolation.or(self.interpolation);
+                mode.is_none_or(|mode| mode.limits().contains(&key))
+            };
+            // A limit of the modality is for those of its groups that have a use for it.
+            let (ms, place, is_used) = match (own, inherited) {
+                (Some(ms), _) => (ms, place, used_by(group)),
+                (None, Some(ms)) if self.groups.is_empty() => (ms, place, used_by(group)),
+                (None, Some(ms)) => (ms, of_modality, self.groups.iter().any(used_by)),
+                (None, None) => return Ok(absent),
+            };
+            let ns = duration_ns(|| format!("{place}.{key}"), ms)?;
+            match is_used {
+                true => Ok(ns),
+                false => Err(unused_limit(
+                    format!("{place}.{key}"),
+                    group.interpolation.or(self.interpolation),
+                )),
+            }
         };
         Ok(Limits {
             max_age: limit("max_age_ms", group.max_age_ms, self.max_age_ms, absent.max_age)?,

@@ -1,4 +1,4 @@
-use crate::ops::ConfigError;
+use crate::ops::{ConfigError, unused_limit};
 use crate::time::{Interpolation, Limits, ms_to_ns};
 use serde::Deserialize;
 
@@ -41,11 +41,23 @@ impl ResampleConfig {
                 format!("`{}` (allowed: a finite float32 or .nan)", self.fill_value),
             ));
         }
-        Ok(Limits {
+        let limits = Limits {
             max_age: nanoseconds("max_age_ms", self.max_age_ms, none.max_age)?,
             max_gap: nanoseconds("max_gap_ms", self.max_gap_ms, none.max_gap)?,
             extrapolate: nanoseconds("extrapolate_ms", self.extrapolate_ms, none.extrapolate)?,
-        })
+        };
+        let given = [
+            ("max_age_ms", self.max_age_ms),
+            ("max_gap_ms", self.max_gap_ms),
+            ("extrapolate_ms", self.extrapolate_ms),
+        ];
+        match given
+            .iter()
+            .find(|(key, ms)| ms.is_some() && !self.interpolation.limits().contains(key))
+        {
+            Some((key, _)) => Err(unused_limit(*key, Some(self.interpolation))),
+            None => Ok(limits),
+        }
     }
 }
 
@@ -78,14 +90,45 @@ mod tests {
 
     #[test]
     fn milliseconds_become_nanoseconds() {
-        let config = parse("{ interpolation: nearest, max_gap_ms: 50, max_age_ms: 0.5, extrapolate_ms: 5 }").unwrap();
+        let config = parse("{ interpolation: nearest, max_age_ms: 0.5 }").unwrap();
         assert_eq!(config.interpolation, Interpolation::Nearest);
         let limits = Limits {
             max_age: 500_000,
-            max_gap: 50_000_000,
-            extrapolate: 5_000_000,
+            ..Limits::default()
         };
         assert_eq!(config.limits().unwrap(), limits);
+        let limits = Limits {
+            max_gap: 50_000_000,
+            extrapolate: 5_000_000,
+            ..Limits::default()
+        };
+        assert_eq!(
+            parse("{ max_gap_ms: 50, extrapolate_ms: 5 }")
+                .unwrap()
+                .limits()
+                .unwrap(),
+            limits
+        );
+    }
+
+    #[test]
+    fn a_limit_that_the_interpolation_has_no_use_for_is_refused() {
+        for (text, expected) in [
+            (
+                "max_age_ms: 5",
+                "max_age_ms: `linear` has no use for it (allowed with it: max_gap_ms, extrapolate_ms)",
+            ),
+            (
+                "{ interpolation: previous, max_gap_ms: 5 }",
+                "max_gap_ms: `previous` has no use for it (allowed with it: max_age_ms)",
+            ),
+            (
+                "{ interpolation: nearest, extrapolate_ms: 0 }",
+                "extrapolate_ms: `nearest` has no use for it (allowed with it: max_age_ms)",
+            ),
+        ] {
+            assert_eq!(parse(text).unwrap().limits().unwrap_err().to_string(), expected);
+        }
     }
 
     #[test]

@@ -99,7 +99,7 @@ impl Plan {
 
         let dtypes = "float32, float64, float16, bfloat16, int8, int16, int32, int64, uint8, uint16, uint32, uint64";
         let dtype = metadata(DTYPE, dtypes, |name| Dtype::from_name(name).is_some())?.and_then(Dtype::from_name);
-        let is_list_of_names = |text: &str| serde_yaml::from_str::<Vec<String>>(text).is_ok();
+        let is_list_of_names = |text: &str| crate::yaml::from_str::<Vec<String>>(text).is_ok();
         let fields = metadata(FIELDS, "a JSON list of strings", is_list_of_names)?;
         let dim = metadata(DIM, "a whole number", |text| text.parse::<usize>().is_ok())?;
         let frame_id = metadata(FRAME_ID, "a string", |_| true)?;
@@ -138,7 +138,7 @@ impl Plan {
             timestamps,
             valid,
             fields: fields
-                .and_then(|text| serde_yaml::from_str(text).ok())
+                .and_then(|text| crate::yaml::from_str(text).ok())
                 .unwrap_or_default(),
             frame_id: frame_id.unwrap_or_default().to_owned(),
             dim: dim.and_then(|text| text.parse().ok()).unwrap_or(0),

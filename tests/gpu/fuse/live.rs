@@ -47,7 +47,11 @@ fn any_config(random: &mut Random, most_modalities: usize, most_values: usize) -
             };
             let mode = random.of(&["previous", "nearest", "linear"]);
             write!(yaml, "{{ channels: [{from}, {to}], interpolation: {mode}").unwrap();
-            for key in ["max_age_ms", "max_gap_ms", "extrapolate_ms"] {
+            let limits: &[&str] = match mode {
+                "linear" => &["max_gap_ms", "extrapolate_ms"],
+                _ => &["max_age_ms"],
+            };
+            for key in limits {
                 if random.once_in(2) {
                     write!(yaml, ", {key}: {}", random.below(50)).unwrap();
                 }

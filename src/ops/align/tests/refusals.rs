@@ -70,6 +70,52 @@ fn durations_are_not_negative_and_finite() {
     );
 }
 
+/// Nobody is to rely on a limit that nothing looks at. One of a modality is for those of its groups that have a use for it.
+#[test]
+fn a_limit_that_its_interpolation_has_no_use_for_is_refused() {
+    let linear = "`linear` has no use for it (allowed with it: max_gap_ms, extrapolate_ms)";
+    let nearest = "`nearest` has no use for it (allowed with it: max_age_ms)";
+    let previous = "`previous` has no use for it (allowed with it: max_age_ms)";
+    let groups = |keys: &str, first: &str, second: &str| {
+        format!(
+            "input: a, dim: 2, interpolation: previous, {keys}\
+             groups: [{{channels: [0, 1], {first}}}, {{channels: [1, 2], {second}}}]"
+        )
+    };
+    let refused = [
+        (
+            "input: a, interpolation: linear, max_age_ms: 5".to_owned(),
+            format!("max_age_ms: {linear}"),
+        ),
+        (
+            "input: a, interpolation: nearest, max_gap_ms: 5".to_owned(),
+            format!("max_gap_ms: {nearest}"),
+        ),
+        (
+            "input: a, extrapolate_ms: 0".to_owned(),
+            format!("extrapolate_ms: {previous}"),
+        ),
+        (
+            groups("", "interpolation: linear", "interpolation: linear, max_age_ms: 5"),
+            format!("groups[1].max_age_ms: {linear}"),
+        ),
+        (
+            groups("max_gap_ms: 5,", "interpolation: nearest", ""),
+            format!("max_gap_ms: {nearest}"),
+        ),
+    ];
+    for (modality, message) in refused {
+        refuses("", &[&modality], &format!("modalities[0].{message}"));
+    }
+    for fits in [
+        groups("max_gap_ms: 5, max_age_ms: 5,", "interpolation: linear", ""),
+        groups("max_age_ms: 5,", "interpolation: linear", "max_age_ms: 7"),
+        "input: a, dim: 2, interpolation: linear, max_gap_ms: 5, extrapolate_ms: 5".to_owned(),
+    ] {
+        assert!(Aligner::new(&config("", &[&fits])).is_ok(), "{fits}");
+    }
+}
+
 /// Otherwise a sample that is only late would clear the stream.
 #[test]
 fn reset_is_no_less_than_reorder() {

@@ -1,0 +1,95 @@
+//! YAML texts that come from outside: a configuration, what a recording says of itself.
+
+use serde::de::DeserializeOwned;
+
+/// The longest text that is read.
+pub(crate) const MAX_BYTES: usize = 1 << 20;
+
+/// Brackets within one another. The parser takes a time that grows with the square of it, and refuses 128 itself.
+const MAX_DEPTH: usize = 100;
+
+/// Why a text is no YAML of what is asked for.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum YamlError {
+    #[error("it is longer than {MAX_BYTES} bytes")]
+    TooLong,
+    #[error("line {line}: brackets lie more than {MAX_DEPTH} deep in one another")]
+    TooDeep { line: usize },
+    #[error("{0}")]
+    Yaml(#[from] serde_yaml::Error),
+}
+
+/// Reads a text, refusing at once one that would take the parser long.
+pub(crate) fn from_str<T: DeserializeOwned>(text: &str) -> Result<T, YamlError> {
+    check(text)?;
+    Ok(serde_yaml::from_str(text)?)
+}
+
+fn check(text: &str) -> Result<(), YamlError> {
+    if text.len() > MAX_BYTES {
+        return Err(YamlError::TooLong);
+    }
+    let mut depth = 0usize;
+    for (i, byte) in text.bytes().enumerate() {
+        match byte {
+            b'[' | b'{' => depth += 1,
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth > MAX_DEPTH {
+            let line = text.as_bytes()[..i].iter().filter(|&&byte| byte == b'\n').count() + 1;
+            return Err(YamlError::TooDeep { line });
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn a_text_that_would_take_long_is_refused_at_once() {
+        let deep = |open: &str, close: &str| format!("a: 1\nb: {}{}", open.repeat(100_000), close.repeat(100_000));
+        let cases = [
+            (deep("[", "]"), "line 2: brackets lie more than 100 deep"),
+            (deep("{a: ", "}"), "line 2: brackets lie more than 100 deep"),
+            (deep("[", ""), "line 2: brackets lie more than 100 deep"),
+            ("- ".repeat(500_000), "recursion limit"),
+            (format!("a: {}", "x".repeat(2 << 20)), "longer than 1048576 bytes"),
+            (
+                "a: &a [x, x, x, x, x, x, x, x, x, x]\n".to_owned() + &aliases(),
+                "repetition limit",
+            ),
+        ];
+        for (text, expected) in cases {
+            let start = Instant::now();
+            let refused = from_str::<serde_yaml::Value>(&text).unwrap_err().to_string();
+            assert!(refused.contains(expected), "{refused}, not {expected}");
+            assert!(
+                start.elapsed() < Duration::from_secs(2),
+                "{expected}: {:?}",
+                start.elapsed()
+            );
+        }
+        let shallow = format!("a: {}1{}", "[".repeat(50), "]".repeat(50));
+        assert!(from_str::<serde_yaml::Value>(&shallow).is_ok());
+        let wide = format!("a: [{}]", "[], ".repeat(100_000));
+        assert!(from_str::<serde_yaml::Value>(&wide).is_ok());
+    }
+
+    /// Each name is ten times the one before it.
+    fn aliases() -> String {
+        let name = |i: u8| char::from(b'a' + i);
+        let line = |i: u8| {
+            format!(
+                "{}: &{} [{}]\n",
+                name(i),
+                name(i),
+                vec![format!("*{}", name(i - 1)); 10].join(", ")
+            )
+        };
+        (1..9).map(line).collect()
+    }
+}
