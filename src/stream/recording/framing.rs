@@ -23,6 +23,8 @@ const CONTINUATION: [u8; 4] = [0xff; 4];
 const END_OF_STREAM: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
 /// The length of a footer, and the magic.
 const TAIL: usize = 4 + MAGIC.len();
+/// What a footer takes for each batch.
+pub(super) const BLOCK: usize = size_of::<Block>();
 /// Footers up to this length are read whatever stands before them.
 const SHORT_FOOTER: u64 = 1 << 20;
 /// The longest header of a message. That of a batch holds the metadata of its rows, of which a message has at most

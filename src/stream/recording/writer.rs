@@ -1,4 +1,4 @@
-use super::framing::{MOST_METADATA, START, add_metadata, block, push_footer};
+use super::framing::{BLOCK, MOST_METADATA, START, add_metadata, block, push_footer};
 use super::pending::Pending;
 use super::schema::{Common, METADATA};
 use super::{EXTENSION, WriteError};
@@ -15,6 +15,11 @@ use tracing::error;
 const FLUSH_AFTER: Duration = Duration::from_millis(500);
 /// A batch is written when its payloads have reached this, whatever their age.
 const FLUSH_BYTES: usize = 8 << 20;
+/// A footer grows with the recording: one after every batch would make the work quadratic. All of them together take no
+/// more than this share of what is recorded,
+const FOOTER_SHARE: u64 = 4;
+/// and this, so that a recording of minutes has one after every batch.
+const FOOTER_CREDIT: u64 = 1 << 20;
 
 /// Records streams into a folder, one file each.
 ///
@@ -22,8 +27,9 @@ const FLUSH_BYTES: usize = 8 << 20;
 /// [`tick`](Self::tick) is called when [`due`](Self::due) says. A process that dies leaves files that
 /// [`Reader`](super::Reader) reads up to their last whole batch, and any Arrow reader as a stream, from byte 8 on.
 ///
-/// Every batch is followed by a footer, which the next one replaces and which makes the file one that any Arrow reader
-/// opens.
+/// [`finish`](Self::finish) puts a footer behind the last batch, which makes the file one that any Arrow reader opens.
+/// In the first minutes every batch is followed by a footer, which the next one replaces; later only some are, so that
+/// the bytes written stay in proportion to what is recorded.
 ///
 /// What is written is in the hands of the operating system: it outlives the process, and a loss of power only as far
 /// as the system has put it on the disk; [`finish`](Self::finish) waits for that.
@@ -44,6 +50,10 @@ struct Stream {
     blocks: Vec<Block>,
     /// Where the next batch goes: the end of the last one.
     end: u64,
+    /// Bytes that footers may take until the next one.
+    credit: u64,
+    /// Bytes of a footer without batches.
+    footer: u64,
     /// What is in the file after `end`.
     tail: Tail,
 }
@@ -177,6 +187,8 @@ impl Stream {
             encoder,
             blocks: Vec::new(),
             end: 0,
+            credit: FOOTER_CREDIT,
+            footer: 0,
             tail: Tail::Nothing,
         };
         stream.write_encoded().map_err(io)?;
@@ -242,7 +254,10 @@ impl Stream {
         if self.tail == Tail::Footer {
             return Ok(());
         }
-        self.write_encoded().map_err(|source| self.io(source))
+        self.credit = u64::MAX;
+        let written = self.write_encoded();
+        self.credit = 0;
+        written.map_err(|source| self.io(source))
     }
 
     fn write_pending(&mut self) -> io::Result<()> {
@@ -265,11 +280,19 @@ impl Stream {
         written
     }
 
-    /// Puts what the encoder made in the place of the footer, and a new footer after it, in one write.
+    /// Puts what the encoder made in the place of the footer, and a new footer after it where it is its turn, in one
+    /// write.
     fn write_encoded(&mut self) -> io::Result<()> {
         let bytes = self.encoder.get_mut();
         let added = bytes.len() as u64;
-        push_footer(bytes, self.pending.schema(), &self.blocks);
+        self.credit = self.credit.saturating_add(added / FOOTER_SHARE);
+        let has_footer = self.credit >= self.footer + (BLOCK * self.blocks.len()) as u64;
+        if has_footer {
+            push_footer(bytes, self.pending.schema(), &self.blocks);
+            let footer = bytes.len() as u64 - added;
+            self.credit = self.credit.saturating_sub(footer);
+            self.footer = footer.saturating_sub((BLOCK * self.blocks.len()) as u64);
+        }
         // Without the old footer's tail, a write that breaks off can't be taken for a whole file.
         let cleared = match self.tail {
             Tail::Nothing => Ok(()),
@@ -281,7 +304,7 @@ impl Stream {
             .and_then(|_| self.file.write_all(bytes));
         bytes.clear();
         written?;
-        self.tail = Tail::Footer;
+        self.tail = if has_footer { Tail::Footer } else { Tail::Nothing };
         self.end += added;
         Ok(())
     }
