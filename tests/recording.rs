@@ -9,7 +9,7 @@ use arrow::ipc::writer::FileWriter;
 use proptest::prelude::*;
 use robocache::device::Dtype;
 use robocache::stream::recording::{ReadError, Reader, WriteError, Writer};
-use robocache::stream::{Cells, Message};
+use robocache::stream::{Cells, Message, MetadataValue as Value};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -57,6 +57,9 @@ struct Content {
     frame_id: String,
     dim: usize,
     valid: Vec<i64>,
+    modalities: Vec<String>,
+    epoch: i64,
+    metadata: Vec<(String, Value)>,
     rows: usize,
     columns: Vec<Part>,
 }
@@ -71,6 +74,14 @@ fn content(stream: &str, message: &Message) -> Content {
         frame_id: message.frame_id.clone(),
         dim: message.dim,
         valid: message.valid.clone(),
+        modalities: message.modalities().to_vec(),
+        epoch: message.epoch,
+        metadata: {
+            let entries = message.metadata.iter();
+            let mut entries: Vec<_> = entries.map(|(key, value)| (key.to_owned(), value.clone())).collect();
+            entries.sort_by(|(a, _), (b, _)| a.cmp(b));
+            entries
+        },
         rows: message.rows,
         columns: message
             .columns()
@@ -335,15 +346,13 @@ fn a_message_that_does_not_fit_the_first_one_is_refused_and_the_recording_goes_o
     };
     refuse(tensor(2, Dtype::Float64, &[0; 8]), &["`data` float64", "float32"]);
     refuse(cloud(2, 1), &["[x, ring, descriptor, echoes]"]);
-    let mut message = floats(2, &[1.0]);
-    message.frame_id.push_str("map");
-    refuse(message, &["`frame_id` is `map`"]);
-    message = floats(2, &[1.0]);
-    message.set_fields(&["fx"]);
-    refuse(message, &["`fields` are [fx]", "[]"]);
-    message = floats(2, &[1.0]);
-    message.timestamps_ns.push(1);
-    refuse(message, &["`timestamps_ns` has the length 1"]);
+    let mut column = Message::default();
+    column.rows = 1;
+    column
+        .add_column("x", Dtype::Float32, Cells::One)
+        .data
+        .copy_from(&[0; 4]);
+    refuse(column, &["[x]", "[]"]);
     writer.append("force", &floats(3, &[3.0]), now).unwrap();
 
     for name in ["", "a/b", "..", "a\\b"] {
@@ -352,12 +361,12 @@ fn a_message_that_does_not_fit_the_first_one_is_refused_and_the_recording_goes_o
             Err(WriteError::Name { .. })
         ));
     }
-    let mut reserved = Message::default();
-    reserved.add_column("shape", Dtype::Float32, Cells::One);
-    assert!(matches!(
-        writer.append("s", &reserved, now),
-        Err(WriteError::Form { .. })
-    ));
+    let error = writer.append("s", &Message::default(), now).unwrap_err();
+    assert!(matches!(error, WriteError::Form { .. }), "{error}");
+    let mut long = floats(4, &[4.0]);
+    *long.metadata.set("map") = Value::String("x".repeat(17 << 20));
+    let error = writer.append("force", &long, now).unwrap_err().to_string();
+    assert!(error.contains("stream `force`: metadata that takes"), "{error}");
     writer.finish().unwrap();
     let times: Vec<_> = read(&folder.0).unwrap().iter().map(|c| c.timestamp_ns).collect();
     assert_eq!(times, [1, 3]);
@@ -365,6 +374,228 @@ fn a_message_that_does_not_fit_the_first_one_is_refused_and_the_recording_goes_o
     let mut again = Writer::create(&folder.0).unwrap();
     let error = again.append("force", &floats(1, &[1.0]), now).unwrap_err();
     assert!(matches!(error, WriteError::Exists { .. }), "{error}");
+}
+
+/// A message of another kind of metadata each time: what is there, what it is, and of which type.
+fn with_metadata(mut message: Message, step: usize) -> Message {
+    let mut put = |key: &str, value| *message.metadata.set(key) = value;
+    put("encoding", Value::String("rgb8".into()));
+    put("width", Value::Integer(640 + step as i64 / 2));
+    match step % 7 {
+        0 => put("gain", Value::Float(1.0)),
+        1 => put("gain", Value::Integer(1)),
+        2 => put("gain", Value::ListFloat(vec![0.1, f64::NEG_INFINITY, -0.0])),
+        3 => put("gain", Value::ListString(vec!["a \"b\"".into(), "\u{fffe}".into()])),
+        4 => put("gain", Value::Bool(step > 4)),
+        5 => put("gain", Value::Timestamp(1_700_000_000_123_456_789)),
+        _ => {}
+    }
+    // Where a key has a field, another type is kept all the same.
+    message.frame_id.clear();
+    match step % 5 {
+        0 => message.frame_id.push_str("map"),
+        1 => message.frame_id.push_str("odom \"1\""),
+        2 => *message.metadata.set("frame_id") = Value::Integer(7),
+        3 => *message.metadata.set("frame_id") = Value::String(String::new()),
+        _ => {}
+    }
+    match step % 4 {
+        1 => message.set_fields(&["x"]),
+        2 => message.set_fields(&["x", "y"]),
+        3 => *message.metadata.set("fields") = Value::ListString(vec![]),
+        _ => {}
+    }
+    match step % 3 {
+        1 => message.dim = step,
+        2 => {
+            message.epoch = step as i64 / 4;
+            message.set_modalities(&["a", "b"][..step % 2 + 1]);
+            message.timestamps_ns.extend([step as i64, 5]);
+            message.valid.extend([1, 0, 1]);
+        }
+        _ => {}
+    }
+    message
+}
+
+#[test]
+fn metadata_may_change_from_message_to_message() {
+    for first in 0..12 {
+        let folder = Folder::new();
+        let messages: Vec<_> = (0..60)
+            .flat_map(|i| {
+                let step = first + i;
+                let mut cloud = with_metadata(cloud(i as i64, 2), step);
+                if step % 2 == 1 {
+                    cloud.shape.extend([1, 2]);
+                }
+                [
+                    ("cloud", cloud),
+                    ("flat", with_metadata(floats(i as i64, &[step as f32]), step)),
+                ]
+            })
+            .collect();
+        let written = record(&folder.0, &messages);
+        let came = read(&folder.0).unwrap();
+        assert_eq!(came.len(), written.len());
+        for (came, written) in came.iter().zip(&written) {
+            assert_eq!(came, written);
+        }
+    }
+}
+
+#[test]
+fn what_is_the_same_in_every_message_is_in_the_schema_and_what_changes_with_the_batch() {
+    let folder = Folder::new();
+    let messages: Vec<_> = (0..3)
+        .map(|i| {
+            let mut message = floats(i, &[1.0]);
+            message.frame_id.push_str("map");
+            *message.metadata.set("encoding") = Value::String("rgb8".into());
+            *message.metadata.set("width") = Value::Integer(if i == 1 { 2 } else { 640 });
+            ("camera", message)
+        })
+        .collect();
+    record(&folder.0, &messages);
+    let file = FileReader::try_new(File::open(folder.file("camera")).unwrap(), None).unwrap();
+    let schema = file.schema();
+    assert_eq!(schema.metadata()["metadata"], r#"{"encoding": "rgb8", "width": 640}"#);
+    assert_eq!(schema.metadata()["frame_id"], "map");
+    let names: Vec<_> = schema.fields().iter().map(|f| f.name().as_str()).collect();
+    assert_eq!(names, ["timestamp_ns", "data", "shape"]);
+    assert_eq!(file.map(|batch| batch.unwrap().num_rows()).sum::<usize>(), 3);
+    let bytes = fs::read(folder.file("camera")).unwrap();
+    let text = br#"{"width": 2}"#;
+    assert_eq!(bytes.windows(text.len()).filter(|part| part == text).count(), 1);
+}
+
+/// A batch of trajectories: several rows a message, of which each has another length.
+fn trajectories(timestamp_ns: i64, rows: usize) -> Message {
+    let mut message = Message::default();
+    message.timestamp_ns = timestamp_ns;
+    message.rows = rows;
+    message.dim = 2;
+    let ends = |step: usize| {
+        (0..=rows)
+            .map(|row| (row * (row + step) / 2) as i32)
+            .collect::<Vec<_>>()
+    };
+    for (name, dtype, step) in [
+        ("timestamps_ns", Dtype::Int64, 1),
+        ("values", Dtype::BFloat16, 3),
+        ("targets_ns", Dtype::Int64, 5),
+    ] {
+        let ends = ends(step);
+        let total = ends[rows] as usize;
+        let column = message.add_column(name, dtype, Cells::Ragged(total));
+        column.data.resize(total * dtype.size());
+        for (i, byte) in column.data.bytes_mut().iter_mut().enumerate() {
+            *byte = (i + step) as u8;
+        }
+        column.offsets.extend(ends);
+    }
+    message
+}
+
+#[test]
+fn batches_of_trajectories_come_back() {
+    let folder = Folder::new();
+    let messages: Vec<_> = [3, 0, 1, 40]
+        .into_iter()
+        .enumerate()
+        .map(|(i, rows)| ("trajectories", trajectories(i as i64, rows)))
+        .collect();
+    let written = record(&folder.0, &messages);
+    assert_eq!(read(&folder.0).unwrap(), written);
+}
+
+#[test]
+fn a_struct_s_fields_may_be_called_like_columns_of_a_recording() {
+    let folder = Folder::new();
+    let names = [
+        "timestamp_ns",
+        "data",
+        "shape",
+        "timestamps_ns",
+        "valid",
+        "arrival_ns",
+        "",
+        "data.shape",
+        "data.data.shape",
+        "x",
+    ];
+    let messages: Vec<_> = (0..3usize)
+        .map(|i| {
+            let mut message = Message::default();
+            message.timestamp_ns = i as i64;
+            message.rows = i;
+            message.shape.push(i + 1);
+            message.timestamps_ns.push(9);
+            message.valid.push(1);
+            for (at, name) in names.iter().enumerate() {
+                let column = message.add_column(name, Dtype::UInt8, Cells::One);
+                column.data.copy_from(&vec![(10 * at + i) as u8; i]);
+            }
+            ("struct", message)
+        })
+        .collect();
+    let written = record(&folder.0, &messages);
+    assert_eq!(read(&folder.0).unwrap(), written);
+    let schema = FileReader::try_new(File::open(folder.file("struct")).unwrap(), None)
+        .unwrap()
+        .schema();
+    let mut columns: Vec<_> = schema.fields().iter().map(|f| f.name().as_str()).collect();
+    columns.sort_unstable();
+    columns.dedup();
+    assert_eq!(columns.len(), names.len() + 3, "every column has a name of its own");
+    // One field alone is a struct all the same.
+    for name in names.into_iter().filter(|name| !name.is_empty()) {
+        let folder = Folder::new();
+        let mut message = Message::default();
+        message.rows = 2;
+        message
+            .add_column(name, Dtype::Int64, Cells::One)
+            .data
+            .copy_from(&[3; 16]);
+        let written = record(&folder.0, &[("a", message)]);
+        assert_eq!(read(&folder.0).unwrap(), written, "{name}");
+    }
+}
+
+#[test]
+fn a_struct_may_have_any_number_of_columns_of_any_type() {
+    for columns in [1, 33, 1000] {
+        let folder = Folder::new();
+        let messages: Vec<_> = (0..3usize)
+            .map(|rows| {
+                let mut message = Message::default();
+                message.timestamp_ns = rows as i64;
+                message.rows = rows;
+                for i in 0..columns {
+                    let dtype = Dtype::ALL[i % Dtype::ALL.len()];
+                    let cells = [
+                        Cells::One,
+                        Cells::Fixed(1 + i % 4),
+                        Cells::Ragged(2 * rows),
+                        Cells::Fixed(0),
+                    ][i % 4];
+                    let column = message.add_column(&format!("f{i}"), dtype, cells);
+                    let elements = match cells {
+                        Cells::One => rows,
+                        Cells::Fixed(n) => n * rows,
+                        Cells::Ragged(n) => n,
+                    };
+                    column.data.copy_from(&vec![i as u8; elements * dtype.size()]);
+                    if let Cells::Ragged(_) = cells {
+                        column.offsets.extend((0..=rows as i32).map(|row| 2 * row));
+                    }
+                }
+                ("wide", message)
+            })
+            .collect();
+        let written = record(&folder.0, &messages);
+        assert_eq!(read(&folder.0).unwrap(), written);
+    }
 }
 
 /// Writes a file as another program would.
@@ -569,6 +800,63 @@ fn a_finished_file_with_a_damaged_batch_is_an_error_and_not_the_end() {
     fs::write(folder.file("a"), &damaged).unwrap();
     let error = read(&folder.0).unwrap_err().to_string();
     assert!(error.contains("the footer has 2"), "{error}");
+}
+
+#[test]
+fn what_is_whole_in_a_damaged_file_is_given_and_what_is_not_is_said() {
+    let folder = Folder::new();
+    let mut writer = Writer::create(&folder.0).unwrap();
+    let start = Instant::now();
+    for i in 0..10 {
+        let now = start + Duration::from_secs(i);
+        writer.append("a", &floats(i as i64, &[i as f32; 4]), now).unwrap();
+        writer.append("b", &floats(i as i64, &[i as f32; 4]), now).unwrap();
+        writer.tick(now + Duration::from_secs(1)).unwrap();
+    }
+    writer.finish().unwrap();
+    let whole = fs::read(folder.file("a")).unwrap();
+    // The first is the schema, the others the batches.
+    let starts: Vec<_> = (0..whole.len() - 8)
+        .step_by(8)
+        .filter(|&at| whole[at..at + 4] == [0xff; 4] && whole[at + 4..at + 8] != [0; 4])
+        .collect();
+    assert_eq!(starts.len(), 11);
+    let drain = |damaged: &[u8]| {
+        fs::write(folder.file("a"), damaged).unwrap();
+        let mut reader = Reader::open(&folder.0).unwrap();
+        let (mut message, mut a, mut b, mut errors) = (Message::default(), Vec::new(), 0, Vec::new());
+        loop {
+            match reader.next_into(&mut message) {
+                Ok(Some(0)) => a.push(message.timestamp_ns as usize),
+                Ok(Some(_)) => b += 1,
+                Ok(None) => break,
+                Err(error) => errors.push(error.to_string()),
+            }
+        }
+        assert_eq!(b, 10, "the other stream is whole");
+        (a, errors)
+    };
+    for damaged in 0..10 {
+        for (place, byte) in [(0, 0), (4, 0xff), (8, 0xff), (7, 0x7f)] {
+            let mut bytes = whole.clone();
+            bytes[starts[1 + damaged] + place] = byte;
+            let (came, errors) = drain(&bytes);
+            let wanted: Vec<_> = (0..10).filter(|&i| i != damaged).collect();
+            assert_eq!(came, wanted, "byte {place} of batch {damaged}: {errors:?}");
+            let at = format!("a.arrow: damaged at byte {}", starts[1 + damaged]);
+            assert!(errors.len() == 1 && errors[0].contains(&at), "{errors:?}");
+        }
+    }
+    // Without the footer nobody knows where the next batch would be.
+    let mut bytes = whole.clone();
+    bytes[starts[5]] = 0;
+    bytes.pop();
+    assert_eq!(drain(&bytes), (vec![0, 1, 2, 3], vec![]));
+    // A footer that is damaged is as none.
+    let mut bytes = whole;
+    let end = bytes.len();
+    bytes[end - 30..end - 14].fill(0xff);
+    assert_eq!(drain(&bytes).0, (0..10).collect::<Vec<_>>());
 }
 
 #[test]

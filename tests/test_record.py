@@ -1,5 +1,6 @@
 """Recordings: what is recorded is what was sent, and a crash loses at most the last second."""
 
+import json
 import os
 import signal
 import time
@@ -8,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from harness import Flow, send, wait_for
+from harness import Flow, same_bits, send, to_numpy, wait_for
 from oracle import DTYPES, MS
 
 
@@ -67,6 +68,69 @@ def test_every_form_of_message_comes_back_as_it_was(flow, tmp_path):
             kept = {key: value for key, value in message.metadata.items() if key in metadata}
             assert kept == metadata, name
     assert table(recording / "float32.arrow").column_names[:3] == ["timestamp_ns", "data", "shape"]
+
+
+def test_metadata_may_change_from_message_to_message(flow, tmp_path):
+    """Also what a struct's fields are called, and how many rows a message has."""
+    values = [1, 2.5, "rgb8", True, [1, 2], [0.5, -1.0], ["a", "b"], float("inf"), "", 0.1]
+    steps = []
+    for i in range(20):
+        stamp = (100 + i) * MS
+        changing = {"what": values[i % len(values)], "encoding": "rgb8", "width": 640 + i // 5, "seq_no": i}
+        if i % 3:
+            changing["frame_id"] = f"frame_{i // 4}"
+        if i % 4 == 3:
+            changing["timestamps_ns"] = [stamp]
+        steps.append(send("image", np.arange(i % 3, dtype=np.uint8), stamp, **changing))
+        rows = i % 4
+        ragged = lambda kind, n: pa.array([list(range(n + row)) for row in range(rows)], pa.list_(kind))  # noqa: E731, B023
+        columns = {
+            "timestamps_ns": ragged(pa.int64(), 3),
+            "values": ragged(pa.float32(), 6),
+            "targets_ns": ragged(pa.int64(), 1),
+            "data": pa.array(range(rows), pa.int16()),
+            "shape": pa.array([[row, 1] for row in range(rows)], pa.list_(pa.float64(), 2)),
+            "timestamp_ns": pa.array(range(rows), pa.int64()),
+        }
+        trajectories = pa.StructArray.from_arrays([*columns.values()], [*columns])
+        steps.append(send("trajectories", trajectories, stamp, dim=2 + i % 2, valid=[i % 2]))
+    names = sorted({step[1] for step in steps})
+    flow.sender(steps)
+    recording = flow.folder / "recorded"
+    flow.robocache("record", {"record": {"path": str(recording)}}, {name: f"sender/{name}" for name in names})
+    done = flow.run()
+    assert "WARN" not in done.logs["record"], done.logs["record"]
+    assert table(recording / "image.arrow").column_names == ["timestamp_ns", "data", "shape"]
+    with pa.OSFile(str(recording / "image.arrow")) as file, pa.ipc.open_file(file) as opened:
+        batch, said = opened.get_batch_with_custom_metadata(0)
+        rows = json.loads(said[b"metadata"])
+        assert len(rows) == batch.num_rows and rows[1] == {"what": 2.5, "seq_no": 1, "frame_id": "frame_0"}
+    done = replayed(tmp_path / "replay", recording, names).run()
+    for name in names:
+        sent = [step for step in steps if step[1] == name]
+        got = done.received("sink", name)
+        assert len(got) == len(sent), (name, done.logs)
+        for (_, _, array, metadata), message in zip(sent, got, strict=True):
+            assert same_bits(message.values, to_numpy(array)), name
+            # dora's own stamp of the publication is called so.
+            assert {key: value for key, value in message.metadata.items() if key != "timestamp"} == metadata, name
+            assert {key: type(message.metadata[key]) for key in metadata} == {key: type(metadata[key]) for key in metadata}
+
+
+def test_what_can_t_be_recorded_is_refused_by_name_and_counted(flow):
+    steps = [send("flags", pa.array([True, False]), i * MS) for i in range(3)]
+    steps += [send("names", pa.array(["a", "b"]), i * MS) for i in range(4)]
+    steps += [send("force", np.array([i], np.float32 if i < 3 else np.float64), i * MS) for i in range(5)]
+    flow.sender(steps)
+    recording = flow.folder / "recorded"
+    inputs = {name: f"sender/{name}" for name in ("flags", "names", "force")}
+    flow.robocache("record", {"record": {"path": str(recording)}}, inputs)
+    log = flow.run().logs["record"]
+    assert table(recording / "force.arrow")["timestamp_ns"].to_pylist() == [0, MS, 2 * MS]
+    assert {path.name for path in recording.iterdir()} == {"force.arrow"}
+    for name, count, word in [("flags", 3, "Boolean"), ("names", 4, "Utf8"), ("force", 2, "`data` float64")]:
+        assert any(f"`{name}`" in line and word in line for line in log.splitlines()), log
+        assert any(f"`{name}`: {count} in all" in line for line in log.splitlines()), log
 
 
 def test_the_inputs_may_come_and_go_in_the_middle(flow):

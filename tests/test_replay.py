@@ -105,6 +105,55 @@ def test_other_speeds(flow, recording, streams, speed):
     assert wanted - 0.05 < spent < wanted + 0.4
 
 
+def test_a_pause_of_decades_is_cut_short_and_said(flow):
+    """A first stamp of 0, a clock that is set back, and a day of silence."""
+    today = 1_800_000_000_000_000_000
+    stamps = np.array([0, today, today + 10_000_000, -5_000_000, 0])
+    stream = convert.Stream(stamps, np.arange(5, dtype=np.float32).reshape(5, 1))
+    replay(flow, convert.write(flow.folder / "odd", {"force": stream}), 1.0, ["force"])
+    flow.collector({"force": "replay/force"})
+    done = flow.run(timeout=45)
+    got = done.received("sink")
+    assert [m.stamp for m in got] == stamps.tolist()
+    spent = got[-1].metadata["timestamp"].timestamp() - got[0].metadata["timestamp"].timestamp()
+    assert 9.9 < spent < 20, "one pause, of ten seconds"
+    (line,) = [line for line in done.logs["replay"].splitlines() if "WARN" in line]
+    assert "stream `force`" in line and "1800000000 s" in line and "10 s" in line
+
+
+@pytest.mark.parametrize("codec", ["lz4", "zstd"])
+def test_a_compressed_file_is_named_with_what_to_do(flow, codec):
+    (flow.folder / "recording").mkdir()
+    path = flow.folder / "recording" / "force.arrow"
+    made = convert.tensor_table(convert.Stream(np.arange(100), np.zeros((100, 6), np.float32)))
+    options = pa.ipc.IpcWriteOptions(compression=codec)
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, made.schema, options=options) as file:
+        file.write_table(made)
+    replay(flow, path.parent, "max", ["force"])
+    flow.collector({"force": "replay/force"})
+    log = flow.run(code=None).logs["replay"]
+    for word in ("force.arrow", codec, "new_file", "write_table"):
+        assert word in log.lower(), log
+
+
+def test_what_is_whole_of_a_damaged_recording_is_played(flow, streams):
+    """One of the three batches of a stream, and none of the other's."""
+    recording = convert.write(flow.folder / "recording", {name: streams[name] for name in ("camera", "force")})
+    path = recording / "force.arrow"
+    damaged = bytearray(path.read_bytes())
+    batches = [at for at in range(0, len(damaged) - 8, 8) if damaged[at : at + 4] == b"\xff" * 4 and damaged[at + 4 : at + 8] != b"\0" * 4]
+    damaged[batches[2] + 8] ^= 0xFF
+    path.write_bytes(damaged)
+    replay(flow, recording, "max", ["camera", "force"])
+    flow.collector({name: f"replay/{name}" for name in ("camera", "force")})
+    done = flow.run(code=None)
+    assert done.code != 0
+    assert f"force.arrow: damaged at byte {batches[2]}" in done.logs["replay"]
+    assert len(done.received("sink", "camera")) == len(streams["camera"].stamps)
+    stamps = streams["force"].stamps.tolist()
+    assert [m.stamp for m in done.received("sink", "force")] == stamps[:256] + stamps[512:]
+
+
 def test_fifty_thousand_messages_at_max_and_none_lost(flow):
     rng = np.random.default_rng(2)
     stamps = np.arange(25_000) * 1_000_000

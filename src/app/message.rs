@@ -151,20 +151,35 @@ pub(super) fn read_parameters(parameters: &MetadataParameters, message: &mut Mes
     Ok(stamped)
 }
 
-/// Reads what an observation says of itself, and keeps every key that [`Message`] has no field for.
+/// Reads what an observation says of itself, and keeps all that no field of [`Message`] says.
 fn read_further(parameters: &MetadataParameters, message: &mut Message) {
     message.set_modalities::<&str>(&[]);
     message.epoch = 0;
     message.metadata.clear();
     for (key, value) in parameters {
         match (key.as_str(), value) {
-            ("modalities", Parameter::ListString(names)) => message.set_modalities(names),
-            ("epoch", Parameter::Integer(epoch)) => message.epoch = *epoch,
-            ("timestamp_ns" | "timestamps_ns" | "valid" | "shape" | "fields" | "dim" | "dtype", _)
-            | ("frame_id", Parameter::String(_)) => {}
+            ("modalities", Parameter::ListString(names)) if !names.is_empty() => message.set_modalities(names),
+            ("epoch", Parameter::Integer(epoch)) if *epoch != 0 => message.epoch = *epoch,
             (key, _) if key.starts_with('_') || key == OPEN_TELEMETRY => {}
+            (key, value) if is_said(key, value, message) => {}
             (key, value) => copy_value(value, message.metadata.add(key)),
         }
+    }
+}
+
+/// Whether the fields of the message, which are read already, say all of it: they can't tell what is empty from what is
+/// not there.
+fn is_said(key: &str, value: &Parameter, message: &Message) -> bool {
+    match (key, value) {
+        ("timestamp_ns" | "dim", _) => true,
+        ("shape" | "timestamps_ns" | "valid", Parameter::ListInt(list)) => !list.is_empty(),
+        ("fields", Parameter::ListString(names)) => !names.is_empty(),
+        ("frame_id", Parameter::String(frame)) => !frame.is_empty(),
+        ("dtype", Parameter::String(name)) => {
+            let mut columns = message.columns().iter();
+            Dtype::from_name(name) == Some(Dtype::BFloat16) && columns.any(|column| column.dtype == Dtype::BFloat16)
+        }
+        _ => false,
     }
 }
 
@@ -367,6 +382,22 @@ mod tests {
                 ("encoding", &MetadataValue::String("rgb8".into())),
                 ("gain", &MetadataValue::Float(0.5)),
             ]
+        );
+        // What a field can't tell from what is not there.
+        let parameters = [
+            ("dtype", Parameter::String("float32".into())),
+            ("epoch", Parameter::Integer(0)),
+            ("fields", names(&[])),
+            ("frame_id", Parameter::String(String::new())),
+            ("shape", Parameter::ListInt(vec![])),
+        ];
+        let (empty, _) = read(&parameters, Float32Array::from(vec![1.0])).unwrap();
+        assert!(
+            empty
+                .metadata
+                .iter()
+                .map(|(key, _)| key)
+                .eq(parameters.iter().map(|(key, _)| *key))
         );
         // Of another type they are the sender's own, and no error.
         let parameters = [("epoch", Parameter::Float(1.5)), ("modalities", Parameter::Integer(3))];

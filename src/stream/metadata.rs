@@ -83,6 +83,26 @@ impl Metadata {
         value
     }
 
+    /// The place of a key's value, to be overwritten, whether it is there or not.
+    pub fn set(&mut self, key: &str) -> &mut MetadataValue {
+        match self.place(key) {
+            Some(place) => &mut self.entries[place].1,
+            None => self.add(key),
+        }
+    }
+
+    /// Takes a key out, if it is there.
+    pub fn remove(&mut self, key: &str) {
+        if let Some(place) = self.place(key) {
+            self.entries[place..self.used].rotate_left(1);
+            self.used -= 1;
+        }
+    }
+
+    fn place(&self, key: &str) -> Option<usize> {
+        self.entries[..self.used].iter().position(|(name, _)| name == key)
+    }
+
     /// Makes it empty, keeping its memory.
     pub fn clear(&mut self) {
         self.used = 0;
@@ -116,6 +136,18 @@ mod tests {
         assert_eq!(entries, [("width", &MetadataValue::Integer(640))]);
         assert_eq!(copy.get("device"), Some(&MetadataValue::String("cpu".into())));
         assert_eq!(copy.iter().count(), 2);
+        copy.set("device").clone_from(&MetadataValue::Bool(true));
+        copy.remove("age_ns");
+        copy.remove("not there");
+        copy.set("width").clone_from(&MetadataValue::Integer(1));
+        let entries: Vec<_> = copy.iter().collect();
+        assert_eq!(
+            entries,
+            [
+                ("device", &MetadataValue::Bool(true)),
+                ("width", &MetadataValue::Integer(1))
+            ]
+        );
     }
 
     #[test]

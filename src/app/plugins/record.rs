@@ -1,7 +1,7 @@
 use crate::app::{App, AppError, Fault, Operation, Outbox, Plugin, Registration, Wake};
 use crate::ops::ConfigError;
 use crate::stream::Message;
-use crate::stream::recording::Writer;
+use crate::stream::recording::{WriteError, Writer};
 use serde::Deserialize;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -63,19 +63,36 @@ struct Record {
 }
 
 impl Operation for Record {
-    fn input(&mut self, input: usize, message: &Message, _: &mut Outbox<'_>) -> Result<(), Fault> {
-        Ok(self.writer.append(&self.inputs[input], message, Instant::now())?)
+    fn input(&mut self, input: usize, message: &Message, out: &mut Outbox<'_>) -> Result<(), Fault> {
+        if let Err(error) = self.writer.append(&self.inputs[input], message, Instant::now()) {
+            count(input, &error, out);
+        }
+        Ok(())
     }
 
-    fn wake(&mut self, now: Instant, _: &mut Outbox<'_>) -> Result<Wake, Fault> {
-        // A full disk may have room again, and the other streams may be elsewhere.
-        if let Err(error) = self.writer.tick(now) {
-            tracing::error!("record: {error}");
-        }
+    fn wake(&mut self, now: Instant, out: &mut Outbox<'_>) -> Result<Wake, Fault> {
+        // A full disk may have room again.
+        let inputs = &self.inputs;
+        self.writer.tick_each(now, |stream, error| {
+            if let Some(input) = inputs.iter().position(|input| input == stream) {
+                count(input, &error, out);
+            }
+        });
         Ok(Wake::At(now + TICK))
     }
 
     fn finish(&mut self, _: &mut Outbox<'_>) -> Result<(), Fault> {
         Ok(self.writer.finish()?)
+    }
+}
+
+/// Counts every message that is lost.
+fn count(input: usize, error: &WriteError, out: &mut Outbox<'_>) {
+    let lost = match error {
+        WriteError::Lost { lost, .. } => *lost,
+        _ => 1,
+    };
+    for _ in 0..lost {
+        out.fault(input, error);
     }
 }

@@ -1,14 +1,20 @@
 use crate::app::{App, AppError, Fault, Operation, Outbox, Parameter, Parameters, Plugin, Registration, Wake};
 use crate::device::Dtype;
 use crate::ops::ConfigError;
-use crate::stream::recording::Reader;
-use crate::stream::{ColumnLayout, Layout, Message};
+use crate::stream::recording::{ReadError, Reader};
+use crate::stream::{ColumnLayout, Layout, Message, MetadataValue};
 use serde::{Deserialize, Deserializer, de};
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 /// Messages that are published between two looks at what else there is to do.
 const AT_ONCE: usize = 64;
+
+/// The longest pause between two messages, in recorded time. A longer one comes of a stamp that can't be, or is longer
+/// than anybody wants to wait.
+const LONGEST_PAUSE_NS: i64 = 10_000_000_000;
+/// A warning of one kind comes at most this often.
+const LOG_EVERY: Duration = Duration::from_secs(1);
 
 /// Publishes the streams of the recording that `replay:` names, in the order of time, as outputs of their names.
 pub struct ReplayPlugin;
@@ -82,7 +88,11 @@ impl Plugin for ReplayPlugin {
                 wanted: Vec::new(),
                 outputs: outputs.clone(),
                 reader,
-                start: None,
+                started: false,
+                pace: None,
+                cut: Said::default(),
+                damaged: Said::default(),
+                first_damage: None,
                 message: Message::default(),
                 layout: Layout {
                     rows: 0,
@@ -101,8 +111,14 @@ struct Replay {
     /// The outputs that are published, by the index of their stream in the reader.
     wanted: Vec<usize>,
     reader: Reader,
-    /// When the first message was published, and its stamp.
-    start: Option<(Instant, i64)>,
+    started: bool,
+    /// From the first message on.
+    pace: Option<Pace>,
+    /// Pauses that were cut short.
+    cut: Said,
+    /// Parts of the recording that could not be read.
+    damaged: Said,
+    first_damage: Option<ReadError>,
     message: Message,
     layout: Layout,
 }
@@ -113,7 +129,8 @@ impl Operation for Replay {
     }
 
     fn wake(&mut self, now: Instant, out: &mut Outbox<'_>) -> Result<Wake, Fault> {
-        if self.start.is_none() {
+        if !self.started {
+            self.started = true;
             self.wanted = (0..self.outputs.len())
                 .filter(|&output| out.is_wanted(output))
                 .collect();
@@ -122,26 +139,130 @@ impl Operation for Replay {
                 .retain(|name| wanted.iter().any(|&output| outputs[output] == name));
         }
         for _ in 0..AT_ONCE {
-            if let Some(stamp) = self.reader.next_timestamp_ns() {
-                let (start, first) = *self.start.get_or_insert((now, stamp));
-                if let Speed::Times(speed) = self.speed {
-                    let recorded = Duration::from_nanos(u64::try_from(stamp.saturating_sub(first)).unwrap_or(0));
-                    let due = start + recorded.div_f64(speed);
-                    if due > Instant::now() {
-                        return Ok(Wake::At(due));
-                    }
+            if let (Speed::Times(speed), Some((stamp, stream))) = (self.speed, self.reader.next_stamp()) {
+                let pace = self.pace.get_or_insert_with(|| Pace::new(now, stamp));
+                if let Some(gap) = pace.go_on(stamp, speed)
+                    && self.cut.is_due()
+                {
+                    tracing::warn!(
+                        "replay: stream `{}`: its next stamp is {} s after the one before it in the recording, and is \
+                         waited for {} s (the most at speed 1): a stamp of another clock, or a long silence ({})",
+                        self.outputs[self.wanted[stream]],
+                        gap / 1_000_000_000,
+                        LONGEST_PAUSE_NS / 1_000_000_000,
+                        self.cut.counts()
+                    );
+                }
+                if pace.due > Instant::now() {
+                    return Ok(Wake::At(pace.due));
                 }
             }
-            match self.reader.next_into(&mut self.message)? {
-                Some(stream) => self.publish(self.wanted[stream], out),
-                None => return Ok(Wake::Done),
+            match self.reader.next_into(&mut self.message) {
+                Ok(Some(stream)) => self.publish(self.wanted[stream], out),
+                Ok(None) => return self.end(),
+                Err(error) => {
+                    if self.damaged.is_due() {
+                        tracing::error!("replay: {error} ({})", self.damaged.counts());
+                    }
+                    self.first_damage.get_or_insert(error);
+                }
             }
         }
         Ok(Wake::At(now))
     }
 }
 
+/// When messages are due.
+struct Pace {
+    /// When the newest message so far is.
+    due: Instant,
+    /// Its stamp, and that of the message before the last jump: a single bad stamp is one jump and not two.
+    newest: i64,
+    before: i64,
+    /// The last stamp, whose message is not published yet.
+    looked_at: i64,
+}
+
+impl Pace {
+    fn new(now: Instant, stamp: i64) -> Self {
+        Self {
+            due: now,
+            newest: stamp,
+            before: stamp,
+            looked_at: stamp,
+        }
+    }
+
+    /// Goes on to the next stamp; may be called again with the same. Returns the gap, ns, where it is cut short.
+    fn go_on(&mut self, stamp: i64, speed: f64) -> Option<i64> {
+        if stamp == self.looked_at {
+            return None;
+        }
+        self.looked_at = stamp;
+        let is_near = |to: i64| stamp.saturating_sub(to).saturating_abs() <= LONGEST_PAUSE_NS;
+        let is_jump = !is_near(self.newest);
+        if is_jump {
+            let is_back = is_near(self.before);
+            let newest = std::mem::replace(&mut self.before, self.newest);
+            self.newest = if is_back { newest } else { self.newest };
+        }
+        let gap = stamp.saturating_sub(self.newest);
+        if gap < 0 {
+            // A clock that was set back goes on from there; messages out of order wait for nothing.
+            if is_jump && gap < -LONGEST_PAUSE_NS {
+                self.newest = stamp;
+            }
+            return None;
+        }
+        self.newest = stamp;
+        let pause = Duration::from_nanos(gap.min(LONGEST_PAUSE_NS) as u64);
+        self.due += pause.div_f64(speed);
+        (gap > LONGEST_PAUSE_NS).then_some(gap)
+    }
+}
+
+/// How often something was said and not said.
+#[derive(Default)]
+struct Said {
+    count: u64,
+    unsaid: u64,
+    last: Option<Instant>,
+}
+
+impl Said {
+    /// Counts one, and says whether it may be logged.
+    fn is_due(&mut self) -> bool {
+        self.count += 1;
+        self.unsaid += 1;
+        let now = Instant::now();
+        let due = self.last.is_none_or(|last| now.duration_since(last) >= LOG_EVERY);
+        if due {
+            self.last = Some(now);
+        }
+        due
+    }
+
+    fn counts(&mut self) -> String {
+        let unsaid = std::mem::take(&mut self.unsaid);
+        format!("{unsaid} since the last line, {} in all", self.count)
+    }
+}
+
 impl Replay {
+    /// Everything that can be read is published.
+    fn end(&mut self) -> Result<Wake, Fault> {
+        match self.first_damage.take() {
+            None => Ok(Wake::Done),
+            Some(error) => {
+                let count = self.damaged.count;
+                Err(
+                    format!("{count} parts of the recording could not be read, the others were published: {error}")
+                        .into(),
+                )
+            }
+        }
+    }
+
     fn publish(&mut self, output: usize, out: &mut Outbox<'_>) {
         let message = &self.message;
         layout_into(message, &mut self.layout);
@@ -205,12 +326,91 @@ fn parameters(message: &Message) -> Parameters {
     if message.columns().iter().any(|column| column.dtype == Dtype::BFloat16) {
         put("dtype", Parameter::String(Dtype::BFloat16.name().into()));
     }
+    if !message.modalities().is_empty() {
+        put("modalities", Parameter::ListString(message.modalities().to_vec()));
+    }
+    if message.epoch != 0 {
+        put("epoch", Parameter::Integer(message.epoch));
+    }
+    for (key, value) in message.metadata.iter() {
+        put(key, parameter(value));
+    }
     parameters
+}
+
+fn parameter(value: &MetadataValue) -> Parameter {
+    match value {
+        MetadataValue::Bool(yes) => Parameter::Bool(*yes),
+        MetadataValue::Integer(number) => Parameter::Integer(*number),
+        MetadataValue::Float(number) => Parameter::Float(*number),
+        MetadataValue::String(text) => Parameter::String(text.clone()),
+        MetadataValue::ListInt(list) => Parameter::ListInt(list.clone()),
+        MetadataValue::ListFloat(list) => Parameter::ListFloat(list.clone()),
+        MetadataValue::ListString(list) => Parameter::ListString(list.clone()),
+        MetadataValue::Timestamp(ns) => {
+            let distance = Duration::from_nanos(ns.unsigned_abs());
+            let time = if *ns < 0 {
+                UNIX_EPOCH - distance
+            } else {
+                UNIX_EPOCH + distance
+            };
+            Parameter::Timestamp(time.into())
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_time_is_the_one_that_was_sent() {
+        for ns in [0, 1_700_000_000_123_456_789, -1_000_000_001, i64::MAX, i64::MIN] {
+            let Parameter::Timestamp(time) = parameter(&MetadataValue::Timestamp(ns)) else {
+                panic!("it is a time");
+            };
+            assert_eq!(time.timestamp_nanos_opt(), Some(ns));
+        }
+    }
+
+    /// When messages with these stamps are due, ms after the first, and the gaps that are cut, s.
+    fn paced(stamps_ms: &[i64], speed: f64) -> (Vec<u64>, Vec<i64>) {
+        let start = Instant::now();
+        let mut pace = Pace::new(start, stamps_ms[0] * 1_000_000);
+        let mut cut = Vec::new();
+        let due = stamps_ms.iter().map(|&ms| {
+            let stamp = ms.saturating_mul(1_000_000);
+            cut.extend(pace.go_on(stamp, speed).map(|gap| gap / 1_000_000_000));
+            assert_eq!(pace.go_on(stamp, speed), None, "the same message");
+            (pace.due - start).as_millis() as u64
+        });
+        (due.collect(), cut)
+    }
+
+    #[test]
+    fn the_pauses_are_those_of_the_recording_but_for_what_nobody_waits_for() {
+        assert_eq!(paced(&[5, 7, 7, 10, 9, 12], 1.0), (vec![0, 2, 2, 5, 5, 7], vec![]));
+        assert_eq!(paced(&[0, 8000, 18_000], 2.0), (vec![0, 4000, 9000], vec![]));
+        // A first stamp of 0, a clock of 1970 before one of today, and a rover that slept for a day.
+        let today = 1_800_000_000_000;
+        assert_eq!(
+            paced(&[0, today, today + 1, today + 86_400_001, today + 86_400_003], 1.0),
+            (vec![0, 10_000, 10_001, 20_001, 20_003], vec![1_800_000_000, 86_400])
+        );
+        // A single bad stamp, behind or ahead, is one jump.
+        assert_eq!(
+            paced(&[today, today + 1, 0, today + 2, today + 4], 1.0),
+            (vec![0, 1, 1, 2, 4], vec![])
+        );
+        assert_eq!(
+            paced(&[0, 1, 86_400_000, 3, 5], 1.0),
+            (vec![0, 1, 10_001, 10_003, 10_005], vec![86_399])
+        );
+        // A clock that is set back goes on from there, also below 0.
+        assert_eq!(paced(&[today, 0, 5, 9], 1.0), (vec![0, 0, 5, 9], vec![]));
+        assert_eq!(paced(&[100_000, -500_000, -499_990], 1.0), (vec![0, 0, 10], vec![]));
+        assert_eq!(paced(&[i64::MIN / 1_000_000, i64::MAX / 1_000_000], 1.0).0, [0, 10_000]);
+    }
 
     #[test]
     fn a_speed_is_a_number_or_max() {

@@ -1,9 +1,10 @@
 //! The columns of a file, and the rows of a batch as messages.
 
-use super::schema::{DIM, DTYPE, FIELDS, FRAME_ID, Row, dtype_of};
-use super::{DATA, ReadError, SHAPE, TIMESTAMP, TIMESTAMPS, VALID};
+use super::schema::{DIM, DTYPE, FIELD, FIELDS, FRAME_ID, METADATA, Row, apply, dtype_of};
+use super::text::{self, Change};
+use super::{ARRIVAL, DATA, ReadError, SHAPE, TIMESTAMP, TIMESTAMPS, VALID};
 use crate::device::Dtype;
-use crate::stream::{Cells, Message};
+use crate::stream::{Cells, Message, MetadataValue};
 use arrow::array::{Array, ArrayRef, AsArray, FixedSizeListArray, Int64Array, ListArray, RecordBatch};
 use arrow::datatypes::{DataType, Int64Type, Schema};
 use std::path::Path;
@@ -18,8 +19,22 @@ struct Part {
     row: Row,
 }
 
+/// Rows of a file, and where the metadata of each differs from what the schema says; without an entry: nowhere.
+pub(super) struct Batch {
+    pub rows: RecordBatch,
+    pub differences: Vec<Vec<Change>>,
+}
+
+impl Batch {
+    fn differences(&self, row: usize) -> &[Change] {
+        self.differences.get(row).map_or(&[], Vec::as_slice)
+    }
+}
+
 /// What a file's schema says.
 pub(super) struct Plan {
+    /// The columns that are read, where there are others. The places of columns count among these.
+    pub projection: Option<Vec<usize>>,
     timestamp: usize,
     parts: Vec<Part>,
     shape: Option<usize>,
@@ -28,6 +43,7 @@ pub(super) struct Plan {
     fields: Vec<String>,
     frame_id: String,
     dim: usize,
+    others: Vec<Change>,
 }
 
 impl Plan {
@@ -103,11 +119,14 @@ impl Plan {
         let fields = metadata(FIELDS, "a JSON list of strings", is_list_of_names)?;
         let dim = metadata(DIM, "a whole number", |text| text.parse::<usize>().is_ok())?;
         let frame_id = metadata(FRAME_ID, "a string", |_| true)?;
+        let is_object = |text: &str| text::object(text).is_ok();
+        let others = metadata(METADATA, "a JSON object, as robocache-record writes it", is_object)?;
 
         let mut parts = Vec::new();
         for (column, field) in schema.fields().iter().enumerate() {
             let known = [Some(timestamp), shape, timestamps, valid].contains(&Some(column));
-            if known || is_flat && field.name() != DATA {
+            let is_arrival = field.name() == ARRIVAL && *field.data_type() == DataType::Int64;
+            if known || is_arrival || is_flat && field.name() != DATA {
                 continue;
             }
             let own = field.metadata().get(DTYPE).and_then(|name| Dtype::from_name(name));
@@ -121,8 +140,9 @@ impl Plan {
                 item => Some((dtype_of(item, named)?, Row::One)),
             });
             typed(column, found.is_some(), LISTS)?;
+            let name = field.metadata().get(FIELD).unwrap_or(field.name());
             parts.extend(found.map(|(dtype, row)| Part {
-                name: if is_flat { String::new() } else { field.name().clone() },
+                name: if is_flat { String::new() } else { name.clone() },
                 column,
                 dtype,
                 row,
@@ -131,27 +151,51 @@ impl Plan {
         if parts.is_empty() {
             return missing(DATA, "List<T>, or a List column for each field of a struct");
         }
+        let mut read: Vec<usize> = [Some(timestamp), shape, timestamps, valid]
+            .into_iter()
+            .flatten()
+            .collect();
+        read.extend(parts.iter().map(|part| part.column));
+        read.sort_unstable();
+        let place = |column: usize| read.binary_search(&column).unwrap_or(column);
+        for part in &mut parts {
+            part.column = place(part.column);
+        }
         Ok(Self {
-            timestamp,
+            timestamp: place(timestamp),
             parts,
-            shape,
-            timestamps,
-            valid,
+            shape: shape.map(place),
+            timestamps: timestamps.map(place),
+            valid: valid.map(place),
             fields: fields
                 .and_then(|text| crate::yaml::from_str(text).ok())
                 .unwrap_or_default(),
             frame_id: frame_id.unwrap_or_default().to_owned(),
             dim: dim.and_then(|text| text.parse().ok()).unwrap_or(0),
+            others: others.and_then(|text| text::object(text).ok()).unwrap_or_default(),
+            projection: (read.len() < schema.fields().len()).then_some(read),
         })
     }
 
     /// The capture times of a batch.
-    pub fn timestamps<'a>(&self, batch: &'a RecordBatch) -> &'a Int64Array {
+    pub fn timestamps<'a>(&self, batch: &'a Batch) -> &'a Int64Array {
+        self.times(&batch.rows)
+    }
+
+    fn times<'a>(&self, batch: &'a RecordBatch) -> &'a Int64Array {
         batch.column(self.timestamp).as_primitive::<Int64Type>()
     }
 
     /// The first row of a batch that is no message, with what is wrong with it.
-    pub fn check(&self, batch: &RecordBatch) -> Result<(), (usize, String)> {
+    pub fn check(&self, batch: &Batch) -> Result<(), (usize, String)> {
+        let changed_shape = |row: usize| {
+            let shape = batch.differences(row).iter().find(|(key, _)| key == SHAPE);
+            shape.and_then(|(_, value)| match value {
+                Some(MetadataValue::ListInt(shape)) => Some(shape.as_slice()),
+                _ => None,
+            })
+        };
+        let batch = &batch.rows;
         self.no_nulls(batch)?;
         for row in 0..batch.num_rows() {
             let len = |part: &Part| list(batch, part.column).value_length(row) as usize;
@@ -164,7 +208,7 @@ impl Plan {
                 );
                 return Err((row, problem));
             }
-            let shape = self.int64_row(batch, self.shape, row);
+            let shape = changed_shape(row).unwrap_or_else(|| self.int64_row(batch, self.shape, row));
             if shape.iter().any(|&n| n < 0) {
                 return Err((row, format!("`shape` is {shape:?} (allowed: no negative dimensions)")));
             }
@@ -184,7 +228,7 @@ impl Plan {
                 .and_then(|nulls| (0..array.len()).find(|&i| nulls.is_null(i)))
         };
         let problem = |column: &str| format!("`{column}` has a null (allowed: none)");
-        if let Some(row) = null_at(self.timestamps(batch)) {
+        if let Some(row) = null_at(self.times(batch)) {
             return Err((row, problem(TIMESTAMP)));
         }
         for part in &self.parts {
@@ -236,9 +280,10 @@ impl Plan {
     }
 
     /// Makes `message` that of a row of a batch that has been checked.
-    pub fn read(&self, batch: &RecordBatch, row: usize, message: &mut Message) {
+    pub fn read(&self, batch: &Batch, row: usize, message: &mut Message) {
+        let (batch, differences) = (&batch.rows, batch.differences(row));
         message.clear();
-        message.timestamp_ns = self.timestamps(batch).value(row);
+        message.timestamp_ns = self.times(batch).value(row);
         message.set_fields(&self.fields);
         message.frame_id.push_str(&self.frame_id);
         message.dim = self.dim;
@@ -248,6 +293,9 @@ impl Plan {
             .timestamps_ns
             .extend_from_slice(self.int64_row(batch, self.timestamps, row));
         message.valid.extend_from_slice(self.int64_row(batch, self.valid, row));
+        for change in self.others.iter().chain(differences) {
+            apply(message, change);
+        }
         for part in &self.parts {
             let rows = list(batch, part.column);
             let (from, to) = (

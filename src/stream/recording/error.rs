@@ -36,7 +36,7 @@ pub enum WriteError {
         /// The name.
         name: String,
     },
-    /// A message differs from the first one of its stream in what is recorded once for all of them.
+    /// The columns of a message are not those of the first one of its stream.
     #[error(
         "stream `{stream}`: {what} {came}, and the first message of the recording has {recorded} (allowed: the same in every message)"
     )]
@@ -83,7 +83,20 @@ pub enum ReadError {
         /// The file.
         path: PathBuf,
     },
-    /// A file that was finished can't be read to its end.
+    /// The batches of a file are compressed.
+    #[error(
+        "{}: compressed with {codec} (allowed: no compression; with pyarrow: \
+         `w = pyarrow.ipc.new_file(\"new.arrow\", t.schema); w.write_table(t); w.close()`, \
+         `t` being `pyarrow.ipc.open_file(\"old.arrow\").read_all()`)",
+        path.display()
+    )]
+    Compressed {
+        /// The file.
+        path: PathBuf,
+        /// With what.
+        codec: &'static str,
+    },
+    /// A part of a file can't be read.
     #[error("{}: damaged at byte {at}: {problem}", path.display())]
     Damaged {
         /// The file.

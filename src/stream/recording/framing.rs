@@ -1,12 +1,16 @@
 //! The frame of an Arrow IPC file: `ARROW1`, a stream of messages, an end marker, and a footer that says where they are.
 //!
 //! The contents of messages are Arrow's own code's; this is what it has no door to: a file that has a footer while it
-//! still grows, and one that is read although it has none.
+//! still grows, one that is read although it has none, and what is said of the rows of a batch.
 
-use arrow::datatypes::Schema;
+use arrow::buffer::Buffer;
+use arrow::datatypes::{DataType, Fields, Schema};
 use arrow::error::ArrowError;
 use arrow::ipc::convert::IpcSchemaEncoder;
-use arrow::ipc::{Block, FooterBuilder, MetadataVersion, root_as_footer, root_as_message};
+use arrow::ipc::{
+    self, Block, Footer, FooterBuilder, KeyValueBuilder, Message, MessageBuilder, MessageHeader, MetadataVersion,
+    RecordBatch, RecordBatchBuilder, Type, root_as_footer, root_as_message,
+};
 use flatbuffers::FlatBufferBuilder;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
@@ -19,6 +23,17 @@ const CONTINUATION: [u8; 4] = [0xff; 4];
 const END_OF_STREAM: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
 /// The length of a footer, and the magic.
 const TAIL: usize = 4 + MAGIC.len();
+/// What a footer takes for each batch.
+pub(super) const BLOCK: usize = size_of::<Block>();
+/// Footers up to this length are read whatever stands before them.
+const SHORT_FOOTER: u64 = 1 << 20;
+/// The longest header of a message. That of a batch holds the metadata of its rows, of which a message has at most
+/// [`MOST_METADATA`].
+const LONGEST_HEADER: u64 = 64 << 20;
+/// The most bytes that the metadata of one message may take as text.
+pub(super) const MOST_METADATA: usize = 16 << 20;
+/// The most bytes of a body that belong to no part of it.
+const PADDING: u64 = 4096;
 
 /// Appends what comes after the last batch: the end of the stream and the footer.
 pub(super) fn push_footer(out: &mut Vec<u8>, schema: &Schema, blocks: &[Block]) {
@@ -40,6 +55,47 @@ pub(super) fn push_footer(out: &mut Vec<u8>, schema: &Schema, blocks: &[Block]) 
     out.extend_from_slice(MAGIC);
 }
 
+/// Puts a text into the custom metadata of an encoded batch.
+pub(super) fn add_metadata(batch: &mut Vec<u8>, key: &str, text: &str) -> Result<(), ArrowError> {
+    let bad = |problem: &str| ArrowError::IpcError(problem.to_owned());
+    let body_at = block(0, batch).metaDataLength() as usize;
+    let message = root_as_message(&batch[8..body_at]).map_err(|error| bad(&error.to_string()))?;
+    let rows = message.header_as_record_batch().ok_or_else(|| bad("no batch"))?;
+    let mut builder = FlatBufferBuilder::new();
+    let nodes: Vec<_> = rows.nodes().into_iter().flatten().copied().collect();
+    let buffers: Vec<_> = rows.buffers().into_iter().flatten().copied().collect();
+    let (nodes, buffers) = (builder.create_vector(&nodes), builder.create_vector(&buffers));
+    let mut header = RecordBatchBuilder::new(&mut builder);
+    header.add_length(rows.length());
+    header.add_nodes(nodes);
+    header.add_buffers(buffers);
+    let header = header.finish();
+    let (key, text) = (builder.create_string(key), builder.create_string(text));
+    let mut entry = KeyValueBuilder::new(&mut builder);
+    entry.add_key(key);
+    entry.add_value(text);
+    let entry = entry.finish();
+    let entries = builder.create_vector(&[entry]);
+    let mut with = MessageBuilder::new(&mut builder);
+    with.add_version(message.version());
+    with.add_header_type(MessageHeader::RecordBatch);
+    with.add_header(header.as_union_value());
+    with.add_bodyLength(message.bodyLength());
+    with.add_custom_metadata(entries);
+    let with = with.finish();
+    builder.finish(with, None);
+    let header = builder.finished_data();
+    let len = header.len().next_multiple_of(8);
+    let mut bytes = Vec::with_capacity(8 + len + batch.len() - body_at);
+    bytes.extend_from_slice(&CONTINUATION);
+    bytes.extend_from_slice(&(len as u32).to_le_bytes());
+    bytes.extend_from_slice(header);
+    bytes.resize(8 + len, 0);
+    bytes.extend_from_slice(&batch[body_at..]);
+    *batch = bytes;
+    Ok(())
+}
+
 /// The block of a message of `bytes` that starts at `offset` of a file.
 pub(super) fn block(offset: u64, bytes: &[u8]) -> Block {
     let header = u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
@@ -52,15 +108,27 @@ pub(super) struct Messages {
     file: BufReader<File>,
     at: u64,
     len: u64,
+    /// Where batches are by the footer, and how long, in the order of the file; `None` without a valid footer.
+    batches: Option<Vec<Place>>,
 }
 
-/// Why there is no further message.
+#[derive(Clone, Copy)]
+struct Place {
+    at: u64,
+    len: u64,
+}
+
+/// Why there is no message.
 #[derive(Debug)]
 pub(super) enum Stop {
     /// The stream ends here.
     End,
     /// What follows is no whole message.
     Torn(String),
+    /// The message is whole, and its contents can't be.
+    Bad(String),
+    /// The contents are compressed, with this.
+    Compressed(&'static str),
     Io(io::Error),
 }
 
@@ -75,19 +143,25 @@ impl From<io::Error> for Stop {
 
 impl From<ArrowError> for Stop {
     fn from(error: ArrowError) -> Self {
-        Self::Torn(error.to_string())
+        Self::Bad(error.to_string())
     }
 }
 
-/// A file, and what its footer says.
-pub(super) struct Opened {
-    pub messages: Messages,
-    /// How many batches the footer counts; `None` without a valid footer.
-    pub batches: Option<usize>,
+/// A message of a file, whole and well formed.
+pub(super) struct Frame {
+    header: Vec<u8>,
+    pub body: Buffer,
+}
+
+impl Frame {
+    /// What it says of its body.
+    pub fn header(&self) -> Result<Message<'_>, Stop> {
+        root_as_message(&self.header).map_err(|error| Stop::Bad(error.to_string()))
+    }
 }
 
 /// Opens a file; `None` if it is no Arrow IPC file. One that breaks off within its first bytes is one without messages.
-pub(super) fn open(mut file: File) -> io::Result<Option<Opened>> {
+pub(super) fn open(mut file: File) -> io::Result<Option<Messages>> {
     let len = file.seek(SeekFrom::End(0))?;
     let batches = footer_batches(&mut file, len)?;
     file.seek(SeekFrom::Start(0))?;
@@ -99,15 +173,15 @@ pub(super) fn open(mut file: File) -> io::Result<Option<Opened>> {
     if start[..magic] != MAGIC[..magic] {
         return Ok(None);
     }
-    let messages = Messages {
+    Ok(Some(Messages {
         file,
         at: there as u64,
         len,
-    };
-    Ok(Some(Opened { messages, batches }))
+        batches,
+    }))
 }
 
-fn footer_batches(file: &mut File, len: u64) -> io::Result<Option<usize>> {
+fn footer_batches(file: &mut File, len: u64) -> io::Result<Option<Vec<Place>>> {
     let Some(tail_at) = len.checked_sub(TAIL as u64).filter(|&at| at >= START.len() as u64) else {
         return Ok(None);
     };
@@ -120,11 +194,34 @@ fn footer_batches(file: &mut File, len: u64) -> io::Result<Option<usize>> {
     let (true, Some(footer_at)) = (magic == MAGIC, footer_at) else {
         return Ok(None);
     };
+    // A length that is wrong must not become memory: a long footer has the end of the stream before it.
+    if footer_len > SHORT_FOOTER {
+        let mut end = [0; END_OF_STREAM.len()];
+        file.seek(SeekFrom::Start(footer_at - end.len() as u64))?;
+        file.read_exact(&mut end)?;
+        if end != END_OF_STREAM {
+            return Ok(None);
+        }
+    }
     let mut footer = vec![0; footer_len as usize];
     file.seek(SeekFrom::Start(footer_at))?;
     file.read_exact(&mut footer)?;
-    let count = |footer: arrow::ipc::Footer<'_>| footer.recordBatches().map_or(0, |blocks| blocks.len());
-    Ok(root_as_footer(&footer).ok().map(count))
+    Ok(root_as_footer(&footer)
+        .ok()
+        .and_then(|footer| places(&footer, footer_at)))
+}
+
+/// The batches of a footer; `None` if it says what can't be.
+fn places(footer: &Footer<'_>, footer_at: u64) -> Option<Vec<Place>> {
+    let mut places = Vec::new();
+    for block in footer.recordBatches().into_iter().flatten() {
+        let at = u64::try_from(block.offset()).ok()?;
+        let len = u64::try_from(i64::from(block.metaDataLength()).checked_add(block.bodyLength())?).ok()?;
+        let fits = at >= START.len() as u64 && block.bodyLength() >= 0 && at.checked_add(len)? <= footer_at;
+        fits.then(|| places.push(Place { at, len }))?;
+    }
+    places.sort_unstable_by_key(|place| place.at);
+    Some(places)
 }
 
 impl Messages {
@@ -133,8 +230,29 @@ impl Messages {
         self.at
     }
 
-    /// The bytes of the next message, whole and well formed.
-    pub fn next(&mut self) -> Result<Vec<u8>, Stop> {
+    /// The bytes of the file that are not read.
+    pub fn left(&self) -> u64 {
+        self.len - self.at
+    }
+
+    /// How many batches there are, by the footer; `None` without a valid one.
+    pub fn expected(&self) -> Option<usize> {
+        self.batches.as_ref().map(Vec::len)
+    }
+
+    /// Goes on with the first batch after this place, which only a footer knows; whether there is one.
+    pub fn skip(&mut self) -> io::Result<bool> {
+        let mut batches = self.batches.iter().flatten();
+        let Some(next) = batches.find(|place| place.at > self.at) else {
+            return Ok(false);
+        };
+        self.at = next.at;
+        self.file.seek(SeekFrom::Start(self.at))?;
+        Ok(true)
+    }
+
+    /// The next message.
+    pub fn next(&mut self) -> Result<Frame, Stop> {
         let mut prefix = [0; 8];
         if self.at == self.len {
             return Err(Stop::Torn("the stream has no end".to_owned()));
@@ -154,25 +272,134 @@ impl Messages {
         }
         let rest = self.len - self.at - 8;
         let size = u64::from(u32::from_le_bytes(size));
-        if size > rest {
+        if size > rest.min(LONGEST_HEADER) {
             return Err(Stop::Torn(format!(
-                "a header of {size} bytes, {rest} bytes before the file's end"
+                "a header of {size} bytes (allowed: the {rest} to the file's end, and {LONGEST_HEADER})"
             )));
         }
-        let mut bytes = prefix.to_vec();
-        bytes.resize(8 + size as usize, 0);
-        self.file.read_exact(&mut bytes[8..])?;
-        let header = root_as_message(&bytes[8..]).map_err(|error| Stop::Torn(error.to_string()))?;
-        let body = u64::try_from(header.bodyLength())
-            .ok()
-            .filter(|&body| body <= rest - size);
-        let Some(body) = body else {
+        let mut header = vec![0; size as usize];
+        self.file.read_exact(&mut header)?;
+        let message = root_as_message(&header).map_err(|error| Stop::Torn(error.to_string()))?;
+        let body = body_length(&message)?;
+        if body > rest - size {
             return Err(Stop::Torn("the file ends within a message".to_owned()));
-        };
-        let header = bytes.len();
-        bytes.resize(header + body as usize, 0);
-        self.file.read_exact(&mut bytes[header..])?;
-        self.at += bytes.len() as u64;
-        Ok(bytes)
+        }
+        let len = 8 + size + body;
+        let known = self.batches.as_ref().and_then(|places| {
+            let at = places.binary_search_by_key(&self.at, |place| place.at);
+            at.ok().map(|at| places[at].len)
+        });
+        if let Some(known) = known.filter(|&known| known != len) {
+            return Err(Stop::Torn(format!("a message of {len} bytes, the footer has {known}")));
+        }
+        let mut bytes = vec![0; body as usize];
+        self.file.read_exact(&mut bytes)?;
+        self.at += len;
+        Ok(Frame {
+            header,
+            body: Buffer::from_vec(bytes),
+        })
     }
+}
+
+/// The length of a message's body, if it is what its parts take: a length that is wrong must not become memory.
+fn body_length(message: &Message<'_>) -> Result<u64, Stop> {
+    let batch = match message.header_type() {
+        MessageHeader::DictionaryBatch => message.header_as_dictionary_batch().and_then(|batch| batch.data()),
+        _ => message.header_as_record_batch(),
+    };
+    let torn = |problem: String| Stop::Torn(problem);
+    let body = u64::try_from(message.bodyLength()).map_err(|_| torn("a body of negative length".to_owned()))?;
+    if let Some(compression) = batch.and_then(|batch| batch.compression()) {
+        let codec = compression.codec();
+        return Err(Stop::Compressed(codec.variant_name().unwrap_or("an unknown codec")));
+    }
+    let mut end = 0;
+    for buffer in batch.and_then(|batch| batch.buffers()).into_iter().flatten() {
+        let there = u64::try_from(buffer.offset()).ok();
+        let there = there.zip(u64::try_from(buffer.length()).ok());
+        let there = there.and_then(|(offset, length)| offset.checked_add(length));
+        end = there
+            .filter(|&end| end <= body)
+            .ok_or_else(|| torn("a part of a batch is outside of it".to_owned()))?
+            .max(end);
+    }
+    for node in batch.and_then(|batch| batch.nodes()).into_iter().flatten() {
+        if !(0..=node.length()).contains(&node.null_count()) {
+            return Err(torn("a column has more nulls than rows".to_owned()));
+        }
+    }
+    if body - end > PADDING {
+        return Err(torn(format!("a body of {body} bytes whose parts take {end}")));
+    }
+    Ok(body)
+}
+
+/// Whether a schema is one that Arrow's code can read: it panics on others.
+pub(super) fn is_readable(schema: &ipc::Schema<'_>) -> bool {
+    // The depth is bounded: the message has been verified.
+    fn fits(field: ipc::Field<'_>) -> bool {
+        let children = field.children();
+        let is_int = |int: ipc::Int<'_>| matches!(int.bitWidth(), 8 | 16 | 32 | 64);
+        let fits_itself = match field.type_type() {
+            Type::NONE => false,
+            Type::Int => field.type_as_int().is_some_and(is_int),
+            Type::FloatingPoint => {
+                let float = field.type_as_floating_point();
+                float.is_some_and(|float| float.precision().variant_name().is_some())
+            }
+            Type::Timestamp => {
+                let time = field.type_as_timestamp();
+                time.is_some_and(|time| time.unit().variant_name().is_some())
+            }
+            Type::Duration => {
+                let time = field.type_as_duration();
+                time.is_some_and(|time| time.unit().variant_name().is_some())
+            }
+            Type::List | Type::LargeList | Type::FixedSizeList => children.is_some_and(|children| children.len() == 1),
+            other => other.variant_name().is_some(),
+        };
+        let is_index = |dictionary: ipc::DictionaryEncoding<'_>| dictionary.indexType().is_some_and(is_int);
+        field.name().is_some()
+            && fits_itself
+            && field.dictionary().is_none_or(is_index)
+            && children.into_iter().flatten().all(fits)
+    }
+    schema.fields().is_some_and(|fields| fields.iter().all(fits))
+}
+
+/// Whether the columns of a batch have no more rows than an offset can count, and as many bits that say what is null,
+/// where they have nulls: Arrow's code relies on it. `None` where a column is of a type that no recording has.
+pub(super) fn lengths_fit(batch: &RecordBatch<'_>, fields: &Fields) -> Option<bool> {
+    let (nodes, buffers) = (batch.nodes()?, batch.buffers()?);
+    let (mut nodes, mut buffers) = (nodes.iter(), buffers.iter());
+    for field in fields {
+        let mut of = Some(field.data_type());
+        while let Some(data_type) = of {
+            let (node, nulls) = (nodes.next()?, buffers.next()?);
+            let bits = if node.null_count() > 0 {
+                nulls.length().saturating_mul(8)
+            } else {
+                i64::MAX
+            };
+            if node.length() > bits.min(i64::from(i32::MAX)) {
+                return Some(false);
+            }
+            of = match data_type {
+                DataType::List(item) => {
+                    if buffers.next()?.length() % size_of::<i32>() as i64 != 0 {
+                        return Some(false);
+                    }
+                    Some(item.data_type())
+                }
+                DataType::FixedSizeList(item, _) => Some(item.data_type()),
+                plain if plain.is_primitive() => {
+                    buffers.next()?;
+                    None
+                }
+                _ => return None,
+            };
+        }
+    }
+    Some(true)
 }

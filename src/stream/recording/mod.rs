@@ -9,16 +9,30 @@
 //! | `valid` | `List<Int64>` | 0/1 as a fused tensor carries it, where messages do |
 //!
 //! Messages that are a StructArray have a List column for each of their fields instead of `data`, and `shape` only
-//! where they say one. A field of several elements a row is a `List<FixedSizeList<T, n>>` or a `List<List<T>>`.
+//! where the first of them says one. A field of several elements a row is a `List<FixedSizeList<T, n>>` or a
+//! `List<List<T>>`. A field that is called like one of the columns above has `data.` before its name, and its own name
+//! in the column's metadata, as `field`.
 //!
-//! What is the same in every message is in the schema's metadata: `fields` (a JSON list of strings), `dtype` (by name;
-//! `bfloat16` is stored as UInt16), `frame_id` and `dim`. A struct's column of bfloat16 has its own `dtype`, in the
-//! metadata of its field.
+//! What the first message says is in the schema's metadata: `fields` (a JSON list of strings), `dtype` (by name;
+//! `bfloat16` is stored as UInt16), `frame_id`, `dim`, and everything else as one JSON object, `metadata`. A struct's
+//! column of bfloat16 has its own `dtype`, in the metadata of its field. Where messages differ from the first one, the
+//! custom metadata of their batch has a `metadata`, too: a JSON list with an object for each row, of the keys that
+//! differ there, `null` for one that is not there. So the columns hold what is in every message, and a recording whose
+//! messages say the same has nothing else.
+//!
+//! | in JSON | type |
+//! |---|---|
+//! | `1`, `[1, 2]` | integers |
+//! | `1.0`, `[0.5, 1e300]` | floats |
+//! | `{"float": "NaN"}`, `{"list_float": ["inf", "1.0"]}` | floats that JSON has no number for, and no floats |
+//! | `{"list_int": []}` | no integers; `[]` is no strings |
+//! | `{"timestamp": 1700000000000000000}` | a time of dora's, ns since 1970 |
 //!
 //! [`Writer`] makes such a folder, message by message, and a process that dies loses at most what came in the last half
-//! second. [`Reader`] gives the messages of all streams in the order of time. Any Arrow reader can open the files, and
-//! [`Reader`] reads those of other writers: batches of any size, columns in any order, `shape`, `timestamps_ns` and
-//! `valid` optional.
+//! second. [`Reader`] gives the messages of all streams in the order of time, and of a damaged file what is whole. Any
+//! Arrow reader can open the files of a recording that was finished, and as a stream from byte 8 on those of one that
+//! was not. [`Reader`] reads those of other writers: batches of any size, columns in any order, `shape`,
+//! `timestamps_ns` and `valid` optional; not compressed.
 
 mod batch;
 mod error;
@@ -26,6 +40,7 @@ mod framing;
 mod pending;
 mod reader;
 mod schema;
+mod text;
 mod writer;
 
 pub use error::{ReadError, WriteError};
@@ -40,3 +55,5 @@ const TIMESTAMPS: &str = "timestamps_ns";
 const SHAPE: &str = "shape";
 const DATA: &str = "data";
 const VALID: &str = "valid";
+/// Not written yet; a struct's field has no column of this name, and a file may have one of Int64.
+const ARRIVAL: &str = "arrival_ns";

@@ -2,7 +2,7 @@
 
 use super::schema::{Common, Part, Row};
 use crate::device::Dtype;
-use crate::stream::{Column, Message};
+use crate::stream::{Column, Message, Metadata};
 use arrow::array::{ArrayData, ArrayRef, Int64Array, RecordBatch, make_array};
 use arrow::buffer::Buffer;
 use arrow::datatypes::{DataType, SchemaRef};
@@ -92,6 +92,10 @@ pub(super) struct Pending {
     shape: List,
     timestamps_ns: List,
     valid: List,
+    /// Where the metadata of each row differs from the first message's, as text of a list that is not closed.
+    metadata: String,
+    rows_that_differ: usize,
+    scratch: Metadata,
 }
 
 impl Pending {
@@ -103,6 +107,9 @@ impl Pending {
             shape: List::default(),
             timestamps_ns: List::default(),
             valid: List::default(),
+            metadata: String::new(),
+            rows_that_differ: 0,
+            scratch: Metadata::default(),
             common,
         };
         pending.clear();
@@ -121,21 +128,46 @@ impl Pending {
         self.timestamps.len()
     }
 
-    /// Bytes of the payloads.
+    /// Bytes of the payloads, and of what is said of them; or rows where those are more, as with lists of nothing.
     pub fn bytes(&self) -> usize {
-        self.payload.iter().map(|list| list.bytes.len()).sum()
+        let lists = self
+            .payload
+            .iter()
+            .chain([&self.shape, &self.timestamps_ns, &self.valid]);
+        let rows = |list: &List| list.ends.last().copied().unwrap_or(0) as usize;
+        let bytes = |list: &List| (list.bytes.len() + size_of::<i32>() * list.cells.len()).max(rows(list));
+        lists.map(bytes).sum::<usize>() + self.metadata.len()
     }
 
     pub fn clear(&mut self) {
         self.timestamps.clear();
+        self.metadata.clear();
+        self.metadata.push('[');
+        self.rows_that_differ = 0;
         let lists = self.payload.iter_mut();
         for list in lists.chain([&mut self.shape, &mut self.timestamps_ns, &mut self.valid]) {
             list.clear();
         }
     }
 
-    /// Adds a message that fits [`Common`].
-    pub fn push(&mut self, message: &Message) {
+    /// Adds a message that fits [`Common`]; not one whose metadata takes more than `most` bytes as text, which come back.
+    pub fn push(&mut self, message: &Message, most: usize) -> Result<(), usize> {
+        let before = self.metadata.len();
+        if self.rows() > 0 {
+            self.metadata.push_str(", ");
+        }
+        self.metadata.push('{');
+        let empty = self.metadata.len();
+        self.common
+            .push_differences(message, &mut self.scratch, &mut self.metadata);
+        let length = self.metadata.len() - empty;
+        if length > most {
+            self.metadata.truncate(before);
+            return Err(length);
+        }
+        self.rows_that_differ += usize::from(length > 0);
+        self.metadata.push('}');
+
         self.timestamps.push(message.timestamp_ns);
         for (list, column) in self.payload.iter_mut().zip(message.columns()) {
             list.push_column(column, message.rows);
@@ -143,6 +175,12 @@ impl Pending {
         self.shape.push_int64(message.shape.iter().map(|&n| n as i64));
         self.timestamps_ns.push_int64(message.timestamps_ns.iter().copied());
         self.valid.push_int64(message.valid.iter().copied());
+        Ok(())
+    }
+
+    /// Where the metadata of the rows differs, as a list; `None` where it differs nowhere.
+    pub fn differences(&self) -> Option<String> {
+        (self.rows_that_differ > 0).then(|| format!("{}]", self.metadata))
     }
 
     /// All rows as a batch.

@@ -1,14 +1,17 @@
-use super::batch::Plan;
-use super::framing::{self, Messages, Stop};
-use super::{EXTENSION, ReadError};
+use super::batch::{Batch, Plan};
+use super::framing::{self, Frame, Messages, Stop};
+use super::schema::METADATA;
+use super::{EXTENSION, ReadError, text};
 use crate::stream::Message;
-use arrow::array::RecordBatch;
-use arrow::buffer::Buffer;
-use arrow::ipc::reader::StreamDecoder;
+use arrow::datatypes::SchemaRef;
+use arrow::ipc::convert::fb_to_schema;
+use arrow::ipc::reader::read_record_batch;
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use tracing::warn;
 
 /// Reads a recording: the messages of all its streams, in the order of their `timestamp_ns`.
@@ -17,7 +20,8 @@ use tracing::warn;
 /// the order in which they were recorded, also where their times go back. One batch of each stream is in memory at a time.
 ///
 /// A file without a valid footer, as a process leaves it that dies in the middle of a write, is read up to its last
-/// whole batch, with a warning in the log.
+/// whole batch, with a warning in the log. Of a damaged file what is whole is read: with a footer the batches behind the
+/// damage, too.
 pub struct Reader {
     streams: Vec<Stream>,
 }
@@ -26,16 +30,16 @@ struct Stream {
     name: String,
     path: PathBuf,
     messages: Messages,
-    decoder: StreamDecoder,
-    plan: Option<Plan>,
+    schema: Option<(SchemaRef, Plan)>,
     /// The batch with the next message, which is its row `row`.
-    batch: Option<RecordBatch>,
+    batch: Option<Batch>,
     row: usize,
-    /// Rows before this batch.
+    /// Rows before this batch, of those that could be counted.
     rows_before: u64,
+    /// Batches that were read, or told of as damaged.
     batches: usize,
-    /// How many batches there are, by the footer; without one the file may break off.
-    expected: Option<usize>,
+    /// Whether the file has no further batch.
+    ended: bool,
     /// Why there is no next batch, until it is said.
     failed: Option<ReadError>,
 }
@@ -44,7 +48,7 @@ impl Reader {
     /// Opens the recording in `folder`.
     ///
     /// # Errors
-    /// If there is no such folder or no stream in it, or a file's first batch can't be read.
+    /// If there is no such folder or no stream in it, or a file is none of a recording.
     pub fn open(folder: impl AsRef<Path>) -> Result<Self, ReadError> {
         let folder = folder.as_ref();
         let io = |source| ReadError::Io {
@@ -80,21 +84,28 @@ impl Reader {
 
     /// The time of the next message, ns; `None` at the end.
     pub fn next_timestamp_ns(&self) -> Option<i64> {
-        self.streams.iter().filter_map(Stream::timestamp_ns).min()
+        self.next_stamp().map(|(time, _)| time)
+    }
+
+    /// The time of the next message, ns, and the index of its stream in [`streams`](Self::streams); `None` at the end.
+    pub fn next_stamp(&self) -> Option<(i64, usize)> {
+        let times = self.streams.iter().enumerate();
+        times.filter_map(|(i, stream)| Some((stream.timestamp_ns()?, i))).min()
     }
 
     /// Makes `message` the next one. Returns the index of its stream in [`streams`](Self::streams), `None` at the end.
     ///
     /// # Errors
-    /// If a file can't be read any further: the file, the place, and what is wrong. The messages before it have been
-    /// given; the call may be repeated, and goes on with the other streams.
+    /// If a part of a file can't be read: the file, the place, and what is wrong. The messages before it have been given;
+    /// the call may be repeated, and goes on with what can be read.
     pub fn next_into(&mut self, message: &mut Message) -> Result<Option<usize>, ReadError> {
-        if let Some(error) = self.streams.iter_mut().find_map(|stream| stream.failed.take()) {
-            return Err(error);
+        for stream in &mut self.streams {
+            if let Some(error) = stream.failed.take() {
+                stream.failed = stream.next_batch().err();
+                return Err(error);
+            }
         }
-        let times = self.streams.iter().enumerate();
-        let next = times.filter_map(|(i, stream)| Some((stream.timestamp_ns()?, i))).min();
-        let Some((_, i)) = next else {
+        let Some((_, i)) = self.next_stamp() else {
             return Ok(None);
         };
         self.streams[i].read(message);
@@ -109,10 +120,10 @@ impl Stream {
             source,
         };
         let opened = File::open(&path).and_then(framing::open).map_err(io)?;
-        let Some(opened) = opened else {
+        let Some(messages) = opened else {
             return Err(ReadError::NotArrow { path });
         };
-        if opened.batches.is_none() {
+        if messages.expected().is_none() {
             warn!(
                 "{}: no valid footer, reading up to the last whole batch",
                 path.display()
@@ -122,109 +133,190 @@ impl Stream {
         let mut stream = Self {
             name: name.unwrap_or_default(),
             path,
-            messages: opened.messages,
-            decoder: StreamDecoder::new(),
-            plan: None,
+            messages,
+            schema: None,
             batch: None,
             row: 0,
             rows_before: 0,
             batches: 0,
-            expected: opened.batches,
+            ended: false,
             failed: None,
         };
-        stream.next_batch()?;
+        match stream.next_batch() {
+            // Other batches may be whole.
+            Err(error @ (ReadError::Damaged { .. } | ReadError::Row { .. })) if stream.schema.is_some() => {
+                stream.failed = Some(error);
+            }
+            result => result?,
+        }
         Ok(stream)
     }
 
     fn timestamp_ns(&self) -> Option<i64> {
-        let (plan, batch) = self.plan.as_ref().zip(self.batch.as_ref())?;
+        let ((_, plan), batch) = self.schema.as_ref().zip(self.batch.as_ref())?;
         Some(plan.timestamps(batch).value(self.row))
     }
 
     /// Reads the next message, which there is, and goes on to the one after it.
     fn read(&mut self, message: &mut Message) {
-        let Some((plan, batch)) = self.plan.as_ref().zip(self.batch.as_ref()) else {
+        let Some(((_, plan), batch)) = self.schema.as_ref().zip(self.batch.as_ref()) else {
             return;
         };
         plan.read(batch, self.row, message);
         self.row += 1;
-        if self.row == batch.num_rows() {
+        if self.row == batch.rows.num_rows() {
             self.rows_before += self.row as u64;
             self.failed = self.next_batch().err();
         }
     }
 
-    /// Goes on to the next batch with a row in it; `batch` is none when there is no further one.
+    /// Goes on to the next batch with a row in it; `batch` is none when there is no further one. After an error it goes
+    /// on behind what can't be read.
     fn next_batch(&mut self) -> Result<(), ReadError> {
         self.batch = None;
         self.row = 0;
-        loop {
+        while !self.ended {
             let at = self.messages.at();
-            match self.decode() {
-                Ok(batch) => {
-                    self.plan()?;
-                    let Some(batch) = batch else {
-                        continue;
-                    };
-                    self.batches += 1;
-                    if batch.num_rows() == 0 {
-                        continue;
-                    }
-                    if let Some(Err((row, problem))) = self.plan.as_ref().map(|plan| plan.check(&batch)) {
-                        return Err(ReadError::Row {
-                            path: self.path.clone(),
-                            row: self.rows_before + row as u64,
-                            problem,
-                        });
-                    }
-                    self.batch = Some(batch);
-                    return Ok(());
+            let batch = match self.messages.next() {
+                Ok(frame) => self.decode(&frame),
+                Err(stop) => Err(stop),
+            };
+            match batch {
+                Ok(Decoded::Schema(schema)) => {
+                    let plan = Plan::new(&self.path, &schema)?;
+                    self.schema = Some((schema, plan));
                 }
-                Err(Stop::Io(source)) => {
-                    return Err(ReadError::Io {
+                Ok(Decoded::Other) => {}
+                Ok(Decoded::Batch(Err((row, problem)), rows)) => {
+                    self.batches += 1;
+                    let row = self.rows_before + row as u64;
+                    self.rows_before += rows as u64;
+                    return Err(ReadError::Row {
                         path: self.path.clone(),
-                        source,
+                        row,
+                        problem,
                     });
                 }
-                Err(stop) => return self.end(at, stop),
+                Ok(Decoded::Batch(Ok(batch), rows)) => {
+                    self.batches += 1;
+                    if rows > 0 {
+                        self.batch = Some(batch);
+                        return Ok(());
+                    }
+                }
+                Err(stop) => self.stopped(at, stop)?,
             }
-        }
-    }
-
-    /// The batch of the file's next message; none if it is the schema.
-    fn decode(&mut self) -> Result<Option<RecordBatch>, Stop> {
-        let mut bytes = Buffer::from_vec(self.messages.next()?);
-        let decoder = &mut self.decoder;
-        // Arrow takes it for granted that the parts of a batch are as long as they say, and panics where damaged bytes
-        // say otherwise. The decoder is not used again then.
-        let decoded = catch_unwind(AssertUnwindSafe(|| decoder.decode(&mut bytes)));
-        Ok(decoded.map_err(|_| Stop::Torn("a batch whose parts do not fit each other".to_owned()))??)
-    }
-
-    /// Reads the schema once it is there.
-    fn plan(&mut self) -> Result<(), ReadError> {
-        if let (None, Some(schema)) = (&self.plan, self.decoder.schema()) {
-            self.plan = Some(Plan::new(&self.path, &schema)?);
         }
         Ok(())
     }
 
-    fn end(&self, at: u64, stop: Stop) -> Result<(), ReadError> {
-        let damaged = |problem| {
-            Err(ReadError::Damaged {
-                path: self.path.clone(),
-                at,
-                problem,
-            })
-        };
-        match (self.expected, stop) {
-            (None, _) => Ok(()),
-            (Some(_), Stop::Torn(problem)) => damaged(problem),
-            (Some(expected), _) if expected != self.batches => damaged(format!(
-                "the stream ends after {} batches, the footer has {expected}",
-                self.batches
-            )),
-            _ => Ok(()),
-        }
+    fn decode(&self, frame: &Frame) -> Result<Decoded, Stop> {
+        // Arrow takes it for granted that the parts of a batch fit each other, and panics where damaged bytes say
+        // otherwise.
+        let decoded = catch_unwind(AssertUnwindSafe(|| self.decode_whole(frame)));
+        decoded.unwrap_or_else(|_| Err(Stop::Bad("parts that do not fit each other".to_owned())))
     }
+
+    fn decode_whole(&self, frame: &Frame) -> Result<Decoded, Stop> {
+        let bad = |problem: &str| Stop::Bad(problem.to_owned());
+        let header = frame.header()?;
+        if let Some(schema) = header.header_as_schema() {
+            if self.schema.is_some() {
+                return Err(bad("a second schema"));
+            }
+            if !framing::is_readable(&schema) {
+                return Err(bad("a schema with a column whose type can't be"));
+            }
+            return Ok(Decoded::Schema(Arc::new(fb_to_schema(schema))));
+        }
+        let Some(batch) = header.header_as_record_batch() else {
+            return Ok(Decoded::Other);
+        };
+        let Some((schema, plan)) = &self.schema else {
+            return Err(bad("a batch before the schema"));
+        };
+        if framing::lengths_fit(&batch, schema.fields()) == Some(false) {
+            return Err(bad("a column with more rows than there can be"));
+        }
+        let projection = plan.projection.as_deref();
+        let (none, version) = (HashMap::new(), header.version());
+        let rows = read_record_batch(&frame.body, batch, schema.clone(), &none, projection, &version)?;
+        let mut differences = Vec::new();
+        for entry in header.custom_metadata().into_iter().flatten() {
+            if entry.key() == Some(METADATA) {
+                differences = text::objects(entry.value().unwrap_or_default()).map_err(Stop::Bad)?;
+                if differences.len() != rows.num_rows() {
+                    return Err(bad("metadata for another number of rows"));
+                }
+            }
+        }
+        let count = rows.num_rows();
+        let batch = Batch { rows, differences };
+        Ok(Decoded::Batch(plan.check(&batch).map(|()| batch), count))
+    }
+
+    /// What it means that there was no message at `at`.
+    fn stopped(&mut self, at: u64, stop: Stop) -> Result<(), ReadError> {
+        let path = || self.path.clone();
+        let damaged = |problem| ReadError::Damaged {
+            path: path(),
+            at,
+            problem,
+        };
+        let error = match stop {
+            Stop::Io(source) => {
+                self.ended = true;
+                return Err(ReadError::Io { path: path(), source });
+            }
+            Stop::Compressed(codec) => {
+                self.ended = true;
+                return Err(ReadError::Compressed { path: path(), codec });
+            }
+            // The next message is where it would be.
+            Stop::Bad(problem) => {
+                self.batches += 1;
+                return Err(damaged(problem));
+            }
+            Stop::Torn(problem) => match self.messages.expected() {
+                Some(_) => Some(damaged(problem)),
+                None => {
+                    if self.messages.left() > 0 {
+                        let left = self.messages.left();
+                        let file = self.path.display();
+                        warn!("{file}: the last {left} bytes, from byte {at} on, are left out: {problem}");
+                    }
+                    None
+                }
+            },
+            Stop::End => match self.messages.expected() {
+                Some(expected) if expected > self.batches => Some(damaged(format!(
+                    "the stream ends after {} batches, the footer has {expected}",
+                    self.batches
+                ))),
+                _ => None,
+            },
+        };
+        match self.messages.skip() {
+            Ok(skipped) => self.ended = !skipped,
+            Err(source) => {
+                self.ended = true;
+                return Err(ReadError::Io { path: path(), source });
+            }
+        }
+        // What is skipped over has been told of.
+        self.batches = self
+            .messages
+            .expected()
+            .map_or(self.batches, |expected| expected.min(self.batches + 1));
+        error.map_or(Ok(()), Err)
+    }
+}
+
+/// What a message of a file holds.
+enum Decoded {
+    Schema(SchemaRef),
+    /// A batch, or the row that is no message, and how many rows there are.
+    Batch(Result<Batch, (usize, String)>, usize),
+    /// What no message needs.
+    Other,
 }

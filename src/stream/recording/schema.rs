@@ -1,8 +1,9 @@
-//! What is the same in every message of a stream, and how the schema of its file says it.
+//! What every message of a stream has in common, and how the schema of its file says it.
 
-use super::{DATA, SHAPE, TIMESTAMP, TIMESTAMPS, VALID, WriteError};
+use super::text::{Change, list_of, push_entry};
+use super::{ARRIVAL, DATA, SHAPE, TIMESTAMP, TIMESTAMPS, VALID, WriteError};
 use crate::device::Dtype;
-use crate::stream::{Cells, Message};
+use crate::stream::{Cells, Message, Metadata, MetadataValue as Value};
 use arrow::datatypes::{DataType, Field, Schema};
 use std::collections::HashMap;
 
@@ -10,6 +11,12 @@ pub(super) const FIELDS: &str = "fields";
 pub(super) const DTYPE: &str = "dtype";
 pub(super) const FRAME_ID: &str = "frame_id";
 pub(super) const DIM: &str = "dim";
+const MODALITIES: &str = "modalities";
+const EPOCH: &str = "epoch";
+/// In the schema's metadata: what else the first message says. In a batch's: what its rows say instead, a list.
+pub(super) const METADATA: &str = "metadata";
+/// In a column's metadata: the struct's field, where the column can't have its name.
+pub(super) const FIELD: &str = "field";
 
 /// How many elements a row of a payload column has, without how many there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +53,16 @@ impl Part {
         }
     }
 
+    /// The name of its column. A struct's field that is called like one of a recording's own gets `data.` before it.
+    pub fn column(&self) -> String {
+        let own = [TIMESTAMP, TIMESTAMPS, SHAPE, ARRIVAL, DATA, ""].contains(&self.name.as_str());
+        if own || self.name.starts_with("data.") {
+            format!("data.{}", self.name)
+        } else {
+            self.name.clone()
+        }
+    }
+
     /// The type of one row of the payload.
     fn row_type(&self) -> DataType {
         let item = || Field::new_list_field(self.dtype.arrow_type(), true).into();
@@ -57,25 +74,18 @@ impl Part {
     }
 }
 
-/// What every message of a stream has in common.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What the first message of a stream says for all of them.
 pub(super) struct Common {
     pub parts: Vec<Part>,
-    pub fields: Vec<String>,
-    pub frame_id: String,
-    pub dim: usize,
+    /// The metadata that no column holds. Later messages may differ.
+    metadata: Metadata,
     pub has_shape: bool,
     pub has_timestamps: bool,
     pub has_valid: bool,
 }
 
 impl Common {
-    /// What the first message of a stream says for all of them.
     pub fn of(stream: &str, message: &Message) -> Result<Self, WriteError> {
-        let form = |problem: String| WriteError::Form {
-            stream: stream.to_owned(),
-            problem,
-        };
         let parts: Vec<Part> = message
             .columns()
             .iter()
@@ -86,30 +96,21 @@ impl Common {
             })
             .collect();
         if parts.is_empty() {
-            return Err(form(
-                "no payload (allowed: a primitive array or a StructArray with fields)".to_owned(),
-            ));
+            return Err(WriteError::Form {
+                stream: stream.to_owned(),
+                problem: "no payload (allowed: a primitive array or a StructArray with fields)".to_owned(),
+            });
         }
-        let common = Self {
+        let mut common = Self {
             has_shape: message.flat().is_some() || !message.shape.is_empty(),
             has_timestamps: !message.timestamps_ns.is_empty(),
             has_valid: message.flat().is_some() && !message.valid.is_empty(),
             parts,
-            fields: message.fields.clone(),
-            frame_id: message.frame_id.clone(),
-            dim: message.dim,
+            metadata: Metadata::default(),
         };
-        if !common.is_flat() {
-            for part in &common.parts {
-                if [TIMESTAMP, TIMESTAMPS, SHAPE, DATA, ""].contains(&part.name.as_str()) {
-                    return Err(form(format!(
-                        "a struct with a field `{}` (allowed: any name but timestamp_ns, timestamps_ns, shape, data, \
-                         which a recording uses itself)",
-                        part.name
-                    )));
-                }
-            }
-        }
+        let mut metadata = Metadata::default();
+        common.metadata_of(message, &mut metadata);
+        common.metadata = metadata;
         Ok(common)
     }
 
@@ -118,7 +119,7 @@ impl Common {
         matches!(self.parts.as_slice(), [only] if only.name.is_empty())
     }
 
-    /// Whether `message` has in common what these have. Allocates only to say what differs.
+    /// Whether `message` has the same columns. Allocates only to say what differs.
     pub fn check(&self, stream: &str, message: &Message) -> Result<(), WriteError> {
         let misfit = |what, came: String, recorded: String| {
             Err(WriteError::Misfit {
@@ -146,39 +147,53 @@ impl Common {
                 return misfit("a column is", format!("`{name}` {}", came.in_words()), part.in_words());
             }
         }
-        if message.fields != self.fields {
-            let came = names(&mut message.fields.iter().map(String::as_str));
-            return misfit("`fields` are", came, names(&mut self.fields.iter().map(String::as_str)));
+        Ok(())
+    }
+
+    /// The metadata of a message that no column holds.
+    fn metadata_of(&self, message: &Message, out: &mut Metadata) {
+        out.copy_from(&message.metadata);
+        if !message.fields.is_empty() {
+            *out.set(FIELDS) = Value::ListString(message.fields.clone());
         }
-        if message.frame_id != self.frame_id {
-            return misfit(
-                "`frame_id` is",
-                format!("`{}`", message.frame_id),
-                format!("`{}`", self.frame_id),
-            );
+        if !message.frame_id.is_empty() {
+            *out.set(FRAME_ID) = Value::String(message.frame_id.clone());
         }
-        if message.dim != self.dim {
-            return misfit("`dim` is", message.dim.to_string(), self.dim.to_string());
+        if message.dim != 0 {
+            *out.set(DIM) = Value::Integer(message.dim as i64);
         }
-        let lists = [
-            ("`shape` has the length", message.shape.len(), self.has_shape),
-            (
-                "`timestamps_ns` has the length",
-                message.timestamps_ns.len(),
-                self.has_timestamps,
-            ),
-            (
-                "`valid` has the length",
-                message.valid.len(),
-                self.has_valid || !self.is_flat(),
-            ),
-        ];
-        for (what, len, recorded) in lists {
-            if len > 0 && !recorded {
-                return misfit(what, len.to_string(), "none".to_owned());
+        if !message.modalities().is_empty() {
+            *out.set(MODALITIES) = Value::ListString(message.modalities().to_vec());
+        }
+        if message.epoch != 0 {
+            *out.set(EPOCH) = Value::Integer(message.epoch);
+        }
+        if !message.shape.is_empty() && !self.has_shape {
+            *out.set(SHAPE) = Value::ListInt(message.shape.iter().map(|&n| n as i64).collect());
+        }
+        for (key, list, has_column) in [
+            (TIMESTAMPS, &message.timestamps_ns, self.has_timestamps),
+            (VALID, &message.valid, self.has_valid),
+        ] {
+            if !list.is_empty() && !has_column {
+                *out.set(key) = Value::ListInt(list.clone());
             }
         }
-        Ok(())
+    }
+
+    /// Appends where the metadata of a message differs from that of the first one, as entries of an object.
+    pub fn push_differences(&self, message: &Message, scratch: &mut Metadata, out: &mut String) {
+        self.metadata_of(message, scratch);
+        for (key, value) in scratch.iter() {
+            if !self.metadata.get(key).is_some_and(|first| is_same(first, value)) {
+                push_entry(out, key, Some(value));
+            }
+        }
+        for (key, _) in self.metadata.iter() {
+            if scratch.get(key).is_none() {
+                push_entry(out, key, None);
+            }
+        }
     }
 
     /// The schema of the stream's file.
@@ -189,11 +204,16 @@ impl Common {
         };
         let mut columns = vec![Field::new(TIMESTAMP, DataType::Int64, false)];
         for part in &self.parts {
-            let name = if part.name.is_empty() { DATA } else { &part.name };
-            let mut column = list(name, part.row_type());
+            let name = if self.is_flat() { DATA.to_owned() } else { part.column() };
+            let mut metadata = HashMap::new();
             if !self.is_flat() && part.dtype == Dtype::BFloat16 {
-                column.set_metadata(HashMap::from([(DTYPE.to_owned(), part.dtype.name().to_owned())]));
+                metadata.insert(DTYPE.to_owned(), part.dtype.name().to_owned());
             }
+            if !self.is_flat() && name != part.name {
+                metadata.insert(FIELD.to_owned(), part.name.clone());
+            }
+            let mut column = list(&name, part.row_type());
+            column.set_metadata(metadata);
             columns.push(column);
         }
         let optional = [
@@ -212,14 +232,24 @@ impl Common {
         if self.is_flat() {
             metadata.insert(DTYPE.to_owned(), self.parts[0].dtype.name().to_owned());
         }
-        if !self.fields.is_empty() {
-            metadata.insert(FIELDS.to_owned(), json_list(&self.fields));
+        let mut others = String::from("{");
+        for (key, value) in self.metadata.iter() {
+            match (key, value) {
+                (FIELDS, Value::ListString(names)) if !names.is_empty() => {
+                    metadata.insert(key.to_owned(), list_of(names));
+                }
+                (FRAME_ID, Value::String(frame)) if !frame.is_empty() => {
+                    metadata.insert(key.to_owned(), frame.clone());
+                }
+                (DIM, Value::Integer(dim)) if *dim > 0 => {
+                    metadata.insert(key.to_owned(), dim.to_string());
+                }
+                _ => push_entry(&mut others, key, Some(value)),
+            }
         }
-        if !self.frame_id.is_empty() {
-            metadata.insert(FRAME_ID.to_owned(), self.frame_id.clone());
-        }
-        if self.dim != 0 {
-            metadata.insert(DIM.to_owned(), self.dim.to_string());
+        if others.len() > 1 {
+            others.push('}');
+            metadata.insert(METADATA.to_owned(), others);
         }
         Schema::new_with_metadata(columns, metadata)
     }
@@ -237,36 +267,49 @@ pub(super) fn dtype_of(arrow: &DataType, named: Option<Dtype>) -> Option<Dtype> 
     }
 }
 
-fn json_list(names: &[String]) -> String {
-    let mut text = String::from("[");
-    for (i, name) in names.iter().enumerate() {
-        text.push_str(if i == 0 { "\"" } else { ", \"" });
-        for c in name.chars() {
-            match c {
-                '"' => text.push_str("\\\""),
-                '\\' => text.push_str("\\\\"),
-                c if c.is_control() => text.push_str(&format!("\\u{:04x}", c as u32)),
-                c => text.push(c),
-            }
-        }
-        text.push('"');
+/// Whether two values are of one type and have the same bits.
+fn is_same(a: &Value, b: &Value) -> bool {
+    let bits = |list: &[f64]| list.iter().map(|number| number.to_bits()).collect::<Vec<_>>();
+    match (a, b) {
+        (Value::Float(a), Value::Float(b)) => a.to_bits() == b.to_bits(),
+        (Value::ListFloat(a), Value::ListFloat(b)) => bits(a) == bits(b),
+        _ => a == b,
     }
-    text.push(']');
-    text
+}
+
+/// Makes a change of its metadata in a message. What a field of it can say is said there.
+pub(super) fn apply(message: &mut Message, (key, value): &Change) {
+    message.metadata.remove(key);
+    match key.as_str() {
+        FIELDS => message.set_fields::<&str>(&[]),
+        FRAME_ID => message.frame_id.clear(),
+        DIM => message.dim = 0,
+        SHAPE => message.shape.clear(),
+        TIMESTAMPS => message.timestamps_ns.clear(),
+        VALID => message.valid.clear(),
+        MODALITIES => message.set_modalities::<&str>(&[]),
+        EPOCH => message.epoch = 0,
+        _ => {}
+    }
+    let Some(value) = value else {
+        return;
+    };
+    match (key.as_str(), value) {
+        (FIELDS, Value::ListString(names)) if !names.is_empty() => message.set_fields(names),
+        (FRAME_ID, Value::String(frame)) if !frame.is_empty() => message.frame_id.push_str(frame),
+        (DIM, Value::Integer(dim)) if *dim > 0 => message.dim = *dim as usize,
+        (SHAPE, Value::ListInt(list)) if !list.is_empty() => message.shape.extend(list.iter().map(|&n| n as usize)),
+        (TIMESTAMPS, Value::ListInt(list)) if !list.is_empty() => message.timestamps_ns.extend_from_slice(list),
+        (VALID, Value::ListInt(list)) if !list.is_empty() => message.valid.extend_from_slice(list),
+        (MODALITIES, Value::ListString(names)) if !names.is_empty() => message.set_modalities(names),
+        (EPOCH, Value::Integer(epoch)) if *epoch != 0 => message.epoch = *epoch,
+        _ => message.metadata.add(key).clone_from(value),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_list_of_names_is_json_whatever_is_in_it() {
-        let names = ["x", "a \"b\"", "c\\d", "tab\tand\u{1}", "mü"].map(str::to_owned);
-        let text = json_list(&names);
-        assert_eq!(text, r#"["x", "a \"b\"", "c\\d", "tab\u0009and\u0001", "mü"]"#);
-        assert_eq!(serde_yaml::from_str::<Vec<String>>(&text).unwrap(), names);
-        assert_eq!(json_list(&[]), "[]");
-    }
 
     #[test]
     fn every_type_is_found_again() {

@@ -1,6 +1,6 @@
-use super::framing::{START, block, push_footer};
+use super::framing::{BLOCK, MOST_METADATA, START, add_metadata, block, push_footer};
 use super::pending::Pending;
-use super::schema::Common;
+use super::schema::{Common, METADATA};
 use super::{EXTENSION, WriteError};
 use crate::stream::Message;
 use arrow::ipc::writer::{IpcWriteOptions, StreamWriter};
@@ -9,18 +9,27 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use tracing::error;
 
 /// The oldest message of a batch waits no longer than this before it is written.
 const FLUSH_AFTER: Duration = Duration::from_millis(500);
 /// A batch is written when its payloads have reached this, whatever their age.
 const FLUSH_BYTES: usize = 8 << 20;
+/// A footer grows with the recording: one after every batch would make the work quadratic. All of them together take no
+/// more than this share of what is recorded,
+const FOOTER_SHARE: u64 = 4;
+/// and this, so that a recording of minutes has one after every batch.
+const FOOTER_CREDIT: u64 = 1 << 20;
 
 /// Records streams into a folder, one file each.
 ///
 /// Messages are collected and written as a batch half a second after the first of them at the latest, if
-/// [`tick`](Self::tick) is called when [`due`](Self::due) says. Every batch is followed by a footer, which the next one
-/// replaces, so that the files can be opened at nearly any time and a process that dies leaves whole ones. In the
-/// moment of a write a file has no footer; [`Reader`](super::Reader) reads it up to its last whole batch then.
+/// [`tick`](Self::tick) is called when [`due`](Self::due) says. A process that dies leaves files that
+/// [`Reader`](super::Reader) reads up to their last whole batch, and any Arrow reader as a stream, from byte 8 on.
+///
+/// [`finish`](Self::finish) puts a footer behind the last batch, which makes the file one that any Arrow reader opens.
+/// In the first minutes every batch is followed by a footer, which the next one replaces; later only some are, so that
+/// the bytes written stay in proportion to what is recorded.
 ///
 /// What is written is in the hands of the operating system: it outlives the process, and a loss of power only as far
 /// as the system has put it on the disk; [`finish`](Self::finish) waits for that.
@@ -41,6 +50,20 @@ struct Stream {
     blocks: Vec<Block>,
     /// Where the next batch goes: the end of the last one.
     end: u64,
+    /// Bytes that footers may take until the next one.
+    credit: u64,
+    /// Bytes of a footer without batches.
+    footer: u64,
+    /// What is in the file after `end`.
+    tail: Tail,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tail {
+    Nothing,
+    Footer,
+    /// What a write that failed left there.
+    Rest,
 }
 
 impl Writer {
@@ -72,7 +95,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Adds a message of `stream`. The first one decides what the file's columns and metadata are.
+    /// Adds a message of `stream`. The first one decides what the file's columns are. Metadata may change from message
+    /// to message.
     ///
     /// # Errors
     /// If the message does not fit the stream's first one or has no form that can be recorded: it is not recorded, and
@@ -93,8 +117,16 @@ impl Writer {
     /// # Errors
     /// If a file can't be written. The other streams are written nevertheless.
     pub fn tick(&mut self, now: Instant) -> Result<(), WriteError> {
-        let due = |stream: &Stream| stream.due().is_some_and(|due| due <= now);
-        self.each(|stream| if due(stream) { stream.flush() } else { Ok(()) })
+        self.each(|stream| stream.tick(now))
+    }
+
+    /// Writes every batch whose time has come, and gives `failed` each stream that can't be written, with the error.
+    pub fn tick_each(&mut self, now: Instant, mut failed: impl FnMut(&str, WriteError)) {
+        for stream in &mut self.streams {
+            if let Err(error) = stream.tick(now) {
+                failed(&stream.name, error);
+            }
+        }
     }
 
     /// When [`tick`](Self::tick) has something to do next; `None` while no message waits.
@@ -108,15 +140,21 @@ impl Writer {
     /// If a file can't be written. The other streams are written nevertheless.
     pub fn finish(&mut self) -> Result<(), WriteError> {
         self.each(|stream| {
-            stream.flush()?;
+            stream.close()?;
             stream.file.sync_all().map_err(|source| stream.io(source))
         })
     }
 
-    /// The first error, after all streams had their turn.
+    /// The first error, after all streams had their turn; the others are logged.
     fn each(&mut self, mut act: impl FnMut(&mut Stream) -> Result<(), WriteError>) -> Result<(), WriteError> {
-        let results = self.streams.iter_mut().map(&mut act);
-        results.fold(Ok(()), Result::and)
+        let mut result = Ok(());
+        for error in self.streams.iter_mut().filter_map(|stream| act(stream).err()) {
+            match result {
+                Ok(()) => result = Err(error),
+                Err(_) => error!("{error}"),
+            }
+        }
+        result
     }
 }
 
@@ -149,6 +187,9 @@ impl Stream {
             encoder,
             blocks: Vec::new(),
             end: 0,
+            credit: FOOTER_CREDIT,
+            footer: 0,
+            tail: Tail::Nothing,
         };
         stream.write_encoded().map_err(io)?;
         Ok(stream)
@@ -156,14 +197,22 @@ impl Stream {
 
     fn append(&mut self, message: &Message, now: Instant) -> Result<(), WriteError> {
         self.pending.common().check(&self.name, message)?;
-        // Offsets of a List column have 32 bits, and no element is smaller than a byte.
-        if message.bytes() > i32::MAX as usize - FLUSH_BYTES {
-            return Err(WriteError::Form {
-                stream: self.name.clone(),
-                problem: format!("a message of {} bytes (allowed: 2 GiB less 8 MiB)", message.bytes()),
-            });
+        let form = |problem| WriteError::Form {
+            stream: self.name.clone(),
+            problem,
+        };
+        // Offsets of a List column have 32 bits, and no element is smaller than a byte, but for those that have none.
+        let size = message.bytes().max(message.rows);
+        if size > i32::MAX as usize - FLUSH_BYTES {
+            return Err(form(format!(
+                "a message of {size} bytes or rows (allowed: 2 GiB less 8 MiB)"
+            )));
         }
-        self.pending.push(message);
+        self.pending.push(message, MOST_METADATA).map_err(|size| {
+            form(format!(
+                "metadata that takes {size} bytes as text (allowed: {MOST_METADATA})"
+            ))
+        })?;
         self.first_pending.get_or_insert(now);
         if self.pending.bytes() >= FLUSH_BYTES || self.due().is_some_and(|due| due <= now) {
             self.flush()?;
@@ -173,6 +222,13 @@ impl Stream {
 
     fn due(&self) -> Option<Instant> {
         self.first_pending.map(|first| first + FLUSH_AFTER)
+    }
+
+    fn tick(&mut self, now: Instant) -> Result<(), WriteError> {
+        match self.due() {
+            Some(due) if due <= now => self.flush(),
+            _ => Ok(()),
+        }
     }
 
     /// Writes the rows that wait. Whether or not it can be done they wait no longer, so that a full disk does not
@@ -192,15 +248,29 @@ impl Stream {
         })
     }
 
+    /// Writes the rows that wait, and the footer if the file has none.
+    fn close(&mut self) -> Result<(), WriteError> {
+        self.flush()?;
+        if self.tail == Tail::Footer {
+            return Ok(());
+        }
+        self.credit = u64::MAX;
+        let written = self.write_encoded();
+        self.credit = 0;
+        written.map_err(|source| self.io(source))
+    }
+
     fn write_pending(&mut self) -> io::Result<()> {
-        let encoded = self
-            .pending
-            .batch()
-            .and_then(|batch| self.encoder.write(&batch))
-            .map_err(io::Error::other);
+        let encoded = self.pending.batch().and_then(|batch| {
+            self.encoder.write(&batch)?;
+            match self.pending.differences() {
+                Some(text) => add_metadata(self.encoder.get_mut(), METADATA, &text),
+                None => Ok(()),
+            }
+        });
         if let Err(error) = encoded {
             self.encoder.get_mut().clear();
-            return Err(error);
+            return Err(io::Error::other(error));
         }
         self.blocks.push(block(self.end, self.encoder.get_ref()));
         let written = self.write_encoded();
@@ -210,19 +280,31 @@ impl Stream {
         written
     }
 
-    /// Puts what the encoder made in the place of the footer, and a new footer after it, in one write.
+    /// Puts what the encoder made in the place of the footer, and a new footer after it where it is its turn, in one
+    /// write.
     fn write_encoded(&mut self) -> io::Result<()> {
         let bytes = self.encoder.get_mut();
         let added = bytes.len() as u64;
-        push_footer(bytes, self.pending.schema(), &self.blocks);
+        self.credit = self.credit.saturating_add(added / FOOTER_SHARE);
+        let has_footer = self.credit >= self.footer + (BLOCK * self.blocks.len()) as u64;
+        if has_footer {
+            push_footer(bytes, self.pending.schema(), &self.blocks);
+            let footer = bytes.len() as u64 - added;
+            self.credit = self.credit.saturating_sub(footer);
+            self.footer = footer.saturating_sub((BLOCK * self.blocks.len()) as u64);
+        }
         // Without the old footer's tail, a write that breaks off can't be taken for a whole file.
-        let written = self
-            .file
-            .set_len(self.end)
+        let cleared = match self.tail {
+            Tail::Nothing => Ok(()),
+            Tail::Footer | Tail::Rest => self.file.set_len(self.end),
+        };
+        self.tail = Tail::Rest;
+        let written = cleared
             .and_then(|()| self.file.seek(SeekFrom::Start(self.end)))
             .and_then(|_| self.file.write_all(bytes));
         bytes.clear();
         written?;
+        self.tail = if has_footer { Tail::Footer } else { Tail::Nothing };
         self.end += added;
         Ok(())
     }
@@ -247,6 +329,6 @@ fn file_of(folder: &Path, stream: &str) -> Result<PathBuf, WriteError> {
 impl Drop for Writer {
     fn drop(&mut self) {
         // Nobody is left to tell: finish() is for those who want to know.
-        let _ = self.each(Stream::flush);
+        let _ = self.each(Stream::close);
     }
 }
