@@ -5,4 +5,4 @@ mod message;
 pub mod recording;
 
 pub use history::{History, Insert, Place};
-pub use message::{Cells, Column, ColumnLayout, DeviceTensor, Layout, Message};
+pub use message::{Cells, Column, ColumnLayout, DeviceTensor, Layout, Message, Skipped};
