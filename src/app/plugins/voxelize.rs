@@ -83,16 +83,18 @@ impl Voxelize {
 
     /// Makes a grid of the clouds of the inputs in `used` and publishes it.
     fn publish(&mut self, start: Instant, clouds: &[Message], out: &mut Outbox<'_>) {
-        let Some(stamp) = self.collector.take() else {
+        let Some(mut stamp) = self.collector.take() else {
             return;
         };
         let stays = self.stays_on_device(out);
         let mut grid = self.grids.gather(clouds, &self.used, stays);
         for (input, error) in self.grids.faults.drain(..) {
+            stamp = self.collector.refuse(input);
             out.fault(input, error);
         }
         let gathered = start.elapsed();
         if stays && grid.device != Device::Cpu && self.send_on_device(stamp, gathered, &grid, out) {
+            self.grids.left_out.say(&self.grids.cpu, out);
             return;
         }
         let layout = self.grids.take_layout(&grid);
@@ -108,6 +110,7 @@ impl Voxelize {
             parameters
         });
         self.grids.layout = layout;
+        self.grids.left_out.say(&self.grids.cpu, out);
         if let Some(error) = self.grids.backend.take_lost() {
             out.end(error);
         }
@@ -130,7 +133,8 @@ impl Voxelize {
         let sent = out.send_on_device(0, dtype, len, &gpu, |memory| {
             let start = Instant::now();
             if let Some(cuda) = self.grids.backend.resident() {
-                cuda.write_on_device(memory)?;
+                let saturated = cuda.write_on_device(memory)?;
+                self.grids.left_out.note(saturated, cuda.unusable()?);
             }
             let compute_us = (gathered + start.elapsed()).as_secs_f64() * 1e6;
             let mut parameters = Parameters::from([("compute_us".into(), Parameter::Float(compute_us))]);
@@ -162,6 +166,8 @@ impl Voxelize {
             ("dropped_nonfinite", integer(counters.dropped_nonfinite)),
             ("dropped_outside", integer(counters.dropped_outside)),
             ("dropped_overflow", integer(counters.dropped_overflow)),
+            ("unusable", Parameter::ListInt(self.grids.left_out.unusable.clone())),
+            ("saturated", integer(self.grids.left_out.saturated)),
             ("inputs", Parameter::ListString(self.names.clone())),
             (
                 "inputs_valid",
@@ -218,6 +224,40 @@ struct Grids {
     layout: Layout,
     /// What was wrong with clouds of the grid that was gathered last.
     faults: Vec<(usize, CloudError)>,
+    left_out: LeftOut,
+}
+
+/// What the channels of the grid that was written last leave out.
+#[derive(Default)]
+struct LeftOut {
+    /// For each field of the channels: its values that are not finite or beyond the bound.
+    unusable: Vec<i64>,
+    /// Values that the type of a dense grid can't hold.
+    saturated: u64,
+}
+
+impl LeftOut {
+    fn note(&mut self, saturated: u64, unusable: &[u64]) {
+        self.saturated = saturated;
+        self.unusable.clear();
+        self.unusable.extend(unusable.iter().map(|&count| count as i64));
+    }
+
+    /// Counts it at the output, and warns of it.
+    fn say(&self, grids: &Voxelizer, out: &mut Outbox<'_>) {
+        for ((field, usable), &count) in grids.fields().zip(&self.unusable) {
+            if count > 0 {
+                let message =
+                    format_args!("{count} values of `{field}` are left out of its channels (usable: {usable})");
+                out.fault_of_output(0, count as u64, message);
+            }
+        }
+        if self.saturated > 0 {
+            let (count, dtype) = (self.saturated, grids.layout().columns[0].dtype);
+            let message = format_args!("{count} values are beyond {dtype}: its greatest or least is in their places");
+            out.fault_of_output(0, count, message);
+        }
+    }
 }
 
 /// A grid that is gathered, and can be written.
@@ -245,6 +285,7 @@ impl Grids {
             dtype: config.dtype,
             layout: Layout::default(),
             faults: Vec::new(),
+            left_out: LeftOut::default(),
         })
     }
 
@@ -297,7 +338,8 @@ impl Grids {
     /// Writes the grid that was gathered. Where its device fails meanwhile, the CPU makes it again of the same clouds.
     fn write(&mut self, made: &mut Made, clouds: &[Message], used: &[usize], payload: &mut Payload<'_>) {
         if let (Device::Cuda(_), Some(cuda)) = (made.device, self.backend.resident()) {
-            match write_from_device(cuda, self.form, self.dtype, payload) {
+            let written = write_from_device(cuda, self.form, self.dtype, payload);
+            match written.and_then(|saturated| Ok(self.left_out.note(saturated, cuda.unusable()?))) {
                 Ok(()) => return,
                 Err(error) => self.backend.failed(made.work, error),
             }
@@ -305,30 +347,36 @@ impl Grids {
             made.device = Device::Cpu;
         }
         let cpu = &self.cpu;
-        match (self.form, self.dtype) {
-            (VoxelLayout::Bits, _) => cpu.write_bits(payload.column(0)),
+        let saturated = match (self.form, self.dtype) {
+            (VoxelLayout::Bits, _) => {
+                cpu.write_bits(payload.column(0));
+                0
+            }
             (VoxelLayout::Coo, _) => {
                 let (coords, features) = payload.columns();
                 cpu.write_coo(coords, features);
+                0
             }
             (VoxelLayout::Dense, Dtype::Float16) => cpu.write_dense::<f16>(payload.column(0)),
             (VoxelLayout::Dense, Dtype::BFloat16) => cpu.write_dense::<bf16>(payload.column(0)),
             (VoxelLayout::Dense, _) => cpu.write_dense::<f32>(payload.column(0)),
-        }
+        };
+        self.left_out.note(saturated, cpu.unusable());
     }
 }
 
+/// Returns how many values the type can't hold.
 fn write_from_device(
     cuda: &CudaVoxelizer,
     form: VoxelLayout,
     dtype: Dtype,
     payload: &mut Payload<'_>,
-) -> Result<(), CudaError> {
+) -> Result<u64, CudaError> {
     match (form, dtype) {
-        (VoxelLayout::Bits, _) => cuda.write_bits(payload.column(0)),
+        (VoxelLayout::Bits, _) => cuda.write_bits(payload.column(0)).map(|()| 0),
         (VoxelLayout::Coo, _) => {
             let (coords, features) = payload.columns();
-            cuda.write_coo(coords, features)
+            cuda.write_coo(coords, features).map(|()| 0)
         }
         (VoxelLayout::Dense, Dtype::Float16) => cuda.write_dense::<f16>(payload.column(0)),
         (VoxelLayout::Dense, Dtype::BFloat16) => cuda.write_dense::<bf16>(payload.column(0)),

@@ -79,6 +79,13 @@ impl Voxelizer {
         }
     }
 
+    pub fn unusable(&self) -> &[u64] {
+        match self {
+            Cuda(voxelizer, ..) => voxelizer.unusable().unwrap(),
+            Cpu(voxelizer) => voxelizer.unusable(),
+        }
+    }
+
     pub fn voxels(&self) -> usize {
         match self {
             Cuda(_, VoxelLayout::Bits, occupied) => occupied.get(),
@@ -111,7 +118,7 @@ impl Voxelizer {
         }
     }
 
-    pub fn write_dense<E: Element>(&self, out: &mut [E]) {
+    pub fn write_dense<E: Element>(&self, out: &mut [E]) -> u64 {
         match self {
             Cuda(voxelizer, ..) => voxelizer.write_dense(out).unwrap(),
             Cpu(voxelizer) => voxelizer.write_dense(out),

@@ -3,7 +3,7 @@
 use super::super::spec::{Spec, Taken};
 use super::super::{Channel, Cloud, CloudError, Counters, Grid, VoxelLayout, VoxelizeConfig};
 use super::engine::{Engine, Head, Product};
-use super::params::FieldsParams;
+use super::params::Fields;
 use super::source::CloudForm;
 use super::transfer::Transfer;
 use super::{VoxelizeError, scatter, spec_for_device};
@@ -169,7 +169,7 @@ impl CudaVoxelizer {
         // SAFETY: as this function.
         unsafe { form.upload(plan, cloud, points, 0, [0, cloud.len()], staging) }?;
         let mut params = Engine::cloud_params(&self.spec, input);
-        let mut fields = FieldsParams::default();
+        let mut fields = Fields::default();
         form.describe(points.address(), cloud.len(), &mut params, &mut fields);
         // SAFETY: the points are left alone until the next grid, before which this one is waited for.
         unsafe { self.engine.add(&self.spec, (params, fields), cloud.len(), cloud.len()) }?;
@@ -193,6 +193,20 @@ impl CudaVoxelizer {
             self.output.rows = self.voxels;
         }
         Ok(self.engine.counters(0, points))
+    }
+
+    /// For each field beside x, y and z that channels are computed from, in the order in which the channels first name
+    /// them: how many values of points that are kept its channels leave out, as they are not finite or beyond the bound.
+    /// Waits until they are counted.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn unusable(&self) -> Result<&[u64], CudaError> {
+        if self.spec.plan.fields.is_empty() {
+            return Ok(&[]);
+        }
+        self.engine.wait_for_unusable()?;
+        Ok(self.engine.unusable(0))
     }
 
     /// How many cells are occupied, of those that the output has. They are not counted for the layout `bits`.
@@ -242,14 +256,14 @@ impl CudaVoxelizer {
     }
 
     /// Writes every element of the tensor `[C, X, Y, Z]`: 0 in all channels of a cell without points. Only the
-    /// occupied cells come from the device: they are far fewer bytes.
+    /// occupied cells come from the device: they are far fewer bytes. Returns how many values the type can't hold.
     ///
     /// # Errors
     /// What the driver says.
     ///
     /// # Panics
     /// If `out` has not C * X * Y * Z elements, or the layout is not `dense`.
-    pub fn write_dense<E: Element>(&self, out: &mut [E]) -> Result<(), CudaError> {
+    pub fn write_dense<E: Element>(&self, out: &mut [E]) -> Result<u64, CudaError> {
         let columns = self.spec.channels.len();
         assert_eq!(
             self.spec.layout,
@@ -266,19 +280,19 @@ impl CudaVoxelizer {
             (self.engine.order(), self.voxels * 4),
             (self.engine.features(), self.voxels * columns * 4),
         ])?;
-        scatter(order, features, columns, out);
-        Ok(())
+        Ok(scatter(order, features, columns, out))
     }
 
     /// Writes the grid to memory of the device: the tensor `[C, X, Y, Z]` of the configuration's type, or the bitmap,
-    /// from the beginning of `out` on, which grows to it. It is there on return.
+    /// from the beginning of `out` on, which grows to it. It is there on return. Returns how many values the type can't
+    /// hold.
     ///
     /// # Errors
     /// `out` is on another device; no memory; what the driver says.
     ///
     /// # Panics
     /// If the layout is `coo`.
-    pub fn write_on_device(&mut self, out: &mut DeviceBuf) -> Result<(), CudaError> {
+    pub fn write_on_device(&mut self, out: &mut DeviceBuf) -> Result<u64, CudaError> {
         self.engine.gpu.check(out.gpu())?;
         let cells = self.spec.grid.cells();
         match self.spec.layout {
@@ -289,7 +303,8 @@ impl CudaVoxelizer {
                 self.engine.gpu.synchronize()?;
                 let (bitmap, at) = self.engine.bitmap(0);
                 out.copy_from(0, bitmap, at, bytes)?;
-                out.gpu().synchronize()
+                out.gpu().synchronize()?;
+                Ok(0)
             }
             VoxelLayout::Dense => {
                 let bytes = cells * self.spec.channels.len() * self.dtype.size();
@@ -302,7 +317,9 @@ impl CudaVoxelizer {
                     self.engine
                         .write_dense(&self.spec, &self.taken, self.dtype, out.address())
                 }?;
-                self.engine.gpu.synchronize()
+                self.engine.read_saturated()?;
+                self.engine.gpu.synchronize()?;
+                Ok(self.engine.saturated(0))
             }
         }
     }
