@@ -160,6 +160,70 @@ def test_every_kind_of_cloud_and_of_output(flow):
     assert done.received("sink_few")[0].metadata["dropped_overflow"] > 0
 
 
+def test_a_value_that_is_unusable_leaves_its_point_where_it_is(flow):
+    """NaN, infinity, nulls and values past the bound, and times of a sweep as every type."""
+    points = random_points(31, 20_000)
+    points["intensity"][::7], points["intensity"][1::11], points["intensity"][2::13] = np.nan, -np.inf, 1e30
+    config = grid(0.5, (8.0, 8.0, 4.0), "coo", channels=["max_ring", "count", "mean_x", "mean_t_ns", "mean_intensity", "min_intensity"])
+    kinds = [points | {"t_ns": points["t_ns"].astype(kind)} for kind in (np.uint32, np.float32, np.float64, np.int64)]
+    nulls = {name: pa.array(values, mask=np.arange(20_000) % 5 == i) for i, (name, values) in enumerate(points.items())}
+    flow.sender([cloud(stamp * MS, kind) for stamp, kind in enumerate(kinds, start=1)] + [cloud(9 * MS, nulls)])
+    voxelize(flow, "voxelize", config, {"lidar": "sender/lidar"})
+    done = flow.run()
+    *got, with_nulls = done.received("sink_voxelize")
+    for message, fields in zip(got, kinds, strict=True):
+        wanted = check(message, config, {"lidar": fields})
+        assert wanted.counters["unusable"][:2] == [0, 0] and wanted.counters["unusable"][2] > 3000
+    holes = {name: np.where(np.arange(20_000) % 5 == i, np.nan, values.astype(np.float64)) for i, (name, values) in enumerate(points.items())}
+    wanted = check(with_nulls, config, {"lidar": holes})
+    assert wanted.counters["dropped_nonfinite"] == 12_000 and wanted.counters["unusable"][0] > 2000
+    words = "values of `intensity` are left out of its channels (usable: finite, of magnitude up to 2^40"
+    assert words in done.logs["voxelize"], done.logs["voxelize"]
+
+
+def test_a_value_that_the_type_can_not_hold_is_its_greatest(flow):
+    points = {axis: np.full(70_000, 0.25, np.float32) for axis in "xyz"} | {"intensity": np.full(70_000, -1e6, np.float32)}
+    config = grid(0.5, (1.0, 1.0, 1.0), "dense", dtype="float16", channels=["count", "mean_x", "min_intensity"])
+    flow.sender([cloud(MS, points)])
+    voxelize(flow, "voxelize", config, {"lidar": "sender/lidar"})
+    done = flow.run()
+    (message,) = done.received("sink_voxelize")
+    assert message.values.reshape(3, -1).sum(axis=1).tolist() == [65504, 0.25, -65504]
+    assert (message.metadata["saturated"], message.metadata["points_kept"]) == (2, 70_000)
+    assert "2 values are beyond float16" in done.logs["voxelize"], done.logs["voxelize"]
+
+
+def test_columns_that_nothing_asks_for_refuse_no_cloud(flow):
+    points = random_points(32, 3000)
+    odd = {"label": ["a"] * 3000, "is_ground": [True] * 3000, "when": pa.array([5] * 3000, pa.timestamp("ms"))}
+    one_row = {name: pa.array([values], pa.large_list(pa.from_numpy_dtype(values.dtype))) for name, values in points.items()}
+    config = grid(0.5, (8.0, 8.0, 4.0), "coo", channels=["count", "mean_intensity"])
+    labels = grid(0.5, (8.0, 8.0, 4.0), "coo", channels=["count", "max_label", "max_when"])
+    flow.sender([cloud(MS, points | odd), cloud(2 * MS, one_row)])
+    voxelize(flow, "voxelize", config, {"lidar": "sender/lidar"})
+    voxelize(flow, "labels", labels, {"lidar": "sender/lidar"})
+    done = flow.run()
+    got = done.received("sink_voxelize")
+    assert [m.stamp // MS for m in got] == [1, 2], done.logs["voxelize"]
+    for message in got:
+        check(message, config, {"lidar": points})
+    assert done.received("sink_labels") == []
+    assert "field `label` is Utf8 (allowed: arrays of floats" in done.logs["labels"], done.logs["labels"]
+
+
+def test_a_grid_that_can_not_be_sent_is_refused_at_the_start(flow):
+    """Over dora's 64 MiB of an edge with backpressure, and over what any edge carries."""
+    flow.sender([], name="sensors")
+    flow.nodes[0]["outputs"] = ["lidar"]
+    config = grid(0.05, (8.0, 8.0, 4.0), "dense")
+    flow.robocache("voxelize", {"voxelize": config}, {"lidar": "sensors/lidar"}, ["voxels"], shared_memory_pool_size="512MB")
+    flow.collector({"voxels": "voxelize/voxels"})
+    done = flow.run(code=None)
+    assert done.code != 0
+    words = "voxelize: shape: [320, 320, 160] as `dense` is 196608000 bytes a grid (dora carries at most 67108864 to a consumer with"
+    assert words in done.logs["voxelize"], done.logs["voxelize"]
+
+
 def test_points_on_the_faces_of_cells(flow):
     """Sizes whose reciprocals are not exact: a division in place of the reciprocal would put some points elsewhere."""
     config = grid(0.5, (8.0, 8.0, 4.0), "coo", channels=["count", "mean_x", "max_y"])

@@ -1,3 +1,4 @@
+use super::limits::Limits;
 use super::{AppError, Config, Graph, Operation, runtime};
 use crate::device::{Placement, page_lock_messages};
 use crate::ops::ConfigError;
@@ -35,6 +36,7 @@ pub struct App {
     section: (&'static str, Value),
     placement: Placement,
     wired: Vec<String>,
+    limits: Limits,
     operations: Vec<Registration>,
 }
 
@@ -55,6 +57,7 @@ impl App {
             plugins: Vec::new(),
             section: ("", Value::Null),
             wired: Vec::new(),
+            limits: Limits::from_env(),
             operations: Vec::new(),
         }
     }
@@ -102,6 +105,14 @@ impl App {
     pub fn with_wired_inputs(mut self, inputs: impl IntoIterator<Item = String>) -> Self {
         self.wired = inputs.into_iter().collect();
         self
+    }
+
+    /// Whether messages of so many bytes can be made, and sent on an output where the dataflow wants it.
+    ///
+    /// # Errors
+    /// What they are too large for.
+    pub fn check_message_size(&self, output: &str, bytes: usize) -> Result<(), String> {
+        self.limits.check(output, bytes)
     }
 
     /// Registers an operation.

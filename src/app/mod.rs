@@ -20,6 +20,7 @@ mod config;
 mod faults;
 mod graph;
 mod ipc;
+mod limits;
 mod message;
 mod operation;
 mod outbox;

@@ -21,6 +21,7 @@ impl Plugin for VoxelizePlugin {
 
     fn build(&self, app: &mut App) -> Result<(), AppError> {
         let config: VoxelizeConfig = app.config()?;
+        check_size(&config, app).map_err(|error| app.refused(&error))?;
         let operation = Voxelize::new(config, app.placement()).map_err(|error| app.refused(&error))?;
         app.add_operation(Registration {
             name: self.name().into(),
@@ -30,6 +31,22 @@ impl Plugin for VoxelizePlugin {
         });
         Ok(())
     }
+}
+
+/// Whether grids can be made and sent whatever is in them. Those of `coo` are as large as their clouds make them.
+fn check_size(config: &VoxelizeConfig, app: &App) -> Result<(), ConfigError> {
+    config.validate()?;
+    let Some(bytes) = config.message_bytes() else {
+        return Ok(());
+    };
+    let too_large = |problem| {
+        let (shape, layout) = (config.shape, config.layout);
+        ConfigError::new(
+            "shape",
+            format!("{shape:?} as `{layout}` is {bytes} bytes a grid ({problem})"),
+        )
+    };
+    app.check_message_size("voxels", bytes).map_err(too_large)
 }
 
 /// A cloud was not used.
