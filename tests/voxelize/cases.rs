@@ -313,7 +313,8 @@ fn a_type_that_cannot_hold_a_value_has_its_greatest() {
         voxelizer.add(0, &Cloud::from_message(message).unwrap()).unwrap();
         voxelizer.finish();
         let mut out = vec![E::from_f32(0.0); 2];
-        assert_eq!(voxelizer.write_dense(&mut out), saturated, "{}", E::DTYPE);
+        voxelizer.write_dense(&mut out);
+        assert_eq!(voxelizer.saturated(), saturated, "{}", E::DTYPE);
         let out: Vec<_> = out.into_iter().map(E::to_f32).collect();
         assert_eq!(out, expected, "{}", E::DTYPE);
     }

@@ -150,8 +150,8 @@ impl Voxelize {
         let sent = out.send_on_device(0, dtype, len, &gpu, |memory| {
             let start = Instant::now();
             if let Some(cuda) = self.grids.backend.resident() {
-                let saturated = cuda.write_on_device(memory)?;
-                self.grids.left_out.note(saturated, cuda.unusable()?);
+                cuda.write_on_device(memory)?;
+                self.grids.left_out.note(cuda.saturated(), cuda.unusable()?);
             }
             let compute_us = (gathered + start.elapsed()).as_secs_f64() * 1e6;
             let mut parameters = Parameters::from([("compute_us".into(), Parameter::Float(compute_us))]);
@@ -356,44 +356,39 @@ impl Grids {
     fn write(&mut self, made: &mut Made, clouds: &[Message], used: &[usize], payload: &mut Payload<'_>) {
         if let (Device::Cuda(_), Some(cuda)) = (made.device, self.backend.resident()) {
             let written = write_from_device(cuda, self.form, self.dtype, payload);
-            match written.and_then(|saturated| Ok(self.left_out.note(saturated, cuda.unusable()?))) {
-                Ok(()) => return,
+            match written.and_then(|()| cuda.unusable()) {
+                Ok(unusable) => return self.left_out.note(cuda.saturated(), unusable),
                 Err(error) => self.backend.failed(made.work, error),
             }
             made.counters = self.gather_on_cpu(clouds, used);
             made.device = Device::Cpu;
         }
         let cpu = &self.cpu;
-        let saturated = match (self.form, self.dtype) {
-            (VoxelLayout::Bits, _) => {
-                cpu.write_bits(payload.column(0));
-                0
-            }
+        match (self.form, self.dtype) {
+            (VoxelLayout::Bits, _) => cpu.write_bits(payload.column(0)),
             (VoxelLayout::Coo, _) => {
                 let (coords, features) = payload.columns();
                 cpu.write_coo(coords, features);
-                0
             }
             (VoxelLayout::Dense, Dtype::Float16) => cpu.write_dense::<f16>(payload.column(0)),
             (VoxelLayout::Dense, Dtype::BFloat16) => cpu.write_dense::<bf16>(payload.column(0)),
             (VoxelLayout::Dense, _) => cpu.write_dense::<f32>(payload.column(0)),
-        };
-        self.left_out.note(saturated, cpu.unusable());
+        }
+        self.left_out.note(cpu.saturated(), cpu.unusable());
     }
 }
 
-/// Returns how many values the type can't hold.
 fn write_from_device(
     cuda: &CudaVoxelizer,
     form: VoxelLayout,
     dtype: Dtype,
     payload: &mut Payload<'_>,
-) -> Result<u64, CudaError> {
+) -> Result<(), CudaError> {
     match (form, dtype) {
-        (VoxelLayout::Bits, _) => cuda.write_bits(payload.column(0)).map(|()| 0),
+        (VoxelLayout::Bits, _) => cuda.write_bits(payload.column(0)),
         (VoxelLayout::Coo, _) => {
             let (coords, features) = payload.columns();
-            cuda.write_coo(coords, features).map(|()| 0)
+            cuda.write_coo(coords, features)
         }
         (VoxelLayout::Dense, Dtype::Float16) => cuda.write_dense::<f16>(payload.column(0)),
         (VoxelLayout::Dense, Dtype::BFloat16) => cuda.write_dense::<bf16>(payload.column(0)),

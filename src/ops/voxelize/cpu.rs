@@ -8,6 +8,7 @@ use super::plan::{Extreme, Source};
 use super::spec::{Spec, Taken};
 use super::{Channel, ConfigError, Counters, VoxelLayout, VoxelizeConfig, quantum};
 use crate::stream::Layout;
+use std::sync::atomic::AtomicU64;
 
 /// Makes grids of clouds: [`begin`](Self::begin), [`add`](Self::add) for each cloud, [`finish`](Self::finish), then
 /// one of the `write_` methods as often as wanted.
@@ -29,6 +30,8 @@ pub struct Voxelizer {
     pub(super) exceptions: Vec<Vec<Exceptions>>,
     /// For each field: the values of points that are kept which are unusable.
     unusable: Vec<u64>,
+    /// Behind a shared reference, as the grid is when it is written.
+    pub(super) saturated: AtomicU64,
     counters: Counters,
     occupied: usize,
     output: Layout,
@@ -89,6 +92,7 @@ impl Voxelizer {
             extremes: spec.plan.extremes.iter().map(|_| Vec::new()).collect(),
             exceptions: spec.plan.fields.iter().map(|_| Vec::new()).collect(),
             unusable: vec![0; spec.plan.fields.len()],
+            saturated: AtomicU64::new(0),
             scratch: Box::new(Scratch::new()),
             order: Vec::new(),
             sums: Vec::new(),

@@ -5,6 +5,7 @@ use super::kernels::{self, Exceptions};
 use super::plan::{Output, Source};
 use crate::device::{Dtype, Element};
 use half::{bf16, f16};
+use std::sync::atomic::Ordering;
 
 /// Occupied cells that are worked on at a time.
 const BLOCK: usize = 256;
@@ -34,12 +35,12 @@ pub(super) fn saturate<E: Element>(value: f32) -> (f32, bool) {
 }
 
 impl Voxelizer {
-    /// Writes every element of the tensor `[C, X, Y, Z]`: 0 in all channels of a cell without points. Returns how many
-    /// values the type can't hold: it has its greatest or least in their places.
+    /// Writes every element of the tensor `[C, X, Y, Z]`: 0 in all channels of a cell without points. Where the type can't
+    /// hold a value, its greatest or least is in its place: see [`saturated`](Self::saturated).
     ///
     /// # Panics
     /// If `out` has not C * X * Y * Z elements.
-    pub fn write_dense<E: Element>(&self, out: &mut [E]) -> u64 {
+    pub fn write_dense<E: Element>(&self, out: &mut [E]) {
         let cells = self.spec.grid.cells();
         assert_eq!(
             out.len(),
@@ -60,7 +61,12 @@ impl Voxelizer {
                 }
             }
         }
-        saturated
+        self.saturated.store(saturated, Ordering::Relaxed);
+    }
+
+    /// How many values of the dense grid that was written last its type can't hold.
+    pub fn saturated(&self) -> u64 {
+        self.saturated.load(Ordering::Relaxed)
     }
 
     /// Writes every byte of the bitmap: cell `i` is bit `i % 8`, least significant first, of byte `i / 8`.

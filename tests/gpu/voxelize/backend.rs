@@ -118,7 +118,14 @@ impl Voxelizer {
         }
     }
 
-    pub fn write_dense<E: Element>(&self, out: &mut [E]) -> u64 {
+    pub fn saturated(&self) -> u64 {
+        match self {
+            Cuda(voxelizer, ..) => voxelizer.saturated(),
+            Cpu(voxelizer) => voxelizer.saturated(),
+        }
+    }
+
+    pub fn write_dense<E: Element>(&self, out: &mut [E]) {
         match self {
             Cuda(voxelizer, ..) => voxelizer.write_dense(out).unwrap(),
             Cpu(voxelizer) => voxelizer.write_dense(out),

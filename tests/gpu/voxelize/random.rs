@@ -33,7 +33,7 @@ pub const SHAPES: [Shape; 6] = [
 /// `n` points in and around a grid of `size` metres about 0, with fields `i` and `t`.
 pub fn cloud(random: &mut Random, shape: Shape, n: usize, size: f64) -> TestCloud {
     let centre = [random.signed(), random.signed(), random.signed()].map(|v| v * size / 3.0);
-    // Often nothing is odd, and now and then a half is.
+    // Often little is odd, and now and then a half is, or nothing.
     let odd_in = random.of(&[50, 50, 2, usize::MAX]);
     let point = |i: usize| {
         let [a, b, c] = [random.signed(), random.signed(), random.signed()];
@@ -94,20 +94,17 @@ macro_rules! written {
             let (mut coords, mut features) = (vec![0; voxels * 3], vec![0.0; voxels * $voxelizer.channels().len()]);
             $voxelizer.write_coo(&mut coords, &mut features)$(.$unwrap())?;
             let coords: &[u8] = bytemuck::cast_slice(&coords);
-            ([coords, bytemuck::cast_slice::<f32, u8>(&features)].concat(), 0)
+            [coords, bytemuck::cast_slice::<f32, u8>(&features)].concat()
         } else {
-            let dtype = $voxelizer.layout().columns[0].dtype;
-            let mut out = vec![0xffu8; $voxelizer.layout().rows * dtype.size()];
-            let saturated = match ($layout, dtype) {
-                (VoxelLayout::Bits, _) => {
-                    $voxelizer.write_bits(&mut out)$(.$unwrap())?;
-                    0
-                }
-                (_, Dtype::Float16) => $voxelizer.write_dense::<half::f16>(bytemuck::cast_slice_mut(&mut out))$(.$unwrap())?,
-                (_, Dtype::BFloat16) => $voxelizer.write_dense::<half::bf16>(bytemuck::cast_slice_mut(&mut out))$(.$unwrap())?,
-                _ => $voxelizer.write_dense::<f32>(bytemuck::cast_slice_mut(&mut out))$(.$unwrap())?,
-            };
-            (out, saturated)
+            let column = &$voxelizer.layout().columns[0];
+            let mut out = vec![0xffu8; $voxelizer.layout().rows * column.dtype.size()];
+            match ($layout, column.dtype) {
+                (VoxelLayout::Bits, _) => $voxelizer.write_bits(&mut out),
+                (_, Dtype::Float16) => $voxelizer.write_dense::<half::f16>(bytemuck::cast_slice_mut(&mut out)),
+                (_, Dtype::BFloat16) => $voxelizer.write_dense::<half::bf16>(bytemuck::cast_slice_mut(&mut out)),
+                _ => $voxelizer.write_dense::<f32>(bytemuck::cast_slice_mut(&mut out)),
+            }$(.$unwrap())?;
+            out
         }
     }};
 }
@@ -119,8 +116,8 @@ pub fn on_cpu(voxelizer: &mut CpuVoxelizer, layout: VoxelLayout, clouds: &[(usiz
         voxelizer.add(*input, &Cloud::from_message(message).unwrap()).unwrap();
     }
     let counters = voxelizer.finish();
-    let (out, saturated) = written!(voxelizer, layout);
-    (said(counters, voxelizer.unusable(), saturated), out)
+    let out = written!(voxelizer, layout);
+    (said(counters, voxelizer.unusable(), voxelizer.saturated()), out)
 }
 
 /// Everything that is counted.
@@ -131,7 +128,8 @@ pub fn said(counters: Counters, unusable: &[u64], saturated: u64) -> String {
 fn on_device(voxelizer: &mut CudaVoxelizer, layout: VoxelLayout, clouds: &[(usize, &Message)]) -> (String, Vec<u8>) {
     let refused = |_, error| panic!("{error}");
     let counters = voxelizer.gather(clouds.iter().copied(), refused).unwrap();
-    let (out, saturated) = written!(voxelizer, layout, unwrap);
+    let out = written!(voxelizer, layout, unwrap);
+    let saturated = voxelizer.saturated();
     let counters = said(counters, voxelizer.unusable().unwrap(), saturated);
     if layout == VoxelLayout::Coo {
         return (counters, out);
@@ -141,7 +139,8 @@ fn on_device(voxelizer: &mut CudaVoxelizer, layout: VoxelLayout, clouds: &[(usiz
     resident.reserve(out.len()).unwrap();
     // SAFETY: the memory is not page-locked.
     unsafe { resident.upload(0, &vec![0xa5; out.len()]) }.unwrap();
-    assert_eq!(voxelizer.write_on_device(&mut resident).unwrap(), saturated);
+    voxelizer.write_on_device(&mut resident).unwrap();
+    assert_eq!(voxelizer.saturated(), saturated);
     let mut copy = vec![0; out.len()];
     // SAFETY: the stream is synchronized before the memory is read.
     unsafe { resident.download(0, &mut copy) }.unwrap();

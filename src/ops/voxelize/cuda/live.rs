@@ -10,7 +10,7 @@ use super::{VoxelizeError, scatter, spec_for_device};
 use crate::device::cuda::{Budget, CudaError, DeviceBuf, Gpu};
 use crate::device::{Dtype, Element};
 use crate::stream::{Layout, Message};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 /// Makes grids of clouds on a CUDA device, as [`Voxelizer`](super::super::Voxelizer) does on the CPU and with the same
 /// bits: [`gather`](Self::gather), then one of the `write_` methods as often as wanted.
@@ -27,6 +27,7 @@ pub struct CudaVoxelizer {
     clouds: usize,
     /// On the way from the device.
     output_transfer: RefCell<Transfer>,
+    saturated: Cell<u64>,
     voxels: usize,
     output: Layout,
 }
@@ -53,6 +54,7 @@ impl CudaVoxelizer {
             uploads: Vec::new(),
             clouds: 0,
             output_transfer: Transfer::new(gpu).into(),
+            saturated: Cell::new(0),
             voxels: 0,
             output: spec.output(config.dtype),
             dtype: config.dtype,
@@ -209,6 +211,11 @@ impl CudaVoxelizer {
         Ok(self.engine.unusable(0))
     }
 
+    /// How many values of the dense grid that was written last its type can't hold: its greatest or least is there.
+    pub fn saturated(&self) -> u64 {
+        self.saturated.get()
+    }
+
     /// How many cells are occupied, of those that the output has. They are not counted for the layout `bits`.
     pub fn voxels(&self) -> usize {
         self.voxels
@@ -256,14 +263,14 @@ impl CudaVoxelizer {
     }
 
     /// Writes every element of the tensor `[C, X, Y, Z]`: 0 in all channels of a cell without points. Only the
-    /// occupied cells come from the device: they are far fewer bytes. Returns how many values the type can't hold.
+    /// occupied cells come from the device: they are far fewer bytes.
     ///
     /// # Errors
     /// What the driver says.
     ///
     /// # Panics
     /// If `out` has not C * X * Y * Z elements, or the layout is not `dense`.
-    pub fn write_dense<E: Element>(&self, out: &mut [E]) -> Result<u64, CudaError> {
+    pub fn write_dense<E: Element>(&self, out: &mut [E]) -> Result<(), CudaError> {
         let columns = self.spec.channels.len();
         assert_eq!(
             self.spec.layout,
@@ -280,19 +287,19 @@ impl CudaVoxelizer {
             (self.engine.order(), self.voxels * 4),
             (self.engine.features(), self.voxels * columns * 4),
         ])?;
-        Ok(scatter(order, features, columns, out))
+        self.saturated.set(scatter(order, features, columns, out));
+        Ok(())
     }
 
     /// Writes the grid to memory of the device: the tensor `[C, X, Y, Z]` of the configuration's type, or the bitmap,
-    /// from the beginning of `out` on, which grows to it. It is there on return. Returns how many values the type can't
-    /// hold.
+    /// from the beginning of `out` on, which grows to it. It is there on return.
     ///
     /// # Errors
     /// `out` is on another device; no memory; what the driver says.
     ///
     /// # Panics
     /// If the layout is `coo`.
-    pub fn write_on_device(&mut self, out: &mut DeviceBuf) -> Result<u64, CudaError> {
+    pub fn write_on_device(&mut self, out: &mut DeviceBuf) -> Result<(), CudaError> {
         self.engine.gpu.check(out.gpu())?;
         let cells = self.spec.grid.cells();
         match self.spec.layout {
@@ -303,8 +310,7 @@ impl CudaVoxelizer {
                 self.engine.gpu.synchronize()?;
                 let (bitmap, at) = self.engine.bitmap(0);
                 out.copy_from(0, bitmap, at, bytes)?;
-                out.gpu().synchronize()?;
-                Ok(0)
+                out.gpu().synchronize()
             }
             VoxelLayout::Dense => {
                 let bytes = cells * self.spec.channels.len() * self.dtype.size();
@@ -319,7 +325,8 @@ impl CudaVoxelizer {
                 }?;
                 self.engine.read_saturated()?;
                 self.engine.gpu.synchronize()?;
-                Ok(self.engine.saturated(0))
+                self.saturated.set(self.engine.saturated(0));
+                Ok(())
             }
         }
     }
