@@ -265,6 +265,23 @@ def test_several_lidars_with_extrinsics_make_one_grid(flow):
         assert message.metadata["inputs_age_ns"] == [(stamp - taken[name]) * MS if name in taken else -1 for name in stamps]
 
 
+def test_a_cloud_that_is_refused_when_its_grid_is_made_is_not_in_it(flow):
+    """Intensities as floats and as 32-bit integers don't go into one mean: the second cloud is refused."""
+    points = {name: random_points(seed, 2000) for seed, name in enumerate(("front", "rear"), start=41)}
+    points["rear"]["intensity"] = points["rear"]["intensity"].astype(np.uint32)
+    config = grid(0.5, (8.0, 8.0, 4.0), "coo", channels=["count", "mean_intensity"])
+    config["inputs"] = [{"input": "front"}, {"input": "rear"}]
+    flow.sender([cloud(10 * MS, points["front"], "front"), cloud(14 * MS, points["rear"], "rear")])
+    voxelize(flow, "voxelize", config, {name: f"sender/{name}" for name in points})
+    done = flow.run()
+    (message,) = done.received("sink_voxelize")
+    check(message, config, {"front": points["front"]})
+    # The grid is as old as what is in it.
+    assert message.stamp == 10 * MS
+    assert (message.metadata["inputs_valid"], message.metadata["inputs_age_ns"]) == ([1, 0], [0, -1])
+    assert "field `intensity` is uint32 here" in done.logs["voxelize"], done.logs["voxelize"]
+
+
 def test_the_order_of_points_and_of_inputs_changes_no_bit(flow):
     points, others = random_points(5, 30_000), random_points(6, 30_000)
     order = np.random.default_rng(7).permutation(30_000)

@@ -211,3 +211,25 @@ fn sixty_four_bit_integers_are_rounded_once() {
     assert_ne!(value as f32, value as f64 as f32);
     assert_eq!(output.values(), [[value as f32; 2]]);
 }
+
+#[test]
+fn integers_with_nulls_go_with_integers() {
+    let channels = ["count", "mean_t", "max_t", "min_t"];
+    let mut voxelizer = Voxelizer::new(&config(0.0, 1.0, [1, 1, 1], &channels)).unwrap();
+    let cloud = |times: &[f64]| {
+        let points: Vec<_> = times.iter().map(|t| [0.5, 0.5, 0.5, *t]).collect();
+        TestCloud::new(["x", "y", "z", "t"], &points)
+    };
+    let whole = cloud(&[4.0e9, 2.0]).with_type("t", Dtype::UInt32).to_struct();
+    // As integers with a null are read.
+    let mut with_null = cloud(&[4.2e9, f64::NAN]).with_type("t", Dtype::Float64).to_struct();
+    with_null.columns_mut()[3].integers = Some(Dtype::UInt32);
+    let output = coo(&mut voxelizer, &[(0, &whole), (0, &with_null)]);
+    assert_eq!((output.counters.points_kept, &output.unusable[..]), (4, &[1][..]));
+    assert_eq!(output.values(), [[4.0, (8_200_000_002.0 / 3.0) as f32, 4.2e9, 2.0]]);
+    let floats = cloud(&[1.0]).to_struct();
+    voxelizer.begin();
+    voxelizer.add(0, &Cloud::from_message(&with_null).unwrap()).unwrap();
+    assert!(voxelizer.add(0, &Cloud::from_message(&floats).unwrap()).is_err());
+    voxelizer.finish();
+}
