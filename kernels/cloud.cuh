@@ -44,13 +44,6 @@ struct Cloud {
     float translation[3];
 };
 
-// The fields that channels are computed from.
-struct Fields {
-    Column columns[MAX_FIELDS];
-    // The greatest magnitude of a field that can be summed; negative: no mean of it is asked for.
-    double bounds[MAX_FIELDS];
-};
-
 // The first point of a cloud and the one after its last.
 struct Range {
     u32 first;
@@ -82,11 +75,22 @@ __device__ __forceinline__ double read_f64(const Column &column, u32 i) {
     }
 }
 
+// The magnitudes of a scaled value up to which it is summed as it is, and up to which it is summed at all: `SMALL` and
+// `LARGE` of src/ops/voxelize/quantum.rs.
+constexpr u32 LOW_BITS = 40;
+constexpr double SMALL = 1099511627776.0;
+constexpr double LARGE = 4611686018427387904.0;
+
 // Rounds to the nearest integer, ties to even; the magnitude must be less than 2^51. Adding 1.5 * 2^52 leaves no place
 // for a fraction, and the integer in the low bits.
 __device__ __forceinline__ i64 round_to_integer(double value) {
     const double magic = 6755399441055744.0;
     return __double_as_longlong(value + magic) - __double_as_longlong(magic);
+}
+
+// The same for magnitudes up to LARGE. From 2^50 on there is no fraction that needs the trick.
+__device__ __forceinline__ i64 round_large(double value) {
+    return fabs(value) < 1125899906842624.0 ? round_to_integer(value) : (i64)value;
 }
 
 // An integer that is ordered as the float with these bits is, -0 before +0. It is its own inverse.
@@ -160,30 +164,8 @@ __device__ __forceinline__ Fate locate(const Cloud &cloud, const Point &point, u
     return !finite ? NONFINITE : inside ? KEPT : OUTSIDE;
 }
 
-// Whether the fields of point i can be taken.
-__device__ __forceinline__ bool has_good_fields(const Fields &fields, u32 count, u32 i) {
-    bool good = true;
-    for (u32 field = 0; field < count; field++) {
-        good &= is_finite(read_f32(fields.columns[field], i));
-        double bound = fields.bounds[field];
-        if (bound >= 0.0) {
-            double value = read_f64(fields.columns[field], i);
-            good &= value <= bound && value >= -bound;
-        }
-    }
-    return good;
-}
-
-// What becomes of point i, which was read before, and its cell.
-template <Form FORM>
-__device__ __forceinline__ Fate judge(const Cloud &cloud, const Fields &fields, u32 i, const Point &point, u32 &cell) {
-    Fate fate = locate(cloud, move(cloud, point), cell);
-    return fate == KEPT && cloud.field_count && !has_good_fields(fields, cloud.field_count, i) ? NONFINITE : fate;
-}
-
-// Whether the point with this saved cell is kept. Only where a grid has 2^32 cells must it be judged once more.
-template <Form FORM>
-__device__ __forceinline__ bool is_kept(const Cloud &cloud, const Fields &fields, bool is_whole, u32 i, u32 cell) {
+// Whether the point with this saved cell is kept. Only where a grid has 2^32 cells must it be located once more.
+template <Form FORM> __device__ __forceinline__ bool is_kept(const Cloud &cloud, bool is_whole, u32 i, u32 cell) {
     if (cell != NO_CELL || !is_whole) return cell != NO_CELL;
-    return judge<FORM>(cloud, fields, i, read_point<FORM>(cloud, i), cell) == KEPT;
+    return locate(cloud, move(cloud, read_point<FORM>(cloud, i)), cell) == KEPT;
 }

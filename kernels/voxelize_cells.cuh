@@ -41,8 +41,6 @@ struct VoxelizePointsParams {
     const u32 *old_cells;
     const u32 *old_starts;
     u32 old_points;
-    u32 unused;
-    Fields fields;
 };
 
 __device__ __forceinline__ void clear(const VoxelizePointsParams &p) {
@@ -145,7 +143,7 @@ template <Form FORM> __device__ __forceinline__ void add_points(const VoxelizePo
     OwnPoint own = own_point<FORM>(p.cloud, blockIdx.x - p.clearing_blocks);
     __syncthreads();
     u32 cell = NO_CELL;
-    Fate fate = own.is_point ? judge<FORM>(p.cloud, p.fields, own.i, own.point, cell) : NO_POINT;
+    Fate fate = own.is_point ? locate(p.cloud, move(p.cloud, own.point), cell) : NO_POINT;
     u32 before = set_bits(p, p.counts ? counts : nullptr, fate == KEPT, cell);
     u32 saved = fate == KEPT ? cell : NO_CELL;
     if (p.save == SAVE_FIRST) {

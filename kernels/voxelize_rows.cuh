@@ -92,6 +92,9 @@ struct VoxelizeRankParams {
     // Sums and extremes of a cell.
     u32 stride;
     u32 extremes;
+    // As in VoxelizeSumsParams, and how many planes of `key_rows` there are.
+    u64 *exceptions;
+    u64 planes;
 };
 
 // The place of the n-th bit that is set, n from 0.
@@ -139,6 +142,10 @@ extern "C" __global__ void __launch_bounds__(RANK_BLOCK) voxelize_rank(const __g
         i32 *keys = p.keys + extreme * p.key_rows + base + first;
         i32 least = p.greatest >> extreme & 1 ? (i32)0x80000000 : 0x7fffffff;
         for (u32 i = threadIdx.x; i < count; i += RANK_BLOCK) keys[i] = least;
+    }
+    for (u32 plane = 0; plane < p.planes; plane++) {
+        u64 *exceptions = p.exceptions + plane * p.key_rows + base + first;
+        for (u32 i = threadIdx.x; i < count; i += RANK_BLOCK) exceptions[i] = 0;
     }
     if (!own) return;
     for (u32 from = 0; from < 1u << (p.superblock_shift - 1); from += RANK_BLOCK) {
@@ -192,14 +199,22 @@ struct VoxelizeSumsParams {
     u32 extremes;
     // Whether the grid has 2^32 cells.
     u32 is_whole;
-    u32 unused;
-    // What a value is multiplied by before it is rounded, for each sum but the count.
+    // How many of the sums are of coordinates. They come first.
+    u32 axis_sums;
+    // What a sum of a field can't take, in two planes for each: of large values the bits above LOW_BITS, and how many
+    // values are unusable. Read only where the upper half of the count says that there is one.
+    u64 *exceptions;
+    // For each field of each grid: how many values are unusable.
+    u64 *unusable;
+    // What a value is multiplied by before it is rounded, for each sum but the count, and for each field of which a
+    // mean is asked for; else 0.
     double scales[MAX_SUMS];
+    double field_scales[MAX_FIELDS];
     // 0 to 2: a coordinate; from 3 on: a field. For each sum but the count, and each extreme.
     u8 sum_sources[MAX_SUMS + 1];
     u8 extreme_sources[MAX_EXTREMES + 2];
-    u32 unused_too;
-    Fields fields;
+    u32 unused;
+    Column fields[MAX_FIELDS];
 };
 
 // The row of a point in the grid; `limit` and above: past max_voxels.
@@ -221,38 +236,84 @@ __device__ __forceinline__ void count_overflow(const VoxelizeSumsParams &p, bool
     if (over && threadIdx.x % 32 == 0) atomicAdd(p.counters + blockIdx.y * COUNTER_SLOTS * 4 + 3, (u64)over);
 }
 
+// The fields, as bits, whose value at point i is not finite or beyond its bound.
+__device__ __forceinline__ u32 unusable_fields(const VoxelizeSumsParams &p, u32 i) {
+    u32 fields = 0;
+    for (u32 field = 0; field < p.cloud.field_count; field++) {
+        double scale = p.field_scales[field];
+        bool is_usable = scale != 0.0 ? fabs(read_f64(p.fields[field], i) * scale) <= LARGE
+                                      : is_finite(read_f32(p.fields[field], i));
+        if (!is_usable) fields |= 1u << field;
+    }
+    return fields;
+}
+
+// Counts the unusable values of a warp.
+__device__ __forceinline__ void count_unusable(const VoxelizeSumsParams &p, u32 fields) {
+    for (u32 field = 0; field < p.cloud.field_count; field++) {
+        u32 count = __popc(__ballot_sync(ALL, fields >> field & 1));
+        if (count && threadIdx.x % 32 == 0) {
+            atomicAdd(p.unusable + (u64)blockIdx.y * p.cloud.field_count + field, (u64)count);
+        }
+    }
+}
+
+// Adds a value of a field, scaled, to a sum of a row. Says whether the sum can't take it as it is.
+__device__ __forceinline__ bool add_field(const VoxelizeSumsParams &p, u32 sum, u32 row, double value) {
+    u64 *at = p.sums + (u64)row * p.stride + 1 + sum;
+    if (fabs(value) <= SMALL) {
+        atomicAdd(at, (u64)round_to_integer(value));
+        return false;
+    }
+    u64 *high = p.exceptions + (u64)(sum - p.axis_sums) * 2 * p.key_rows + row;
+    if (fabs(value) <= LARGE) {
+        i64 integer = round_large(value);
+        atomicAdd(high, (u64)(integer >> LOW_BITS));
+        atomicAdd(at, (u64)integer & ((1ull << LOW_BITS) - 1));
+    } else {
+        atomicAdd(high + p.key_rows, 1ull);
+    }
+    return true;
+}
+
 // Equals `kernels::find`, `add_points`, `add_axis`, `add_fixed` and `add_extreme`: adds each point to the sums and
-// extremes of its cell, and writes which cell that is; all points of a cell write the same. A thread takes a point of
-// cloud blockIdx.y.
+// extremes of its cell, and writes which cell that is; all points of a cell write the same. The upper half of the count
+// is how many values the sums could not take as they are. A thread takes a point of cloud blockIdx.y.
 extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_sums(const __grid_constant__ VoxelizeSumsParams p) {
     wait_for_previous();
     Range range = range_of(p.cloud.starts, p.cloud.points, blockIdx.y);
     u32 i = range.first + blockIdx.x * BLOCK + threadIdx.x;
     u32 cell = i < range.end ? p.cells[i] : NO_CELL;
-    bool is_kept_point = i < range.end && is_kept<ANY>(p.cloud, p.fields, p.is_whole, i, cell);
+    bool is_kept_point = i < range.end && is_kept<ANY>(p.cloud, p.is_whole, i, cell);
     u32 row = is_kept_point ? find(p, cell) : 0;
     bool is_over = is_kept_point && row >= p.limit;
     count_overflow(p, is_over);
-    if (!is_kept_point || is_over) return;
+    bool is_used = is_kept_point && !is_over;
+    u32 unusable = is_used ? unusable_fields(p, i) : 0;
+    if (__ballot_sync(ALL, unusable != 0)) count_unusable(p, unusable);
+    if (!is_used) return;
     if (p.rows) row += p.rows[blockIdx.y];
     p.order[row] = cell;
     Point point = move(p.cloud, read_point<ANY>(p.cloud, i));
     u64 *sums = p.sums + (u64)row * p.stride;
-    if (p.stride) atomicAdd(sums, 1ull);
+    u64 count = 1;
     for (u32 sum = 0; sum + 1 < p.stride; sum++) {
         u32 source = p.sum_sources[sum];
-        double value = source == 0   ? (double)point.xyz[0]
-                       : source == 1 ? (double)point.xyz[1]
-                       : source == 2 ? (double)point.xyz[2]
-                                     : read_f64(p.fields.columns[source - 3], i);
-        atomicAdd(sums + 1 + sum, (u64)round_to_integer(value * p.scales[sum]));
+        if (source < 3) {
+            double value = source == 0 ? point.xyz[0] : source == 1 ? point.xyz[1] : point.xyz[2];
+            atomicAdd(sums + 1 + sum, (u64)round_to_integer(value * p.scales[sum]));
+        } else if (add_field(p, sum, row, read_f64(p.fields[source - 3], i) * p.scales[sum])) {
+            count += 1ull << 32;
+        }
     }
+    if (p.stride) atomicAdd(sums, count);
     for (u32 extreme = 0; extreme < p.extremes; extreme++) {
         u32 source = p.extreme_sources[extreme];
+        if (source >= 3 && unusable >> (source - 3) & 1) continue;
         float value = source == 0   ? point.xyz[0]
                       : source == 1 ? point.xyz[1]
                       : source == 2 ? point.xyz[2]
-                                    : read_f32(p.fields.columns[source - 3], i);
+                                    : read_f32(p.fields[source - 3], i);
         i32 key = order_key((i32)__float_as_uint(value));
         i32 *best = p.keys + extreme * p.key_rows + row;
         if (p.greatest >> extreme & 1) {
@@ -296,7 +357,7 @@ template <Form FORM> __device__ __forceinline__ void add_sums_xyz(const Voxelize
         cell = p.cells[i];
         point = read_point<FORM>(p.cloud, i);
     }
-    bool is_kept_point = is_point && is_kept<FORM>(p.cloud, p.fields, p.is_whole, i, cell);
+    bool is_kept_point = is_point && is_kept<FORM>(p.cloud, p.is_whole, i, cell);
     u64 values[4] = {1, 0, 0, 0};
     u32 row = NO_CELL;
     bool is_over = false;
@@ -337,25 +398,48 @@ constexpr u32 MAX_CHANNELS = 2 + 3 * MAX_SUMS + 5;
 struct Channels {
     const u64 *sums;
     const i32 *keys;
+    // As in VoxelizeSumsParams.
+    const u64 *exceptions;
     u64 key_rows;
     // 2^-s for each sum but the count.
     double units[MAX_SUMS];
     u32 stride;
     u32 count;
+    u32 axis_sums;
+    u32 unused;
     u8 outputs[MAX_CHANNELS];
     // Of a mean its sum, of an extreme its place.
     u8 places[MAX_CHANNELS];
 };
 
-// Equals `kernels::means` and `kernels::extremes`.
+// Equals `kernels::means` and `kernels::means_of_usable`: sum `place` over the values in it.
+__device__ __forceinline__ float mean_of(const Channels &channels, const u64 *sums, u32 place, u32 row) {
+    u32 count = (u32)sums[0];
+    double sum = (double)(i64)sums[place];
+    if (sums[0] >> 32 && place > channels.axis_sums) {
+        const u64 *exceptions = channels.exceptions + (u64)(place - 1 - channels.axis_sums) * 2 * channels.key_rows + row;
+        i64 low = (i64)sums[place], high = (i64)exceptions[0] + (low >> LOW_BITS);
+        count -= (u32)exceptions[channels.key_rows];
+        if (!count) return 0.0f;
+        sum = (double)high * SMALL + (double)(low & ((1ll << LOW_BITS) - 1));
+    }
+    return (float)(sum / (double)count * channels.units[place - 1]);
+}
+
+// Equals `kernels::extremes`. Where no value was usable, the bits are still those of a NaN.
+__device__ __forceinline__ float extreme_of(const Channels &channels, u32 place, u32 row) {
+    float value = __uint_as_float((u32)order_key(channels.keys[place * channels.key_rows + row]));
+    return is_finite(value) ? value : 0.0f;
+}
+
 __device__ __forceinline__ float value_of(const Channels &channels, u32 channel, u32 row) {
     u32 place = channels.places[channel];
     const u64 *sums = channels.sums + (u64)row * channels.stride;
     switch (channels.outputs[channel]) {
     case OUTPUT_ONE: return 1.0f;
-    case OUTPUT_COUNT: return (float)(i64)sums[0];
-    case OUTPUT_MEAN: return (float)((double)(i64)sums[place] / (double)(i64)sums[0] * channels.units[place - 1]);
-    default: return __uint_as_float((u32)order_key(channels.keys[place * channels.key_rows + row]));
+    case OUTPUT_COUNT: return (float)(u32)sums[0];
+    case OUTPUT_MEAN: return mean_of(channels, sums, place, row);
+    default: return extreme_of(channels, place, row);
     }
 }
 
@@ -402,9 +486,16 @@ struct VoxelizeScatterParams {
     const u32 *old_rows;
     u8 *out;
     u64 cells;
+    // For each grid: how many values the type can't hold.
+    u64 *saturated;
     u32 words_per_grid;
     u32 dtype;
 };
+
+// The greatest finite value of a type.
+template <class T> __device__ __forceinline__ float greatest() { return __uint_as_float(0x7f7fffff); }
+template <> __device__ __forceinline__ float greatest<f16>() { return 65504.0f; }
+template <> __device__ __forceinline__ float greatest<bf16>() { return __uint_as_float(0x7f7f0000); }
 
 // Equals `Voxelizer::write_dense`: the channels of the occupied cells, and 0 in those that only the grid before had.
 // The blocks of grid row y take the cells of grid blockIdx.y.
@@ -419,6 +510,10 @@ template <class T> __device__ __forceinline__ void scatter(const VoxelizeScatter
         if (i >= count && words[cell / 32] >> (cell % 32) & 1) continue;
         for (u32 channel = 0; channel < p.channels.count; channel++) {
             float value = i < count ? value_of(p.channels, channel, first + i) : 0.0f;
+            if (fabsf(value) > greatest<T>()) {
+                atomicAdd(p.saturated + blockIdx.y, 1ull);
+                value = value < 0.0f ? -greatest<T>() : greatest<T>();
+            }
             out[channel * p.cells + cell] = from_f32<T>(value);
         }
     }

@@ -6,7 +6,10 @@ mod common;
 #[path = "common/counting.rs"]
 mod counting;
 
-use arrow::array::{ArrayRef, Float32Array};
+use arrow::array::{
+    Array, ArrayRef, Float32Array, Int32Array, LargeListArray, StringArray, StructArray, TimestampMillisecondArray,
+};
+use arrow::datatypes::{Field, Int32Type};
 use common::MS;
 use counting::allocations;
 use robocache::app::{Fault, Graph, Parameter, Parameters, Payload, Sink, read_message};
@@ -133,6 +136,41 @@ fn the_graph_allocates_the_metadata_that_dora_takes_and_nothing_else() {
         assert_eq!(others, 0, "{plugin}");
         assert!(by_fill <= metadata(modalities), "{plugin}: {by_fill}");
     }
+}
+
+/// A cloud with what nothing asks for, with nulls and with times; a batch of lists; a sample.
+#[test]
+fn reading_messages_allocates_nothing_in_steady_state() {
+    let struct_of = |columns: Vec<(&str, ArrayRef)>| -> ArrayRef {
+        let field = |(name, column): &(&str, ArrayRef)| Field::new(*name, column.data_type().clone(), true);
+        let fields: Vec<_> = columns.iter().map(field).collect();
+        let columns = columns.into_iter().map(|(_, column)| column).collect();
+        Arc::new(StructArray::new(fields.into(), columns, None))
+    };
+    let floats = || -> ArrayRef { Arc::new(Float32Array::from(vec![0.5; 300])) };
+    let holes = |i: i32| (i % 7 > 0).then_some(i);
+    let cloud = struct_of(vec![
+        ("x", floats()),
+        ("label", Arc::new(StringArray::from(vec!["a"; 300]))),
+        ("y", floats()),
+        ("ring", Arc::new((0..300).map(holes).collect::<Int32Array>())),
+        ("z", floats()),
+        ("t", Arc::new(TimestampMillisecondArray::from(vec![5; 300]))),
+    ]);
+    let lists = (0..30).map(|i| (i % 5 > 0).then(|| (0..i).map(holes)));
+    let lists = LargeListArray::from_iter_primitive::<Int32Type, _, _>(lists);
+    let messages = [cloud, struct_of(vec![("values", Arc::new(lists))]), floats()];
+    let parameters = Parameters::from([("timestamp_ns".to_owned(), Parameter::Integer(5))]);
+    let mut message = Message::default();
+    let mut run = |rounds: usize| {
+        for array in (0..rounds).flat_map(|_| &messages) {
+            assert!(read_message(&parameters, array, &mut message).unwrap());
+        }
+    };
+    run(2);
+    let before = allocations();
+    run(10);
+    assert_eq!(allocations(), before);
 }
 
 /// What align hands to fuse in one process has metadata, too, and costs no more than that.

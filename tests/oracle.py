@@ -151,6 +151,14 @@ def bits_of_sum(config: dict, name: str, dtype: np.dtype) -> int:
     return 0 if dtype.kind in "iu" and dtype.itemsize >= 4 else 22
 
 
+def is_usable(config: dict, name: str, values: np.ndarray) -> np.ndarray:
+    """Which values the channels of a field can take."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        if f"mean_{name}" in config["channels"]:
+            return np.abs(values.astype(np.float64)) <= 2.0 ** (62 - bits_of_sum(config, name, values.dtype))
+        return np.isfinite(values.astype(np.float32))
+
+
 def voxelize(config: dict, clouds: dict[str, dict[str, np.ndarray]]) -> Voxels:
     """The grid of one cloud for each input, in the order of `inputs:`."""
     parts = []
@@ -162,7 +170,6 @@ def voxelize(config: dict, clouds: dict[str, dict[str, np.ndarray]]) -> Voxels:
     fields = {name: np.concatenate([part[name] for part in parts]) for name in names}
     points_in = len(fields["x"])
 
-    used = {channel.split("_", 1)[1] for channel in config["channels"] if "_" in channel}
     finite = np.logical_and.reduce([np.isfinite(fields[name].astype(np.float32)) for name in {"x", "y", "z"}])
     origin, size = (np.asarray(config[key], np.float64).astype(np.float32) for key in ("origin_m", "voxel_size_m"))
     inverse = np.float32(1) / size
@@ -170,11 +177,10 @@ def voxelize(config: dict, clouds: dict[str, dict[str, np.ndarray]]) -> Voxels:
     with np.errstate(invalid="ignore", over="ignore"):
         index = [np.floor((fields[axis] - origin[i]) * inverse[i]) for i, axis in enumerate("xyz")]
         inside = np.logical_and.reduce([(index[i] >= 0) & (index[i] < shape[i]) for i in range(3)])
-    takes = np.logical_and.reduce([np.isfinite(fields[name].astype(np.float32)) for name in used | {"x"}])
-    keep = finite & inside & takes
+    keep = finite & inside
     counters = {
         "points_in": points_in,
-        "dropped_nonfinite": int((~finite).sum() + (finite & inside & ~takes).sum()),
+        "dropped_nonfinite": int((~finite).sum()),
         "dropped_outside": int((finite & ~inside).sum()),
     }
     i, j, k = (axis[keep].astype(np.int64) for axis in index)
@@ -183,6 +189,9 @@ def voxelize(config: dict, clouds: dict[str, dict[str, np.ndarray]]) -> Voxels:
     limit = config.get("max_voxels") or len(cells)
     counters["dropped_overflow"] = int(count[limit:].sum())
     counters["points_kept"] = int(count[:limit].sum())
+    used = dict.fromkeys(channel.split("_", 1)[1] for channel in config["channels"] if "_" in channel)
+    usable = {name: is_usable(config, name, fields[name][keep]) for name in used}
+    counters["unusable"] = [int((~usable[name] & (place < limit)).sum()) for name in used if name not in "xyz"]
 
     channels, means = {}, {}
     for channel in config["channels"]:
@@ -192,16 +201,21 @@ def voxelize(config: dict, clouds: dict[str, dict[str, np.ndarray]]) -> Voxels:
             values = count.astype(np.float32)
         else:
             how, name = channel.split("_", 1)
-            of = fields[name][keep]
+            of, at = fields[name][keep][usable[name]], place[usable[name]]
+            n = np.bincount(at, minlength=len(cells))
             if how == "mean":
                 bits = bits_of_sum(config, name, of.dtype)
-                sums = np.zeros(len(cells), np.int64)
-                np.add.at(sums, place, np.rint(of.astype(np.float64) * 2.0**bits).astype(np.int64))
-                values = (sums.astype(np.float64) / count * 2.0**-bits).astype(np.float32)
-                means[channel] = (np.bincount(place, of.astype(np.float64), len(cells)) / count)[:limit], 2.0 ** -(bits + 1)
+                integers = np.rint(of.astype(np.float64) * 2.0**bits).astype(np.int64)
+                high, low = np.zeros((2, len(cells)), np.int64)
+                np.add.at(high, at, integers >> 32)
+                np.add.at(low, at, integers & 0xFFFFFFFF)
+                sums = np.array([float(int(h) * 2**32 + int(l)) for h, l in zip(high, low, strict=True)])
+                values = (sums / np.maximum(n, 1) * 2.0**-bits).astype(np.float32)
+                means[channel] = (np.bincount(at, of.astype(np.float64), len(cells)) / np.maximum(n, 1))[:limit], 2.0 ** -(bits + 1)
             else:
                 extreme = np.maximum if how == "max" else np.minimum
                 values = np.full(len(cells), -np.inf if how == "max" else np.inf, np.float32)
-                extreme.at(values, place, of.astype(np.float32))
+                extreme.at(values, at, of.astype(np.float32))
+                values[n == 0] = 0
         channels[channel] = values[:limit]
     return Voxels(cells[:limit], channels, means, counters)

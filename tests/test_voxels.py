@@ -160,6 +160,70 @@ def test_every_kind_of_cloud_and_of_output(flow):
     assert done.received("sink_few")[0].metadata["dropped_overflow"] > 0
 
 
+def test_a_value_that_is_unusable_leaves_its_point_where_it_is(flow):
+    """NaN, infinity, nulls and values past the bound, and times of a sweep as every type."""
+    points = random_points(31, 20_000)
+    points["intensity"][::7], points["intensity"][1::11], points["intensity"][2::13] = np.nan, -np.inf, 1e30
+    config = grid(0.5, (8.0, 8.0, 4.0), "coo", channels=["max_ring", "count", "mean_x", "mean_t_ns", "mean_intensity", "min_intensity"])
+    kinds = [points | {"t_ns": points["t_ns"].astype(kind)} for kind in (np.uint32, np.float32, np.float64, np.int64)]
+    nulls = {name: pa.array(values, mask=np.arange(20_000) % 5 == i) for i, (name, values) in enumerate(points.items())}
+    flow.sender([cloud(stamp * MS, kind) for stamp, kind in enumerate(kinds, start=1)] + [cloud(9 * MS, nulls)])
+    voxelize(flow, "voxelize", config, {"lidar": "sender/lidar"})
+    done = flow.run()
+    *got, with_nulls = done.received("sink_voxelize")
+    for message, fields in zip(got, kinds, strict=True):
+        wanted = check(message, config, {"lidar": fields})
+        assert wanted.counters["unusable"][:2] == [0, 0] and wanted.counters["unusable"][2] > 3000
+    holes = {name: np.where(np.arange(20_000) % 5 == i, np.nan, values.astype(np.float64)) for i, (name, values) in enumerate(points.items())}
+    wanted = check(with_nulls, config, {"lidar": holes})
+    assert wanted.counters["dropped_nonfinite"] == 12_000 and wanted.counters["unusable"][0] > 2000
+    words = "values of `intensity` are left out of its channels (usable: finite, of magnitude up to 2^40"
+    assert words in done.logs["voxelize"], done.logs["voxelize"]
+
+
+def test_a_value_that_the_type_can_not_hold_is_its_greatest(flow):
+    points = {axis: np.full(70_000, 0.25, np.float32) for axis in "xyz"} | {"intensity": np.full(70_000, -1e6, np.float32)}
+    config = grid(0.5, (1.0, 1.0, 1.0), "dense", dtype="float16", channels=["count", "mean_x", "min_intensity"])
+    flow.sender([cloud(MS, points)])
+    voxelize(flow, "voxelize", config, {"lidar": "sender/lidar"})
+    done = flow.run()
+    (message,) = done.received("sink_voxelize")
+    assert message.values.reshape(3, -1).sum(axis=1).tolist() == [65504, 0.25, -65504]
+    assert (message.metadata["saturated"], message.metadata["points_kept"]) == (2, 70_000)
+    assert "2 values are beyond float16" in done.logs["voxelize"], done.logs["voxelize"]
+
+
+def test_columns_that_nothing_asks_for_refuse_no_cloud(flow):
+    points = random_points(32, 3000)
+    odd = {"label": ["a"] * 3000, "is_ground": [True] * 3000, "when": pa.array([5] * 3000, pa.timestamp("ms"))}
+    one_row = {name: pa.array([values], pa.large_list(pa.from_numpy_dtype(values.dtype))) for name, values in points.items()}
+    config = grid(0.5, (8.0, 8.0, 4.0), "coo", channels=["count", "mean_intensity"])
+    labels = grid(0.5, (8.0, 8.0, 4.0), "coo", channels=["count", "max_label", "max_when"])
+    flow.sender([cloud(MS, points | odd), cloud(2 * MS, one_row)])
+    voxelize(flow, "voxelize", config, {"lidar": "sender/lidar"})
+    voxelize(flow, "labels", labels, {"lidar": "sender/lidar"})
+    done = flow.run()
+    got = done.received("sink_voxelize")
+    assert [m.stamp // MS for m in got] == [1, 2], done.logs["voxelize"]
+    for message in got:
+        check(message, config, {"lidar": points})
+    assert done.received("sink_labels") == []
+    assert "field `label` is Utf8 (allowed: arrays of floats" in done.logs["labels"], done.logs["labels"]
+
+
+def test_a_grid_that_can_not_be_sent_is_refused_at_the_start(flow):
+    """Over dora's 64 MiB of an edge with backpressure, and over what any edge carries."""
+    flow.sender([], name="sensors")
+    flow.nodes[0]["outputs"] = ["lidar"]
+    config = grid(0.05, (8.0, 8.0, 4.0), "dense")
+    flow.robocache("voxelize", {"voxelize": config}, {"lidar": "sensors/lidar"}, ["voxels"], shared_memory_pool_size="512MB")
+    flow.collector({"voxels": "voxelize/voxels"})
+    done = flow.run(code=None)
+    assert done.code != 0
+    words = "voxelize: shape: [320, 320, 160] as `dense` is 196608000 bytes a grid (dora carries at most 67108864 to a consumer with"
+    assert words in done.logs["voxelize"], done.logs["voxelize"]
+
+
 def test_points_on_the_faces_of_cells(flow):
     """Sizes whose reciprocals are not exact: a division in place of the reciprocal would put some points elsewhere."""
     config = grid(0.5, (8.0, 8.0, 4.0), "coo", channels=["count", "mean_x", "max_y"])
@@ -199,6 +263,23 @@ def test_several_lidars_with_extrinsics_make_one_grid(flow):
         assert message.metadata["inputs"] == ["front", "rear", "roof"]
         assert message.metadata["inputs_valid"] == [int(name in taken) for name in stamps]
         assert message.metadata["inputs_age_ns"] == [(stamp - taken[name]) * MS if name in taken else -1 for name in stamps]
+
+
+def test_a_cloud_that_is_refused_when_its_grid_is_made_is_not_in_it(flow):
+    """Intensities as floats and as 32-bit integers don't go into one mean: the second cloud is refused."""
+    points = {name: random_points(seed, 2000) for seed, name in enumerate(("front", "rear"), start=41)}
+    points["rear"]["intensity"] = points["rear"]["intensity"].astype(np.uint32)
+    config = grid(0.5, (8.0, 8.0, 4.0), "coo", channels=["count", "mean_intensity"])
+    config["inputs"] = [{"input": "front"}, {"input": "rear"}]
+    flow.sender([cloud(10 * MS, points["front"], "front"), cloud(14 * MS, points["rear"], "rear")])
+    voxelize(flow, "voxelize", config, {name: f"sender/{name}" for name in points})
+    done = flow.run()
+    (message,) = done.received("sink_voxelize")
+    check(message, config, {"front": points["front"]})
+    # The grid is as old as what is in it.
+    assert message.stamp == 10 * MS
+    assert (message.metadata["inputs_valid"], message.metadata["inputs_age_ns"]) == ([1, 0], [0, -1])
+    assert "field `intensity` is uint32 here" in done.logs["voxelize"], done.logs["voxelize"]
 
 
 def test_the_order_of_points_and_of_inputs_changes_no_bit(flow):

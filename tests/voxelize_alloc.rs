@@ -40,7 +40,13 @@ fn cloud(points: usize, seed: u32, tensor: bool) -> Message {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         (state >> 8) as f32 / (1 << 24) as f32 * 12.0 - 6.0
     };
-    let values: Vec<f32> = (0..points * 4).map(|_| next()).collect();
+    let mut values: Vec<f32> = (0..points * 4).map(|_| next()).collect();
+    // Intensities that are unusable, and such as are summed apart, are a steady stream, too.
+    let odd = [f32::NAN, 1e9, f32::INFINITY];
+    let last = if tensor { 3 } else { points * 3 };
+    for (i, odd) in odd.iter().cycle().take(points / 100).enumerate() {
+        values[last + i * if tensor { 4 } else { 1 }] = *odd;
+    }
     let names = ["x", "y", "z", "intensity"];
     let mut message = Message::default();
     if tensor {

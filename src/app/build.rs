@@ -1,4 +1,5 @@
 use super::arguments::{self, Arguments, Task};
+use super::limits::Limits;
 use super::{AppError, Config, Graph, Operation, runtime};
 use crate::device::{Placement, page_lock_messages};
 use crate::ops::ConfigError;
@@ -43,6 +44,7 @@ pub struct App {
     section: (&'static str, Value),
     placement: Placement,
     wired: Vec<String>,
+    limits: Limits,
     operations: Vec<Registration>,
     task: Task,
 }
@@ -74,6 +76,7 @@ impl App {
             plugins: Vec::new(),
             section: ("", Value::Null),
             wired: Vec::new(),
+            limits: Limits::from_env(),
             operations: Vec::new(),
             task: Task::Run,
         }
@@ -127,6 +130,14 @@ impl App {
     pub fn with_wired_inputs(mut self, inputs: impl IntoIterator<Item = String>) -> Self {
         self.wired = inputs.into_iter().collect();
         self
+    }
+
+    /// Whether messages of so many bytes can be made, and sent on an output where the dataflow wants it.
+    ///
+    /// # Errors
+    /// What they are too large for.
+    pub fn check_message_size(&self, output: &str, bytes: usize) -> Result<(), String> {
+        self.limits.check(output, bytes)
     }
 
     /// Registers an operation.

@@ -23,6 +23,7 @@ mod config;
 mod faults;
 mod graph;
 mod ipc;
+mod limits;
 mod log;
 mod message;
 mod operation;

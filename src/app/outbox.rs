@@ -292,6 +292,11 @@ impl Outbox<'_> {
     pub fn warn(&mut self, input: usize, kind: &'static str, message: impl std::fmt::Display) {
         self.faults.warn(self.inputs[input].fault_place, kind, 1, message);
     }
+
+    /// Counts so many faults of one of the operation's outputs and logs them at a limited rate.
+    pub fn fault_of_output(&mut self, output: usize, times: u64, error: impl std::fmt::Display) {
+        self.faults.count(self.outputs[output].fault_place, times, error);
+    }
 }
 
 fn copy(message: &Message, payload: &mut Payload<'_>) {

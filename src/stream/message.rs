@@ -1,6 +1,7 @@
 use crate::device::cuda::{Budget, CudaError, DeviceBuf, Gpu};
 use crate::device::{Dtype, HostBuf, Values};
 use crate::stream::Metadata;
+use arrow::datatypes::FieldRef;
 use std::borrow::Cow;
 
 /// How many elements a row of a column has.
@@ -74,6 +75,8 @@ pub struct Column {
     pub cells: Cells,
     /// The elements of all rows.
     pub data: HostBuf,
+    /// The integer type that the values came in, where nulls were among them: they are float64, with NaN for a null.
+    pub integers: Option<Dtype>,
     /// With [`Cells::Ragged`]: row i is elements `offsets[i]..offsets[i + 1]`, from 0. Otherwise empty.
     pub offsets: Vec<i32>,
 }
@@ -98,9 +101,19 @@ impl Default for Column {
             dtype: Dtype::Float32,
             cells: Cells::One,
             data: HostBuf::default(),
+            integers: None,
             offsets: Vec::new(),
         }
     }
+}
+
+/// A column of a received message that was not copied: it is in the way only of an operation that asks for it.
+#[derive(Clone, Debug)]
+pub struct Skipped {
+    /// Its name and Arrow type.
+    pub field: FieldRef,
+    /// Why it was not.
+    pub reason: &'static str,
 }
 
 /// A flat tensor in the memory of a device. What wrote it has been waited for.
@@ -140,6 +153,7 @@ pub struct Message {
     used_modalities: usize,
     columns: Vec<Column>,
     used: usize,
+    skipped: Vec<Skipped>,
     /// The tensor in place of the columns, or memory of an earlier use.
     device: Option<DeviceTensor>,
     is_on_device: bool,
@@ -159,6 +173,7 @@ impl Message {
         self.rows = 0;
         self.used_modalities = 0;
         self.used = 0;
+        self.skipped.clear();
         self.is_on_device = false;
     }
 
@@ -179,8 +194,10 @@ impl Message {
         for column in other.columns() {
             let copy = self.add_column(&column.name, column.dtype, column.cells);
             copy.data.copy_from(column.data.bytes());
+            copy.integers = column.integers;
             copy.offsets.extend_from_slice(&column.offsets);
         }
+        self.skipped.clone_from(&other.skipped);
     }
 
     /// The columns of the payload.
@@ -191,6 +208,17 @@ impl Message {
     /// The columns of the payload, to write.
     pub fn columns_mut(&mut self) -> &mut [Column] {
         &mut self.columns[..self.used]
+    }
+
+    /// The columns that came and were not copied, such as text.
+    pub fn skipped(&self) -> &[Skipped] {
+        &self.skipped
+    }
+
+    /// Notes a column that is not copied.
+    pub fn skip(&mut self, field: &FieldRef, reason: &'static str) {
+        let field = field.clone();
+        self.skipped.push(Skipped { field, reason });
     }
 
     /// The column of that name.
@@ -222,6 +250,7 @@ impl Message {
         column.name.push_str(name);
         column.dtype = dtype;
         column.cells = cells;
+        column.integers = None;
         column.offsets.clear();
         column
     }

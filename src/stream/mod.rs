@@ -6,5 +6,5 @@ mod metadata;
 pub mod recording;
 
 pub use history::{History, Insert, Place};
-pub use message::{Cells, Column, ColumnLayout, DeviceTensor, Layout, Message};
+pub use message::{Cells, Column, ColumnLayout, DeviceTensor, Layout, Message, Skipped};
 pub use metadata::{Metadata, MetadataValue};

@@ -202,30 +202,126 @@ fn an_empty_cloud_is_a_grid_without_voxels() {
 }
 
 #[test]
-fn a_field_that_a_channel_cannot_take_drops_its_point() {
-    let values = [1.0, f64::NAN, f64::INFINITY, 262_144.0, -262_144.0, 262_145.0, 1e30];
-    let points: Vec<_> = values.iter().map(|v| [0.5, 0.5, 0.5, *v]).collect();
-    let cloud = TestCloud::new(["x", "y", "z", "i"], &points);
-    let of = |channels: &[&str], cloud: &TestCloud| run(&config(0.0, 1.0, [1, 1, 1], channels), cloud);
-    assert_eq!(of(&["count", "mean_x"], &cloud).counters, counters(7, 0, 0, 0));
-    assert_eq!(of(&["mean_i"], &cloud).counters, counters(3, 4, 0, 0));
-    assert_eq!(of(&["max_i"], &cloud).counters, counters(5, 2, 0, 0));
-    assert_eq!(of(&["max_i"], &cloud).values(), [[1e30]]);
-    assert_eq!(of(&["max_i", "min_i", "mean_i"], &cloud).counters, counters(3, 4, 0, 0));
-    // Not finite in float32, though it is in float64.
-    let cloud = TestCloud::new(["x", "y", "z", "i"], &[[0.5, 0.5, 0.5, 1e300]]).with_type("i", Dtype::Float64);
-    assert_eq!(of(&["min_i"], &cloud).counters, counters(0, 1, 0, 0));
-    // A wide integer has a wider bound.
-    let wide = [
-        [0.5, 0.5, 0.5, 1_099_511_627_776.0],
-        [0.5, 0.5, 0.5, 1_099_511_627_777.0],
+fn a_value_that_its_channels_cannot_take_leaves_its_point_where_it_is() {
+    let (nan, inf) = (f64::NAN, f64::INFINITY);
+    let cloud = TestCloud::new(
+        ["x", "y", "z", "i", "t"],
+        &[
+            [0.25, 0.5, 0.5, nan, 3.0],
+            [0.75, 0.5, 0.5, 6.0, 5.0],
+            [0.5, 0.5, 0.5, -2.0, inf],
+            [1.5, 0.5, 0.5, -inf, nan],
+            [1.5, 0.5, 0.5, nan, 7.0],
+            // A point that is not in the grid has no value in it either.
+            [5.0, 0.5, 0.5, nan, nan],
+            [nan, 0.5, 0.5, nan, nan],
+        ],
+    );
+    let channels = ["max_t", "count", "mean_x", "mean_i", "max_i", "min_i", "occupancy"];
+    let mut config = config(0.0, 1.0, [2, 1, 1], &channels);
+    let output = run(&config, &cloud);
+    assert_eq!(output.counters, counters(5, 1, 1, 0));
+    // t is named first.
+    assert_eq!(output.unusable, [2, 3]);
+    assert_eq!(output.coords, [[0, 0, 0], [1, 0, 0]]);
+    let rows = [
+        [5.0, 3.0, 0.5, 2.0, 6.0, -2.0, 1.0],
+        [7.0, 2.0, 1.5, 0.0, 0.0, 0.0, 1.0],
     ];
-    let cloud = TestCloud::new(["x", "y", "z", "i"], &wide).with_type("i", Dtype::UInt64);
-    assert_eq!(of(&["mean_i"], &cloud).counters, counters(1, 1, 0, 0));
-    assert_eq!(of(&["mean_i"], &cloud).values(), [[1_099_511_627_776.0]]);
-    // A point that is outside anyway counts as that.
-    let cloud = TestCloud::new(["x", "y", "z", "i"], &[[5.0, 0.5, 0.5, f64::NAN]]);
-    assert_eq!(of(&["mean_i"], &cloud).counters, counters(0, 0, 1, 0));
+    assert_eq!(output.values(), rows);
+    assert_eq!(run(&config, &cloud.select(&[6, 4, 2, 0, 1, 3, 5])), output);
+    let (dense, bits) = (
+        dense(&config, &[(0, &cloud.to_tensor())]).1,
+        bits(&config, &[(0, &cloud.to_struct())]).1,
+    );
+    let columns = (0..7).flat_map(|channel| rows.iter().map(move |row| row[channel]));
+    assert_eq!(dense, columns.collect::<Vec<f32>>());
+    assert_eq!(bits, [3]);
+    // What is past max_voxels is no longer there to be unusable.
+    config.max_voxels = Some(1);
+    let output = run(&config, &cloud);
+    assert_eq!((output.counters, output.unusable), (counters(3, 1, 1, 2), vec![1, 1]));
+}
+
+#[test]
+fn fields_have_their_bounds() {
+    let of = |channels: &[&str], dtype, values: &[f64]| {
+        let points: Vec<_> = values.iter().map(|v| [0.5, 0.5, 0.5, *v]).collect();
+        let cloud = TestCloud::new(["x", "y", "z", "i"], &points).with_type("i", dtype);
+        let output = run(&config(0.0, 1.0, [1, 1, 1], channels), &cloud);
+        assert_eq!(output.counters, counters(values.len() as u64, 0, 0, 0));
+        (output.unusable[0], output.values()[0].clone())
+    };
+    let (forty, sixty_two) = (2f64.powi(40), 2f64.powi(62));
+    assert_eq!(
+        of(&["mean_i"], Dtype::Float32, &[forty, forty * 1.01]),
+        (1, vec![forty as f32])
+    );
+    assert_eq!(
+        of(&["mean_i"], Dtype::Float64, &[-forty, 1e300]),
+        (1, vec![-forty as f32])
+    );
+    assert_eq!(
+        of(&["mean_i"], Dtype::UInt64, &[sixty_two, 1e19]),
+        (1, vec![sixty_two as f32])
+    );
+    assert_eq!(of(&["mean_i"], Dtype::Int64, &[-sixty_two, sixty_two]), (0, vec![0.0]));
+    // Without a mean, what float32 holds; with one, its bound holds for the other channels, too.
+    assert_eq!(of(&["max_i"], Dtype::Float64, &[1e30, 1e300]), (1, vec![1e30]));
+    assert_eq!(
+        of(&["max_i", "mean_i"], Dtype::Float64, &[1e30, 3.0]),
+        (1, vec![3.0, 3.0])
+    );
+}
+
+#[test]
+fn the_times_of_a_sweep_have_a_mean_in_every_type() {
+    // A tenth of a second, and the most that uint32 holds, as nanoseconds; and a time of day in seconds.
+    for (times, expected) in [
+        ([0.0, 1e8], 5e7),
+        ([4.294e9, 4.29e9], 4.292e9),
+        ([1.7e9, 1.7e9 + 256.0], 1.7e9 + 128.0),
+    ] {
+        let points = times.map(|t| [0.5, 0.5, 0.5, t]);
+        let cloud = TestCloud::new(["x", "y", "z", "t"], &points);
+        for dtype in [Dtype::Float32, Dtype::Float64, Dtype::UInt32, Dtype::Int64] {
+            let output = run(
+                &config(0.0, 1.0, [1, 1, 1], &["mean_t"]),
+                &cloud.clone().with_type("t", dtype),
+            );
+            assert_eq!(output.unusable, [0]);
+            assert_eq!(output.values(), [[expected as f32]], "{dtype}");
+        }
+    }
+}
+
+#[test]
+fn a_type_that_cannot_hold_a_value_has_its_greatest() {
+    let n = 70_000;
+    let points: Vec<_> = (0..n)
+        .map(|i| [0.5 + f64::from(i / 65_504), 0.5, 0.5, -3.4e38])
+        .collect();
+    let message = TestCloud::new(["x", "y", "z", "i"], &points).to_tensor();
+    fn check<E: Element>(message: &robocache::stream::Message, expected: &[f32], saturated: u64) {
+        let grid = VoxelizeConfig {
+            layout: VoxelLayout::Dense,
+            dtype: E::DTYPE,
+            ..config(0.0, 2.0, [1, 1, 1], &["count", "min_i"])
+        };
+        let mut voxelizer = Voxelizer::new(&grid).unwrap();
+        voxelizer.begin();
+        voxelizer.add(0, &Cloud::from_message(message).unwrap()).unwrap();
+        voxelizer.finish();
+        let mut out = vec![E::from_f32(0.0); 2];
+        voxelizer.write_dense(&mut out);
+        assert_eq!(voxelizer.saturated(), saturated, "{}", E::DTYPE);
+        let out: Vec<_> = out.into_iter().map(E::to_f32).collect();
+        assert_eq!(out, expected, "{}", E::DTYPE);
+    }
+    check::<f32>(&message, &[70_000.0, -3.4e38], 0);
+    check::<half::f16>(&message, &[65_504.0, -65_504.0], 2);
+    let greatest = half::bf16::MAX.to_f32();
+    check::<half::bf16>(&message, &[half::bf16::from_f32(70_000.0).to_f32(), -greatest], 1);
 }
 
 #[test]

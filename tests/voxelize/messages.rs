@@ -41,7 +41,7 @@ fn a_tensor_is_a_cloud_with_or_without_its_shape() {
     assert_eq!(len(&tensor(&["x", "y", "z", "i"], &[2, 4], 8)), 2);
     assert_eq!(len(&tensor(&["x", "y", "z", "i"], &[], 8)), 2);
     assert_eq!(len(&tensor(&[], &[3, 3], 9)), 3);
-    assert_eq!(len(&tensor(&[], &[], 9)), 3);
+    assert_eq!(len(&tensor(&[], &[], 0)), 0);
     assert_eq!(len(&tensor(&["z", "i", "y", "x"], &[0, 4], 0)), 0);
     assert!(Cloud::from_message(&tensor(&[], &[0, 3], 0)).unwrap().is_empty());
 }
@@ -58,11 +58,12 @@ fn fields_are_found_by_name_wherever_they_are() {
 fn a_tensor_that_is_no_cloud_is_refused_with_what_is_allowed() {
     assert_eq!(
         refused(&tensor(&[], &[2, 4], 8)),
-        "a tensor without `fields` must be [N, 3], x y z, but its shape is [2, 4] and its length 8"
+        "a tensor without `fields` must have the `shape` [N, 3], x y z, but its shape is [2, 4] and its length 8"
     );
+    // Twelve numbers may be three points of four fields as well as four of three.
     assert_eq!(
-        refused(&tensor(&[], &[], 8)),
-        "a tensor without `fields` must be [N, 3], x y z, but its shape is [] and its length 8"
+        refused(&tensor(&[], &[], 12)),
+        "a tensor without `fields` must have the `shape` [N, 3], x y z, but its shape is [] and its length 12"
     );
     assert_eq!(
         refused(&tensor(&["x", "y", "z", "i"], &[], 10)),
@@ -97,12 +98,41 @@ fn a_struct_that_is_no_cloud_is_refused_with_what_is_allowed() {
         "column `y` has 3 values of float32 for 2 points (one number for each point)"
     );
     assert_eq!(
-        refused(&columns(&[("x", one, 2), ("y", one, 2), ("z", Cells::Fixed(1), 2)], 2)),
-        "column `z` has 2 values of float32 for 2 points (one number for each point)"
+        refused(&columns(&[("x", one, 2), ("y", one, 2), ("z", Cells::Fixed(2), 4)], 2)),
+        "column `z` has 4 values of float32 for 2 points (one number for each point)"
     );
-    // What no channel needs may be anything.
+    assert_eq!(
+        refused(&columns(
+            &[
+                ("x", Cells::Ragged(5), 5),
+                ("y", Cells::Fixed(5), 5),
+                ("z", Cells::Ragged(4), 4)
+            ],
+            1
+        )),
+        "column `z` has 4 values of float32 for 5 points (one number for each point)"
+    );
+    // A list of one is a number, and lists in the only row are a cloud.
+    let lists = columns(&[("x", one, 2), ("y", Cells::Fixed(1), 2), ("z", one, 2)], 2);
+    assert_eq!(Cloud::from_message(&lists).unwrap().len(), 2);
+    let lists = columns(
+        &[
+            ("x", Cells::Ragged(5), 5),
+            ("y", Cells::Fixed(5), 5),
+            ("z", Cells::Ragged(5), 5),
+        ],
+        1,
+    );
+    assert_eq!(Cloud::from_message(&lists).unwrap().len(), 5);
+    // What no channel needs may be anything, and be there twice.
     let odd = columns(
-        &[("x", one, 2), ("y", one, 2), ("z", one, 2), ("rgb", Cells::Fixed(3), 6)],
+        &[
+            ("x", one, 2),
+            ("y", one, 2),
+            ("z", one, 2),
+            ("rgb", Cells::Fixed(3), 6),
+            ("rgb", one, 2),
+        ],
         2,
     );
     assert_eq!(Cloud::from_message(&odd).unwrap().len(), 2);
@@ -180,4 +210,26 @@ fn sixty_four_bit_integers_are_rounded_once() {
     let output = coo(&mut voxelizer, &[(0, &message)]);
     assert_ne!(value as f32, value as f64 as f32);
     assert_eq!(output.values(), [[value as f32; 2]]);
+}
+
+#[test]
+fn integers_with_nulls_go_with_integers() {
+    let channels = ["count", "mean_t", "max_t", "min_t"];
+    let mut voxelizer = Voxelizer::new(&config(0.0, 1.0, [1, 1, 1], &channels)).unwrap();
+    let cloud = |times: &[f64]| {
+        let points: Vec<_> = times.iter().map(|t| [0.5, 0.5, 0.5, *t]).collect();
+        TestCloud::new(["x", "y", "z", "t"], &points)
+    };
+    let whole = cloud(&[4.0e9, 2.0]).with_type("t", Dtype::UInt32).to_struct();
+    // As integers with a null are read.
+    let mut with_null = cloud(&[4.2e9, f64::NAN]).with_type("t", Dtype::Float64).to_struct();
+    with_null.columns_mut()[3].integers = Some(Dtype::UInt32);
+    let output = coo(&mut voxelizer, &[(0, &whole), (0, &with_null)]);
+    assert_eq!((output.counters.points_kept, &output.unusable[..]), (4, &[1][..]));
+    assert_eq!(output.values(), [[4.0, (8_200_000_002.0 / 3.0) as f32, 4.2e9, 2.0]]);
+    let floats = cloud(&[1.0]).to_struct();
+    voxelizer.begin();
+    voxelizer.add(0, &Cloud::from_message(&with_null).unwrap()).unwrap();
+    assert!(voxelizer.add(0, &Cloud::from_message(&floats).unwrap()).is_err());
+    voxelizer.finish();
 }

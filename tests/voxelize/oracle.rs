@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Default)]
 struct Cell {
     count: u64,
+    unusable: BTreeMap<String, u64>,
     sums: BTreeMap<String, i128>,
     values: BTreeMap<String, Vec<f32>>,
 }
@@ -35,27 +36,26 @@ pub fn voxelize(config: &VoxelizeConfig, clouds: &[(usize, &TestCloud)]) -> Outp
                 counters.dropped_outside += 1;
                 continue;
             };
-            let bad = named.iter().any(|(name, dtype, column)| {
-                let mean = config.channels.contains(&Channel::Mean(name.to_string()));
-                !(column[i] as f32).is_finite() || mean && column[i].abs() > bound(*dtype)
-            });
-            if bad {
-                counters.dropped_nonfinite += 1;
-                continue;
-            }
             let cell = cells.entry(cell).or_default();
             cell.count += 1;
-            let mut add = |name: &str, value: f64, bits: i32| {
+            let mut add = |cell: &mut Cell, name: &str, value: f64, bits: i32| {
                 let q = (value * 2f64.powi(bits)).round_ties_even() as i128;
                 *cell.sums.entry(name.to_owned()).or_default() += q;
                 cell.values.entry(name.to_owned()).or_default().push(value as f32);
                 scales.insert(name.to_owned(), bits);
             };
             for axis in 0..3 {
-                add(["x", "y", "z"][axis], f64::from(p[axis]), bits[axis]);
+                add(cell, ["x", "y", "z"][axis], f64::from(p[axis]), bits[axis]);
             }
             for (name, dtype, column) in &named {
-                add(name, column[i], field_bits(*dtype));
+                let is_usable = match config.channels.contains(&Channel::Mean(name.to_string())) {
+                    true => column[i].abs() <= bound(*dtype),
+                    false => (column[i] as f32).is_finite(),
+                };
+                match is_usable {
+                    true => add(cell, name, column[i], field_bits(*dtype)),
+                    false => *cell.unusable.entry(name.to_string()).or_default() += 1,
+                }
             }
         }
     }
@@ -66,9 +66,11 @@ pub fn voxelize(config: &VoxelizeConfig, clouds: &[(usize, &TestCloud)]) -> Outp
     let feature = |cell: &Cell, channel: &Channel| match channel {
         Channel::Occupancy => 1.0,
         Channel::Count => cell.count as f32,
-        Channel::Mean(name) => (cell.sums[name] as f64 / cell.count as f64 / 2f64.powi(scales[name])) as f32,
-        Channel::Max(name) => *cell.values[name].iter().max_by(|a, b| a.total_cmp(b)).unwrap(),
-        Channel::Min(name) => *cell.values[name].iter().min_by(|a, b| a.total_cmp(b)).unwrap(),
+        Channel::Mean(name) => cell.sums.get(name).map_or(0.0, |sum| {
+            (*sum as f64 / cell.values[name].len() as f64 / 2f64.powi(scales[name])) as f32
+        }),
+        Channel::Max(name) => values(cell, name).max_by(|a, b| a.total_cmp(b)).unwrap_or(0.0),
+        Channel::Min(name) => values(cell, name).min_by(|a, b| a.total_cmp(b)).unwrap_or(0.0),
     };
     let row = |cell| {
         config
@@ -77,8 +79,13 @@ pub fn voxelize(config: &VoxelizeConfig, clouds: &[(usize, &TestCloud)]) -> Outp
             .map(|channel| feature(cell, channel).to_bits())
             .collect()
     };
+    let unusable = |name: &&str| {
+        let kept = cells.values().take(limit);
+        kept.filter_map(|cell| cell.unusable.get(*name)).sum()
+    };
     Output {
         counters,
+        unusable: fields(config).iter().map(unusable).collect(),
         coords: cells
             .keys()
             .take(limit)
@@ -86,6 +93,21 @@ pub fn voxelize(config: &VoxelizeConfig, clouds: &[(usize, &TestCloud)]) -> Outp
             .collect(),
         features: cells.values().take(limit).map(row).collect(),
     }
+}
+
+fn values<'a>(cell: &'a Cell, name: &str) -> impl Iterator<Item = f32> + use<'a> {
+    cell.values.get(name).into_iter().flatten().copied()
+}
+
+/// The fields beside x, y and z as the channels first name them.
+fn fields(config: &VoxelizeConfig) -> Vec<&str> {
+    let mut fields = Vec::new();
+    for name in config.channels.iter().filter_map(Channel::field) {
+        if !is_axis(name) && !fields.contains(&name) {
+            fields.push(name);
+        }
+    }
+    fields
 }
 
 fn is_axis(name: &str) -> bool {
@@ -150,5 +172,5 @@ fn field_bits(dtype: Dtype) -> i32 {
 }
 
 fn bound(dtype: Dtype) -> f64 {
-    if is_wide(dtype) { 1_099_511_627_776.0 } else { 262_144.0 }
+    2f64.powi(62 - field_bits(dtype))
 }

@@ -119,6 +119,7 @@ impl TestCloud {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
     pub counters: Counters,
+    pub unusable: Vec<u64>,
     pub coords: Vec<[i32; 3]>,
     /// The bits of the features, by rows.
     pub features: Vec<Vec<u32>>,
@@ -144,6 +145,7 @@ pub fn coo(voxelizer: &mut Voxelizer, clouds: &[(usize, &Message)]) -> Output {
     voxelizer.write_coo(&mut coords, &mut features);
     Output {
         counters,
+        unusable: voxelizer.unusable().to_vec(),
         coords: coords.chunks_exact(3).map(|c| [c[0], c[1], c[2]]).collect(),
         features: features
             .chunks_exact(columns)

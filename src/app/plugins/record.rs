@@ -64,6 +64,13 @@ struct Record {
 
 impl Operation for Record {
     fn input(&mut self, input: usize, message: &Message, out: &mut Outbox<'_>) -> Result<(), Fault> {
+        for skipped in message.skipped() {
+            let (name, kind) = (skipped.field.name(), skipped.field.data_type());
+            out.fault(
+                input,
+                format_args!("column `{name}` is {kind} and is not recorded ({})", skipped.reason),
+            );
+        }
         if let Err(error) = self.writer.append(&self.inputs[input], message, Instant::now()) {
             count(input, &error, out);
         }

@@ -25,6 +25,7 @@ impl Plugin for VoxelizePlugin {
 
     fn build(&self, app: &mut App) -> Result<(), AppError> {
         let config: VoxelizeConfig = app.config()?;
+        check_size(&config, app).map_err(|error| app.refused(&error))?;
         let operation = Voxelize::new(config, app.placement()).map_err(|error| app.refused(&error))?;
         app.add_operation(Registration {
             name: self.name().into(),
@@ -34,6 +35,22 @@ impl Plugin for VoxelizePlugin {
         });
         Ok(())
     }
+}
+
+/// Whether grids can be made and sent whatever is in them. Those of `coo` are as large as their clouds make them.
+fn check_size(config: &VoxelizeConfig, app: &App) -> Result<(), ConfigError> {
+    config.validate()?;
+    let Some(bytes) = config.message_bytes() else {
+        return Ok(());
+    };
+    let too_large = |problem| {
+        let (shape, layout) = (config.shape, config.layout);
+        ConfigError::new(
+            "shape",
+            format!("{shape:?} as `{layout}` is {bytes} bytes a grid ({problem})"),
+        )
+    };
+    app.check_message_size("voxels", bytes).map_err(too_large)
 }
 
 /// A cloud was not used.
@@ -87,16 +104,18 @@ impl Voxelize {
 
     /// Makes a grid of the clouds of the inputs in `used` and publishes it.
     fn publish(&mut self, start: Instant, clouds: &[Message], out: &mut Outbox<'_>) {
-        let Some(stamp) = self.collector.take() else {
+        let Some(mut stamp) = self.collector.take() else {
             return;
         };
         let stays = self.stays_on_device(out);
         let mut grid = self.grids.gather(clouds, &self.used, stays);
         for (input, error) in self.grids.faults.drain(..) {
+            stamp = self.collector.refuse(input);
             out.fault(input, error);
         }
         let gathered = start.elapsed();
         if stays && grid.device != Device::Cpu && self.send_on_device(stamp, gathered, &grid, out) {
+            self.grids.left_out.say(&self.grids.cpu, out);
             return;
         }
         let layout = self.grids.take_layout(&grid);
@@ -112,6 +131,7 @@ impl Voxelize {
             parameters
         });
         self.grids.layout = layout;
+        self.grids.left_out.say(&self.grids.cpu, out);
         if let Some(error) = self.grids.backend.take_lost() {
             out.end(error);
         }
@@ -135,6 +155,7 @@ impl Voxelize {
             let start = Instant::now();
             if let Some(cuda) = self.grids.backend.resident() {
                 cuda.write_on_device(memory)?;
+                self.grids.left_out.note(cuda.saturated(), cuda.unusable()?);
             }
             let compute_us = (gathered + start.elapsed()).as_secs_f64() * 1e6;
             let mut parameters = Parameters::from([("compute_us".into(), Parameter::Float(compute_us))]);
@@ -166,6 +187,8 @@ impl Voxelize {
             ("dropped_nonfinite", integer(counters.dropped_nonfinite)),
             ("dropped_outside", integer(counters.dropped_outside)),
             ("dropped_overflow", integer(counters.dropped_overflow)),
+            ("unusable", Parameter::ListInt(self.grids.left_out.unusable.clone())),
+            ("saturated", integer(self.grids.left_out.saturated)),
             ("inputs", Parameter::ListString(self.names.clone())),
             (
                 "inputs_valid",
@@ -222,6 +245,40 @@ struct Grids {
     layout: Layout,
     /// What was wrong with clouds of the grid that was gathered last.
     faults: Vec<(usize, CloudError)>,
+    left_out: LeftOut,
+}
+
+/// What the channels of the grid that was written last leave out.
+#[derive(Default)]
+struct LeftOut {
+    /// For each field of the channels: its values that are not finite or beyond the bound.
+    unusable: Vec<i64>,
+    /// Values that the type of a dense grid can't hold.
+    saturated: u64,
+}
+
+impl LeftOut {
+    fn note(&mut self, saturated: u64, unusable: &[u64]) {
+        self.saturated = saturated;
+        self.unusable.clear();
+        self.unusable.extend(unusable.iter().map(|&count| count as i64));
+    }
+
+    /// Counts it at the output, and warns of it.
+    fn say(&self, grids: &Voxelizer, out: &mut Outbox<'_>) {
+        for ((field, usable), &count) in grids.fields().zip(&self.unusable) {
+            if count > 0 {
+                let message =
+                    format_args!("{count} values of `{field}` are left out of its channels (usable: {usable})");
+                out.fault_of_output(0, count as u64, message);
+            }
+        }
+        if self.saturated > 0 {
+            let (count, dtype) = (self.saturated, grids.layout().columns[0].dtype);
+            let message = format_args!("{count} values are beyond {dtype}: its greatest or least is in their places");
+            out.fault_of_output(0, count, message);
+        }
+    }
 }
 
 /// A grid that is gathered, and can be written.
@@ -249,6 +306,7 @@ impl Grids {
             dtype: config.dtype,
             layout: Layout::default(),
             faults: Vec::new(),
+            left_out: LeftOut::default(),
         })
     }
 
@@ -301,8 +359,9 @@ impl Grids {
     /// Writes the grid that was gathered. Where its device fails meanwhile, the CPU makes it again of the same clouds.
     fn write(&mut self, made: &mut Made, clouds: &[Message], used: &[usize], payload: &mut Payload<'_>) {
         if let (Device::Cuda(_), Some(cuda)) = (made.device, self.backend.resident()) {
-            match write_from_device(cuda, self.form, self.dtype, payload) {
-                Ok(()) => return,
+            let written = write_from_device(cuda, self.form, self.dtype, payload);
+            match written.and_then(|()| cuda.unusable()) {
+                Ok(unusable) => return self.left_out.note(cuda.saturated(), unusable),
                 Err(error) => self.backend.failed(made.work, error),
             }
             made.counters = self.gather_on_cpu(clouds, used);
@@ -319,6 +378,7 @@ impl Grids {
             (VoxelLayout::Dense, Dtype::BFloat16) => cpu.write_dense::<bf16>(payload.column(0)),
             (VoxelLayout::Dense, _) => cpu.write_dense::<f32>(payload.column(0)),
         }
+        self.left_out.note(cpu.saturated(), cpu.unusable());
     }
 }
 

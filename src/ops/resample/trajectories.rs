@@ -236,6 +236,13 @@ fn ragged<'a>(
     name: &'static str,
     allowed: &'static str,
 ) -> Result<&'a Column, TrajectoriesError> {
+    if let Some(skipped) = message.skipped().iter().find(|skipped| skipped.field.name() == name) {
+        return Err(TrajectoriesError::WrongType {
+            column: name,
+            came: skipped.field.data_type().to_string(),
+            allowed,
+        });
+    }
     let Some(column) = message.column(name) else {
         return Err(TrajectoriesError::MissingColumn {
             column: name,
@@ -258,13 +265,14 @@ fn int64<'a>(message: &'a Message, name: &'static str) -> Result<&'a Column, Tra
 }
 
 fn wrong_type(name: &'static str, column: &Column, allowed: &'static str) -> TrajectoriesError {
-    let dtype = column.dtype;
+    let dtype = column.integers.unwrap_or(column.dtype);
+    let nulls = column.integers.map_or("", |_| " with nulls");
     TrajectoriesError::WrongType {
         column: name,
         came: match column.cells {
-            Cells::One => dtype.to_string(),
-            Cells::Fixed(n) => format!("FixedSizeList<{dtype}, {n}>"),
-            Cells::Ragged(_) => format!("List<{dtype}>"),
+            Cells::One => format!("{dtype}{nulls}"),
+            Cells::Fixed(n) => format!("FixedSizeList<{dtype}, {n}>{nulls}"),
+            Cells::Ragged(_) => format!("List<{dtype}>{nulls}"),
         },
         allowed,
     }

@@ -1,12 +1,13 @@
+use super::quantum;
 use crate::device::{Dtype, Values};
 use crate::stream::{Cells, Message};
 use half::{bf16, f16};
 
 /// The points of a message, read where they lie.
 ///
-/// A message is a cloud if it is a flat tensor `[N, C]` with `fields`, or a struct with one column per field. `x`, `y`
-/// and `z` must be among the fields. Without `fields` a tensor of 3 columns is x, y, z; without a `shape`, N follows
-/// from the length.
+/// A message is a cloud if it is a flat tensor `[N, C]` with `fields`, or a struct with one column per field: N rows of
+/// a number each, or one row of lists of N numbers. `x`, `y` and `z` must be among the fields. A tensor `[N, 3]` without
+/// `fields` is x, y, z; without a `shape`, N follows from the length and the `fields`.
 #[derive(Clone, Copy)]
 pub struct Cloud<'a> {
     message: &'a Message,
@@ -22,13 +23,16 @@ pub struct Field<'a> {
     values: Values<'a>,
     first: usize,
     stride: usize,
+    is_wide: bool,
 }
 
 /// A message that is no cloud, or not the cloud that the channels need.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CloudError {
     /// A tensor has no names for its columns.
-    #[error("a tensor without `fields` must be [N, 3], x y z, but its shape is {shape:?} and its length {length}")]
+    #[error(
+        "a tensor without `fields` must have the `shape` [N, 3], x y z, but its shape is {shape:?} and its length {length}"
+    )]
     NoFields {
         /// The shape that came.
         shape: Vec<usize>,
@@ -60,6 +64,16 @@ pub enum CloudError {
         name: String,
         /// Those that came.
         fields: Vec<String>,
+    },
+    /// A field that is needed is of a type that is no number.
+    #[error("field `{name}` is {came} ({why})")]
+    Type {
+        /// The field.
+        name: String,
+        /// Its Arrow type.
+        came: String,
+        /// What is wrong with it.
+        why: &'static str,
     },
     /// A field is there twice.
     #[error("field `{name}` is there twice (each once)")]
@@ -120,7 +134,7 @@ impl<'a> Cloud<'a> {
         let tensor = message.flat();
         let (columns, points) = match tensor {
             Some(values) => tensor_size(message, values.len())?,
-            None => (message.columns().len(), message.rows),
+            None => (message.columns().len(), struct_size(message)),
         };
         let mut cloud = Self {
             message,
@@ -129,13 +143,6 @@ impl<'a> Cloud<'a> {
             points,
             xyz: [Field::none(); 3],
         };
-        for i in 0..cloud.columns {
-            if (0..i).any(|earlier| cloud.name(earlier) == cloud.name(i)) {
-                return Err(CloudError::Twice {
-                    name: cloud.name(i).to_owned(),
-                });
-            }
-        }
         for (axis, name) in XYZ.into_iter().enumerate() {
             cloud.xyz[axis] = cloud.field(name)?;
         }
@@ -160,24 +167,28 @@ impl<'a> Cloud<'a> {
     /// The field of that name.
     ///
     /// # Errors
-    /// [`CloudError::Missing`], or [`CloudError::Column`] if it is not one number for each point.
+    /// [`CloudError::Missing`], [`CloudError::Type`] or [`CloudError::Twice`], or [`CloudError::Column`] if it is not one
+    /// number for each point.
     pub fn field(&self, name: &str) -> Result<Field<'a>, CloudError> {
-        let Some(i) = (0..self.columns).find(|&i| self.name(i) == name) else {
-            return Err(CloudError::Missing {
-                name: name.to_owned(),
-                fields: (0..self.columns).map(|i| self.name(i).to_owned()).collect(),
-            });
+        let mut places = (0..self.columns).filter(|&i| self.name(i) == name);
+        let Some(i) = places.next() else {
+            return Err(self.no_field(name));
         };
-        if let Some(values) = self.tensor {
+        if places.next().is_some() {
+            return Err(CloudError::Twice { name: name.to_owned() });
+        }
+        if let (Some(values), Some(column)) = (self.tensor, self.message.columns().first()) {
             return Ok(Field {
                 values,
                 first: i,
                 stride: self.columns,
+                is_wide: quantum::is_wide(column.integers.unwrap_or(column.dtype)),
             });
         }
         let column = &self.message.columns()[i];
         let values = column.values();
-        if column.cells != Cells::One || values.len() != self.points {
+        let is_one_each = matches!(column.cells, Cells::One | Cells::Fixed(1)) || self.message.rows == 1;
+        if !is_one_each || values.len() != self.points {
             return Err(CloudError::Column {
                 name: name.to_owned(),
                 length: values.len(),
@@ -189,7 +200,23 @@ impl<'a> Cloud<'a> {
             values,
             first: 0,
             stride: 1,
+            is_wide: quantum::is_wide(column.integers.unwrap_or(column.dtype)),
         })
+    }
+
+    fn no_field(&self, name: &str) -> CloudError {
+        let skipped = self.message.skipped();
+        match skipped.iter().find(|skipped| skipped.field.name() == name) {
+            Some(skipped) => CloudError::Type {
+                name: name.to_owned(),
+                came: skipped.field.data_type().to_string(),
+                why: skipped.reason,
+            },
+            None => CloudError::Missing {
+                name: name.to_owned(),
+                fields: (0..self.columns).map(|i| self.name(i).to_owned()).collect(),
+            },
+        }
     }
 
     /// The values of all columns, interleaved, and how many columns there are, if it is a tensor.
@@ -206,11 +233,20 @@ impl<'a> Cloud<'a> {
     }
 }
 
+/// Points of a struct: its rows, or the values of a list in its only row.
+fn struct_size(message: &Message) -> usize {
+    match message.column(XYZ[0]) {
+        Some(x) if message.rows == 1 => x.values().len(),
+        _ => message.rows,
+    }
+}
+
 /// Columns and points of a tensor of `length` elements.
 fn tensor_size(message: &Message, length: usize) -> Result<(usize, usize), CloudError> {
     let shape = &message.shape;
     let fields = match message.fields.len() {
-        0 if shape.is_empty() && length.is_multiple_of(3) => 3,
+        // No points are none in any reading.
+        0 if shape.is_empty() && length == 0 => 3,
         0 if shape.len() == 2 && shape[1] == 3 => 3,
         0 => {
             return Err(CloudError::NoFields {
@@ -240,6 +276,7 @@ impl<'a> Field<'a> {
             values: Values::new(Dtype::UInt8, &[]),
             first: 0,
             stride: 1,
+            is_wide: false,
         }
     }
 
@@ -251,6 +288,11 @@ impl<'a> Field<'a> {
     /// The place of the first point's value among the values.
     pub(super) fn first(&self) -> usize {
         self.first
+    }
+
+    /// Whether it came as 32- or 64-bit integers: as such it is summed.
+    pub(super) fn is_wide(&self) -> bool {
+        self.is_wide
     }
 
     /// The type of its values.

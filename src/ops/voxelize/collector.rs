@@ -166,6 +166,21 @@ impl Collector {
         Some(stamp)
     }
 
+    /// The cloud of an input could not be put in the grid that was taken last. Returns the stamp of the grid without it.
+    pub fn refuse(&mut self, input: usize) -> i64 {
+        let Some(before) = self.last else { return 0 };
+        (self.valid[input], self.ages[input]) = (0, -1);
+        let ages = || self.ages.iter().filter(|age| **age >= 0);
+        let Some(&younger) = ages().min() else { return before };
+        self.ages
+            .iter_mut()
+            .filter(|age| **age >= 0)
+            .for_each(|age| *age -= younger);
+        let stamp = before.saturating_sub(younger);
+        self.last = Some(stamp);
+        stamp
+    }
+
     /// For each input 1 if a cloud of it is in the last grid, else 0.
     pub fn inputs_valid(&self) -> &[i64] {
         &self.valid

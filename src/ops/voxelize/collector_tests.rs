@@ -52,6 +52,27 @@ fn one_input_makes_a_grid_of_every_cloud_whatever_its_stamp() {
 }
 
 #[test]
+fn a_cloud_that_was_refused_is_not_in_the_grid() {
+    let mut c = collector(3, None);
+    c.cloud(A, 100);
+    c.cloud(B, 97);
+    c.cloud(2, 90);
+    assert_eq!(c.take(), Some(100 * MS));
+    assert_eq!(c.refuse(B), 100 * MS);
+    assert_eq!(
+        (c.inputs_valid(), c.inputs_age_ns()),
+        (&[1, 0, 1][..], &[0, -1, 10 * MS][..])
+    );
+    // The newest was not used either: the grid is as old as what is in it, and what came since is not late.
+    assert_eq!(c.refuse(A), 90 * MS);
+    assert_eq!(
+        (c.inputs_valid(), c.inputs_age_ns()),
+        (&[0, 0, 1][..], &[-1, -1, 0][..])
+    );
+    assert_eq!(c.cloud(B, 95), Waits);
+}
+
+#[test]
 fn two_inputs_wait_for_each_other() {
     let mut c = collector(2, None);
     assert_eq!(c.cloud(A, 100), Waits);

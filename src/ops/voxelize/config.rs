@@ -137,6 +137,16 @@ impl VoxelizeConfig {
         Ok(Grid::new(self.origin_m, self.voxel_size_m, self.shape))
     }
 
+    /// Bytes of the payload of each grid, where they don't depend on the clouds. The configuration must be valid.
+    pub fn message_bytes(&self) -> Option<usize> {
+        let cells: usize = self.shape.iter().product();
+        match self.layout {
+            VoxelLayout::Dense => Some(cells * self.channels.len() * self.dtype.size()),
+            VoxelLayout::Bits => Some(cells.div_ceil(8)),
+            VoxelLayout::Coo => None,
+        }
+    }
+
     fn check_grid(&self) -> Result<(), ConfigError> {
         if !self.origin_m.iter().all(|v| v.is_finite()) {
             return Err(ConfigError::new(

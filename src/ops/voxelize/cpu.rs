@@ -3,11 +3,12 @@
 use super::cells::CellSet;
 use super::cloud::{Cloud, CloudError, Field};
 use super::grid::Grid;
-use super::kernels::{self, BLOCK};
+use super::kernels::{self, BLOCK, Exceptions};
 use super::plan::{Extreme, Source};
 use super::spec::{Spec, Taken};
 use super::{Channel, ConfigError, Counters, VoxelLayout, VoxelizeConfig, quantum};
 use crate::stream::Layout;
+use std::sync::atomic::AtomicU64;
 
 /// Makes grids of clouds: [`begin`](Self::begin), [`add`](Self::add) for each cloud, [`finish`](Self::finish), then
 /// one of the `write_` methods as often as wanted.
@@ -25,6 +26,12 @@ pub struct Voxelizer {
     pub(super) sums: Vec<i64>,
     /// For each extreme: a key for each occupied cell and one more.
     pub(super) extremes: Vec<Vec<i32>>,
+    /// For each field: what its sum can't take in each occupied cell; empty where that is nothing.
+    pub(super) exceptions: Vec<Vec<Exceptions>>,
+    /// For each field: the values of points that are kept which are unusable.
+    unusable: Vec<u64>,
+    /// Behind a shared reference, as the grid is when it is written.
+    pub(super) saturated: AtomicU64,
     counters: Counters,
     occupied: usize,
     output: Layout,
@@ -40,8 +47,19 @@ struct Points {
 
 #[derive(Default)]
 struct FieldPoints {
+    /// NaN where the value is unusable.
     values: Vec<f32>,
+    /// As much of the value as the sum takes, 0 where it is unusable.
     fixed: Vec<i64>,
+    /// The values that the sum does not take whole.
+    odd: Vec<Odd>,
+}
+
+/// A value that is unusable, or too large to be summed as it is.
+struct Odd {
+    /// The place of its point among those that are kept.
+    point: u32,
+    exception: Exceptions,
 }
 
 /// A block of points.
@@ -72,6 +90,9 @@ impl Voxelizer {
                 ..Points::default()
             },
             extremes: spec.plan.extremes.iter().map(|_| Vec::new()).collect(),
+            exceptions: spec.plan.fields.iter().map(|_| Vec::new()).collect(),
+            unusable: vec![0; spec.plan.fields.len()],
+            saturated: AtomicU64::new(0),
             scratch: Box::new(Scratch::new()),
             order: Vec::new(),
             sums: Vec::new(),
@@ -98,6 +119,8 @@ impl Voxelizer {
         self.points.clear();
         self.taken.clear(&self.spec.plan);
         self.order.clear();
+        self.exceptions.iter_mut().for_each(Vec::clear);
+        self.unusable.fill(0);
         self.counters = Counters::default();
         self.occupied = 0;
     }
@@ -149,51 +172,46 @@ impl Voxelizer {
             xyz = moved.each_ref().map(|axis| &axis[..n]);
         }
         let sorted = kernels::index(&self.spec.grid, xyz, cells, keep);
-        let mut nonfinite = sorted.nonfinite;
-
-        // Whether a point is kept must be known of every field before any of them is appended.
-        for plan in &self.spec.plan.fields {
+        let (nonfinite, outside) = (sorted.nonfinite, sorted.outside);
+        let kept = n - (nonfinite + outside) as usize;
+        let (keep, before) = (&keep[..n], self.points.cells.len());
+        for (i, (plan, points)) in self.spec.plan.fields.iter().zip(&mut self.points.fields).enumerate() {
             let field = cloud.field(&plan.name)?;
-            field.to_f32(from, &mut values[..n]);
-            let bound = match plan.mean {
-                true => {
-                    field.to_f64(from, &mut exact[..n]);
-                    quantum::bound(field.dtype())
-                }
-                false => {
-                    exact[..n].fill(0.0);
-                    0.0
-                }
-            };
-            nonfinite += kernels::check(&values[..n], &exact[..n], bound, &mut keep[..n]);
-        }
-        let kept = n - (nonfinite + sorted.outside) as usize;
-        for (plan, points) in self.spec.plan.fields.iter().zip(&mut self.points.fields) {
-            let field = cloud.field(&plan.name)?;
+            let scale = quantum::power_of_two(quantum::bits(self.taken.is_wide(i)));
+            let (values, exact) = (&mut values[..n], &mut exact[..n]);
             if plan.extreme {
-                field.to_f32(from, &mut values[..n]);
-                kernels::append(&mut points.values, &values[..n], &keep[..n], kept);
+                field.to_f32(from, values);
+            }
+            let odd = match plan.mean {
+                true => {
+                    field.to_f64(from, exact);
+                    kernels::count_beyond(exact, quantum::SMALL / scale, keep)
+                }
+                false => kernels::count_nonfinite(values, keep),
+            };
+            if odd > 0 {
+                points.set_aside(plan.mean, values, exact, scale, keep, before);
+            }
+            if plan.extreme {
+                kernels::append(&mut points.values, values, keep, kept);
             }
             if plan.mean {
-                field.to_f64(from, &mut exact[..n]);
-                let scale = quantum::power_of_two(quantum::field_bits(field.dtype()));
-                kernels::fix(&exact[..n], scale, fixed);
-                kernels::append(&mut points.fixed, &fixed[..n], &keep[..n], kept);
+                kernels::fix(exact, scale, fixed);
+                kernels::append(&mut points.fixed, &fixed[..n], keep, kept);
             }
         }
         for (axis, points) in self.points.xyz.iter_mut().enumerate() {
             if self.spec.plan.axes[axis] {
-                kernels::append(points, xyz[axis], &keep[..n], kept);
+                kernels::append(points, xyz[axis], keep, kept);
             }
         }
-        let before = self.points.cells.len();
-        kernels::append(&mut self.points.cells, &cells[..n], &keep[..n], kept);
+        kernels::append(&mut self.points.cells, &cells[..n], keep, kept);
         self.cells.insert(&self.points.cells[before..]);
         if !self.spec.needs_points() {
             self.points.cells.clear();
         }
         self.counters.dropped_nonfinite += u64::from(nonfinite);
-        self.counters.dropped_outside += u64::from(sorted.outside);
+        self.counters.dropped_outside += u64::from(outside);
         self.counters.points_kept += kept as u64;
         Ok(())
     }
@@ -247,6 +265,21 @@ impl Voxelizer {
                 }
             }
         }
+        let per_field = self.exceptions.iter_mut().zip(&mut self.unusable).zip(fields);
+        for ((exceptions, unusable), field) in per_field {
+            if field.odd.is_empty() {
+                continue;
+            }
+            exceptions.resize(self.occupied + 1, Exceptions::default());
+            for odd in &field.odd {
+                let of_cell = &mut exceptions[slots[odd.point as usize] as usize];
+                of_cell.high += odd.exception.high;
+                of_cell.unusable += odd.exception.unusable;
+            }
+            // The last one is of the points past max_voxels.
+            let of_cells = exceptions[..self.occupied].iter();
+            *unusable = of_cells.map(|of_cell| of_cell.unusable as u64).sum();
+        }
         for (keys, &Extreme { source, greatest }) in self.extremes.iter_mut().zip(&self.spec.plan.extremes) {
             keys.clear();
             keys.resize(self.occupied + 1, if greatest { i32::MIN } else { i32::MAX });
@@ -256,6 +289,18 @@ impl Voxelizer {
             };
             kernels::add_extreme(keys, slots, values, greatest);
         }
+    }
+
+    /// The fields beside x, y and z that channels are computed from, in the order in which the channels first name them,
+    /// each with the values that its channels can take, in words.
+    pub fn fields(&self) -> impl Iterator<Item = (&str, &'static str)> {
+        self.spec.fields()
+    }
+
+    /// For each of the [`fields`](Self::fields): how many values of points that are kept its channels leave out, as they
+    /// are not finite or beyond the bound.
+    pub fn unusable(&self) -> &[u64] {
+        &self.unusable
     }
 
     /// How many cells are occupied, of those that the output has.
@@ -293,6 +338,44 @@ impl Points {
         for field in &mut self.fields {
             field.values.clear();
             field.fixed.clear();
+            field.odd.clear();
+        }
+    }
+}
+
+impl FieldPoints {
+    /// Takes out of a block of values what the sum can't take or the extremes must not see. The points that are kept
+    /// are `before` and following.
+    #[cold]
+    fn set_aside(
+        &mut self,
+        mean: bool,
+        values: &mut [f32],
+        exact: &mut [f64],
+        scale: f64,
+        keep: &[u32],
+        before: usize,
+    ) {
+        let kept = (0..keep.len()).filter(|&i| keep[i] != 0);
+        for (i, point) in kept.zip(before as u32..) {
+            let scaled = exact[i] * scale;
+            let (is_whole, is_usable) = match mean {
+                true => (scaled.abs() <= quantum::SMALL, scaled.abs() <= quantum::LARGE),
+                false => (values[i].is_finite(), values[i].is_finite()),
+            };
+            if is_whole {
+                continue;
+            }
+            let mut exception = Exceptions::default();
+            if is_usable {
+                let (high, low) = quantum::split(kernels::round_large(scaled));
+                exception.high = high;
+                exact[i] = low as f64 / scale;
+            } else {
+                exception.unusable = 1;
+                (values[i], exact[i]) = (f32::NAN, 0.0);
+            }
+            self.odd.push(Odd { point, exception });
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The loops that take the time, each compiled for any CPU and for AVX2; both give the same bits.
 
 use super::grid::{Grid, Transform};
+use super::quantum;
 
 /// Points that are worked on at a time, so that what is known of them stays in the cache.
 pub(super) const BLOCK: usize = 1024;
@@ -104,18 +105,24 @@ kernel! {
 }
 
 kernel! {
-    /// Clears `keep` where a value is not finite in float32, or beyond the bound. Returns how many points that drops.
-    fn check(values: &[f32], exact: &[f64], bound: f64, keep: &mut [u32]) -> u32 {
-        let n = values.len();
-        let (exact, keep) = (&exact[..n], &mut keep[..n]);
-        let mut dropped = 0;
-        for i in 0..n {
-            let good = (values[i].abs() <= f32::MAX) & (exact[i].abs() <= bound);
-            let kept = keep[i] & u32::from(good);
-            dropped += keep[i] - kept;
-            keep[i] = kept;
+    /// How many values of points that are kept are not finite.
+    fn count_nonfinite(values: &[f32], keep: &[u32]) -> u32 {
+        let mut nonfinite = 0;
+        for (value, keep) in values.iter().zip(keep) {
+            nonfinite += keep & u32::from(!(value.abs() <= f32::MAX));
         }
-        dropped
+        nonfinite
+    }
+}
+
+kernel! {
+    /// How many values of points that are kept are NaN, or greater than `bound` in magnitude.
+    fn count_beyond(values: &[f64], bound: f64, keep: &[u32]) -> u32 {
+        let mut beyond = 0;
+        for (value, keep) in values.iter().zip(keep) {
+            beyond += keep & u32::from(!(value.abs() <= bound));
+        }
+        beyond
     }
 }
 
@@ -126,6 +133,12 @@ kernel! {
 pub(super) fn round(value: f64) -> i64 {
     const MAGIC: f64 = 6_755_399_441_055_744.0;
     ((value + MAGIC).to_bits() as i64).wrapping_sub(MAGIC.to_bits() as i64)
+}
+
+/// The same for magnitudes up to 2^62. From 2^50 on there is no fraction that needs the trick.
+pub(super) fn round_large(value: f64) -> i64 {
+    const FROM: f64 = 1_125_899_906_842_624.0;
+    if value.abs() < FROM { round(value) } else { value as i64 }
 }
 
 kernel! {
@@ -260,9 +273,12 @@ pub(super) fn order_key(bits: i32) -> i32 {
     bits ^ (((bits >> 31) as u32) >> 1) as i32
 }
 
-/// Keeps the greatest (or the least) key of each cell.
+/// Keeps the greatest (or the least) key of each cell, of the values that are no NaN.
 pub(super) fn add_extreme(keys: &mut [i32], slots: &[u32], values: &[f32], greatest: bool) {
     for (&slot, value) in slots.iter().zip(values) {
+        if value.is_nan() {
+            continue;
+        }
         let key = order_key(value.to_bits() as i32);
         let best = &mut keys[slot as usize];
         *best = if greatest { (*best).max(key) } else { (*best).min(key) };
@@ -318,6 +334,35 @@ kernel! {
     }
 }
 
+/// What the sum of a field can't take in a cell.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Exceptions {
+    /// What is summed apart, in units of 2^40.
+    pub(super) high: i64,
+    /// The values that are unusable.
+    pub(super) unusable: i64,
+}
+
+/// [`means`] of the usable values of cells with exceptions; 0 where there is none.
+pub(super) fn means_of_usable(
+    sums: &[i64],
+    stride: usize,
+    plane: usize,
+    unit: f64,
+    exceptions: &[Exceptions],
+    out: &mut [f32],
+) {
+    for ((sums, exceptions), out) in sums.chunks_exact(stride).zip(exceptions).zip(out) {
+        let count = sums[0] - exceptions.unusable;
+        let sum = quantum::join(exceptions.high, sums[plane]);
+        *out = if count == 0 {
+            0.0
+        } else {
+            (sum / count as f64 * unit) as f32
+        };
+    }
+}
+
 kernel! {
     /// The counts and the means of planes 1 to 3, a row for each cell.
     fn rows(sums: &[i64], stride: usize, units: [f64; 3], out: &mut [[f32; 4]]) {
@@ -336,9 +381,11 @@ kernel! {
 }
 
 kernel! {
+    /// The values of keys; 0 for the key that a cell begins with, which is that of a NaN.
     fn extremes(keys: &[i32], out: &mut [f32]) {
         for (&key, out) in keys.iter().zip(out) {
-            *out = f32::from_bits(order_key(key) as u32);
+            let value = f32::from_bits(order_key(key) as u32);
+            *out = if value.is_nan() { 0.0 } else { value };
         }
     }
 }

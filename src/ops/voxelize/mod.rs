@@ -17,8 +17,9 @@
 //! 4. `i = floor((p - origin) * inverse)` for each axis in float32, `inverse` being `1 / voxel_size` in float32. A
 //!    point whose index is not in `0..shape` on every axis is dropped: `dropped_outside`. The cell is
 //!    `(x*Y + y)*Z + z`.
-//! 5. A point is dropped, as `dropped_nonfinite`, if a field that a channel is computed from is NaN or infinite in
-//!    float32, or, where its mean is asked for, beyond the bound below.
+//! 5. A value of a field that a channel is computed from is unusable if it is NaN or infinite in float32, or, where its
+//!    mean is asked for, beyond the bound below. Its point stays where it is, and the channels of the field leave it out:
+//!    `unusable` counts it. A null has come as NaN.
 //! 6. With `max_voxels`, the cells after the first so many in cell order are dropped: `dropped_overflow` counts their
 //!    points.
 //!
@@ -26,22 +27,24 @@
 //! |---|---|
 //! | `occupancy` | 1 |
 //! | `count` | the number of points, exact |
-//! | `mean_F` | `(sum as f64 / count as f64 * 2^-s)` in float64, rounded to float32 |
-//! | `max_F`, `min_F` | the greatest or least of the values as float32, -0 being less than +0 |
+//! | `mean_F` | `(sum as f64 / n as f64 * 2^-s)` in float64, rounded to float32, n being the usable values; 0 where n is 0 |
+//! | `max_F`, `min_F` | the greatest or least of the usable values as float32, -0 being less than +0; 0 where there is none |
 //!
 //! `x`, `y` and `z` are the coordinates of step 2, for `max_z` as for `mean_z`. A cell without points has 0 in every
-//! channel. float16 and bfloat16 outputs are the nearest to the float32 value.
+//! channel. float16 and bfloat16 outputs are the nearest to the float32 value, and the greatest or least of their type
+//! where that is beyond it.
 //!
-//! A sum is an int64 of integers q, the nearest to `value * 2^s`, which is exact in float64 before it is rounded:
+//! A sum is one of integers q, the nearest to `value * 2^s`, which is exact in float64 before it is rounded:
 //!
 //! | summed | s | bound of the value | bound of q |
 //! |---|---|---|---|
 //! | a coordinate | `38 - ceil(log2(A))`, A = the greater magnitude of the two corners of the grid on that axis | A, being in the grid | 2^38 |
-//! | a float, an 8- or 16-bit integer | 22 | 2^18 | 2^40 |
-//! | a 32- or 64-bit integer | 0 | 2^40 | 2^40 |
+//! | a float, an 8- or 16-bit integer | 22 | 2^40 | 2^62 |
+//! | a 32- or 64-bit integer | 0 | 2^62 | 2^62 |
 //!
-//! A grid takes 2^22 points at most, so a sum is at most 2^62 but for the rounding of the index. A 64-bit integer is
-//! compared with its bound as the nearest float64. In a grid of 100 m a coordinate is kept to 2^-31 m.
+//! A grid takes 2^22 points at most. So an int64 holds the sum of as many q up to 2^40; of a greater one it takes the low
+//! 40 bits, and the others are summed apart. What both are together is rounded once, to float64. A 64-bit integer is
+//! compared with its bound, and summed, as the nearest float64. In a grid of 100 m a coordinate is kept to 2^-31 m.
 //!
 //! # Example
 //! ```
@@ -99,7 +102,7 @@ pub struct Counters {
     pub points_in: u64,
     /// Points that are in the output.
     pub points_kept: u64,
-    /// Points with a coordinate that is not finite, or with a field that a channel can't take.
+    /// Points with a coordinate that is not finite.
     pub dropped_nonfinite: u64,
     /// Points outside the grid.
     pub dropped_outside: u64,

@@ -89,6 +89,16 @@ impl Plan {
         usize::from(self.counts) + self.sums.len()
     }
 
+    /// The sums of coordinates, which come before those of fields.
+    pub(super) fn axis_sums(&self) -> usize {
+        self.sums.len() - self.field_sums()
+    }
+
+    /// The sums of fields.
+    pub(super) fn field_sums(&self) -> usize {
+        self.fields.iter().filter(|field| field.mean).count()
+    }
+
     /// Whether the first sums are x, y and z.
     pub(super) fn sums_all_axes(&self) -> bool {
         self.sums

@@ -37,6 +37,18 @@ impl Spec {
         })
     }
 
+    /// The fields beside x, y and z in the order in which the channels first name them, each with the values that its
+    /// channels can take.
+    pub(super) fn fields(&self) -> impl Iterator<Item = (&str, &'static str)> {
+        self.plan.fields.iter().map(|field| {
+            let usable = match field.mean {
+                true => "finite, of magnitude up to 2^40, of 32- and 64-bit integers up to 2^62",
+                false => "finite in float32",
+            };
+            (field.name.as_str(), usable)
+        })
+    }
+
     /// The form of the output; without rows where they are the occupied cells.
     pub(super) fn output(&self, dtype: Dtype) -> Layout {
         let columns = self.channels.len();
@@ -81,7 +93,7 @@ impl Spec {
     pub(super) fn bits(&self, source: Source, taken: &Taken) -> i32 {
         match source {
             Source::Axis(axis) => self.coordinate_bits[axis],
-            Source::Field(field) => quantum::bits(taken.wide[field].unwrap_or(false)),
+            Source::Field(field) => quantum::bits(taken.is_wide(field)),
         }
     }
 }
@@ -89,8 +101,8 @@ impl Spec {
 /// What a backend has to know of a cloud to take it.
 pub(super) trait Fields {
     fn points(&self) -> usize;
-    /// The type of a field, or why it can't be had.
-    fn dtype(&self, name: &str) -> Result<Dtype, CloudError>;
+    /// The type of a field, and whether it is summed as 32- and 64-bit integers are; or why it can't be had.
+    fn dtype(&self, name: &str) -> Result<(Dtype, bool), CloudError>;
 }
 
 impl Fields for Cloud<'_> {
@@ -98,8 +110,9 @@ impl Fields for Cloud<'_> {
         self.len()
     }
 
-    fn dtype(&self, name: &str) -> Result<Dtype, CloudError> {
-        Ok(self.field(name)?.dtype())
+    fn dtype(&self, name: &str) -> Result<(Dtype, bool), CloudError> {
+        let field = self.field(name)?;
+        Ok((field.dtype(), field.is_wide()))
     }
 }
 
@@ -112,6 +125,11 @@ pub(super) struct Taken {
 }
 
 impl Taken {
+    /// Whether a field of the plan is summed as 32- and 64-bit integers are.
+    pub(super) fn is_wide(&self, field: usize) -> bool {
+        self.wide[field].unwrap_or(false)
+    }
+
     pub(super) fn clear(&mut self, plan: &Plan) {
         self.points = 0;
         self.wide.clear();
@@ -126,8 +144,7 @@ impl Taken {
             return Err(CloudError::TooMany { points });
         }
         for (plan, wide) in spec.plan.fields.iter().zip(&self.wide) {
-            let dtype = cloud.dtype(&plan.name)?;
-            let came = quantum::is_wide(dtype);
+            let (dtype, came) = cloud.dtype(&plan.name)?;
             if plan.mean && wide.is_some_and(|wide| wide != came) {
                 return Err(CloudError::Types {
                     name: plan.name.clone(),
@@ -137,7 +154,7 @@ impl Taken {
             }
         }
         for (plan, wide) in spec.plan.fields.iter().zip(&mut self.wide) {
-            *wide = Some(quantum::is_wide(cloud.dtype(&plan.name)?));
+            *wide = Some(cloud.dtype(&plan.name)?.1);
         }
         self.points = points;
         Ok(())

@@ -1,9 +1,11 @@
 //! From what was gathered to the layouts.
 
 use super::cpu::Voxelizer;
-use super::kernels;
-use super::plan::Output;
-use crate::device::Element;
+use super::kernels::{self, Exceptions};
+use super::plan::{Output, Source};
+use crate::device::{Dtype, Element};
+use half::{bf16, f16};
+use std::sync::atomic::Ordering;
 
 /// Occupied cells that are worked on at a time.
 const BLOCK: usize = 256;
@@ -21,8 +23,20 @@ pub(super) fn clear<E: Element>(out: &mut [E]) {
     rayon::join(|| clear(some), || clear(others));
 }
 
+/// The value of a type's range that is nearest to a finite value, and whether it is another one.
+#[inline]
+pub(super) fn saturate<E: Element>(value: f32) -> (f32, bool) {
+    let greatest = match E::DTYPE {
+        Dtype::Float16 => f16::MAX.to_f32(),
+        Dtype::BFloat16 => bf16::MAX.to_f32(),
+        _ => return (value, false),
+    };
+    (value.clamp(-greatest, greatest), value.abs() > greatest)
+}
+
 impl Voxelizer {
-    /// Writes every element of the tensor `[C, X, Y, Z]`: 0 in all channels of a cell without points.
+    /// Writes every element of the tensor `[C, X, Y, Z]`: 0 in all channels of a cell without points. Where the type can't
+    /// hold a value, its greatest or least is in its place: see [`saturated`](Self::saturated).
     ///
     /// # Panics
     /// If `out` has not C * X * Y * Z elements.
@@ -34,16 +48,25 @@ impl Voxelizer {
             "one element for each channel of each cell"
         );
         clear(out);
+        let mut saturated = 0;
         let mut values = [0.0; BLOCK];
         for (from, order) in self.blocks() {
             for (&output, out) in self.spec.plan.outputs.iter().zip(out.chunks_exact_mut(cells)) {
                 let values = &mut values[..order.len()];
                 self.values(output, from, values);
                 for (&cell, &value) in order.iter().zip(&*values) {
+                    let (value, is_saturated) = saturate::<E>(value);
+                    saturated += u64::from(is_saturated);
                     out[cell as usize] = E::from_f32(value);
                 }
             }
         }
+        self.saturated.store(saturated, Ordering::Relaxed);
+    }
+
+    /// How many values of the dense grid that was written last its type can't hold.
+    pub fn saturated(&self) -> u64 {
+        self.saturated.load(Ordering::Relaxed)
     }
 
     /// Writes every byte of the bitmap: cell `i` is bit `i % 8`, least significant first, of byte `i / 8`.
@@ -108,6 +131,14 @@ impl Voxelizer {
         })
     }
 
+    /// What the sum of a plane can't take, by cells; empty where it takes all.
+    fn exceptions(&self, plane: usize) -> &[Exceptions] {
+        match self.spec.plan.sums[plane - 1] {
+            Source::Axis(_) => &[],
+            Source::Field(field) => &self.exceptions[field],
+        }
+    }
+
     /// The values of a channel for the occupied cells from the `from`-th on.
     fn values(&self, output: Output, from: usize, out: &mut [f32]) {
         let stride = self.spec.plan.stride();
@@ -116,7 +147,13 @@ impl Voxelizer {
         match output {
             Output::One => out.fill(1.0),
             Output::Count => kernels::means(sums(), stride, 0, 1.0, out),
-            Output::Mean(plane) => kernels::means(sums(), stride, plane, self.unit(plane), out),
+            Output::Mean(plane) => match self.exceptions(plane) {
+                [] => kernels::means(sums(), stride, plane, self.unit(plane), out),
+                exceptions => {
+                    let exceptions = &exceptions[from..][..n];
+                    kernels::means_of_usable(sums(), stride, plane, self.unit(plane), exceptions, out);
+                }
+            },
             Output::Extreme(place) => kernels::extremes(&self.extremes[place][from..][..out.len()], out),
         }
     }

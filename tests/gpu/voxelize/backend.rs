@@ -79,6 +79,13 @@ impl Voxelizer {
         }
     }
 
+    pub fn unusable(&self) -> &[u64] {
+        match self {
+            Cuda(voxelizer, ..) => voxelizer.unusable().unwrap(),
+            Cpu(voxelizer) => voxelizer.unusable(),
+        }
+    }
+
     pub fn voxels(&self) -> usize {
         match self {
             Cuda(_, VoxelLayout::Bits, occupied) => occupied.get(),
@@ -108,6 +115,13 @@ impl Voxelizer {
                 occupied.set(out.iter().map(|byte| byte.count_ones() as usize).sum());
             }
             Cpu(voxelizer) => voxelizer.write_bits(out),
+        }
+    }
+
+    pub fn saturated(&self) -> u64 {
+        match self {
+            Cuda(voxelizer, ..) => voxelizer.saturated(),
+            Cpu(voxelizer) => voxelizer.saturated(),
         }
     }
 

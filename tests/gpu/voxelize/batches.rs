@@ -1,6 +1,6 @@
 //! Many clouds at once, on the host and on the device, whole and in parts.
 
-use super::random::{CHANNEL_LISTS, SHAPES, cloud, on_cpu, random_config};
+use super::random::{CHANNEL_LISTS, SHAPES, cloud, on_cpu, random_config, said};
 use crate::support::{Random, gpu, ran, random_cases};
 use robocache::device::Dtype;
 use robocache::device::cuda::Gpu;
@@ -29,7 +29,11 @@ pub fn expected(config: &VoxelizeConfig, messages: &[Message]) -> (Vec<String>, 
 
 fn check(config: &VoxelizeConfig, messages: &[Message], out: &VoxelBatch) {
     let (counters, first, second) = expected(config, messages);
-    let came: Vec<_> = out.counters.iter().map(|counters| format!("{counters:?}")).collect();
+    let fields = out.unusable.len() / messages.len().max(1);
+    let came = out.counters.iter().zip(&out.saturated).enumerate();
+    let came: Vec<_> = came
+        .map(|(i, (counters, saturated))| said(*counters, &out.unusable[i * fields..][..fields], *saturated))
+        .collect();
     assert_eq!(came, counters, "{config:?}");
     match config.layout {
         VoxelLayout::Coo => {

@@ -5,7 +5,9 @@ use crate::support::{Random, gpu, ran, random_cases};
 use robocache::device::Dtype;
 use robocache::device::cuda::{Budget, DeviceBuf};
 use robocache::ops::voxelize::cuda::CudaVoxelizer;
-use robocache::ops::voxelize::{Cloud, Extrinsic, VoxelInput, VoxelLayout, VoxelizeConfig, Voxelizer as CpuVoxelizer};
+use robocache::ops::voxelize::{
+    Cloud, Counters, Extrinsic, VoxelInput, VoxelLayout, VoxelizeConfig, Voxelizer as CpuVoxelizer,
+};
 use robocache::stream::Message;
 
 /// How the points of a cloud lie.
@@ -31,6 +33,8 @@ pub const SHAPES: [Shape; 6] = [
 /// `n` points in and around a grid of `size` metres about 0, with fields `i` and `t`.
 pub fn cloud(random: &mut Random, shape: Shape, n: usize, size: f64) -> TestCloud {
     let centre = [random.signed(), random.signed(), random.signed()].map(|v| v * size / 3.0);
+    // Often little is odd, and now and then a half is, or nothing.
+    let odd_in = random.of(&[50, 50, 2, usize::MAX]);
     let point = |i: usize| {
         let [a, b, c] = [random.signed(), random.signed(), random.signed()];
         let half = size / 2.0;
@@ -50,8 +54,8 @@ pub fn cloud(random: &mut Random, shape: Shape, n: usize, size: f64) -> TestClou
                 [centre[0] + turn * 0.5, centre[1], (i % 97) as f64 / 97.0 * size - half]
             }
         };
-        let odd = [f64::NAN, f64::INFINITY, -1e30, 262_145.0, -0.0, 0.0];
-        let value = |random: &mut Random| match random.once_in(50) {
+        let odd = [f64::NAN, f64::INFINITY, -1e30, 262_145.0, 1e8, -3e11, -0.0, 0.0];
+        let value = |random: &mut Random| match random.once_in(odd_in) {
             true => random.of(&odd),
             false => random.signed() * 300.0,
         };
@@ -112,13 +116,21 @@ pub fn on_cpu(voxelizer: &mut CpuVoxelizer, layout: VoxelLayout, clouds: &[(usiz
         voxelizer.add(*input, &Cloud::from_message(message).unwrap()).unwrap();
     }
     let counters = voxelizer.finish();
-    (format!("{counters:?}"), written!(voxelizer, layout))
+    let out = written!(voxelizer, layout);
+    (said(counters, voxelizer.unusable(), voxelizer.saturated()), out)
+}
+
+/// Everything that is counted.
+pub fn said(counters: Counters, unusable: &[u64], saturated: u64) -> String {
+    format!("{counters:?}, unusable {unusable:?}, saturated {saturated}")
 }
 
 fn on_device(voxelizer: &mut CudaVoxelizer, layout: VoxelLayout, clouds: &[(usize, &Message)]) -> (String, Vec<u8>) {
     let refused = |_, error| panic!("{error}");
-    let counters = format!("{:?}", voxelizer.gather(clouds.iter().copied(), refused).unwrap());
+    let counters = voxelizer.gather(clouds.iter().copied(), refused).unwrap();
     let out = written!(voxelizer, layout, unwrap);
+    let saturated = voxelizer.saturated();
+    let counters = said(counters, voxelizer.unusable().unwrap(), saturated);
     if layout == VoxelLayout::Coo {
         return (counters, out);
     }
@@ -128,6 +140,7 @@ fn on_device(voxelizer: &mut CudaVoxelizer, layout: VoxelLayout, clouds: &[(usiz
     // SAFETY: the memory is not page-locked.
     unsafe { resident.upload(0, &vec![0xa5; out.len()]) }.unwrap();
     voxelizer.write_on_device(&mut resident).unwrap();
+    assert_eq!(voxelizer.saturated(), saturated);
     let mut copy = vec![0; out.len()];
     // SAFETY: the stream is synchronized before the memory is read.
     unsafe { resident.download(0, &mut copy) }.unwrap();

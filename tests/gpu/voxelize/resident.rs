@@ -1,7 +1,7 @@
 //! Clouds that are on the device, and grids that stay there.
 
 use super::batches::expected;
-use super::random::{SHAPES, Shape, cloud, random_config};
+use super::random::{SHAPES, Shape, cloud, random_config, said};
 use super::support::{TestCloud, config};
 use crate::support::{Random, gpu, ran, random_cases};
 use robocache::device::Dtype;
@@ -43,7 +43,8 @@ fn check(gpu: &Gpu, batch: &mut VoxelizeBatch, config: &VoxelizeConfig, messages
     let grids = batch.run_device(&on_device).unwrap();
     let (counters, first, second) = expected(config, messages);
     for (i, counters) in counters.iter().enumerate() {
-        assert_eq!(&format!("{:?}", grids.counters(i)), counters, "{config:?}");
+        let came = said(grids.counters(i), grids.unusable(i), grids.saturated(i));
+        assert_eq!(&came, counters, "{config:?}");
     }
     match config.layout {
         VoxelLayout::Coo => {

@@ -3,7 +3,7 @@
 use super::super::spec::{Spec, Taken};
 use super::super::{Channel, Cloud, Counters, Grid, VoxelLayout, VoxelizeConfig};
 use super::engine::{Engine, Head, Product};
-use super::params::FieldsParams;
+use super::params::Fields;
 use super::source::{CloudForm, DeviceClouds, MAX_CLOUDS};
 use super::transfer::Transfer;
 use super::{VoxelizeError, scatter, spec_for_device};
@@ -16,6 +16,11 @@ use half::{bf16, f16};
 pub struct VoxelBatch {
     /// For each cloud.
     pub counters: Vec<Counters>,
+    /// For each cloud, and each field beside x, y and z that channels are computed from, in the order in which the
+    /// channels first name them: how many values its channels leave out.
+    pub unusable: Vec<u64>,
+    /// For each cloud: how many values of a dense output its type can't hold.
+    pub saturated: Vec<u64>,
     /// Of layout `coo`: the first row of each grid, and the number of rows after the last.
     pub rows: Vec<usize>,
     /// Of layout `coo`: x y z of each row.
@@ -30,6 +35,8 @@ pub struct VoxelBatch {
 /// The part of a [`VoxelBatch`] whose size is known before the grids are made, and the one that grows.
 pub(super) struct Slots<'a> {
     pub(super) counters: &'a mut [Counters],
+    pub(super) unusable: &'a mut [u64],
+    pub(super) saturated: &'a mut [u64],
     pub(super) cells: &'a mut [u8],
     pub(super) rows: &'a mut RowsOut,
 }
@@ -39,6 +46,18 @@ pub(super) struct RowsOut {
     pub(super) rows: Vec<usize>,
     pub(super) coords: Vec<i32>,
     pub(super) features: Vec<f32>,
+}
+
+impl VoxelBatch {
+    /// Makes room for what is counted of so many clouds.
+    pub(super) fn begin(&mut self, clouds: usize, fields: usize) {
+        self.counters.clear();
+        self.counters.resize(clouds, Counters::default());
+        self.unusable.clear();
+        self.unusable.resize(clouds * fields, 0);
+        self.saturated.clear();
+        self.saturated.resize(clouds, 0);
+    }
 }
 
 impl RowsOut {
@@ -123,6 +142,11 @@ impl VoxelizeBatch {
         }
     }
 
+    /// Fields beside x, y and z that channels are computed from.
+    pub(super) fn fields(&self) -> usize {
+        self.spec.plan.fields.len()
+    }
+
     /// Makes a grid of each cloud.
     ///
     /// # Errors
@@ -135,11 +159,12 @@ impl VoxelizeBatch {
             features: std::mem::take(&mut out.features),
         };
         rows.clear();
-        out.counters.clear();
-        out.counters.resize(clouds.len(), Counters::default());
+        out.begin(clouds.len(), self.fields());
         out.cells.resize(clouds.len() * self.bytes_per_grid());
         let slots = Slots {
             counters: &mut out.counters,
+            unusable: &mut out.unusable,
+            saturated: &mut out.saturated,
             cells: out.cells.bytes_mut(),
             rows: &mut rows,
         };
@@ -157,7 +182,7 @@ impl VoxelizeBatch {
         for cloud in clouds {
             self.spec.check(cloud)?;
         }
-        let bytes = self.bytes_per_grid();
+        let (bytes, fields) = (self.bytes_per_grid(), self.fields());
         let mut at = 0;
         while at < clouds.len() {
             let form = CloudForm::of(&self.spec.plan, &clouds[at])?;
@@ -172,6 +197,8 @@ impl VoxelizeBatch {
             }
             let part = Slots {
                 counters: &mut slots.counters[at..at + count],
+                unusable: &mut slots.unusable[at * fields..(at + count) * fields],
+                saturated: &mut slots.saturated[at..at + count],
                 cells: &mut slots.cells[at * bytes..(at + count) * bytes],
                 rows: &mut *slots.rows,
             };
@@ -230,7 +257,7 @@ impl VoxelizeBatch {
         self.engine.prepare(&self.spec, product, clouds.len());
         self.engine.begin(clouds.len(), (!is_even).then_some(&self.starts))?;
         let mut params = Engine::cloud_params(&self.spec, 0);
-        let mut fields = FieldsParams::default();
+        let mut fields = Fields::default();
         form.describe(self.points.address(), total, &mut params, &mut fields);
         // SAFETY: the points are this batch's own, and the stream is synchronized below.
         unsafe {
@@ -244,7 +271,10 @@ impl VoxelizeBatch {
         match self.spec.layout {
             VoxelLayout::Bits => self.download_bits(clouds.len(), out.cells)?,
             VoxelLayout::Coo => self.download_rows(clouds.len(), out.rows)?,
-            VoxelLayout::Dense => self.download_dense(clouds.len(), out.cells)?,
+            VoxelLayout::Dense => self.download_dense(out.saturated, out.cells)?,
+        }
+        for (i, unusable) in out.unusable.chunks_mut(self.fields().max(1)).enumerate() {
+            unusable.copy_from_slice(self.engine.unusable(i));
         }
         Ok(())
     }
@@ -278,7 +308,8 @@ impl VoxelizeBatch {
     }
 
     /// Only the occupied cells come from the device: they are far fewer bytes.
-    fn download_dense(&mut self, grids: usize, out: &mut [u8]) -> Result<(), CudaError> {
+    fn download_dense(&mut self, saturated: &mut [u64], out: &mut [u8]) -> Result<(), CudaError> {
+        let grids = saturated.len();
         let columns = self.spec.channels.len();
         let rows = self.engine.first_row(grids);
         let [order, features] = self.output.fetch([
@@ -286,15 +317,15 @@ impl VoxelizeBatch {
             (self.engine.features(), rows * columns * 4),
         ])?;
         let bytes = out.len() / grids;
-        for (grid, out) in out.chunks_exact_mut(bytes).enumerate() {
+        for ((grid, out), saturated) in out.chunks_exact_mut(bytes).enumerate().zip(saturated) {
             let [from, until] = [grid, grid + 1].map(|grid| self.engine.first_row(grid));
             let order = &order[from * 4..until * 4];
             let features = &features[from * columns * 4..until * columns * 4];
-            match self.dtype {
+            *saturated = match self.dtype {
                 Dtype::Float16 => scatter::<f16>(order, features, columns, bytemuck::cast_slice_mut(out)),
                 Dtype::BFloat16 => scatter::<bf16>(order, features, columns, bytemuck::cast_slice_mut(out)),
                 _ => scatter::<f32>(order, features, columns, bytemuck::cast_slice_mut(out)),
-            }
+            };
         }
         Ok(())
     }
@@ -333,7 +364,7 @@ impl VoxelizeBatch {
         let total = clouds.clouds * clouds.points;
         self.launched = [clouds.clouds, clouds.points];
         let mut params = Engine::cloud_params(&self.spec, 0);
-        let mut fields = FieldsParams::default();
+        let mut fields = Fields::default();
         clouds.describe(&self.spec.plan, &mut params, &mut fields)?;
         let grids = clouds.clouds.max(1);
         self.engine.prepare(&self.spec, product, grids);
@@ -372,6 +403,17 @@ impl<'a> DeviceGrids<'a> {
     /// What became of the points of a cloud. Known after [`VoxelizeBatch::run_device`], not after a bare launch.
     pub fn counters(&self, grid: usize) -> Counters {
         self.batch.engine.counters(grid, self.batch.launched[1])
+    }
+
+    /// For each field beside x, y and z that channels are computed from: how many values of a cloud its channels leave
+    /// out. Known as the counters are.
+    pub fn unusable(&self, grid: usize) -> &'a [u64] {
+        self.batch.engine.unusable(grid)
+    }
+
+    /// How many values of a dense output its type can't hold. Known as the counters are.
+    pub fn saturated(&self, grid: usize) -> u64 {
+        self.batch.engine.saturated(grid)
     }
 
     /// Of layout `coo`: the first row of a grid, or after the last one their number. Known as the counters are.

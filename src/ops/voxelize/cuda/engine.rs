@@ -2,7 +2,6 @@
 
 use super::super::Counters;
 use super::super::plan::Output;
-use super::super::quantum;
 use super::super::spec::{Spec, Taken};
 use super::params::*;
 use crate::device::Dtype;
@@ -53,20 +52,23 @@ pub(super) struct Sizes {
     pub(super) words: usize,
     pub(super) superblocks: usize,
     pub(super) shift: u32,
+    /// Fields beside x, y and z.
+    fields: usize,
 }
 
 impl Sizes {
     /// Of a grid of which there is no bitmap.
-    fn without_bitmap(cells: usize) -> Self {
+    fn without_bitmap(cells: usize, fields: usize) -> Self {
         Self {
             cells,
             words: 0,
             superblocks: 0,
             shift: SUPERBLOCK_SHIFT,
+            fields,
         }
     }
 
-    fn of(cells: usize) -> Self {
+    fn of(cells: usize, fields: usize) -> Self {
         let words = cells.div_ceil(32);
         let mut shift = SUPERBLOCK_SHIFT;
         while words.div_ceil(1 << shift) > MAX_SUPERBLOCKS {
@@ -78,14 +80,25 @@ impl Sizes {
             words: superblocks << shift,
             superblocks,
             shift,
+            fields,
         }
     }
 
     /// Where counters, counts and words lie in the memory of a state of so many grids, and where that ends.
     pub(super) fn layout(&self, grids: usize) -> [usize; 4] {
-        let counts = grids * COUNTER_BYTES;
+        let counts = self.saturated(grids) + grids * 8;
         let words = (counts + grids * self.superblocks * 4).next_multiple_of(ALIGNMENT);
         [0, counts, words, words + grids * self.words * 4]
+    }
+
+    /// Where, behind the counters, the unusable values of each field of each grid are counted.
+    pub(super) fn unusable(&self, grids: usize) -> usize {
+        grids * COUNTER_BYTES
+    }
+
+    /// Where, behind those, the values of each grid are counted that a dense output can't hold.
+    pub(super) fn saturated(&self, grids: usize) -> usize {
+        self.unusable(grids) + grids * self.fields * 8
     }
 }
 
@@ -113,7 +126,7 @@ pub(super) struct State {
 /// Clouds that were added: where their points are, and where their cells are.
 pub(super) struct Added {
     pub(super) cloud: CloudParams,
-    pub(super) fields: FieldsParams,
+    pub(super) fields: Fields,
     /// The first of their points among those of the grid; in a batch 0.
     pub(super) first: usize,
     /// The most points of one of them.
@@ -140,6 +153,8 @@ pub(super) struct Engine {
     pub(super) ranks: DeviceBuf,
     pub(super) sums: DeviceBuf,
     pub(super) keys: DeviceBuf,
+    /// What the sums of fields can't take: see the kernel.
+    pub(super) exceptions: DeviceBuf,
     pub(super) coords: DeviceBuf,
     pub(super) features: DeviceBuf,
     /// Where dense grids are written: two in turn, or always the first.
@@ -150,6 +165,8 @@ pub(super) struct Engine {
     pub(super) row_capacity: usize,
     pub(super) head: PinnedBuf,
     pub(super) head_ready: Event,
+    /// What is counted with the sums is known later than the rest of the head.
+    pub(super) unusable_ready: Event,
 }
 
 impl Engine {
@@ -170,7 +187,7 @@ impl Engine {
             budget: budget.clone(),
             product,
             method: Method::Bitmaps,
-            sizes: Sizes::of(spec.grid.cells()),
+            sizes: Sizes::of(spec.grid.cells(), spec.plan.fields.len()),
             states: [state(), state()],
             memories: [buffer(), buffer()],
             turn: 0,
@@ -180,6 +197,7 @@ impl Engine {
             ranks: buffer(),
             sums: buffer(),
             keys: buffer(),
+            exceptions: buffer(),
             coords: buffer(),
             features: buffer(),
             outputs: [buffer(), buffer()],
@@ -187,6 +205,7 @@ impl Engine {
             row_capacity: 0,
             head: PinnedBuf::new(gpu),
             head_ready: gpu.event()?,
+            unusable_ready: gpu.event()?,
         })
     }
 
@@ -201,6 +220,7 @@ impl Engine {
             &mut self.ranks,
             &mut self.sums,
             &mut self.keys,
+            &mut self.exceptions,
             &mut self.coords,
             &mut self.features,
         ] {
@@ -228,8 +248,8 @@ impl Engine {
         }
         (self.product, self.method) = (product, method);
         self.sizes = match method {
-            Method::Bitmaps => Sizes::of(cells),
-            Method::TwoOutputs => Sizes::without_bitmap(cells),
+            Method::Bitmaps => Sizes::of(cells, spec.plan.fields.len()),
+            Method::TwoOutputs => Sizes::without_bitmap(cells, spec.plan.fields.len()),
         };
         self.is_dirty = true;
     }
@@ -346,19 +366,10 @@ impl Engine {
     pub(super) unsafe fn add(
         &mut self,
         spec: &Spec,
-        (mut cloud, mut fields): (CloudParams, FieldsParams),
+        (mut cloud, fields): (CloudParams, Fields),
         longest: usize,
         total: usize,
     ) -> Result<(), CudaError> {
-        for (field, (bound, column)) in spec
-            .plan
-            .fields
-            .iter()
-            .zip(fields.bounds.iter_mut().zip(&fields.columns))
-        {
-            let dtype = Dtype::ALL[column.dtype as usize];
-            *bound = if field.mean { quantum::bound(dtype) } else { -1.0 };
-        }
         if self.state().has_starts {
             cloud.starts = self.state().starts.address();
         }
@@ -376,7 +387,7 @@ impl Engine {
             return unsafe { self.launch_cells(&cloud) };
         }
         // SAFETY: the points are the caller's promise; the rest is the engine's own.
-        unsafe { self.launch_points(spec, (&cloud, &fields), [first, longest], save) }?;
+        unsafe { self.launch_points(spec, &cloud, [first, longest], save) }?;
         self.added.push(Added {
             cloud,
             fields,
@@ -425,7 +436,7 @@ impl Engine {
         if !self.has_cleared && self.method == Method::Bitmaps && !self.clears_first() {
             let cloud = Self::cloud_params(spec, 0);
             // SAFETY: there are no points.
-            unsafe { self.launch_points(spec, (&cloud, &FieldsParams::default()), [0, 0], (SAVE_NONE, 1)) }?;
+            unsafe { self.launch_points(spec, &cloud, [0, 0], (SAVE_NONE, 1)) }?;
         }
         if self.has_rows(spec) {
             // SAFETY: as this function.
@@ -446,7 +457,7 @@ impl Engine {
     /// Puts the copy of the counters and of where the rows begin into the stream, to be waited for.
     pub(super) fn read_head(&mut self, spec: &Spec) -> Result<(), CudaError> {
         let (grids, has_rows) = (self.laid_out(), self.has_rows(spec));
-        let rows = grids * COUNTER_BYTES;
+        let [_, rows, ..] = self.sizes.layout(grids);
         self.head.resize((rows + (grids + 1) * 4).next_multiple_of(8))?;
         let state = &self.states[self.turn];
         let memory = &self.memories[if self.clears_first() { 0 } else { self.turn }];
@@ -458,7 +469,35 @@ impl Engine {
                 state.rows.download(0, &mut starts[..(grids + 1) * 4])?;
             }
         }
+        self.unusable_ready.record()?;
         self.head_ready.record()
+    }
+
+    /// Puts the copy of the counts of unusable values into the stream, where the head was read before they were made.
+    pub(super) fn read_unusable(&mut self) -> Result<(), CudaError> {
+        let grids = self.laid_out();
+        let [from, until] = [self.sizes.unusable(grids), self.sizes.saturated(grids)];
+        if from == until {
+            return Ok(());
+        }
+        let turn = if self.clears_first() { 0 } else { self.turn };
+        let counts = &mut self.head.bytes_mut()[from..until];
+        // SAFETY: the memory is read after the event only, and is this engine's.
+        unsafe { self.memories[turn].download(from, counts) }?;
+        self.unusable_ready.record()
+    }
+
+    /// Waits for what [`Self::read_unusable`] copies.
+    pub(super) fn wait_for_unusable(&self) -> Result<(), CudaError> {
+        self.unusable_ready.wait()
+    }
+
+    /// Puts the copy of the count of values that the only grid's dense output can't hold into the stream.
+    pub(super) fn read_saturated(&mut self) -> Result<(), CudaError> {
+        let at = self.sizes.saturated(1);
+        let turn = if self.clears_first() { 0 } else { self.turn };
+        // SAFETY: the memory is read after the stream is synchronized, and is this engine's.
+        unsafe { self.memories[turn].download(at, &mut self.head.bytes_mut()[at..at + 8]) }
     }
 
     /// Waits for what [`Self::read_head`] copies.
@@ -479,9 +518,23 @@ impl Engine {
         }
     }
 
+    /// How many values of each field are unusable, in the order of the plan.
+    pub(super) fn unusable(&self, grid: usize) -> &[u64] {
+        let fields = self.sizes.fields;
+        let at = self.sizes.unusable(self.laid_out()) + grid * fields * 8;
+        bytemuck::cast_slice(&self.head.bytes()[at..][..fields * 8])
+    }
+
+    /// How many values a dense output on the device can't hold, as far as it was written before the counters were read.
+    pub(super) fn saturated(&self, grid: usize) -> u64 {
+        let at = self.sizes.saturated(self.laid_out()) + grid * 8;
+        bytemuck::pod_read_unaligned(&self.head.bytes()[at..][..8])
+    }
+
     /// The first row of a grid; of the one after the last: the number of rows.
     pub(super) fn first_row(&self, grid: usize) -> usize {
-        let rows: &[u32] = bytemuck::cast_slice(&self.head.bytes()[self.laid_out() * COUNTER_BYTES..]);
+        let [_, counts, ..] = self.sizes.layout(self.laid_out());
+        let rows: &[u32] = bytemuck::cast_slice(&self.head.bytes()[counts..]);
         rows[grid] as usize
     }
 

@@ -15,7 +15,7 @@ impl Engine {
     pub(super) unsafe fn launch_points(
         &mut self,
         spec: &Spec,
-        (cloud, fields): (&CloudParams, &FieldsParams),
+        cloud: &CloudParams,
         [first, longest]: [usize; 2],
         (save, group): (u32, u32),
     ) -> Result<(), CudaError> {
@@ -35,7 +35,6 @@ impl Engine {
             superblock_shift: self.sizes.shift,
             save,
             group,
-            fields: *fields,
             ..PointsParams::default()
         };
         if !self.has_cleared && !self.clears_first() {
@@ -82,6 +81,8 @@ impl Engine {
         self.ranks.reserve(grids * self.sizes.words)?;
         self.sums.reserve(capacity * stride * 8)?;
         self.keys.reserve(capacity * extremes * 4)?;
+        let planes = 2 * plan.field_sums();
+        self.exceptions.reserve(capacity * planes * 8)?;
         self.row_capacity = capacity;
         self.states[self.turn].order.reserve(capacity * 4)?;
         if coords {
@@ -123,6 +124,8 @@ impl Engine {
             limit,
             stride: stride as u32,
             extremes: extremes as u32,
+            exceptions: self.exceptions.address(),
+            planes: planes as u64,
         };
         // SAFETY: no grid has more rows than were reserved: there are not more cells than points.
         unsafe {
@@ -157,6 +160,8 @@ impl Engine {
                     stride: stride as u32,
                     extremes: extremes as u32,
                     is_whole: u32::from(self.sizes.cells > u32::MAX as usize),
+                    exceptions: self.exceptions.address(),
+                    unusable: memory + self.sizes.unusable(grids) as u64,
                     fields: added.fields,
                     ..sources(spec, taken)
                 };
@@ -189,6 +194,8 @@ impl Engine {
         if head == Head::Read && !is_final {
             // The points past max_voxels were counted with the sums.
             self.read_head(spec)?;
+        } else if head == Head::Read {
+            self.read_unusable()?;
         }
         Ok(())
     }
@@ -257,6 +264,9 @@ impl Engine {
         dtype: Dtype,
         out: u64,
     ) -> Result<(), CudaError> {
+        let turn = if self.clears_first() { 0 } else { self.turn };
+        // The grid may have been written before.
+        self.memories[turn].clear(self.sizes.saturated(1), 8)?;
         let params = self.scatter_params(spec, taken, dtype, out);
         // SAFETY: as this function.
         unsafe { self.launch_scatter(&params, 1) }
@@ -271,6 +281,7 @@ impl Engine {
             rows: self.state().rows.address(),
             out,
             cells: self.sizes.cells as u64,
+            saturated: bitmaps.address() + self.sizes.saturated(self.laid_out()) as u64,
             words_per_grid: self.sizes.words as u32,
             dtype: dtype.code(),
             ..ScatterParams::default()
@@ -292,9 +303,11 @@ impl Engine {
         let mut channels = Channels {
             sums: self.sums.address(),
             keys: self.keys.address(),
+            exceptions: self.exceptions.address(),
             key_rows: self.row_capacity as u64,
             stride: plan.stride() as u32,
             count: plan.outputs.len() as u32,
+            axis_sums: plan.axis_sums() as u32,
             ..Channels::default()
         };
         for (unit, &source) in channels.units.iter_mut().zip(&plan.sums) {
@@ -366,10 +379,16 @@ fn sources(spec: &Spec, taken: &Taken) -> SumsParams {
         Source::Axis(axis) => axis as u8,
         Source::Field(field) => 3 + field as u8,
     };
-    let mut params = SumsParams::default();
+    let mut params = SumsParams {
+        axis_sums: spec.plan.axis_sums() as u32,
+        ..SumsParams::default()
+    };
     for (i, &source) in spec.plan.sums.iter().enumerate() {
         params.sum_sources[i] = code(source);
         params.scales[i] = power_of_two(spec.bits(source, taken));
+        if let Source::Field(field) = source {
+            params.field_scales[field] = params.scales[i];
+        }
     }
     let places = params.extreme_sources.as_flattened_mut();
     for (place, extreme) in places.iter_mut().zip(&spec.plan.extremes) {

@@ -3,14 +3,14 @@
 use super::super::spec::{Spec, Taken};
 use super::super::{Channel, Cloud, CloudError, Counters, Grid, VoxelLayout, VoxelizeConfig};
 use super::engine::{Engine, Head, Product};
-use super::params::FieldsParams;
+use super::params::Fields;
 use super::source::CloudForm;
 use super::transfer::Transfer;
 use super::{VoxelizeError, scatter, spec_for_device};
 use crate::device::cuda::{Budget, CudaError, DeviceBuf, Gpu};
 use crate::device::{Dtype, Element};
 use crate::stream::{Layout, Message};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 /// Makes grids of clouds on a CUDA device, as [`Voxelizer`](super::super::Voxelizer) does on the CPU and with the same
 /// bits: [`gather`](Self::gather), then one of the `write_` methods as often as wanted.
@@ -27,6 +27,7 @@ pub struct CudaVoxelizer {
     clouds: usize,
     /// On the way from the device.
     output_transfer: RefCell<Transfer>,
+    saturated: Cell<u64>,
     voxels: usize,
     output: Layout,
 }
@@ -53,6 +54,7 @@ impl CudaVoxelizer {
             uploads: Vec::new(),
             clouds: 0,
             output_transfer: Transfer::new(gpu).into(),
+            saturated: Cell::new(0),
             voxels: 0,
             output: spec.output(config.dtype),
             dtype: config.dtype,
@@ -169,7 +171,7 @@ impl CudaVoxelizer {
         // SAFETY: as this function.
         unsafe { form.upload(plan, cloud, points, 0, [0, cloud.len()], staging) }?;
         let mut params = Engine::cloud_params(&self.spec, input);
-        let mut fields = FieldsParams::default();
+        let mut fields = Fields::default();
         form.describe(points.address(), cloud.len(), &mut params, &mut fields);
         // SAFETY: the points are left alone until the next grid, before which this one is waited for.
         unsafe { self.engine.add(&self.spec, (params, fields), cloud.len(), cloud.len()) }?;
@@ -193,6 +195,25 @@ impl CudaVoxelizer {
             self.output.rows = self.voxels;
         }
         Ok(self.engine.counters(0, points))
+    }
+
+    /// For each field beside x, y and z that channels are computed from, in the order in which the channels first name
+    /// them: how many values of points that are kept its channels leave out, as they are not finite or beyond the bound.
+    /// Waits until they are counted.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn unusable(&self) -> Result<&[u64], CudaError> {
+        if self.spec.plan.fields.is_empty() {
+            return Ok(&[]);
+        }
+        self.engine.wait_for_unusable()?;
+        Ok(self.engine.unusable(0))
+    }
+
+    /// How many values of the dense grid that was written last its type can't hold: its greatest or least is there.
+    pub fn saturated(&self) -> u64 {
+        self.saturated.get()
     }
 
     /// How many cells are occupied, of those that the output has. They are not counted for the layout `bits`.
@@ -266,7 +287,7 @@ impl CudaVoxelizer {
             (self.engine.order(), self.voxels * 4),
             (self.engine.features(), self.voxels * columns * 4),
         ])?;
-        scatter(order, features, columns, out);
+        self.saturated.set(scatter(order, features, columns, out));
         Ok(())
     }
 
@@ -302,7 +323,10 @@ impl CudaVoxelizer {
                     self.engine
                         .write_dense(&self.spec, &self.taken, self.dtype, out.address())
                 }?;
-                self.engine.gpu.synchronize()
+                self.engine.read_saturated()?;
+                self.engine.gpu.synchronize()?;
+                self.saturated.set(self.engine.saturated(0));
+                Ok(())
             }
         }
     }

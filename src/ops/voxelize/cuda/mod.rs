@@ -61,18 +61,23 @@ fn spec_for_device(config: &VoxelizeConfig) -> Result<Spec, ConfigError> {
     }
 }
 
-/// Writes every element of a dense tensor of `columns` channels: the features of the occupied cells, and zeros.
-fn scatter<E: Element>(order: &[u8], features: &[u8], columns: usize, out: &mut [E]) {
+/// Writes every element of a dense tensor of `columns` channels: the features of the occupied cells, and zeros. Returns
+/// how many features the type can't hold.
+fn scatter<E: Element>(order: &[u8], features: &[u8], columns: usize, out: &mut [E]) -> u64 {
     super::write::clear(out);
     // Nothing at all is not aligned for anything.
     if order.is_empty() {
-        return;
+        return 0;
     }
     let (order, features): (&[u32], &[f32]) = (bytemuck::cast_slice(order), bytemuck::cast_slice(features));
     let cells = out.len() / columns;
+    let mut saturated = 0;
     for (channel, out) in out.chunks_exact_mut(cells).enumerate() {
         for (&cell, row) in order.iter().zip(features.chunks_exact(columns)) {
-            out[cell as usize] = E::from_f32(row[channel]);
+            let (value, is_saturated) = super::write::saturate::<E>(row[channel]);
+            saturated += u64::from(is_saturated);
+            out[cell as usize] = E::from_f32(value);
         }
     }
+    saturated
 }

@@ -60,6 +60,9 @@ pub(super) struct Column {
     pub(super) dtype: u32,
 }
 
+/// The fields that channels are computed from.
+pub(super) type Fields = [Column; MAX_FIELDS];
+
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct CloudParams {
@@ -75,13 +78,6 @@ pub(super) struct CloudParams {
     pub(super) field_count: u32,
     pub(super) rotation: [[f32; 3]; 3],
     pub(super) translation: [f32; 3],
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct FieldsParams {
-    pub(super) columns: [Column; MAX_FIELDS],
-    pub(super) bounds: [f64; MAX_FIELDS],
 }
 
 #[repr(C)]
@@ -105,7 +101,6 @@ pub(super) struct PointsParams {
     pub(super) old_starts: u64,
     pub(super) old_points: u32,
     pub(super) unused: u32,
-    pub(super) fields: FieldsParams,
 }
 
 /// Values of [`PointsParams::save`].
@@ -181,6 +176,8 @@ pub(super) struct RankParams {
     pub(super) limit: u32,
     pub(super) stride: u32,
     pub(super) extremes: u32,
+    pub(super) exceptions: u64,
+    pub(super) planes: u64,
 }
 
 #[repr(C)]
@@ -202,12 +199,15 @@ pub(super) struct SumsParams {
     pub(super) stride: u32,
     pub(super) extremes: u32,
     pub(super) is_whole: u32,
-    pub(super) unused: u32,
+    pub(super) axis_sums: u32,
+    pub(super) exceptions: u64,
+    pub(super) unusable: u64,
     pub(super) scales: [f64; MAX_SUMS],
+    pub(super) field_scales: [f64; MAX_FIELDS],
     pub(super) sum_sources: [u8; MAX_SUMS + 1],
     pub(super) extreme_sources: [[u8; 20]; 2],
-    pub(super) unused_too: u32,
-    pub(super) fields: FieldsParams,
+    pub(super) unused: u32,
+    pub(super) fields: [Column; MAX_FIELDS],
 }
 
 const _: () = assert!(MAX_EXTREMES + 2 == 40, "the length of extreme_sources");
@@ -217,10 +217,13 @@ const _: () = assert!(MAX_EXTREMES + 2 == 40, "the length of extreme_sources");
 pub(super) struct Channels {
     pub(super) sums: u64,
     pub(super) keys: u64,
+    pub(super) exceptions: u64,
     pub(super) key_rows: u64,
     pub(super) units: [f64; MAX_SUMS],
     pub(super) stride: u32,
     pub(super) count: u32,
+    pub(super) axis_sums: u32,
+    pub(super) unused: u32,
     pub(super) outputs: [u8; MAX_CHANNELS],
     pub(super) places: [u8; MAX_CHANNELS],
 }
@@ -230,10 +233,13 @@ impl Default for Channels {
         Self {
             sums: 0,
             keys: 0,
+            exceptions: 0,
             key_rows: 0,
             units: [0.0; MAX_SUMS],
             stride: 0,
             count: 0,
+            axis_sums: 0,
+            unused: 0,
             outputs: [0; MAX_CHANNELS],
             places: [0; MAX_CHANNELS],
         }
@@ -269,6 +275,7 @@ pub(super) struct ScatterParams {
     pub(super) old_rows: u64,
     pub(super) out: u64,
     pub(super) cells: u64,
+    pub(super) saturated: u64,
     pub(super) words_per_grid: u32,
     pub(super) dtype: u32,
 }
@@ -284,6 +291,6 @@ macro_rules! params {
     };
 }
 params! {
-    PointsParams 648, CellsParams 256, SectorsParams 80, RowsParams 32, RankParams 96,
-    SumsParams 864, FeaturesParams 352, ScatterParams 376,
+    PointsParams 264, CellsParams 256, SectorsParams 80, RowsParams 32, RankParams 112,
+    SumsParams 880, FeaturesParams 368, ScatterParams 400,
 }

@@ -1,6 +1,6 @@
 //! A batch over several devices.
 
-use super::super::{Cloud, Counters, VoxelizeConfig};
+use super::super::{Cloud, VoxelizeConfig};
 use super::VoxelizeError;
 use super::batch::{RowsOut, Slots, VoxelBatch, VoxelizeBatch};
 use crate::device::cuda::Gpu;
@@ -37,12 +37,12 @@ impl VoxelizeShards {
     /// As [`VoxelizeBatch::run`]; that of the first device that has one.
     pub fn run(&mut self, clouds: &[Cloud<'_>], out: &mut VoxelBatch) -> Result<(), VoxelizeError> {
         let (first, _) = &self.shards[0];
-        let bytes = first.bytes_per_grid();
-        out.counters.clear();
-        out.counters.resize(clouds.len(), Counters::default());
+        let (bytes, fields) = (first.bytes_per_grid(), first.fields());
+        out.begin(clouds.len(), first.fields());
         out.cells.resize(clouds.len() * bytes);
         let shares = shares(clouds, self.shards.len());
         let mut counters = out.counters.as_mut_slice();
+        let (mut unusable, mut saturated) = (out.unusable.as_mut_slice(), out.saturated.as_mut_slice());
         let mut cells = out.cells.bytes_mut();
         let made: Vec<_> = std::thread::scope(|scope| {
             let mut threads = Vec::with_capacity(shares.len());
@@ -51,8 +51,14 @@ impl VoxelizeShards {
                 let (own_counters, other_counters) = counters.split_at_mut(share.len());
                 let (own_cells, other_cells) = cells.split_at_mut(share.len() * bytes);
                 (counters, cells) = (other_counters, other_cells);
+                let (own_unusable, others) = unusable.split_at_mut(share.len() * fields);
+                unusable = others;
+                let (own_saturated, others) = saturated.split_at_mut(share.len());
+                saturated = others;
                 let slots = Slots {
                     counters: own_counters,
+                    unusable: own_unusable,
+                    saturated: own_saturated,
                     cells: own_cells,
                     rows,
                 };

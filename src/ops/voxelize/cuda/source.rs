@@ -2,7 +2,8 @@
 
 use super::super::cloud::{Cloud, CloudError};
 use super::super::plan::Plan;
-use super::params::{CloudParams, Column, FieldsParams, Form, MAX_FIELDS};
+use super::super::quantum;
+use super::params::{CloudParams, Column, Fields, Form, MAX_FIELDS};
 use super::transfer::Transfer;
 use crate::device::Dtype;
 use crate::device::cuda::{CudaError, DeviceBuf};
@@ -84,7 +85,7 @@ impl CloudForm {
     }
 
     /// Says where the fields of `points` points are that lie from `address` on.
-    pub(super) fn describe(&self, address: u64, points: usize, cloud: &mut CloudParams, fields: &mut FieldsParams) {
+    pub(super) fn describe(&self, address: u64, points: usize, cloud: &mut CloudParams, fields: &mut Fields) {
         for i in 0..self.count {
             let (at, stride) = self.place(i, points);
             let column = Column {
@@ -94,7 +95,7 @@ impl CloudForm {
             };
             match i {
                 0..3 => cloud.axes[i] = column,
-                _ => fields.columns[i - 3] = column,
+                _ => fields[i - 3] = column,
             }
         }
     }
@@ -276,12 +277,7 @@ impl<'a> DeviceClouds<'a> {
     }
 
     /// Says where the fields are that the channels need.
-    pub(super) fn describe(
-        &self,
-        plan: &Plan,
-        cloud: &mut CloudParams,
-        fields: &mut FieldsParams,
-    ) -> Result<(), CloudError> {
+    pub(super) fn describe(&self, plan: &Plan, cloud: &mut CloudParams, fields: &mut Fields) -> Result<(), CloudError> {
         let column = |name: &str| {
             let field = self.field(name)?;
             Ok::<_, CloudError>(Column {
@@ -291,7 +287,7 @@ impl<'a> DeviceClouds<'a> {
             })
         };
         cloud.axes = [column("x")?, column("y")?, column("z")?];
-        for (to, field) in fields.columns.iter_mut().zip(&plan.fields) {
+        for (to, field) in fields.iter_mut().zip(&plan.fields) {
             *to = column(&field.name)?;
         }
         Ok(())
@@ -303,7 +299,8 @@ impl super::super::spec::Fields for DeviceClouds<'_> {
         self.points
     }
 
-    fn dtype(&self, name: &str) -> Result<Dtype, CloudError> {
-        Ok(self.field(name)?.dtype)
+    fn dtype(&self, name: &str) -> Result<(Dtype, bool), CloudError> {
+        let dtype = self.field(name)?.dtype;
+        Ok((dtype, quantum::is_wide(dtype)))
     }
 }

@@ -1,0 +1,136 @@
+//! How large a message can be that dora carries, and that this machine has room for.
+
+use serde::Deserialize;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The most that goes through dora's daemon, which is the way of every message that does not fit in shared memory.
+const DAEMON_BYTES: usize = 64 << 20;
+/// The most that a node of dora decodes, whichever way it came.
+const MESSAGE_BYTES: usize = 256 << 20;
+/// Shared memory of a node, where the dataflow does not say.
+const POOL_BYTES: usize = 8 << 20;
+/// What is around a payload at the most.
+const FRAMING_BYTES: usize = 4096;
+
+/// What dora tells a node of its outputs when it starts it. Outside a dataflow it is nothing.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Limits {
+    run_config: RunConfig,
+    output_routing: Option<BTreeMap<String, Routing>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct RunConfig {
+    outputs: BTreeSet<String>,
+    shared_memory_pool_size: Option<usize>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Routing {
+    /// A consumer has `queue_policy: backpressure`, or runs under another daemon.
+    daemon_only: bool,
+}
+
+impl Limits {
+    /// Those of the dataflow that this process was started by.
+    pub fn from_env() -> Self {
+        let config = std::env::var("DORA_NODE_CONFIG").unwrap_or_default();
+        // The runtime says what is wrong with it.
+        let mut limits = Self::parse(&config).unwrap_or_default();
+        let pool = &mut limits.run_config.shared_memory_pool_size;
+        if pool.is_none() {
+            let of_all = std::env::var("DORA_NODE_SHM_POOL_SIZE").ok();
+            *pool = of_all.and_then(|bytes| bytes.parse().ok());
+        }
+        limits
+    }
+
+    fn parse(config: &str) -> Option<Self> {
+        serde_yaml::from_str(config).ok()
+    }
+
+    /// Whether messages of so many bytes can be made, and sent on an output if the dataflow wants it.
+    pub fn check(&self, output: &str, bytes: usize) -> Result<(), String> {
+        if host_memory().is_some_and(|memory| bytes > memory) {
+            return Err("more than this machine has memory".to_owned());
+        }
+        if !self.run_config.outputs.contains(output) {
+            return Ok(());
+        }
+        let bytes = bytes.saturating_add(FRAMING_BYTES);
+        if bytes > MESSAGE_BYTES {
+            return Err(format!("dora carries at most {MESSAGE_BYTES}"));
+        }
+        let routing = self.output_routing.as_ref().and_then(|outputs| outputs.get(output));
+        let pool = self.run_config.shared_memory_pool_size.unwrap_or(POOL_BYTES);
+        if bytes > DAEMON_BYTES && routing.is_some_and(|routing| routing.daemon_only) {
+            return Err(format!(
+                "dora carries at most {DAEMON_BYTES} to a consumer with `queue_policy: backpressure` or on another machine"
+            ));
+        }
+        if bytes > DAEMON_BYTES && bytes > pool {
+            return Err(format!(
+                "dora carries at most {DAEMON_BYTES} outside shared memory, of which this node has {pool}: set its \
+                 `shared_memory_pool_size` in the dataflow to several times the size of a message"
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Bytes of memory that this machine has, where it says.
+fn host_memory() -> Option<usize> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kibibytes: usize = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kibibytes.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    #[test]
+    fn what_dora_can_not_carry_is_refused_with_the_reason() {
+        let limits = |pool: &str, daemon_only: bool| {
+            let config = format!(
+                "{{ node_id: a, run_config: {{ outputs: [voxels], inputs: {{}}, {pool} }}, dynamic: false,
+                    output_routing: {{ voxels: {{ daemon_only: {daemon_only}, ackers: [] }} }} }}"
+            );
+            Limits::parse(&config).unwrap()
+        };
+        let (small, large) = (limits("", false), limits("shared_memory_pool_size: 536870912", false));
+        assert_eq!(small.check("voxels", 63 * MIB), Ok(()));
+        assert!(
+            small
+                .check("voxels", 64 * MIB)
+                .unwrap_err()
+                .contains("has 8388608: set its")
+        );
+        assert_eq!(large.check("voxels", 255 * MIB), Ok(()));
+        assert!(
+            large
+                .check("voxels", 256 * MIB)
+                .unwrap_err()
+                .contains("at most 268435456")
+        );
+        let daemon = limits("shared_memory_pool_size: 536870912", true);
+        assert_eq!(daemon.check("voxels", 63 * MIB), Ok(()));
+        assert!(daemon.check("voxels", 64 * MIB).unwrap_err().contains("backpressure"));
+        // What stays in the process is not carried.
+        assert_eq!(daemon.check("other", 257 * MIB), Ok(()));
+        assert_eq!(Limits::default().check("voxels", 257 * MIB), Ok(()));
+    }
+
+    #[test]
+    fn what_is_more_than_all_memory_is_refused() {
+        let memory = host_memory().unwrap();
+        assert!(memory > 64 * MIB);
+        assert!(Limits::default().check("voxels", memory + 1).is_err());
+    }
+}
