@@ -48,7 +48,7 @@ def test_a_flood_while_the_operations_are_busy(flow):
     log = done.logs["fuse"]
 
     def counted(what: str) -> int:
-        found = re.findall(rf"^INFO {re.escape(what)}: (\d+) in all", log, re.MULTILINE)
+        found = re.findall(rf"^[A-Z]+ {re.escape(what)}: (\d+) in all", log, re.MULTILINE)
         assert len(found) <= 1, log
         return int(found[0]) if found else 0
 
