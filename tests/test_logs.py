@@ -1,6 +1,7 @@
 """What a node logs is a log for dora: with its level, so that it can be asked for and is not lost."""
 
 import json
+import re
 import time
 
 import numpy as np
@@ -22,7 +23,7 @@ def lines(flow, name: str) -> list[dict]:
 @pytest.mark.parametrize("level", ["warn", "error", None])
 def test_warnings_and_errors_have_their_levels_and_outlive_a_minimum(flow, level):
     steps = [send("force", np.float32([i, i]), i * 10 * MS) for i in range(20)]
-    wrong = [send("force", np.float32([1, 2, 3]), 200 * MS), send("force", pa.array(["a"]), 200 * MS)]
+    wrong = [send("force", np.float32([1, 2, 3]), 200 * MS), send("force", pa.array(["a"]), 200 * MS)] * 3
     back = [send("force", np.float32([i, i]), (i * 10 - 60_000) * MS) for i in range(20)]
     flow.sender(steps + wrong + back)
     minimum = {"min_log_level": level} if level else {}
@@ -36,6 +37,8 @@ def test_warnings_and_errors_have_their_levels_and_outlive_a_minimum(flow, level
         by_level.setdefault(line["level"], []).append(line["msg"])
     assert any("a sample has 3 values, not 2" in message for message in by_level["error"]), logged
     assert any("Arrow type Utf8" in message for message in by_level["error"]), logged
+    # The count of the run is there, too, where the limited rate held lines back.
+    assert any(re.fullmatch(r"fuse: input `force`: \d in all", message) for message in by_level["error"]), by_level
     assert ("warn" in by_level) == (level != "error"), logged
     assert ("info" in by_level) == (level is None), logged
     assert "stdout" not in by_level, logged

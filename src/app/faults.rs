@@ -70,13 +70,18 @@ impl Faults {
         })
     }
 
-    /// Logs the counts of the run.
-    pub fn summarize(&self) {
-        for place in &self.places {
-            for kind in &place.kinds {
-                match kind.name {
-                    "" => tracing::info!("{}: {} in all", place.name, kind.count),
-                    name => tracing::info!("{}: {name}: {} in all", place.name, kind.count),
+    /// Logs the counts of the run. One that no line has said in full yet has the level of its kind, so that it is not
+    /// lost where dora keeps no more than warnings.
+    pub fn summarize(&mut self) {
+        for place in &mut self.places {
+            for kind in &mut place.kinds {
+                let is_said = std::mem::take(&mut kind.unsaid) == 0;
+                let separator = if kind.name.is_empty() { "" } else { ": " };
+                let line = format_args!("{}{separator}{}: {} in all", place.name, kind.name, kind.count);
+                match (is_said, kind.is_error) {
+                    (true, _) => tracing::info!("{line}"),
+                    (false, true) => tracing::error!("{line}"),
+                    (false, false) => tracing::warn!("{line}"),
                 }
             }
         }
@@ -188,9 +193,9 @@ mod tests {
         assert_eq!(
             summary,
             [
-                "INFO force: 3 in all",
+                "ERROR force: 3 in all",
                 "INFO force: clock jump: 1 in all",
-                "INFO force: late samples: 5 in all",
+                "WARN force: late samples: 5 in all",
                 "INFO camera: clock jump: 1 in all",
             ]
         );

@@ -19,6 +19,10 @@ const DEFAULT_BYTES: usize = 64 << 20;
 const MAX_NOTES: usize = 1024;
 
 /// What happened, in the order in which it did.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a message in a box would be one more allocation"
+)]
 pub(super) enum Item {
     /// A message came on an input.
     Message { input: usize, message: Message },
@@ -108,6 +112,7 @@ struct InputState {
     free: Vec<Message>,
 }
 
+#[expect(clippy::large_enum_variant, reason = "nearly all of them are messages")]
 enum Waiting {
     Message(Message),
     Change(Change),
