@@ -108,6 +108,14 @@ fn a_driving_lidar() {
     let grids = [(-25.6, 0.2, [256, 256, 60]), (-64.0, 1.0, [128, 128, 20])];
     check(&sweeps, "reflectivity", grids);
     check(&sweeps, "t_ns", grids);
+    // The same times as floats, of which some are missing.
+    let with_holes = |sweep: &TestCloud| {
+        let mut sweep = sweep.clone().with_type("t_ns", Dtype::Float64);
+        let times = &mut sweep.columns[3].values;
+        times.iter_mut().step_by(5).for_each(|time| *time = f64::NAN);
+        sweep
+    };
+    check(&sweeps.iter().map(with_holes).collect::<Vec<_>>(), "t_ns", grids);
 }
 
 #[test]

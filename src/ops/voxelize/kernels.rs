@@ -109,7 +109,7 @@ kernel! {
     fn count_nonfinite(values: &[f32], keep: &[u32]) -> u32 {
         let mut nonfinite = 0;
         for (value, keep) in values.iter().zip(keep) {
-            nonfinite += keep & u32::from(!(value.abs() <= f32::MAX));
+            nonfinite += keep & (1 ^ u32::from(value.abs() <= f32::MAX));
         }
         nonfinite
     }
@@ -120,7 +120,7 @@ kernel! {
     fn count_beyond(values: &[f64], bound: f64, keep: &[u32]) -> u32 {
         let mut beyond = 0;
         for (value, keep) in values.iter().zip(keep) {
-            beyond += keep & u32::from(!(value.abs() <= bound));
+            beyond += keep & (1 ^ u32::from(value.abs() <= bound));
         }
         beyond
     }
