@@ -18,6 +18,7 @@
 mod build;
 mod config;
 mod faults;
+mod free;
 mod graph;
 mod ipc;
 mod message;

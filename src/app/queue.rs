@@ -1,5 +1,6 @@
 //! The bounded queue between the thread that drains dora's events and the one that runs the operations.
 
+use super::free::FreeList;
 use crate::stream::Message;
 use dora_node_api::serde_json::Value;
 use std::collections::VecDeque;
@@ -9,6 +10,9 @@ use std::time::Instant;
 /// How much of an input may wait, where the dataflow does not say.
 const DEFAULT_MESSAGES: usize = 1024;
 const DEFAULT_BYTES: usize = 64 << 20;
+
+/// The memory of so many messages of an input is kept, however large they are: of one that comes and one that is used.
+const FREE_MESSAGES: usize = 2;
 
 /// What happened, in the order in which it did.
 pub(super) enum Item {
@@ -74,7 +78,7 @@ struct InputState {
     messages: usize,
     bytes: usize,
     dropped: u64,
-    free: Vec<Message>,
+    free: FreeList,
 }
 
 impl InputState {
@@ -91,7 +95,7 @@ impl Queue {
             messages: 0,
             bytes: 0,
             dropped: 0,
-            free: Vec::with_capacity(bound.messages.min(DEFAULT_MESSAGES)),
+            free: FreeList::new(FREE_MESSAGES),
         });
         Self {
             state: Mutex::new(State {
@@ -110,12 +114,16 @@ impl Queue {
 
     /// Memory for a message of this input.
     pub fn take_free(&self, input: usize) -> Message {
-        self.lock().inputs[input].free.pop().unwrap_or_default()
+        self.lock().inputs[input].free.take()
     }
 
     /// Gives the memory of a message back.
     pub fn give_back(&self, input: usize, message: Message) {
-        self.lock().inputs[input].free.push(message);
+        let mut state = self.lock();
+        let over = state.inputs[input].free.put(message);
+        drop(state);
+        // To free it may take a while.
+        drop(over);
     }
 
     /// Appends a message. Where its input is full, the oldest one of that input is dropped and counted; an input that
@@ -197,7 +205,7 @@ impl State {
             of.messages -= 1;
             of.bytes -= message.bytes();
             of.dropped += 1;
-            of.free.push(message);
+            of.free.put(message);
         }
     }
 }
