@@ -241,7 +241,31 @@ def test_memory_that_does_not_do_is_cut_into_chunks_or_left_to_the_cpu(flow):
     assert {*devices(done.received("nothing_sink"))} == {"cpu"}
     check_same_but_device(done.received("coo_cpu_sink"), done.received("no_room_sink"))
     assert {*devices(done.received("no_room_sink"))} == {"cpu"}
-    assert "goes to the CPU from now on" in done.logs["no_room"]
+    assert "goes to the CPU for 10 s" in done.logs["no_room"]
+
+
+@pytest.mark.parametrize(
+    ("call", "first", "count"),
+    [("allocation", 9, 0), ("copy", 12, 2), ("launch", 25, 0)],
+)
+def test_where_memory_runs_out_a_chain_publishes_what_the_cpu_does_and_goes_on(flow, call, first, count):
+    steps = sorted(clouds() + [step for step in samples() if step[3]["timestamp_ns"] > 0], key=lambda step: step[3]["timestamp_ns"])
+    flow.sender(steps)
+    refused = device(**{f"refuse_{call}": first, "refuse_count": count})
+    outputs = ["fused", "force", "voxels"]
+    for name, environment in {"cpu": {}, "cuda": refused, "auto": refused}.items():
+        inputs = {name: f"sender/{name}" for name in ("lidar", "force")}
+        flow.robocache("node", {"device": name, **chain()}, inputs, outputs, name=name)
+        if environment:
+            on_device(flow.nodes[-1], environment)
+        flow.collector({output: f"{name}/{output}" for output in outputs}, name=f"{name}_sink")
+    done = flow.run()
+    for output in outputs:
+        for name in ("cuda", "auto"):
+            check_same_but_device(done.received("cpu_sink", output), done.received(f"{name}_sink", output))
+    for name in ("cuda", "auto"):
+        assert "out of device memory" in done.logs[name] or "CUDA_ERROR_OUT_OF_MEMORY" in done.logs[name], done.logs[name]
+        assert "are lost" not in done.logs[name]
 
 
 def test_several_devices_share_batches(flow):

@@ -1,6 +1,7 @@
 //! The operations of a node, and the messages between them.
 
 use super::faults::Faults;
+use super::free::FreeList;
 use super::operation::{Change, Operation, Wake};
 use super::outbox::{Delivery, InputRoute, Internal, Outbox, OutputRoute, Sink};
 use super::{AppError, Registration};
@@ -25,6 +26,8 @@ struct Shared {
     faults: Faults,
     /// Why the node has to end.
     ended: Option<AppError>,
+    /// A copy on the host of a message whose taker does not take it on its device any more.
+    on_host: Message,
 }
 
 struct Node {
@@ -32,8 +35,18 @@ struct Node {
     operation: Box<dyn Operation>,
     inputs: Vec<InputRoute>,
     outputs: Vec<OutputRoute>,
+    /// The inputs that are outputs of earlier operations.
+    internals: Vec<InternalInput>,
     wake: Wake,
     is_source: bool,
+}
+
+struct InternalInput {
+    input: usize,
+    /// The operation that it comes from, and which of its outputs it is.
+    from: (usize, usize),
+    /// The device at which it was wanted when that was last asked.
+    device: Option<usize>,
 }
 
 impl Node {
@@ -75,6 +88,7 @@ impl Graph {
 
     fn add(&mut self, index: usize, registration: Registration, is_published: impl Fn(&str) -> bool) {
         let mut inputs = Vec::with_capacity(registration.inputs.len());
+        let mut internals = Vec::new();
         for (i, input) in registration.inputs.iter().enumerate() {
             let place = self
                 .shared
@@ -85,18 +99,20 @@ impl Graph {
                 open: true,
                 fault_place: place,
             });
-            let earlier = self
-                .nodes
-                .iter_mut()
-                .rev()
-                .flat_map(|node| &mut node.outputs)
-                .find(|output| output.name == *input);
+            let earlier = self.nodes.iter().enumerate().rev().find_map(|(from, node)| {
+                let output = node.outputs.iter().position(|output| output.name == *input)?;
+                Some((from, output))
+            });
             match earlier {
-                Some(output) => {
-                    let device = registration.operation.device_of_input(i);
-                    let is_first = output.consumers.is_empty();
-                    output.device = device.filter(|_| is_first || output.device == device);
+                Some(from) => {
+                    let output = &mut self.nodes[from.0].outputs[from.1];
                     output.consumers.push((index, i));
+                    self.shared.internal.free[output.place].keep_one_more();
+                    internals.push(InternalInput {
+                        input: i,
+                        from,
+                        device: None,
+                    });
                 }
                 None => match self.externals.iter_mut().find(|(name, _)| name == input) {
                     Some((_, consumers)) => consumers.push((index, i)),
@@ -104,24 +120,52 @@ impl Graph {
                 },
             }
         }
-        let outputs = registration.outputs.into_iter().map(|name| OutputRoute {
-            published: is_published(&name),
-            consumers: Vec::new(),
-            device: None,
-            fault_place: self
-                .shared
-                .faults
-                .add_place(format!("{}: output `{name}`", registration.name)),
-            name,
+        let Shared { internal, faults, .. } = &mut self.shared;
+        let outputs = registration.outputs.into_iter().map(|name| {
+            internal.free.push(FreeList::new(1));
+            OutputRoute {
+                published: is_published(&name),
+                consumers: Vec::new(),
+                device: None,
+                fault_place: faults.add_place(format!("{}: output `{name}`", registration.name)),
+                place: internal.free.len() - 1,
+                name,
+            }
         });
         self.nodes.push(Node {
             outputs: outputs.collect(),
             is_source: inputs.is_empty(),
             inputs,
+            internals,
             name: registration.name,
             operation: registration.operation,
             wake: Wake::Never,
         });
+        self.ask_for_devices(index);
+    }
+
+    /// Asks an operation at which device it wants its inputs, which may change with every call of it, and has the
+    /// operations before it go by the answer.
+    fn ask_for_devices(&mut self, of: usize) {
+        for i in 0..self.nodes[of].internals.len() {
+            let InternalInput { input, from, device } = self.nodes[of].internals[i];
+            let now = self.nodes[of].operation.device_of_input(input);
+            if now != device {
+                self.nodes[of].internals[i].device = now;
+                let wanted = self.device_of_output(from);
+                self.nodes[from.0].outputs[from.1].device = wanted;
+            }
+        }
+    }
+
+    /// The device at which everybody who takes an output wants it.
+    fn device_of_output(&self, (operation, output): (usize, usize)) -> Option<usize> {
+        let consumers = self.nodes[operation].outputs[output].consumers.iter();
+        // The one that is being added is not there yet, and is asked last.
+        let takers = consumers.filter_map(|&(taker, input)| Some((self.nodes.get(taker)?, input)));
+        let mut devices = takers.map(|(taker, input)| taker.operation.device_of_input(input));
+        let first = devices.next()?;
+        first.filter(|_| devices.all(|device| device == first))
     }
 
     /// The inputs that have to come from the dataflow, and the operation that takes each first.
@@ -299,10 +343,29 @@ impl Graph {
     fn hand_over(&mut self, to: usize, input: usize, message: &Message, sink: &mut dyn Sink) {
         let node = &mut self.nodes[to];
         node.inputs[input].open = true;
-        let (operation, mut out) = node.parts(&mut self.shared, sink);
+        let at = message.on_device().map(|tensor| tensor.memory.gpu().ordinal());
+        if at.is_none() || node.operation.device_of_input(input) == at {
+            self.put_in(to, input, message, sink);
+            return;
+        }
+        // It was sent before its taker went back to the host.
+        let mut on_host = std::mem::take(&mut self.shared.on_host);
+        match on_host.fetch(message) {
+            Ok(()) => self.put_in(to, input, &on_host, sink),
+            Err(error) => self
+                .shared
+                .faults
+                .count(self.nodes[to].inputs[input].fault_place, 1, error),
+        }
+        self.shared.on_host = on_host;
+    }
+
+    fn put_in(&mut self, to: usize, input: usize, message: &Message, sink: &mut dyn Sink) {
+        let (operation, mut out) = self.nodes[to].parts(&mut self.shared, sink);
         if let Err(error) = operation.input(input, message, &mut out) {
             out.fault(input, error);
         }
+        self.ask_for_devices(to);
     }
 
     fn change(&mut self, of: usize, input: usize, change: Change, sink: &mut dyn Sink) {
@@ -310,6 +373,7 @@ impl Graph {
         node.inputs[input].open = change == Change::Opened;
         let (operation, mut out) = node.parts(&mut self.shared, sink);
         operation.changed(input, change, &mut out);
+        self.ask_for_devices(of);
         self.settle(sink);
         if self.nodes[of].inputs.iter().all(|input| !input.open) {
             self.close_outputs(of, sink);
@@ -331,10 +395,11 @@ impl Graph {
             operation,
             input,
             message,
+            from,
         }) = self.shared.internal.pending.pop_front()
         {
             self.hand_over(operation, input, &message, sink);
-            self.shared.internal.free.push(message);
+            self.shared.internal.give_back(from, message);
         }
     }
 }

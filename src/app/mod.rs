@@ -21,6 +21,7 @@ mod arguments;
 mod build;
 mod config;
 mod faults;
+mod free;
 mod graph;
 mod ipc;
 mod limits;

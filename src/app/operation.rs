@@ -14,7 +14,10 @@ pub trait Operation {
     fn input(&mut self, input: usize, message: &Message, out: &mut Outbox<'_>) -> Result<(), Fault>;
 
     /// The CUDA device at which it takes the flat tensors of an input where they lie, from operations of this process
-    /// that have them there: [`Message::on_device`]. Asked once. On any other input messages are on the host.
+    /// that have them there: [`Message::on_device`]. On any other input messages are on the host.
+    ///
+    /// It is asked before and after each message, so that the answer may change: an operation whose device has no memory
+    /// left goes back to the host. What is on its way meanwhile is brought there.
     fn device_of_input(&self, _input: usize) -> Option<usize> {
         None
     }

@@ -1,7 +1,8 @@
 use super::faults::Faults;
+use super::free::FreeList;
 use super::{AppError, Fault};
 use crate::device::Dtype;
-use crate::device::cuda::{CudaError, DeviceBuf, Gpu};
+use crate::device::cuda::{Budget, CudaError, DeviceBuf, Gpu};
 use crate::stream::{Column, Layout, Message};
 use bytemuck::Pod;
 use dora_node_api::MetadataParameters;
@@ -102,6 +103,8 @@ pub(super) struct OutputRoute {
     /// The device at which every one of the consumers takes tensors.
     pub device: Option<usize>,
     pub fault_place: usize,
+    /// Its place among the outputs of all operations.
+    pub place: usize,
 }
 
 pub(super) struct InputRoute {
@@ -115,23 +118,37 @@ pub(super) struct Delivery {
     pub operation: usize,
     pub input: usize,
     pub message: Message,
+    /// The place of the output that it came from.
+    pub from: usize,
 }
 
 /// Messages between operations: those on their way, and the memory of those that arrived.
 #[derive(Default)]
 pub(super) struct Internal {
     pub pending: std::collections::VecDeque<Delivery>,
-    pub free: Vec<Message>,
+    /// For each output its own, as the memory on a device counts in the budget of the operation that sends.
+    pub free: Vec<FreeList>,
+    /// A copy on the host of what is on a device.
+    pub on_host: Message,
 }
 
 impl Internal {
-    /// Puts a message on its way to an input of an operation.
-    fn put(&mut self, (operation, input): (usize, usize), message: Message) {
-        self.pending.push_back(Delivery {
-            operation,
-            input,
-            message,
-        });
+    fn take(&mut self, route: &OutputRoute) -> Message {
+        self.free[route.place].take()
+    }
+
+    /// Memory for a message on the host. What it has on a device is given back once nobody wants it there.
+    fn take_for_host(&mut self, route: &OutputRoute) -> Message {
+        let mut message = self.take(route);
+        if route.device.is_none() {
+            message.release_device();
+        }
+        message
+    }
+
+    /// Gives the memory of a message of an output back.
+    pub fn give_back(&mut self, place: usize, message: Message) {
+        self.free[place].put(message);
     }
 }
 
@@ -154,22 +171,37 @@ impl Outbox<'_> {
     }
 
     /// Publishes a message: `fill` writes the payload, once, and gives the metadata. Nothing is done where nobody
-    /// listens. A message that can't be sent is counted and logged.
+    /// listens.
+    ///
+    /// What goes wrong is counted and logged, and holds up nobody else: a message that can't be sent to the dataflow
+    /// still comes to the operations of this process; one whose metadata they can't read comes to none of them, and
+    /// still to the dataflow.
     pub fn send(&mut self, output: usize, layout: &Layout, fill: impl FnOnce(&mut Payload<'_>) -> MetadataParameters) {
-        let route = &self.outputs[output];
-        let mut fill = Some(fill);
-        let mut fill_once = |payload: &mut Payload<'_>| fill.take().map(|fill| fill(payload)).unwrap_or_default();
-        let sent = if route.consumers.is_empty() {
-            if !route.published {
-                return;
+        let outputs = self.outputs;
+        let route = &outputs[output];
+        let Some((&last, others)) = route.consumers.split_last() else {
+            if route.published {
+                let mut fill = Some(fill);
+                // Straight to its final place.
+                self.publish(route, layout, &mut |payload| {
+                    fill.take().map(|fill| fill(payload)).unwrap_or_default()
+                });
             }
-            self.sink.send(&route.name, layout, &mut fill_once)
-        } else {
-            self.deliver(output, layout, &mut fill_once)
+            return;
         };
-        if let Err(error) = sent {
-            self.faults.count(route.fault_place, 1, error);
+        let mut message = self.internal.take_for_host(route);
+        let parameters = fill(&mut Payload::in_message(&mut message, layout));
+        self.publish_copy(route, layout, &message, &parameters);
+        if !self.read(route, &parameters, &mut message) {
+            return self.internal.give_back(route.place, message);
         }
+        for &consumer in others {
+            let mut copied = self.internal.take_for_host(route);
+            copy(&message, &mut Payload::in_message(&mut copied, layout));
+            self.read(route, &parameters, &mut copied);
+            self.hand_on(route, consumer, copied);
+        }
+        self.hand_on(route, last, message);
     }
 
     /// Whether a tensor that is on this device is wanted there: the operations that take this output take it there, and
@@ -178,99 +210,103 @@ impl Outbox<'_> {
         self.outputs[output].device == Some(gpu.ordinal())
     }
 
-    /// Publishes a flat tensor that stays on the device: `fill` writes it there, waits for it, and gives the metadata.
+    /// Publishes a flat tensor that stays on the device, in memory that counts in `budget`: `fill` writes it there,
+    /// waits for it, and gives the metadata.
     ///
-    /// Where the dataflow wants the output, too, it gets a copy on the host.
+    /// Where the dataflow wants the output, too, it gets a copy on the host. What goes wrong with that, or the metadata,
+    /// is as in [`send`](Self::send).
     ///
     /// # Errors
     /// That of `fill`, or of the device. Nothing was sent then.
     pub fn send_on_device(
         &mut self,
         output: usize,
-        dtype: Dtype,
-        len: usize,
-        gpu: &Gpu,
+        (dtype, len): (Dtype, usize),
+        (gpu, budget): (&Gpu, &Budget),
         fill: impl FnOnce(&mut DeviceBuf) -> Result<MetadataParameters, CudaError>,
     ) -> Result<(), CudaError> {
-        let route = &self.outputs[output];
-        let mut message = self.internal.free.pop().unwrap_or_default();
-        let memory = message.lay_out_on_device(dtype, len, gpu)?;
+        let outputs = self.outputs;
+        let route = &outputs[output];
+        let mut message = self.internal.take(route);
+        let memory = message.lay_out_on_device(dtype, len, gpu, budget)?;
         let parameters = fill(memory)?;
         let memory = &*memory;
         // Nothing is sent before all copies are there.
         let copies = route.consumers.iter().skip(1).map(|_| {
-            let mut copy = self.internal.free.pop().unwrap_or_default();
-            let to = copy.lay_out_on_device(dtype, len, gpu)?;
+            let mut copy = self.internal.take(route);
+            let to = copy.lay_out_on_device(dtype, len, gpu, budget)?;
             to.copy_from(0, memory, 0, len * dtype.size())?;
             Ok(copy)
         });
-        let copies = copies.collect::<Result<Vec<_>, CudaError>>()?;
+        let mut copies = copies.collect::<Result<Vec<_>, CudaError>>()?;
         if !copies.is_empty() {
             gpu.synchronize()?;
         }
         if route.published {
             let layout = Layout::flat(dtype, len);
-            let mut on_host = self.internal.free.pop().unwrap_or_default();
-            let mut payload = Payload::in_message(&mut on_host, &layout);
-            // SAFETY: the stream is synchronized while the message is borrowed.
-            let downloaded = unsafe { memory.download(0, payload.column(0)) };
-            downloaded.and(gpu.synchronize())?;
-            let sent = self.sink.send(&route.name, &layout, &mut |payload| {
-                copy(&on_host, payload);
-                parameters.clone()
-            });
-            if let Err(error) = sent {
-                self.faults.count(route.fault_place, 1, error);
-            }
-            self.internal.free.push(on_host);
+            let mut on_host = std::mem::take(&mut self.internal.on_host);
+            memory.fetch(0, Payload::in_message(&mut on_host, &layout).column(0))?;
+            self.publish_copy(route, &layout, &on_host, &parameters);
+            self.internal.on_host = on_host;
         }
-        for (&consumer, message) in route.consumers.iter().zip(std::iter::once(message).chain(copies)) {
-            self.hand_on(output, consumer, message, &parameters);
+        if !self.read(route, &parameters, &mut message) {
+            for message in std::iter::once(message).chain(copies) {
+                self.internal.give_back(route.place, message);
+            }
+            return Ok(());
+        }
+        for copy in &mut copies {
+            self.read(route, &parameters, copy);
+        }
+        for (message, &consumer) in std::iter::once(message).chain(copies).zip(&route.consumers) {
+            self.hand_on(route, consumer, message);
         }
         Ok(())
     }
 
-    /// Hands a message with this metadata to an operation of this process. What the metadata lacks is counted.
-    fn hand_on(
+    /// Sends a message to the dataflow. One that can't be sent is counted.
+    fn publish(
         &mut self,
-        output: usize,
-        consumer: (usize, usize),
-        mut message: Message,
-        parameters: &MetadataParameters,
-    ) {
-        if let Err(error) = super::message::read_parameters(parameters, &mut message) {
-            self.faults.count(self.outputs[output].fault_place, 1, error);
-        }
-        self.internal.put(consumer, message);
-    }
-
-    fn deliver(
-        &mut self,
-        output: usize,
+        route: &OutputRoute,
         layout: &Layout,
         fill: &mut dyn FnMut(&mut Payload<'_>) -> MetadataParameters,
-    ) -> Result<(), Fault> {
-        let route = &self.outputs[output];
-        let mut message = self.internal.free.pop().unwrap_or_default();
-        let parameters = fill(&mut Payload::in_message(&mut message, layout));
-        super::message::read_parameters(&parameters, &mut message)?;
+    ) {
+        if let Err(error) = self.sink.send(&route.name, layout, fill) {
+            self.faults.count(route.fault_place, 1, error);
+        }
+    }
+
+    /// Sends a copy of a message to the dataflow, where it wants the output.
+    fn publish_copy(
+        &mut self,
+        route: &OutputRoute,
+        layout: &Layout,
+        message: &Message,
+        parameters: &MetadataParameters,
+    ) {
         if route.published {
-            self.sink.send(&route.name, layout, &mut |payload| {
-                copy(&message, payload);
+            self.publish(route, layout, &mut |payload| {
+                copy(message, payload);
                 parameters.clone()
-            })?;
+            });
         }
-        let Some((&last, others)) = route.consumers.split_last() else {
-            return Ok(());
-        };
-        for &consumer in others {
-            let mut copied = self.internal.free.pop().unwrap_or_default();
-            copy(&message, &mut Payload::in_message(&mut copied, layout));
-            super::message::read_parameters(&parameters, &mut copied)?;
-            self.internal.put(consumer, copied);
-        }
-        self.internal.put(last, message);
-        Ok(())
+    }
+
+    /// Reads the metadata of a message for the operations of this process. What can't be read is counted.
+    fn read(&mut self, route: &OutputRoute, parameters: &MetadataParameters, message: &mut Message) -> bool {
+        let read = super::message::read_parameters(parameters, message);
+        read.map_err(|error| self.faults.count(route.fault_place, 1, error))
+            .is_ok()
+    }
+
+    /// Puts a message on its way to an input of an operation.
+    fn hand_on(&mut self, route: &OutputRoute, (operation, input): (usize, usize), message: Message) {
+        self.internal.pending.push_back(Delivery {
+            operation,
+            input,
+            message,
+            from: route.place,
+        });
     }
 
     /// Ends the node, with exit code 1, after the call that this is called from: the operation can't go on.

@@ -3,6 +3,7 @@
 //! Whatever comes while the operations are busy takes no more memory than the bounds say: of an input's messages the
 //! newest are kept, what can't be kept is counted, and so is what needs no more than a count.
 
+use super::free::FreeList;
 use super::operation::Change;
 use crate::stream::Message;
 use dora_node_api::serde_json::Value;
@@ -17,6 +18,8 @@ const DEFAULT_BYTES: usize = 64 << 20;
 
 /// How many lines for the log and parameters may wait.
 const MAX_NOTES: usize = 1024;
+/// The memory of so many messages of an input is kept, however large they are: of one that comes and one that is used.
+const FREE_MESSAGES: usize = 2;
 
 /// What happened, in the order in which it did.
 #[expect(
@@ -109,7 +112,7 @@ struct InputState {
     bytes: usize,
     /// With the place of the first of them.
     losses: Option<(u64, Losses)>,
-    free: Vec<Message>,
+    free: FreeList,
 }
 
 #[expect(clippy::large_enum_variant, reason = "nearly all of them are messages")]
@@ -141,7 +144,8 @@ impl InputState {
         let at = usize::from(matches!(self.waiting.front(), Some((_, Waiting::Change(_)))));
         if let Some((_, Waiting::Message(message))) = self.waiting.remove(at) {
             self.took(&message);
-            self.free.push(message);
+            // The next message takes its memory, so that it is seldom over the bound.
+            drop(self.free.put(message));
         }
         if let Some((_, Waiting::Change(_))) = self.waiting.get(1)
             && at == 1
@@ -198,7 +202,7 @@ impl Queue {
             messages: 0,
             bytes: 0,
             losses: None,
-            free: Vec::with_capacity(bound.messages.min(DEFAULT_MESSAGES)),
+            free: FreeList::new(FREE_MESSAGES),
         });
         Self {
             state: Mutex::new(State {
@@ -219,12 +223,16 @@ impl Queue {
 
     /// Memory for a message of this input.
     pub fn take_free(&self, input: usize) -> Message {
-        self.lock().inputs[input].free.pop().unwrap_or_default()
+        self.lock().inputs[input].free.take()
     }
 
     /// Gives the memory of a message back.
     pub fn give_back(&self, input: usize, message: Message) {
-        self.lock().inputs[input].free.push(message);
+        let mut state = self.lock();
+        let over = state.inputs[input].free.put(message);
+        drop(state);
+        // To free it may take a while.
+        drop(over);
     }
 
     /// Appends a message. Where its input is full, the oldest one of that input is dropped and counted; an input that

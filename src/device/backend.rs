@@ -2,21 +2,33 @@
 
 use super::cuda::{CudaError, Gpu};
 use super::{Device, Placement};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// For how long a device that had no memory is not asked for it again.
+pub const FIRST_RETRY: Duration = Duration::from_secs(10);
+
+/// The longest such time: it doubles whenever the device has no memory again soon after, up to this.
+pub const LONGEST_RETRY: Duration = Duration::from_secs(320);
 
 /// The CUDA implementation `G` of an operation, beside the CPU's, which is always there.
 ///
 /// Both give the same values, so `auto` can go by what is quicker: it tries both on the first few messages of each
 /// size, by powers of two, and stays with the better one. Below a floor the CPU is taken without a trial: a launch alone
 /// takes longer than a few rows do there.
+///
+/// A shortage of memory passes: work that did not fit goes to the CPU for [`FIRST_RETRY`], and longer each time that it
+/// does not fit again, up to [`LONGEST_RETRY`]. Then all choices are made anew.
 pub struct Backend<G> {
     operation: &'static str,
     cuda: Option<G>,
     gpu: Option<Gpu>,
     /// Only with `auto`.
     trials: Option<Trials>,
-    /// Work from this size on did not fit the device's memory.
+    /// Work from this size on does not fit the device's memory during the shortage.
     too_large: usize,
+    shortage: Shortage,
+    /// Of memory for results that stay on the device.
+    handing_on: Shortage,
     is_auto: bool,
     lost: Option<CudaError>,
 }
@@ -50,6 +62,8 @@ impl<G> Backend<G> {
             cuda,
             trials: placement.is_auto().then(|| Trials::new(floor)),
             too_large: usize::MAX,
+            shortage: Shortage::default(),
+            handing_on: Shortage::default(),
             is_auto: placement.is_auto(),
             lost: None,
         })
@@ -60,11 +74,59 @@ impl<G> Backend<G> {
     /// A result that `stays` on its device, for the operation that takes it there, is made there from the floor on, without
     /// a trial: the times of this operation would not show what the other one saves.
     pub fn cuda(&mut self, work: usize, stays: bool) -> Option<&mut G> {
+        self.look_again();
         let is_wanted = self.trials.as_ref().is_none_or(|trials| match stays {
             true => work >= trials.floor,
             false => trials.wants_cuda(work),
         });
         self.cuda.as_mut().filter(|_| is_wanted && work < self.too_large)
+    }
+
+    /// Forgets the choices that were made before or in a shortage of memory that is over.
+    fn look_again(&mut self) {
+        if self.cuda.is_some() && self.shortage.ends(Instant::now) {
+            self.too_large = usize::MAX;
+            if let Some(trials) = &mut self.trials {
+                *trials = Trials::new(trials.floor);
+            }
+            tracing::info!(
+                "{}: work that {} had no memory for goes there again",
+                self.operation,
+                self.device()
+            );
+        }
+    }
+
+    /// The device at which inputs are taken where they lie: none while it is short of memory.
+    pub fn input_gpu(&self) -> Option<&Gpu> {
+        self.gpu().filter(|_| !self.shortage.is_on(Instant::now))
+    }
+
+    /// The CUDA implementation, for an input that is on its device, where [`input_gpu`](Self::input_gpu) is one.
+    pub fn cuda_for_input(&mut self) -> Option<&mut G> {
+        self.look_again();
+        let is_short = self.shortage.is_on(Instant::now);
+        self.cuda.as_mut().filter(|_| !is_short)
+    }
+
+    /// The device on which results may stay for the operations that take them there: none while it is short of memory
+    /// for them.
+    pub fn output_gpu(&mut self) -> Option<&Gpu> {
+        if self.cuda.is_some() && self.handing_on.ends(Instant::now) {
+            tracing::info!("{}: results stay on {} again", self.operation, self.device());
+        }
+        let is_short = self.handing_on.is_on(Instant::now);
+        self.gpu().filter(|_| !is_short)
+    }
+
+    /// There was no memory for a result that was to stay on the device: results go through the host for a while.
+    pub fn failed_to_hand_on(&mut self, error: &CudaError) {
+        let seconds = self.handing_on.begins(Instant::now()).as_secs();
+        tracing::error!(
+            "{}: results leave {} for {seconds} s: {error}",
+            self.operation,
+            self.device()
+        );
     }
 
     /// The CUDA implementation, for what is on its device already.
@@ -102,16 +164,19 @@ impl<G> Backend<G> {
         }
     }
 
-    /// The CUDA implementation failed on work of so many bytes, which the CPU has to do again.
+    /// The CUDA implementation failed on work of so many bytes, which the CPU has to do again; 0: on an input.
     ///
-    /// Where memory was lacking, the CPU does work of this size from now on. After any other failure it does all of it.
+    /// Where memory was lacking, the CPU does work of this size for a while, and until then no input is taken on the
+    /// device. After any other failure the CPU does all of it, for good.
     pub fn failed(&mut self, work: usize, error: CudaError) {
         if error.is_memory() {
             self.too_large = self.too_large.min(work);
-            tracing::error!(
-                "{}: work of {work} bytes and more goes to the CPU from now on: {error}",
-                self.operation
-            );
+            let seconds = self.shortage.begins(Instant::now()).as_secs_f64();
+            let what = match work {
+                0 => "all work".to_owned(),
+                _ => format!("work of {work} bytes and more"),
+            };
+            tracing::error!("{}: {what} goes to the CPU for {seconds:.0} s: {error}", self.operation);
             return;
         }
         self.cuda = None;
@@ -122,9 +187,51 @@ impl<G> Backend<G> {
         }
     }
 
+    /// Whether the operation must not go on: see [`take_lost`](Self::take_lost).
+    pub fn is_lost(&self) -> bool {
+        self.lost.is_some()
+    }
+
     /// Why the operation must not go on, once: a device that was asked for by name is lost.
     pub fn take_lost(&mut self) -> Option<CudaError> {
         self.lost.take()
+    }
+}
+
+/// A time in which a device is not asked for memory that it did not have.
+#[derive(Default)]
+struct Shortage {
+    until: Option<Instant>,
+    lasts: Duration,
+    is_on: bool,
+}
+
+impl Shortage {
+    /// There was no memory. Says for how long it is not asked for again.
+    fn begins(&mut self, now: Instant) -> Duration {
+        if let Some(until) = self.until.filter(|&until| self.is_on && now < until) {
+            return until - now;
+        }
+        let comes_back = self.until.is_some_and(|until| now < until + self.lasts);
+        self.lasts = match comes_back {
+            true => (2 * self.lasts).min(LONGEST_RETRY),
+            false => FIRST_RETRY,
+        };
+        self.until = Some(now + self.lasts);
+        self.is_on = true;
+        self.lasts
+    }
+
+    /// The clock is read only where there was no memory.
+    fn is_on(&self, now: impl FnOnce() -> Instant) -> bool {
+        self.is_on && self.until.is_some_and(|until| now() < until)
+    }
+
+    /// Whether it is over now, once.
+    fn ends(&mut self, now: impl FnOnce() -> Instant) -> bool {
+        let ends = self.is_on && !self.is_on(now);
+        self.is_on &= !ends;
+        ends
     }
 }
 
@@ -243,6 +350,26 @@ mod tests {
         }
         let best = trials.add(FLOOR, Device::Cpu, Duration::from_micros(8));
         assert_eq!(best, Some((Duration::from_micros(8), Duration::from_micros(5))));
+    }
+
+    #[test]
+    fn a_shortage_passes_and_lasts_longer_each_time_that_it_comes_back() {
+        let mut shortage = Shortage::default();
+        let mut now = Instant::now();
+        assert!(!shortage.is_on(|| unreachable!("the clock is not read")));
+        assert!(!shortage.ends(|| unreachable!("the clock is not read")));
+        for seconds in [10, 20, 40, 80, 160, 320, 320] {
+            let lasts = Duration::from_secs(seconds);
+            assert_eq!(shortage.begins(now), lasts);
+            let before = now + lasts - Duration::from_secs(1);
+            assert!(shortage.is_on(|| before) && !shortage.ends(|| before));
+            // Smaller work that fails meanwhile changes nothing.
+            assert_eq!(shortage.begins(before), Duration::from_secs(1));
+            now += lasts;
+            assert!(!shortage.is_on(|| now));
+            assert!(shortage.ends(|| now) && !shortage.ends(|| now));
+        }
+        assert_eq!(shortage.begins(now + LONGEST_RETRY), FIRST_RETRY);
     }
 
     #[test]

@@ -10,7 +10,7 @@ mod dtype;
 mod host;
 mod placement;
 
-pub use backend::Backend;
+pub use backend::{Backend, FIRST_RETRY, LONGEST_RETRY};
 pub use dtype::{Dtype, Element, Values};
 pub use host::{HostBuf, page_lock_messages};
 pub use placement::{DeviceError, Placement};

@@ -199,6 +199,18 @@ impl History {
         self.rows_are_elsewhere = false;
     }
 
+    /// Keeps rows again: those of all its samples, one after the other, which were elsewhere.
+    ///
+    /// # Panics
+    /// If they are not as many.
+    pub fn put_rows_back(&mut self, rows: &[f32]) {
+        assert_eq!(rows.len(), self.times().len() * self.dim, "a row for each sample");
+        self.compact();
+        self.values.clear();
+        self.values.extend_from_slice(rows);
+        self.rows_are_elsewhere = false;
+    }
+
     /// Forgets the samples older than the newest one at or before `time`, which a bracket there still needs.
     pub fn forget_before(&mut self, time: i64) {
         // Most calls forget nothing or little.
@@ -324,6 +336,18 @@ mod tests {
         history.insert(0, &[0.0]);
         assert_eq!((history.first(), history.take_rewritten()), (5, 5));
         assert_eq!(history.rows(0..2), [0.0, 1.0]);
+    }
+
+    #[test]
+    fn rows_that_were_elsewhere_come_back_to_their_samples() {
+        let mut history = filled(4, &[10, 20, 30, 40]);
+        history.send_rows_elsewhere();
+        assert_eq!(history.insert_time(50).0, Insert::Overflowed);
+        history.forget_before(30);
+        history.put_rows_back(&[30.0, 40.0, 50.0]);
+        assert!(!history.rows_are_elsewhere());
+        history.insert(35, &[35.0]);
+        check(&history, &[30, 35, 40, 50]);
     }
 
     #[test]

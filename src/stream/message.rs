@@ -293,16 +293,50 @@ impl Message {
         self.columns().iter().map(|column| column.data.len()).sum()
     }
 
-    /// Makes it a message with a tensor of `len` elements on a device, and returns the memory to be filled.
+    /// Bytes that it holds, whether they are used or not, on the host and on a device.
+    pub fn capacity(&self) -> usize {
+        let on_device = self.device.as_ref().map_or(0, |tensor| tensor.memory.capacity());
+        let on_host: usize = self.columns.iter().map(|column| column.data.capacity()).sum();
+        on_device + on_host
+    }
+
+    /// Makes it a copy on the host of a message that is on a device, keeping its memory.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn fetch(&mut self, other: &Self) -> Result<(), CudaError> {
+        self.copy_from(other);
+        if let Some(tensor) = other.on_device() {
+            let column = self.add_column("", tensor.dtype, Cells::One);
+            column.data.resize(tensor.len * tensor.dtype.size());
+            tensor.memory.fetch(0, column.data.bytes_mut())?;
+        }
+        Ok(())
+    }
+
+    /// Gives the memory on a device back.
+    pub fn release_device(&mut self) {
+        self.device = None;
+        self.is_on_device = false;
+    }
+
+    /// Makes it a message with a tensor of `len` elements on a device, in memory that counts in `budget`, and returns
+    /// the memory to be filled.
     ///
     /// # Errors
     /// No memory; what the driver says.
-    pub fn lay_out_on_device(&mut self, dtype: Dtype, len: usize, gpu: &Gpu) -> Result<&mut DeviceBuf, CudaError> {
+    pub fn lay_out_on_device(
+        &mut self,
+        dtype: Dtype,
+        len: usize,
+        gpu: &Gpu,
+        budget: &Budget,
+    ) -> Result<&mut DeviceBuf, CudaError> {
         self.clear();
         self.rows = len;
         let memory = match self.device.take() {
-            Some(tensor) if tensor.memory.gpu().ordinal() == gpu.ordinal() => tensor.memory,
-            _ => DeviceBuf::new(gpu, &Budget::new(None)),
+            Some(tensor) if tensor.memory.is_of(gpu, budget) => tensor.memory,
+            _ => DeviceBuf::new(gpu, budget),
         };
         let tensor = self.device.insert(DeviceTensor { memory, dtype, len });
         tensor.memory.reserve(len * dtype.size())?;

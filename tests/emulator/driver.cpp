@@ -6,6 +6,10 @@
 //   EMULATOR_MEMORY_MB       memory of each device, 4096; past it allocations fail with CUDA_ERROR_OUT_OF_MEMORY
 //   EMULATOR_FAIL_LAUNCH     N: the N-th launch of the process (from 1) breaks its context as an illegal address does
 //   EMULATOR_FAIL_DOWNLOAD   N: so does the N-th copy from a device to the host
+//   EMULATOR_REFUSE_ALLOCATION, EMULATOR_REFUSE_COPY, EMULATOR_REFUSE_LAUNCH
+//                            N: the N-th call of that kind fails with CUDA_ERROR_OUT_OF_MEMORY and does nothing;
+//                            page-locked memory is an allocation, a memset is a copy
+//   EMULATOR_REFUSE_COUNT    how many calls in a row fail so, 1; 0: all from the N-th on
 //   EMULATOR_EAGER           1: work is done as it is submitted, not when it is waited for
 //   EMULATOR_ORDER           `backwards`: the threads of a block run from the last to the first
 //   EMULATOR_LOG             a file to which each call is appended, with its device and result
@@ -42,6 +46,16 @@ API cuGetErrorName(int result, const char **name) {
 API cuGetErrorString(int result, const char **text) {
     *text = text_of(result);
     return *text != nullptr ? SUCCESS : INVALID_VALUE;
+}
+
+// No call of CUDA's: sets for this process what EMULATOR_REFUSE_... say of one kind of call, and counts its calls anew.
+// Gives how many were refused since it was last called.
+API emulatorRefuse(int asked, uint64_t first, uint64_t count) {
+    std::lock_guard<std::recursive_mutex> guard(lock());
+    Refusals &of = state().refusals[asked];
+    int refused = (int)of.refused;
+    of = {first, count};
+    return refused;
 }
 
 // Devices.
@@ -374,6 +388,7 @@ API cuLaunchKernelEx(const LaunchConfig *config, Function *function, void **para
                 return explain(INVALID_VALUE, "%s: launch attribute %d is not emulated", kernel.name, attribute.id);
             how.starts_early = attribute.value != 0;
         }
+        if (is_refused(Asked::launch)) return OUT_OF_MEMORY;
         auto buffer = std::shared_ptr<void>(aligned_alloc(64, (kernel.size + 63) / 64 * 64), free);
         memcpy(buffer.get(), parameters[0], kernel.size);
         Context *at = &context;

@@ -13,7 +13,7 @@ static const size_t PATTERN_BYTES = 64 << 20;
 
 static int allocate(Context &context, Address *address, size_t bytes) {
     if (bytes == 0) return INVALID_VALUE;
-    if (bytes > state().knobs.memory_bytes - context.used) return OUT_OF_MEMORY;
+    if (bytes > state().knobs.memory_bytes - context.used || is_refused(Asked::allocation)) return OUT_OF_MEMORY;
     void *memory = nullptr;
     if (posix_memalign(&memory, 512, bytes) != 0) return OUT_OF_MEMORY;
     memset(memory, 0xa5, bytes < PATTERN_BYTES ? bytes : PATTERN_BYTES);
@@ -83,7 +83,7 @@ API cuMemHostAlloc(void **memory, size_t bytes, unsigned) {
     return entry(__func__, Needs::context, [&](Context &) -> int {
         if (bytes == 0) return INVALID_VALUE;
         if (is_capturing()) return STREAM_CAPTURE_UNSUPPORTED;
-        if (posix_memalign(memory, 4096, bytes) != 0) return OUT_OF_MEMORY;
+        if (is_refused(Asked::allocation) || posix_memalign(memory, 4096, bytes) != 0) return OUT_OF_MEMORY;
         memset(*memory, 0xa5, bytes < PATTERN_BYTES ? bytes : PATTERN_BYTES);
         state().pinned[reinterpret_cast<uintptr_t>(*memory)] = bytes;
         return SUCCESS;
@@ -176,6 +176,7 @@ static int to_device(const char *call, Address to, const void *from, size_t byte
         if (bytes > 0 && owner(reinterpret_cast<Address>(from)) >= 0) {
             return explain(INVALID_VALUE, "%s: the source is memory of a device", call);
         }
+        if (is_refused(Asked::copy)) return OUT_OF_MEMORY;
         Work work;
         if (is_pinned(reinterpret_cast<Address>(from), bytes) || stream->captured) {
             work = [=] { memcpy(reinterpret_cast<void *>(to), from, bytes); };
@@ -206,6 +207,7 @@ static int to_host(const char *call, void *to, Address from, size_t bytes, Strea
         if (stream == nullptr) return explain(INVALID_HANDLE, "%s: a stream of another device", call);
         if (!touches(call, context, from, bytes)) return INVALID_VALUE;
         if (wait && is_capturing()) return STREAM_CAPTURE_UNSUPPORTED;
+        if (is_refused(Asked::copy)) return OUT_OF_MEMORY;
         Context *on = &context;
         Work work = [=] {
             if (++state().downloads == state().knobs.fail_download) {
@@ -237,6 +239,7 @@ static int between(const char *call, Context *to_context, Address to, Context *f
         if (!is_context(target) || !is_context(source)) return INVALID_CONTEXT;
         if (!touches(call, *target, to, bytes) || !touches(call, *source, from, bytes)) return INVALID_VALUE;
         if (wait && is_capturing()) return STREAM_CAPTURE_UNSUPPORTED;
+        if (is_refused(Asked::copy)) return OUT_OF_MEMORY;
         Work copy = [=] { memmove(reinterpret_cast<void *>(to), reinterpret_cast<const void *>(from), bytes); };
         Work work = checked(call, *target, to, bytes, checked(call, *source, from, bytes, std::move(copy)));
         int result = submit(stream, std::move(work));
@@ -268,6 +271,7 @@ template <class T> static int fill(const char *call, Address at, T value, size_t
         if (stream == nullptr) return explain(INVALID_HANDLE, "%s: a stream of another device", call);
         if (at % sizeof(T) != 0 || !touches(call, context, at, count * sizeof(T))) return INVALID_VALUE;
         if (wait && is_capturing()) return STREAM_CAPTURE_UNSUPPORTED;
+        if (is_refused(Asked::copy)) return OUT_OF_MEMORY;
         Work work = [=] {
             T *first = reinterpret_cast<T *>(at);
             for (size_t i = 0; i < count; i++) first[i] = value;

@@ -250,6 +250,21 @@ static void test_knobs() {
         allocate(1);
     });
     CHECK(status == 0);
+    output_of("EMULATOR_REFUSE_ALLOCATION=2", &status, [] {
+        Address first = allocate(256), second;
+        CHECK(call("cuMemAlloc_v2", &second, (size_t)256) == 2);
+        allocate(256);
+        // The second copy, and all after it.
+        char bytes[16] = {};
+        call("emulatorRefuse", 1, (uint64_t)2, (uint64_t)0);
+        for (int expected : {0, 2, 2}) CHECK(call("cuMemcpyHtoDAsync_v2", first, bytes, sizeof bytes, stream) == expected);
+        CHECK(call("emulatorRefuse", 1, (uint64_t)0, (uint64_t)1) == 2);
+        CHECK(call("cuMemcpyHtoDAsync_v2", first, bytes, sizeof bytes, stream) == 0);
+        call("emulatorRefuse", 2, (uint64_t)1, (uint64_t)1);
+        for (int expected : {2, 0}) CHECK(launch("self_test_mistakes", 1, 64, {first, 0, 64, 0}) == expected);
+        CHECK(call("cuStreamSynchronize", stream) == 0);
+    });
+    CHECK(status == 0);
     output_of("EMULATOR_ORDER=backwards", &status, test_kernels);
     CHECK(status == 0);
     output_of("EMULATOR_EAGER=1", &status, test_graphs);

@@ -19,6 +19,14 @@ long long number(const char *name, long long otherwise) {
     abort();
 }
 
+void read_refusals(Refusals *refusals) {
+    const char *names[] = {"EMULATOR_REFUSE_ALLOCATION", "EMULATOR_REFUSE_COPY", "EMULATOR_REFUSE_LAUNCH"};
+    for (int asked = 0; asked < 3; asked++) {
+        refusals[asked].first = (uint64_t)number(names[asked], 0);
+        refusals[asked].count = (uint64_t)number("EMULATOR_REFUSE_COUNT", 1);
+    }
+}
+
 Knobs read_knobs() {
     Knobs knobs;
     knobs.devices = (int)number("EMULATOR_DEVICES", 1);
@@ -111,6 +119,7 @@ State &state() {
     static State *state = [] {
         State *made = new State();
         made->knobs = read_knobs();
+        read_refusals(made->refusals);
         for (int device = 0; device < made->knobs.devices; device++) {
             auto context = std::make_unique<Context>();
             context->device = device;
@@ -178,6 +187,14 @@ int submit(Stream *stream, Work work) {
     stream->waiting.push_back(std::move(work));
     if (state().knobs.eager) drain(stream, stream->submitted);
     return SUCCESS;
+}
+
+bool is_refused(Asked asked) {
+    Refusals &of = state().refusals[(int)asked];
+    of.calls++;
+    bool refused = of.first > 0 && of.calls >= of.first && (of.count == 0 || of.calls - of.first < of.count);
+    of.refused += refused;
+    return refused;
 }
 
 void drain(Stream *stream, uint64_t until) {

@@ -121,8 +121,18 @@ struct Knobs {
     bool eager;
 };
 
+// What a device may have no memory for.
+enum class Asked { allocation, copy, launch };
+
+// Of the calls of a kind, those that are refused with OUT_OF_MEMORY: from the `first`-th on (from 1; 0: none), `count`
+// of them (0: all).
+struct Refusals {
+    uint64_t first = 0, count = 1, calls = 0, refused = 0;
+};
+
 struct State {
     Knobs knobs;
+    Refusals refusals[3];
     bool initialized = false;
     std::vector<std::unique_ptr<Context>> contexts;
     std::map<uintptr_t, size_t> pinned;
@@ -156,6 +166,9 @@ bool is_pinned(uintptr_t at, size_t bytes);
 
 // Puts work on a stream, or into the graph that captures it.
 int submit(Stream *stream, Work work);
+
+// Counts a call, and says whether it is one that is to be refused.
+bool is_refused(Asked asked);
 
 // Runs what waits on a stream, up to its `until`-th piece of work.
 void drain(Stream *stream, uint64_t until);

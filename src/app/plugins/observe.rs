@@ -5,7 +5,7 @@ use super::number_or_null;
 use super::watch::Watch;
 use crate::app::{Change, Fault, Operation, Outbox, Parameter, Parameters, Payload, Value, Wake};
 use crate::device::cuda::{Budget, CudaError, Gpu};
-use crate::device::{Backend, Device, Dtype, Placement, Values};
+use crate::device::{Backend, Device, Dtype, HostBuf, Placement, Values};
 use crate::ops::ConfigError;
 use crate::ops::align::cuda::{CudaFuser, DeviceSample, PushError};
 use crate::ops::align::{AlignConfig, Aligner, Masks, Pushed, Target, cpu};
@@ -58,6 +58,10 @@ struct Windows {
     /// What the backend holds of its device.
     budget: Budget,
     masks: Masks,
+    /// A sample that comes on the device, and is wanted on the host.
+    sample: HostBuf,
+    /// The streams whose samples a lost device had, and how many, which nobody has been told yet.
+    lost: Vec<(usize, usize)>,
 }
 
 /// Windows of fewer bytes are always made on the CPU, where they take less time than a launch on a device.
@@ -114,6 +118,8 @@ impl Observe {
                 backend,
                 budget,
                 masks: Masks::default(),
+                sample: HostBuf::default(),
+                lost: Vec::new(),
             },
         })
     }
@@ -124,7 +130,9 @@ impl Observe {
     }
 
     fn publish_due(&mut self, out: &mut Outbox<'_>) {
-        while let Some(target) = self.windows.aligner.due() {
+        while !self.windows.backend.is_lost()
+            && let Some(target) = self.windows.aligner.due()
+        {
             self.watch.observation();
             for (i, output) in self.outputs.iter().enumerate() {
                 let sent = output.send_on_device(i, &mut self.windows, &target, out);
@@ -134,10 +142,15 @@ impl Observe {
                     });
                 }
             }
-            if let Some(error) = self.windows.backend.take_lost() {
-                out.end(error);
-                return;
-            }
+        }
+        for (input, samples) in self.windows.lost.drain(..) {
+            out.fault(
+                input,
+                format_args!("{samples} samples are lost with the device that had them"),
+            );
+        }
+        if let Some(error) = self.windows.backend.take_lost() {
+            out.end(error);
         }
         for notice in self.windows.aligner.take_notices() {
             self.watch.notice(notice, out);
@@ -207,8 +220,6 @@ impl Observe {
                     self.watch.sample(input, stamp, &self.windows.aligner, out);
                     self.report(input, pushed, out);
                 }
-                // Without memory only this sample is lost.
-                Err(PushError::Cuda(error)) if !error.is_memory() => self.windows.failed(dim, error),
                 Err(error) => {
                     self.watch.refused(input);
                     out.fault(input, error);
@@ -285,7 +296,7 @@ impl Operation for Observe {
     }
 
     fn device_of_input(&self, _: usize) -> Option<usize> {
-        self.windows.backend.gpu().map(Gpu::ordinal)
+        self.windows.backend.input_gpu().map(Gpu::ordinal)
     }
 
     fn changed(&mut self, input: usize, to: Change, out: &mut Outbox<'_>) {
@@ -321,7 +332,8 @@ impl Operation for Observe {
 }
 
 impl Windows {
-    /// Puts a sample, which is so many elements of a message, into its history.
+    /// Puts a sample, which is so many elements of a message, into its history: on the device where it or the history is
+    /// there, and on the host after all where the device fails.
     fn push(
         &mut self,
         input: usize,
@@ -329,34 +341,54 @@ impl Windows {
         message: &Message,
         elements: Range<usize>,
     ) -> Result<Pushed, PushError> {
-        let Some(tensor) = message.on_device() else {
-            let values = message.flat().unwrap_or(Values::from_f32(&[]));
-            let sample = values.slice(elements.start, elements.end);
-            return match self.backend.resident() {
-                Some(cuda) => cuda.push_host(&mut self.aligner, input, stamp, sample),
-                None => Ok(self.aligner.push(input, stamp, sample)?),
-            };
+        let tried = match message.on_device() {
+            Some(tensor) => self.backend.cuda_for_input().map(|cuda| {
+                let sample = DeviceSample {
+                    memory: &tensor.memory,
+                    at: elements.start * tensor.dtype.size(),
+                    dtype: tensor.dtype,
+                    len: elements.len(),
+                };
+                cuda.push(&mut self.aligner, input, stamp, sample)
+            }),
+            None => self.backend.resident().map(|cuda| {
+                let sample = on_host(&mut self.sample, message, &elements)?;
+                cuda.push_host(&mut self.aligner, input, stamp, sample)
+            }),
         };
-        let sample = DeviceSample {
-            memory: &tensor.memory,
-            at: elements.start * tensor.dtype.size(),
-            dtype: tensor.dtype,
-            len: elements.len(),
+        let pushed = match tried {
+            None => None,
+            Some(Err(PushError::Cuda(error))) => {
+                self.failed(0, error);
+                None
+            }
+            Some(Err(PushError::Unplaced { error, pushed })) => {
+                self.failed(0, error);
+                Some(pushed)
+            }
+            Some(done) => return done,
         };
-        match self.backend.resident() {
-            Some(cuda) => cuda.push(&mut self.aligner, input, stamp, sample),
-            None => Err(PushError::Lost),
+        let sample = on_host(&mut self.sample, message, &elements)?;
+        match pushed {
+            None => Ok(self.aligner.push(input, stamp, sample)?),
+            Some(pushed) => {
+                self.aligner.restore(input, stamp, sample)?;
+                Ok(pushed)
+            }
         }
     }
 
-    /// The device failed on a window or a sample of so many bytes. What it alone has is lost with it: streams that were
-    /// handed on there begin anew.
+    /// The device failed on a window of so many bytes, or on a sample. What it alone has comes back to the host; where it
+    /// does not, it is lost, and those streams begin anew.
     fn failed(&mut self, work: usize, error: CudaError) {
         self.backend.failed(work, error);
-        if self.are_rows_elsewhere() {
-            tracing::warn!("the samples of streams that were on the device are lost");
-            self.aligner.forget_elsewhere();
+        if let Some(cuda) = self.backend.resident()
+            && let Err(error) = cuda.bring_back(&mut self.aligner)
+        {
+            self.backend.failed(work, error);
         }
+        self.lost.extend(self.aligner.elsewhere());
+        self.aligner.forget_elsewhere();
     }
 
     fn are_rows_elsewhere(&self) -> bool {
@@ -400,6 +432,22 @@ impl Windows {
     }
 }
 
+/// The values of a sample, which is so many elements of a message, on the host.
+fn on_host<'a>(
+    memory: &'a mut HostBuf,
+    message: &'a Message,
+    elements: &Range<usize>,
+) -> Result<Values<'a>, CudaError> {
+    let Some(tensor) = message.on_device() else {
+        let values = message.flat().unwrap_or(Values::from_f32(&[]));
+        return Ok(values.slice(elements.start, elements.end));
+    };
+    let size = tensor.dtype.size();
+    memory.resize(elements.len() * size);
+    tensor.memory.fetch(elements.start * size, memory.bytes_mut())?;
+    Ok(Values::new(tensor.dtype, memory.bytes()))
+}
+
 impl Output {
     fn new(aligner: &Aligner, modalities: Range<usize>) -> Self {
         let mut offsets = vec![0];
@@ -421,14 +469,15 @@ impl Output {
     /// Publishes an observation that stays on its device, where those that take it want it there. Says whether it did.
     fn send_on_device(&self, output: usize, windows: &mut Windows, target: &Target, out: &mut Outbox<'_>) -> bool {
         let work = self.bytes();
-        let Some(gpu) = windows.backend.gpu().cloned() else {
+        let Some(gpu) = windows.backend.output_gpu().cloned() else {
             return false;
         };
         if !out.is_wanted_on_device(output, &gpu) || !windows.are_on_device(work, true) {
             return false;
         }
         let dtype = windows.aligner.dtype();
-        let sent = out.send_on_device(output, dtype, self.layout.rows, &gpu, |memory| {
+        let budget = windows.budget.clone();
+        let sent = out.send_on_device(output, (dtype, self.layout.rows), (&gpu, &budget), |memory| {
             let start = Instant::now();
             let Windows {
                 aligner,

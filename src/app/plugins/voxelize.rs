@@ -138,20 +138,21 @@ impl Voxelize {
     }
 
     /// Whether those that take the grids want them on the device.
-    fn stays_on_device(&self, out: &Outbox<'_>) -> bool {
+    fn stays_on_device(&mut self, out: &Outbox<'_>) -> bool {
         let is_tensor = self.config.layout != VoxelLayout::Coo;
-        let gpu = self.grids.backend.gpu();
+        let gpu = self.grids.backend.output_gpu();
         is_tensor && gpu.is_some_and(|gpu| out.is_wanted_on_device(0, gpu))
     }
 
     /// Publishes a grid that stays on its device. Says whether that was done.
     fn send_on_device(&mut self, stamp: i64, gathered: Duration, made: &Made, out: &mut Outbox<'_>) -> bool {
-        let Some(gpu) = self.grids.backend.gpu().cloned() else {
+        let Some(cuda) = self.grids.backend.resident() else {
             return false;
         };
+        let (gpu, budget) = (cuda.gpu().clone(), cuda.budget().clone());
         let layout = self.grids.cpu.layout();
         let (dtype, len) = (layout.columns[0].dtype, layout.rows);
-        let sent = out.send_on_device(0, dtype, len, &gpu, |memory| {
+        let sent = out.send_on_device(0, (dtype, len), (&gpu, &budget), |memory| {
             let start = Instant::now();
             if let Some(cuda) = self.grids.backend.resident() {
                 cuda.write_on_device(memory)?;
@@ -162,7 +163,12 @@ impl Voxelize {
             self.describe(stamp, made, &mut parameters);
             Ok(parameters)
         });
-        // The usual way finds out what is lost, and has the CPU make the grid again.
+        // The usual way finds out what else is lost, and has the CPU make the grid again.
+        if let Err(error) = &sent
+            && error.is_memory()
+        {
+            self.grids.backend.failed_to_hand_on(error);
+        }
         sent.is_ok()
     }
 

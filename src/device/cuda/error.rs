@@ -105,10 +105,21 @@ pub enum CudaError {
     },
 }
 
+const OUT_OF_MEMORY: u32 = CUresult::CUDA_ERROR_OUT_OF_MEMORY as u32;
+
+/// The calls that wait for work, or ask whether it is done.
+const WAITS: [&str; 3] = ["cuStreamSynchronize", "cuEventSynchronize", "cuEventQuery"];
+
 impl CudaError {
-    /// Whether less memory would have done.
+    /// Whether less memory would have done, and the device can go on.
     pub fn is_memory(&self) -> bool {
-        matches!(self, Self::OutOfMemory { .. } | Self::OutOfBudget { .. })
+        match self {
+            Self::OutOfMemory { .. } | Self::OutOfBudget { .. } => true,
+            // A launch or a copy that was refused has done nothing. What a wait finds is of work that was under way, and
+            // nobody knows how much of it was done.
+            Self::Driver { code, call, .. } => *code == OUT_OF_MEMORY && !WAITS.contains(call),
+            _ => false,
+        }
     }
 
     /// A failure of `call` on `device`.
@@ -132,6 +143,24 @@ impl CudaError {
                 error,
                 format_args!("{bytes} bytes of {kind} memory"),
             ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_that_is_refused_for_memory_leaves_the_device_as_it_was_but_not_a_wait_that_fails() {
+        let failed = |call, error| CudaError::driver(0, call, DriverError(error), "a test").is_memory();
+        let memory = CUresult::CUDA_ERROR_OUT_OF_MEMORY;
+        for call in ["cuLaunchKernelEx", "cuMemcpyDtoHAsync", "cuModuleLoadData"] {
+            assert!(failed(call, memory), "{call}");
+            assert!(!failed(call, CUresult::CUDA_ERROR_ILLEGAL_ADDRESS), "{call}");
+        }
+        for call in WAITS {
+            assert!(!failed(call, memory), "{call}");
         }
     }
 }

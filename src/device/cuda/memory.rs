@@ -60,6 +60,9 @@ impl Budget {
 /// What a size is rounded up to, so that sizes that vary a little are one allocation.
 const GRANULE: usize = 512;
 
+/// How often [`DeviceBuf::fetch`] asks for a copy.
+const FETCH_TRIES: usize = 4;
+
 /// Memory of a device that keeps its capacity when it is reused: once it has grown to its working size, nothing is
 /// allocated. It is aligned to 256 bytes, and can be handed to another process.
 pub struct DeviceBuf {
@@ -141,6 +144,32 @@ impl DeviceBuf {
     /// The device it is on.
     pub fn gpu(&self) -> &Gpu {
         &self.gpu
+    }
+
+    /// Whether it is memory of this device, and counts in this budget.
+    pub fn is_of(&self, gpu: &Gpu, budget: &Budget) -> bool {
+        self.gpu.ordinal() == gpu.ordinal() && Arc::ptr_eq(&self.budget.0, &budget.0)
+    }
+
+    /// Copies the bytes from `at` on to host memory, and waits for it. What writes them has been waited for.
+    ///
+    /// A driver without memory for the copy is asked again a few times: there is no other way off the device.
+    ///
+    /// # Errors
+    /// What the driver says. The host memory is the caller's again all the same.
+    ///
+    /// # Panics
+    /// If there are not so many bytes.
+    pub fn fetch(&self, at: usize, to: &mut [u8]) -> Result<(), CudaError> {
+        let mut tries = 1;
+        loop {
+            // SAFETY: the memory is borrowed until the stream is synchronized, also where the copy failed.
+            let copied = unsafe { self.download(at, to) };
+            match copied.and(self.gpu.synchronize()) {
+                Err(error) if error.is_memory() && tries < FETCH_TRIES => tries += 1,
+                result => return result,
+            }
+        }
     }
 
     /// Puts a copy of host memory to byte `at` of the buffer into the stream.

@@ -286,6 +286,30 @@ impl Aligner {
         self.modalities[modality].history.send_rows_elsewhere();
     }
 
+    /// The modalities whose rows are on a device, and how many samples each holds.
+    pub fn elsewhere(&self) -> impl Iterator<Item = (usize, usize)> {
+        let streams = self.modalities.iter().enumerate();
+        let elsewhere = streams.filter(|(_, stream)| stream.history.rows_are_elsewhere());
+        elsewhere.map(|(modality, stream)| (modality, stream.history.times().len()))
+    }
+
+    /// Keeps the rows of a modality again: those of all its samples, which were on a device.
+    pub(super) fn put_rows_back(&mut self, modality: usize, rows: &[f32]) {
+        self.modalities[modality].history.put_rows_back(rows);
+    }
+
+    /// Puts the values of a sample that has arrived into its history, whose rows are here: they were lost on their way
+    /// to a device.
+    ///
+    /// # Errors
+    /// As [`push`](Self::push).
+    pub fn restore(&mut self, modality: usize, stamp_ns: i64, sample: Values<'_>) -> Result<(), SampleError> {
+        self.read(modality, stamp_ns, sample)?;
+        let stream = &mut self.modalities[modality];
+        stream.history.insert(stamp_ns - stream.latency, &stream.sample);
+        Ok(())
+    }
+
     /// Gives up the samples whose rows are on a device, as when it is lost. Their streams begin anew on the host; the
     /// grid goes on.
     pub fn forget_elsewhere(&mut self) {

@@ -19,7 +19,7 @@ pub use push::{DeviceSample, PushError};
 use super::{Aligner, Masks, Target};
 use crate::device::Dtype;
 use crate::device::cuda::{Budget, CudaError, DeviceBuf, Gpu, PinnedBuf};
-use crate::stream::History;
+use crate::stream::{History, Place};
 use bytemuck::Zeroable;
 use params::{APPEND, AppendParams, BLOCK, Fresh, FuseParams, GroupParams, ModalityParams, RUN, kernel};
 use ring::Ring;
@@ -28,7 +28,8 @@ use std::ops::Range;
 
 /// Writes the windows of one aligner, whose histories it keeps on a device.
 ///
-/// It must be the only one of its aligner. After an error it can be used again: it copies the histories anew.
+/// It must be the only one of its aligner. After an error it can be used again: it copies the histories anew. After one
+/// of [`push`](Self::push) or [`push_host`](Self::push_host), [`bring_back`](Self::bring_back) comes first.
 pub struct CudaFuser {
     gpu: Gpu,
     budget: Budget,
@@ -43,6 +44,8 @@ pub struct CudaFuser {
     result: PinnedBuf,
     /// A sample on its way into its ring.
     row: DeviceBuf,
+    /// A sample that has arrived at its history, but not in its ring.
+    unplaced: Option<(usize, Place)>,
 }
 
 /// Where the parts of a window lie in the memory that it is written to.
@@ -94,7 +97,56 @@ impl CudaFuser {
             output: DeviceBuf::new(gpu, budget),
             result: PinnedBuf::new(gpu),
             row: DeviceBuf::new(gpu, budget),
+            unplaced: None,
         }
+    }
+
+    /// Brings the rows that are on the device alone back to the histories, so that the host goes on with them, and gives
+    /// the memory of the device back. The next sample that comes there takes its stream along again.
+    ///
+    /// # Errors
+    /// What the driver says. Rows that did not come are lost: [`Aligner::forget_elsewhere`].
+    pub fn bring_back(&mut self, aligner: &mut Aligner) -> Result<(), CudaError> {
+        let unplaced = self.unplaced.take();
+        let brought = (0..aligner.modalities()).try_for_each(|modality| {
+            let unplaced = unplaced.filter(|&(of, _)| of == modality);
+            self.bring_back_rows(aligner, modality, unplaced.map(|(_, place)| place))
+        });
+        let dims = (0..aligner.modalities()).map(|modality| aligner.dim(modality));
+        self.rings = dims.map(|dim| Ring::new(&self.gpu, &self.budget, dim)).collect();
+        self.staging = Staging::new(&self.gpu, &self.budget);
+        self.output.release();
+        self.row.release();
+        brought
+    }
+
+    fn bring_back_rows(
+        &self,
+        aligner: &mut Aligner,
+        modality: usize,
+        unplaced: Option<Place>,
+    ) -> Result<(), CudaError> {
+        if !aligner.rows_are_elsewhere(modality) {
+            return Ok(());
+        }
+        let (history, dim) = (aligner.history(modality), aligner.dim(modality));
+        let (first, end) = (history.first(), history.first() + history.times().len() as u64);
+        let mut rows = vec![0f32; history.times().len() * dim];
+        let (before, after) = match unplaced.filter(|place| !place.replaces) {
+            // Samples after it still have the number in the ring that they had before it came.
+            Some(place) => {
+                let (before, rest) = rows.split_at_mut((place.number - first) as usize * dim);
+                (before, Some((place.number..end - 1, &mut rest[dim..])))
+            }
+            None => (rows.as_mut_slice(), None),
+        };
+        let ring = &self.rings[modality];
+        ring.fetch(first..first + (before.len() / dim.max(1)) as u64, before)?;
+        if let Some((numbers, after)) = after {
+            ring.fetch(numbers, after)?;
+        }
+        aligner.put_rows_back(modality, &rows);
+        Ok(())
     }
 
     /// Writes the window of a run of modalities side by side, `[T, D]` elements of the aligner's type, newest target

@@ -14,12 +14,17 @@ pub enum PushError {
     /// The sample is dropped; the stream goes on.
     #[error(transparent)]
     Sample(#[from] SampleError),
-    /// The device failed, or has no memory left.
+    /// The device failed, or has no memory left. The sample has not arrived.
     #[error(transparent)]
     Cuda(#[from] CudaError),
-    /// It came after its device had failed.
-    #[error("the sample is on a device that was lost")]
-    Lost,
+    /// The device failed, or has no memory left, when the sample had arrived: its values are not with it.
+    #[error("{error}")]
+    Unplaced {
+        /// What the driver says.
+        error: CudaError,
+        /// What the arrival did.
+        pushed: Pushed,
+    },
 }
 
 /// A sample in the memory of a device.
@@ -40,11 +45,12 @@ impl CudaFuser {
     /// is not needed any more on return.
     ///
     /// From its first such sample on, the rows of a stream are in its ring alone. Samples of the host then come by
-    /// [`push_host`](Self::push_host), and [`Aligner::forget_elsewhere`] is the way back.
+    /// [`push_host`](Self::push_host), and [`bring_back`](Self::bring_back) is the way back.
     ///
     /// # Errors
-    /// [`PushError::Sample`], which are those of [`Aligner::push`]. [`PushError::Cuda`]: as long as it
-    /// [is about memory](CudaError::is_memory) or the wrong device, only this sample is lost.
+    /// [`PushError::Sample`], which are those of [`Aligner::push`]. After one of the others, which are the device's, the
+    /// rows have to be brought [back](Self::bring_back), or are [lost](Aligner::forget_elsewhere) with it. Then the sample
+    /// can be [pushed](Aligner::push) on the host, or [restored](Aligner::restore) if it was [`PushError::Unplaced`].
     ///
     /// # Panics
     /// If the memory is smaller than the sample.
@@ -93,8 +99,22 @@ impl CudaFuser {
         let (pushed, place) = aligner.push_time(modality, stamp_ns);
         let row = self.row.address();
         // SAFETY: the row stays as it is until the next one is taken, which comes later in the stream.
-        unsafe { self.place(aligner, modality, place, row)? };
-        Ok(pushed)
+        let placed = unsafe { self.place(aligner, modality, place, row) };
+        self.arrived(modality, place, pushed, placed)
+    }
+
+    /// Ends the arrival of a sample.
+    fn arrived(
+        &mut self,
+        modality: usize,
+        place: Option<Place>,
+        pushed: Pushed,
+        placed: Result<(), CudaError>,
+    ) -> Result<Pushed, PushError> {
+        placed.map(|()| pushed).map_err(|error| {
+            self.unplaced = place.map(|place| (modality, place));
+            PushError::Unplaced { error, pushed }
+        })
     }
 
     /// Puts a sample of the host into the aligner, as [`Aligner::push`] does, wherever the rows of its stream are.
@@ -121,8 +141,8 @@ impl CudaFuser {
             let uploaded = self.staging.upload();
             uploaded.and_then(|()| self.place(aligner, modality, place, row))
         };
-        placed.and(self.gpu.synchronize())?;
-        Ok(pushed)
+        let placed = placed.and(self.gpu.synchronize());
+        self.arrived(modality, place, pushed, placed)
     }
 
     /// Has the rows of a modality in its ring alone from now on.

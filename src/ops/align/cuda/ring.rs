@@ -5,8 +5,9 @@ use crate::device::cuda::{Budget, CudaError, DeviceBuf, Gpu};
 use crate::stream::History;
 use std::ops::Range;
 
-/// The fewest samples that a ring has room for.
-const LEAST_PLACES: usize = 64;
+/// A ring has room for so many samples, unless they take more bytes than these: it then has what it needs.
+const SMALL_PLACES: usize = 64;
+const SMALL_BYTES: usize = 64 << 10;
 
 /// The samples of one stream on a device: sample number n is at place n & (places - 1).
 pub(super) struct Ring {
@@ -61,10 +62,12 @@ impl Ring {
     }
 
     fn grow(&mut self, held: usize) -> Result<(), CudaError> {
-        let places = held.next_power_of_two().max(LEAST_PLACES);
+        let sample_bytes = size_of::<i64>() + self.dim * size_of::<f32>();
+        let is_small = SMALL_PLACES * sample_bytes <= SMALL_BYTES;
+        let places = held.next_power_of_two().max(if is_small { SMALL_PLACES } else { 1 });
         // The ring is empty should this fail.
         (self.places, self.end) = (0, 0);
-        let bytes = places * (size_of::<i64>() + self.dim * size_of::<f32>());
+        let bytes = places * sample_bytes;
         self.samples.reserve(bytes)?;
         // The kernel reads a row of an empty ring, though it takes nothing from it.
         self.samples.clear(0, bytes)?;
@@ -87,6 +90,21 @@ impl Ring {
                 let bytes = old.place(history, run.start) as usize * self.dim * size_of::<f32>();
                 self.fresh(history, &run, 0, old.values() + bytes as u64)
             })
+    }
+
+    /// Copies the rows of samples of these numbers to the host, and waits for it.
+    pub fn fetch(&self, numbers: Range<u64>, rows: &mut [f32]) -> Result<(), CudaError> {
+        let (mut number, mut rows) = (numbers.start, rows);
+        while number < numbers.end {
+            let place = self.place_of(number) as usize;
+            let run = (self.places - place).min((numbers.end - number) as usize);
+            let at = self.places * size_of::<i64>() + place * self.dim * size_of::<f32>();
+            let of_run;
+            (of_run, rows) = rows.split_at_mut(run * self.dim);
+            self.samples.fetch(at, bytemuck::cast_slice_mut(of_run))?;
+            number += run as u64;
+        }
+        Ok(())
     }
 
     /// The place of a sample of that number.

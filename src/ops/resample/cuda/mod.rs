@@ -9,12 +9,14 @@ pub use launch::DeviceBatch;
 pub use shards::ShardedResampler;
 
 use super::{Counters, ResampleConfig, Trajectories};
+use crate::device::FIRST_RETRY;
 use crate::device::cuda::{Budget, CudaError, Gpu};
 use crate::ops::ConfigError;
 use chunks::{Chunk, Chunks};
 use lane::Lane;
 use launch::Rules;
 use std::ops::Range;
+use std::time::Instant;
 
 /// Puts batches of trajectories on their targets, on a device. Once it has seen its largest batch it allocates nothing.
 pub struct CudaResampler {
@@ -23,8 +25,9 @@ pub struct CudaResampler {
     budget: Budget,
     /// One, and [`LANES`] once there was a large batch.
     lanes: Vec<Lane>,
-    /// How much all lanes may take; it shrinks when the device turns out to have less.
+    /// How much all lanes may take; it shrinks for a while when the device turns out to have less.
     room: usize,
+    shrunk: Option<Instant>,
 }
 
 /// A large batch is cut into chunks that take turns, so that one is uploaded and one computed and downloaded meanwhile.
@@ -46,7 +49,8 @@ impl CudaResampler {
         Ok(Self {
             rules: Rules::new(config)?,
             lanes: vec![Lane::new(gpu.clone(), &budget)],
-            room: max_bytes.map_or(usize::MAX, |bytes| bytes / GRANULE * GRANULE),
+            room: Self::whole_room(max_bytes),
+            shrunk: None,
             gpu: gpu.clone(),
             budget,
         })
@@ -102,6 +106,11 @@ impl CudaResampler {
             "one byte for each target"
         );
         let row_bytes = batch.dim * batch.dtype().size();
+        if self.shrunk.is_some_and(|since| since.elapsed() >= FIRST_RETRY) {
+            self.shrunk = None;
+            self.room = Self::whole_room(self.budget.limit());
+            tracing::info!("resample: trying larger chunks again");
+        }
         let mut chunks = Chunks::new(batch, rows.clone());
         self.open_lanes(chunks.whole_bytes())?;
         let mut dropped = 0;
@@ -134,6 +143,10 @@ impl CudaResampler {
             invalid: valid.iter().filter(|&&valid| valid == 0).count() as u64,
             dropped_nonfinite: dropped,
         })
+    }
+
+    fn whole_room(max_bytes: Option<usize>) -> usize {
+        max_bytes.map_or(usize::MAX, |bytes| bytes / GRANULE * GRANULE)
     }
 
     /// Opens the lanes that a batch of so many bytes is worth.
@@ -170,6 +183,7 @@ impl CudaResampler {
         } else {
             self.room = chunk.half_bytes(batch);
         }
+        self.shrunk = Some(Instant::now());
         tracing::warn!("resample: {error}; going on with chunks of {} bytes", self.room);
         Ok(())
     }

@@ -297,14 +297,16 @@ impl VoxelizeBatch {
         let before = out.rows.last().copied().unwrap_or(0);
         let rows = self.engine.first_row(grids);
         let columns = self.spec.channels.len();
-        out.rows
-            .extend((1..=grids).map(|grid| before + self.engine.first_row(grid)));
         out.coords.resize((before + rows) * 3, 0);
         out.features.resize((before + rows) * columns, 0.0);
         let coords = bytemuck::cast_slice_mut(&mut out.coords[before * 3..]);
         let features = bytemuck::cast_slice_mut(&mut out.features[before * columns..]);
         self.output
-            .download(&mut [(self.engine.coords(), 0, coords), (self.engine.features(), 0, features)])
+            .download(&mut [(self.engine.coords(), 0, coords), (self.engine.features(), 0, features)])?;
+        // Last, so that what failed can be done again.
+        out.rows
+            .extend((1..=grids).map(|grid| before + self.engine.first_row(grid)));
+        Ok(())
     }
 
     /// Only the occupied cells come from the device: they are far fewer bytes.

@@ -82,6 +82,11 @@ impl CudaVoxelizer {
         self.engine.budget.used()
     }
 
+    /// What its device memory counts in.
+    pub fn budget(&self) -> &Budget {
+        &self.engine.budget
+    }
+
     /// Starts a grid without points.
     ///
     /// # Errors

@@ -61,12 +61,9 @@ impl Transfer {
     pub(super) fn fetch(&mut self, [one, other]: [(&DeviceBuf, usize); 2]) -> Result<[&[u8]; 2], CudaError> {
         self.memory.resize(one.1 + other.1)?;
         let (to_one, to_other) = self.memory.bytes_mut().split_at_mut(one.1);
-        // SAFETY: the memory is read after the stream is synchronized.
-        unsafe {
-            one.0.download(0, to_one)?;
-            other.0.download(0, to_other)?;
-        }
-        one.0.gpu().synchronize()?;
+        // SAFETY: the memory is read after the stream is synchronized, which it is whatever became of the copies.
+        let copied = unsafe { one.0.download(0, to_one).and_then(|()| other.0.download(0, to_other)) };
+        copied.and(one.0.gpu().synchronize())?;
         let (one, other) = self.memory.bytes().split_at(one.1);
         Ok([one, other])
     }
@@ -79,21 +76,20 @@ impl Transfer {
         let gpu = first.gpu().clone();
         let bytes: usize = pieces.iter().map(|(.., to)| to.len()).sum();
         if bytes <= CHUNK || pieces.iter().all(|(.., to)| is_page_locked(to)) {
-            for (from, at, to) in pieces {
-                // SAFETY: it is borrowed until the stream is synchronized.
-                unsafe { from.download(*at, to) }?;
-            }
-            return gpu.synchronize();
+            let mut pieces = pieces.iter_mut();
+            // SAFETY: it is borrowed until the stream is synchronized, which it is whatever became of the copies.
+            let copied = pieces.try_for_each(|(from, at, to)| unsafe { from.download(*at, to) });
+            return copied.and(gpu.synchronize());
         }
         self.memory.resize(bytes)?;
         let mut memory = self.memory.bytes_mut();
-        for (from, at, to) in pieces.iter() {
-            let (own, rest) = memory.split_at_mut(to.len());
-            memory = rest;
-            // SAFETY: the memory is read after the stream is synchronized.
-            unsafe { from.download(*at, own) }?;
-        }
-        gpu.synchronize()?;
+        let copied = pieces.iter().try_for_each(|(from, at, to)| {
+            let own;
+            (own, memory) = std::mem::take(&mut memory).split_at_mut(to.len());
+            // SAFETY: the memory is read after the stream is synchronized, which it is whatever became of the copies.
+            unsafe { from.download(*at, own) }
+        });
+        copied.and(gpu.synchronize())?;
         let mut memory = self.memory.bytes();
         for (.., to) in pieces {
             let (own, rest) = memory.split_at(to.len());

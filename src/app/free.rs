@@ -1,0 +1,84 @@
+use crate::stream::Message;
+
+/// Memory of messages that is used again, with a bound: what a burst took is not kept for ever, and page-locked memory
+/// and a device's are scarce.
+#[derive(Default)]
+pub(super) struct FreeList {
+    messages: Vec<Message>,
+    bytes: usize,
+    always: usize,
+}
+
+/// The most messages and bytes that a list keeps.
+const MOST_MESSAGES: usize = 1024;
+const MOST_BYTES: usize = 64 << 20;
+
+impl FreeList {
+    /// An empty list that keeps so many messages however large they are.
+    pub fn new(always: usize) -> Self {
+        Self {
+            always,
+            ..Self::default()
+        }
+    }
+
+    /// Keeps one more message however large it is.
+    pub fn keep_one_more(&mut self) {
+        self.always += 1;
+    }
+
+    /// How many messages it has the memory of.
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.messages.len()
+    }
+
+    /// Memory for a message.
+    pub fn take(&mut self) -> Message {
+        let message = self.messages.pop().unwrap_or_default();
+        self.bytes -= message.capacity();
+        message
+    }
+
+    /// Gives memory back. What is over the bound is returned, for the caller to drop where that holds nothing up.
+    pub fn put(&mut self, message: Message) -> Option<Message> {
+        let bytes = message.capacity();
+        let has_room = self.messages.len() < MOST_MESSAGES && self.bytes + bytes <= MOST_BYTES;
+        if !has_room && self.messages.len() >= self.always {
+            return Some(message);
+        }
+        self.bytes += bytes;
+        self.messages.push(message);
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::Dtype;
+    use crate::stream::Layout;
+
+    fn message(bytes: usize) -> Message {
+        let mut message = Message::default();
+        message.lay_out(&Layout::flat(Dtype::UInt8, bytes));
+        message
+    }
+
+    #[test]
+    fn a_burst_is_not_kept_but_what_one_message_takes_always_is() {
+        let mut free = FreeList::new(2);
+        for i in 0..2 * MOST_MESSAGES {
+            assert_eq!(free.put(message(256)).is_some(), i >= MOST_MESSAGES, "{i}");
+        }
+        while free.bytes > 0 {
+            assert_eq!(free.take().capacity(), 256);
+        }
+        for kept in [true, true, false] {
+            assert_eq!(free.put(message(MOST_BYTES)).is_none(), kept);
+        }
+        assert_eq!(free.take().capacity(), MOST_BYTES);
+        assert!(free.put(message(1)).is_none());
+        assert!(free.put(message(1)).is_some());
+    }
+}

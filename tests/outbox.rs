@@ -1,0 +1,219 @@
+//! What becomes of a message that can't be sent, or whose metadata can't be read: the same on the host and on a device.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{faults, input, sample};
+use robocache::app::{
+    App, AppError, Config, Fault, Graph, Operation, Outbox, Parameter, Parameters, Payload, Plugin, Registration, Sink,
+};
+use robocache::device::Dtype;
+use robocache::device::cuda::{Budget, Gpu, device_count};
+use robocache::stream::{Layout, Message};
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+/// Hands `a` on as `b`, on the device where there is one; a negative value is one that its metadata can't say.
+struct Source;
+
+/// Two operations that take `b`.
+struct Takers(Arc<Log>);
+
+/// What came to them, until how many of it they take it on the device, and what came there.
+struct Log {
+    came: Mutex<Vec<(usize, f32)>>,
+    most_on_device: usize,
+    on_device: AtomicUsize,
+}
+
+struct Sending(Option<Gpu>);
+
+struct Taking {
+    place: usize,
+    ordinal: Option<usize>,
+    log: Arc<Log>,
+}
+
+#[derive(serde::Deserialize)]
+struct Empty {}
+
+impl Plugin for Source {
+    fn name(&self) -> &'static str {
+        "source"
+    }
+
+    fn build(&self, app: &mut App) -> Result<(), AppError> {
+        let Empty {} = app.config()?;
+        let operation = Sending(app.placement().gpu().cloned());
+        app.add_operation(Registration {
+            name: "source".into(),
+            inputs: vec!["a".into()],
+            outputs: vec!["b".into()],
+            operation: Box::new(operation),
+        });
+        Ok(())
+    }
+}
+
+impl Plugin for Takers {
+    fn name(&self) -> &'static str {
+        "takers"
+    }
+
+    fn build(&self, app: &mut App) -> Result<(), AppError> {
+        let Empty {} = app.config()?;
+        for place in 0..2 {
+            let operation = Taking {
+                place,
+                ordinal: app.placement().gpu().map(Gpu::ordinal),
+                log: self.0.clone(),
+            };
+            app.add_operation(Registration {
+                name: format!("taker {place}"),
+                inputs: vec!["b".into()],
+                outputs: Vec::new(),
+                operation: Box::new(operation),
+            });
+        }
+        Ok(())
+    }
+}
+
+impl Operation for Sending {
+    fn input(&mut self, _: usize, message: &Message, out: &mut Outbox<'_>) -> Result<(), Fault> {
+        let values = message.flat().ok_or("a struct")?;
+        let stamp = match values.as_slice::<f32>() {
+            [value, ..] if *value < 0.0 => Parameter::String("yesterday".into()),
+            _ => Parameter::Integer(message.timestamp_ns),
+        };
+        let parameters = Parameters::from([("timestamp_ns".into(), stamp)]);
+        let twice = values.as_slice::<f32>()[0] > 10.0;
+        for _ in 0..1 + usize::from(twice) {
+            self.send(values.bytes(), parameters.clone(), out)?;
+        }
+        Ok(())
+    }
+}
+
+impl Sending {
+    fn send(&self, bytes: &[u8], parameters: Parameters, out: &mut Outbox<'_>) -> Result<(), Fault> {
+        let Some(gpu) = self.0.as_ref().filter(|gpu| out.is_wanted_on_device(0, gpu)) else {
+            out.send(0, &Layout::flat(Dtype::Float32, 1), |payload| {
+                payload.column(0).copy_from_slice(bytes);
+                parameters
+            });
+            return Ok(());
+        };
+        let budget = Budget::new(None);
+        out.send_on_device(0, (Dtype::Float32, 1), (gpu, &budget), |memory| {
+            // SAFETY: the message is borrowed until the stream is synchronized.
+            let copied = unsafe { memory.upload(0, bytes) };
+            copied.and(gpu.synchronize())?;
+            Ok(parameters)
+        })?;
+        Ok(())
+    }
+}
+
+impl Operation for Taking {
+    fn input(&mut self, input: usize, message: &Message, _: &mut Outbox<'_>) -> Result<(), Fault> {
+        assert_eq!(message.on_device().is_some(), self.device_of_input(input).is_some());
+        self.log
+            .on_device
+            .fetch_add(usize::from(message.on_device().is_some()), Relaxed);
+        let mut on_host = Message::default();
+        on_host.fetch(message)?;
+        let value = on_host.flat().ok_or("a struct")?.as_slice::<f32>()[0];
+        self.log.came.lock().unwrap().push((self.place, value));
+        Ok(())
+    }
+
+    fn device_of_input(&self, _: usize) -> Option<usize> {
+        let came = self.log.came.lock().unwrap().len();
+        self.ordinal.filter(|_| came < self.log.most_on_device)
+    }
+}
+
+/// A dataflow that takes no odd values.
+#[derive(Default)]
+struct Picky {
+    took: Vec<f32>,
+    memory: Message,
+}
+
+impl Sink for Picky {
+    fn send(
+        &mut self,
+        _: &str,
+        layout: &Layout,
+        fill: &mut dyn FnMut(&mut Payload<'_>) -> Parameters,
+    ) -> Result<(), Fault> {
+        fill(&mut Payload::in_message(&mut self.memory, layout));
+        let value = self.memory.flat().ok_or("a struct")?.as_slice::<f32>()[0];
+        if value % 2.0 != 0.0 {
+            return Err("it is odd".into());
+        }
+        self.took.push(value);
+        Ok(())
+    }
+}
+
+/// A graph of the two plugins, where the device can be had.
+fn built(device: &str, most_on_device: usize) -> Option<(Graph, Arc<Log>)> {
+    if device == "cuda" {
+        device_count().ok()?;
+    }
+    let log = Arc::new(Log {
+        came: Mutex::default(),
+        most_on_device,
+        on_device: AtomicUsize::new(0),
+    });
+    let config = format!("device: {device}\nplugins: [{{ source: {{}} }}, {{ takers: {{}} }}]");
+    let app = App::new(Config::parse(Path::new("robot.yml"), &config).unwrap());
+    let app = app.add_plugin(Source).add_plugin(Takers(log.clone()));
+    Some((app.build(|_| true).unwrap(), log))
+}
+
+fn both(value: f32) -> [(usize, f32); 2] {
+    [(0, value), (1, value)]
+}
+
+#[test]
+fn what_goes_wrong_with_one_taker_of_a_message_holds_up_no_other() {
+    for device in ["cpu", "cuda"] {
+        let Some((mut graph, log)) = built(device, usize::MAX) else {
+            continue;
+        };
+        let mut sink = Picky::default();
+        let a = input(&graph, "a");
+        for value in [2.0, 3.0, -4.0, -5.0, 6.0] {
+            graph.message(a, &sample(1, &[value]), &mut sink);
+        }
+        // The dataflow reads its metadata by itself.
+        assert_eq!(sink.took, [2.0, -4.0, 6.0], "{device}");
+        let came = log.came.lock().unwrap();
+        assert_eq!(*came, [2.0, 3.0, 6.0].map(both).as_flattened(), "{device}");
+        // 3 and -5 are not sent, -4 and -5 can't be read.
+        assert_eq!(faults(&graph, "source: output `b`"), 4, "{device}");
+        assert_eq!(faults(&graph, "source: input `a`"), 0, "{device}");
+    }
+}
+
+#[test]
+fn what_is_on_its_way_when_its_taker_goes_back_to_the_host_is_brought_there() {
+    let Some((mut graph, log)) = built("cuda", 1) else {
+        return;
+    };
+    let a = input(&graph, "a");
+    for value in [12.0, 14.0] {
+        graph.message(a, &sample(1, &[value]), &mut Picky::default());
+    }
+    assert_eq!(
+        *log.came.lock().unwrap(),
+        [12.0, 12.0, 14.0, 14.0].map(both).as_flattened()
+    );
+    assert_eq!(log.on_device.load(Relaxed), 1);
+    assert!(graph.faults().all(|(_, count)| count == 0));
+}

@@ -1,0 +1,60 @@
+//! What the emulator is told to refuse.
+
+use robocache::device::cuda::device_count;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+unsafe extern "C" {
+    fn dlopen(name: *const c_char, flags: c_int) -> *mut c_void;
+    fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void;
+}
+
+/// `emulatorRefuse` of tests/emulator/driver.cpp.
+type Refuse = unsafe extern "C" fn(c_int, u64, u64) -> c_int;
+
+/// The emulator, which one test has at a time: all of a process share it.
+pub struct Emulator {
+    refuse: Refuse,
+    _one: MutexGuard<'static, ()>,
+}
+
+/// What it can be told to refuse.
+pub const ALLOCATION: c_int = 0;
+pub const COPY: c_int = 1;
+pub const LAUNCH: c_int = 2;
+
+/// In a row, from the one that is meant on.
+pub const ONE: u64 = 1;
+pub const ALL: u64 = 0;
+
+impl Emulator {
+    /// Nothing where the driver is another one, or none.
+    pub fn open() -> Option<Self> {
+        static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+        let one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        device_count().ok()?;
+        const NOW: c_int = 2;
+        let symbol = |library, name: &CStr| {
+            // SAFETY: the library is loaded already, and stays.
+            unsafe { dlsym(library, name.as_ptr()) }
+        };
+        // SAFETY: it is the driver that was loaded above.
+        let library = unsafe { dlopen(c"libcuda.so.1".as_ptr(), NOW) };
+        let refuse = symbol(library, c"emulatorRefuse");
+        if refuse.is_null() {
+            eprintln!("skipped: this driver refuses nothing on demand");
+            return None;
+        }
+        Some(Self {
+            // SAFETY: the function is of this type.
+            refuse: unsafe { std::mem::transmute::<*mut c_void, Refuse>(refuse) },
+            _one: one,
+        })
+    }
+
+    /// Has so many calls of a kind refused, from the `first`-th from now on. Says how many have been since the last time.
+    pub fn refuse(&self, asked: c_int, first: u64, count: u64) -> c_int {
+        // SAFETY: it only sets numbers.
+        unsafe { (self.refuse)(asked, first, count) }
+    }
+}
