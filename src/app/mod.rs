@@ -16,6 +16,7 @@
 //! earlier operation's output of that name where there is one: such messages never leave the process.
 
 mod build;
+mod columns;
 mod config;
 mod faults;
 mod graph;
