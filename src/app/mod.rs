@@ -19,6 +19,7 @@
 
 mod arguments;
 mod build;
+mod columns;
 mod config;
 mod faults;
 mod free;

@@ -1,0 +1,258 @@
+//! Arrow arrays into the columns of messages.
+
+use crate::device::Dtype;
+use crate::stream::{Cells, Message};
+use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::buffer::NullBuffer;
+use arrow::datatypes::{
+    ArrowPrimitiveType, DataType, DurationMicrosecondType, DurationMillisecondType, DurationNanosecondType,
+    DurationSecondType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, TimeUnit,
+    TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type,
+    UInt16Type, UInt32Type, UInt64Type,
+};
+use half::{bf16, f16};
+use std::ops::Range;
+
+/// A column or payload that can't be read, and why not.
+pub(super) type Unread = &'static str;
+
+const ALLOWED: Unread = "allowed: arrays of floats, integers, timestamps or durations, in a struct also lists of these";
+
+/// Copies a payload. A column of a struct that can't be read is skipped.
+pub(super) fn read(array: &ArrayRef, bfloat16: bool, message: &mut Message) -> Result<(), Unread> {
+    let Some(columns) = array.as_struct_opt() else {
+        let source = Source {
+            array: &**array,
+            from: 0,
+            len: array.len(),
+            null_rows: [None; 2],
+            rows: Rows::Every(1),
+        };
+        return read_values("", source, Cells::One, bfloat16, message);
+    };
+    for (field, column) in columns.fields().iter().zip(columns.columns()) {
+        let bfloat16 = bfloat16 && field.name() == "values";
+        if let Err(why) = read_column(field.name(), column, array.nulls(), bfloat16, message) {
+            message.skip(field, why);
+        }
+    }
+    Ok(())
+}
+
+/// Values of an Arrow array, and which of them are not there.
+#[derive(Clone, Copy)]
+struct Source<'a> {
+    array: &'a dyn Array,
+    /// The values that are read.
+    from: usize,
+    len: usize,
+    /// The nulls of rows: a row that is null has no values.
+    null_rows: [Option<&'a NullBuffer>; 2],
+    rows: Rows<'a>,
+}
+
+/// Which values belong to a row, counted from the first that is read.
+#[derive(Clone, Copy)]
+enum Rows<'a> {
+    Every(usize),
+    List(&'a [i32]),
+    LargeList(&'a [i64]),
+}
+
+impl Rows<'_> {
+    fn values(&self, row: usize) -> Range<usize> {
+        match *self {
+            Self::Every(n) => row * n..(row + 1) * n,
+            Self::List(offsets) => {
+                let place = |i: usize| (offsets[i] - offsets[0]) as usize;
+                place(row)..place(row + 1)
+            }
+            Self::LargeList(offsets) => {
+                let place = |i: usize| (offsets[i] - offsets[0]) as usize;
+                place(row)..place(row + 1)
+            }
+        }
+    }
+}
+
+impl Source<'_> {
+    fn has_nulls(&self) -> bool {
+        let nulls = self.null_rows.iter().flatten();
+        self.array.null_count() > 0 || nulls.into_iter().any(|nulls| nulls.null_count() > 0)
+    }
+
+    /// Calls `forget` once with the place of each value that is null, or in a row that is.
+    fn for_each_null(&self, mut forget: impl FnMut(usize)) {
+        let is_null = |i: &usize| self.array.is_null(self.from + i);
+        if self.array.null_count() > 0 {
+            (0..self.len).filter(is_null).for_each(&mut forget);
+        }
+        let of = |nulls: Option<&NullBuffer>, row| nulls.is_some_and(|nulls| nulls.is_null(row));
+        let [outer, inner] = self.null_rows;
+        let rows = outer.or(inner).map_or(0, NullBuffer::len);
+        let null_rows = (0..rows).filter(|&row| of(outer, row) || of(inner, row));
+        let values = null_rows.flat_map(|row| self.rows.values(row));
+        values.filter(|i| !is_null(i)).for_each(forget);
+    }
+
+    fn values<T: ArrowPrimitiveType>(&self) -> &[T::Native] {
+        &self.array.as_primitive::<T>().values()[self.from..self.from + self.len]
+    }
+}
+
+/// Copies a column that is not a list. A null becomes NaN, integers with nulls becoming float64 for that. Nothing is
+/// left behind where it can't be read.
+fn read_values(
+    name: &str,
+    source: Source<'_>,
+    cells: Cells,
+    bfloat16: bool,
+    message: &mut Message,
+) -> Result<(), Unread> {
+    let has_nulls = source.has_nulls();
+    macro_rules! floats {
+        ($T:ty, $Native:ty, $dtype:ident, $nan:expr) => {{
+            let column = message.add_column(name, Dtype::$dtype, cells);
+            column.data.copy_from(bytemuck::cast_slice(source.values::<$T>()));
+            if has_nulls {
+                let values: &mut [$Native] = bytemuck::cast_slice_mut(column.data.bytes_mut());
+                source.for_each_null(|i| values[i] = $nan);
+            }
+        }};
+    }
+    macro_rules! integers {
+        ($T:ty, $dtype:ident) => {{
+            if has_nulls {
+                let column = message.add_column(name, Dtype::Float64, cells);
+                column.integers = Some(Dtype::$dtype);
+                column.data.resize(source.len * size_of::<f64>());
+                let values: &mut [f64] = bytemuck::cast_slice_mut(column.data.bytes_mut());
+                for (to, from) in values.iter_mut().zip(source.values::<$T>()) {
+                    *to = *from as f64;
+                }
+                source.for_each_null(|i| values[i] = f64::NAN);
+            } else {
+                let column = message.add_column(name, Dtype::$dtype, cells);
+                column.data.copy_from(bytemuck::cast_slice(source.values::<$T>()));
+            }
+        }};
+    }
+    macro_rules! times {
+        ($T:ty, $unit_ns:expr) => {{
+            const UNIT_NS: i64 = $unit_ns;
+            const MAX: i64 = i64::MAX / UNIT_NS;
+            let beyond = |time: &i64| UNIT_NS > 1 && !(-MAX..=MAX).contains(time);
+            let mut count = source.values::<$T>().iter().filter(|time| beyond(time)).count();
+            // What lies under a null is of no consequence.
+            source.for_each_null(|i| count -= usize::from(beyond(&source.values::<$T>()[i])));
+            if count > 0 {
+                return Err("a time in it is beyond int64 nanoseconds");
+            }
+            let (dtype, integers) = match has_nulls {
+                true => (Dtype::Float64, Some(Dtype::Int64)),
+                false => (Dtype::Int64, None),
+            };
+            let column = message.add_column(name, dtype, cells);
+            column.integers = integers;
+            column.data.resize(source.len * size_of::<i64>());
+            let times = source.values::<$T>().iter().map(|time| time.wrapping_mul(UNIT_NS));
+            if has_nulls {
+                let values: &mut [f64] = bytemuck::cast_slice_mut(column.data.bytes_mut());
+                values.iter_mut().zip(times).for_each(|(to, time)| *to = time as f64);
+                source.for_each_null(|i| values[i] = f64::NAN);
+            } else {
+                let values: &mut [i64] = bytemuck::cast_slice_mut(column.data.bytes_mut());
+                values.iter_mut().zip(times).for_each(|(to, time)| *to = time);
+            }
+        }};
+    }
+    match source.array.data_type() {
+        DataType::Float32 => floats!(Float32Type, f32, Float32, f32::NAN),
+        DataType::Float64 => floats!(Float64Type, f64, Float64, f64::NAN),
+        DataType::Float16 => floats!(Float16Type, f16, Float16, f16::NAN),
+        DataType::UInt16 if bfloat16 => floats!(UInt16Type, bf16, UInt16, bf16::NAN),
+        DataType::Int8 => integers!(Int8Type, Int8),
+        DataType::Int16 => integers!(Int16Type, Int16),
+        DataType::Int32 => integers!(Int32Type, Int32),
+        DataType::Int64 => integers!(Int64Type, Int64),
+        DataType::UInt8 => integers!(UInt8Type, UInt8),
+        DataType::UInt16 => integers!(UInt16Type, UInt16),
+        DataType::UInt32 => integers!(UInt32Type, UInt32),
+        DataType::UInt64 => integers!(UInt64Type, UInt64),
+        DataType::Timestamp(TimeUnit::Second, _) => times!(TimestampSecondType, 1_000_000_000),
+        DataType::Timestamp(TimeUnit::Millisecond, _) => times!(TimestampMillisecondType, 1_000_000),
+        DataType::Timestamp(TimeUnit::Microsecond, _) => times!(TimestampMicrosecondType, 1000),
+        DataType::Timestamp(TimeUnit::Nanosecond, _) => times!(TimestampNanosecondType, 1),
+        DataType::Duration(TimeUnit::Second) => times!(DurationSecondType, 1_000_000_000),
+        DataType::Duration(TimeUnit::Millisecond) => times!(DurationMillisecondType, 1_000_000),
+        DataType::Duration(TimeUnit::Microsecond) => times!(DurationMicrosecondType, 1000),
+        DataType::Duration(TimeUnit::Nanosecond) => times!(DurationNanosecondType, 1),
+        _ => return Err(ALLOWED),
+    }
+    Ok(())
+}
+
+/// Copies a column of a struct, of whose rows some may be null.
+fn read_column(
+    name: &str,
+    array: &ArrayRef,
+    null_rows: Option<&NullBuffer>,
+    bfloat16: bool,
+    message: &mut Message,
+) -> Result<(), Unread> {
+    let list = |values: &ArrayRef, range: Range<usize>, rows: Rows<'_>, cells, message: &mut Message| {
+        let source = Source {
+            array: &**values,
+            from: range.start,
+            len: range.len(),
+            null_rows: [null_rows, array.nulls()],
+            rows,
+        };
+        read_values(name, source, cells, bfloat16, message)
+    };
+    match array.data_type() {
+        DataType::List(_) => {
+            let lists = array.as_list::<i32>();
+            let offsets = lists.offsets();
+            let range = offsets[0] as usize..offsets[lists.len()] as usize;
+            let cells = Cells::Ragged(range.len());
+            list(lists.values(), range, Rows::List(offsets), cells, message)?;
+            push_offsets(message, offsets.iter().map(|offset| offset - offsets[0]));
+        }
+        DataType::LargeList(_) => {
+            let lists = array.as_list::<i64>();
+            let offsets = lists.offsets();
+            let range = offsets[0] as usize..offsets[lists.len()] as usize;
+            if i32::try_from(range.len()).is_err() {
+                return Err("it has more than 2^31 - 1 values");
+            }
+            let cells = Cells::Ragged(range.len());
+            list(lists.values(), range, Rows::LargeList(offsets), cells, message)?;
+            push_offsets(message, offsets.iter().map(|offset| (offset - offsets[0]) as i32));
+        }
+        DataType::FixedSizeList(_, size) => {
+            let lists = array.as_fixed_size_list();
+            let size = *size as usize;
+            let from = lists.offset() * size;
+            let range = from..from + lists.len() * size;
+            list(lists.values(), range, Rows::Every(size), Cells::Fixed(size), message)?;
+        }
+        _ => {
+            let source = Source {
+                array: &**array,
+                from: 0,
+                len: array.len(),
+                null_rows: [null_rows, None],
+                rows: Rows::Every(1),
+            };
+            read_values(name, source, Cells::One, bfloat16, message)?;
+        }
+    }
+    Ok(())
+}
+
+fn push_offsets(message: &mut Message, offsets: impl Iterator<Item = i32>) {
+    if let Some(column) = message.columns_mut().last_mut() {
+        column.offsets.extend(offsets);
+    }
+}

@@ -1,0 +1,394 @@
+use super::*;
+use crate::ops::voxelize::Cloud;
+use crate::stream::Cells;
+use arrow::array::{
+    BooleanArray, DictionaryArray, DurationMicrosecondArray, FixedSizeListArray, Float32Array, LargeListArray,
+    ListArray, StringArray, StructArray, TimestampMillisecondArray, TimestampNanosecondArray, UInt16Array, UInt32Array,
+};
+use arrow::buffer::NullBuffer;
+use arrow::datatypes::{Field, Float32Type, Int32Type, Int64Type};
+use std::sync::Arc;
+
+fn read(parameters: &[(&str, Parameter)], array: impl Array + 'static) -> Result<(Message, bool), MessageError> {
+    let mut message = Message::default();
+    let parameters = parameters
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), value.clone()))
+        .collect();
+    let array: ArrayRef = Arc::new(array);
+    let stamped = read_message(&parameters, &array, &mut message)?;
+    Ok((message, stamped))
+}
+
+#[test]
+fn a_tensor_is_copied_with_what_its_metadata_says() {
+    let array = Float32Array::from(vec![9.0, 1.0, 2.0, 3.0, 4.0]).slice(1, 4);
+    let parameters = [
+        ("timestamp_ns", Parameter::Integer(7)),
+        ("timestamp", Parameter::Integer(6)),
+        ("timestamps_ns", Parameter::ListInt(vec![5, 7])),
+        ("shape", Parameter::ListInt(vec![2, 2])),
+        ("frame_id", Parameter::String("tool".into())),
+    ];
+    let (message, stamped) = read(&parameters, array).unwrap();
+    assert!(stamped);
+    assert_eq!(message.timestamp_ns, 7);
+    assert_eq!(message.timestamps_ns, [5, 7]);
+    assert_eq!(message.shape, [2, 2]);
+    assert_eq!(message.frame_id, "tool");
+    assert_eq!(message.flat().unwrap().as_slice::<f32>(), [1.0, 2.0, 3.0, 4.0]);
+}
+
+#[test]
+fn what_an_observation_says_and_what_nobody_knows_is_kept() {
+    let names = |names: &[&str]| Parameter::ListString(names.iter().map(|name| (*name).to_owned()).collect());
+    let parameters = [
+        ("timestamp_ns", Parameter::Integer(7)),
+        ("shape", Parameter::ListInt(vec![1])),
+        ("modalities", names(&["camera", "force"])),
+        ("epoch", Parameter::Integer(2)),
+        ("age_ns", Parameter::ListInt(vec![-1, 5])),
+        ("encoding", Parameter::String("rgb8".into())),
+        ("gain", Parameter::Float(0.5)),
+        ("_framing", Parameter::String("arrow_ipc".into())),
+    ];
+    let (mut message, _) = read(&parameters, Float32Array::from(vec![1.0])).unwrap();
+    assert_eq!(message.modalities(), ["camera", "force"]);
+    assert_eq!(message.epoch, 2);
+    let kept: Vec<_> = message.metadata.iter().collect();
+    assert_eq!(
+        kept,
+        [
+            ("age_ns", &MetadataValue::ListInt(vec![-1, 5])),
+            ("encoding", &MetadataValue::String("rgb8".into())),
+            ("gain", &MetadataValue::Float(0.5)),
+        ]
+    );
+    // What a field can't tell from what is not there.
+    let parameters = [
+        ("dtype", Parameter::String("float32".into())),
+        ("epoch", Parameter::Integer(0)),
+        ("fields", names(&[])),
+        ("frame_id", Parameter::String(String::new())),
+        ("shape", Parameter::ListInt(vec![])),
+    ];
+    let (empty, _) = read(&parameters, Float32Array::from(vec![1.0])).unwrap();
+    assert!(
+        empty
+            .metadata
+            .iter()
+            .map(|(key, _)| key)
+            .eq(parameters.iter().map(|(key, _)| *key))
+    );
+    // Of another type they are the sender's own, and no error.
+    let parameters = [("epoch", Parameter::Float(1.5)), ("modalities", Parameter::Integer(3))];
+    let parameters = parameters.map(|(key, value)| (key.to_owned(), value)).into();
+    read_parameters(&parameters, &mut message).unwrap();
+    assert!(message.modalities().is_empty() && message.epoch == 0);
+    assert_eq!(message.metadata.get("epoch"), Some(&MetadataValue::Float(1.5)));
+    assert_eq!(message.metadata.iter().count(), 2);
+}
+
+#[test]
+fn the_stamp_may_be_the_older_key_or_missing() {
+    let array = || Float32Array::from(vec![1.0]);
+    let (message, stamped) = read(&[("timestamp", Parameter::Integer(6))], array()).unwrap();
+    assert_eq!((message.timestamp_ns, stamped), (6, true));
+    assert!(!read(&[], array()).unwrap().1);
+}
+
+#[test]
+fn ragged_columns_start_at_zero_even_in_a_slice() {
+    let list = ListArray::from_iter_primitive::<arrow::datatypes::Int64Type, _, _>([
+        Some(vec![Some(1), Some(2)]),
+        Some(vec![Some(3)]),
+        Some(vec![]),
+    ]);
+    let field = Arc::new(Field::new("targets_ns", list.data_type().clone(), false));
+    let batch = StructArray::from(vec![(field, Arc::new(list) as ArrayRef)]).slice(1, 2);
+    let (message, _) = read(&[], batch).unwrap();
+    let column = message.column("targets_ns").unwrap();
+    assert_eq!(message.rows, 2);
+    assert_eq!(column.offsets, [0, 1, 1]);
+    assert_eq!(column.row(0).as_slice::<i64>(), [3]);
+}
+
+#[test]
+fn bfloat16_travels_as_uint16() {
+    let bits = half::bf16::from_f32(1.5).to_bits();
+    let dtype = ("dtype", Parameter::String("bfloat16".into()));
+    let (message, _) = read(&[dtype], UInt16Array::from(vec![bits])).unwrap();
+    let mut value = [0.0];
+    message.flat().unwrap().to_f32(&mut value);
+    assert_eq!(value, [1.5]);
+}
+
+fn columns(columns: Vec<(&str, ArrayRef)>, nulls: Option<NullBuffer>) -> StructArray {
+    let field = |(name, column): &(&str, ArrayRef)| Field::new(*name, column.data_type().clone(), true);
+    let fields: Vec<_> = columns.iter().map(field).collect();
+    StructArray::new(
+        fields.into(),
+        columns.into_iter().map(|(_, column)| column).collect(),
+        nulls,
+    )
+}
+
+fn floats_of(message: &Message, name: &str) -> Vec<f32> {
+    let values = message.column(name).unwrap().values();
+    let mut out = vec![0.0; values.len()];
+    values.to_f32(&mut out);
+    out
+}
+
+#[test]
+fn what_nothing_asks_for_is_skipped_and_what_is_asked_for_is_named() {
+    let xyz = || -> ArrayRef { Arc::new(Float32Array::from(vec![1.0, 2.0])) };
+    let dictionary: DictionaryArray<Int32Type> = vec!["a", "b"].into_iter().collect();
+    let nested = columns(vec![("x", xyz())], None);
+    let cloud = columns(
+        vec![
+            ("valid", Arc::new(BooleanArray::from(vec![true, false]))),
+            ("x", xyz()),
+            ("name", Arc::new(StringArray::from(vec!["a", "b"]))),
+            ("y", xyz()),
+            ("class", Arc::new(dictionary)),
+            ("pose", Arc::new(nested)),
+            ("z", xyz()),
+        ],
+        None,
+    );
+    let (message, _) = read(&[], cloud).unwrap();
+    let cloud = Cloud::from_message(&message).unwrap();
+    assert_eq!(cloud.len(), 2);
+    let asked = |name| cloud.field(name).unwrap_err().to_string();
+    assert!(asked("valid").starts_with("field `valid` is Boolean (allowed: arrays of floats"));
+    assert!(asked("class").starts_with("field `class` is Dictionary(Int32, Utf8) (allowed"));
+    assert_eq!(asked("ring"), "no field `ring`: the cloud has x, y, z");
+    let mut copy = Message::default();
+    copy.copy_from(&message);
+    assert_eq!(copy.skipped().len(), 4);
+}
+
+#[test]
+fn a_null_is_a_value_that_is_not_there() {
+    let (message, _) = read(&[], Float32Array::from(vec![Some(1.0), None, Some(3.0)])).unwrap();
+    let values = floats_of(&message, "");
+    assert!(values[0] == 1.0 && values[1].is_nan() && values[2] == 3.0);
+    // The second row of the struct is null, and so is a value of another.
+    let cloud = columns(
+        vec![
+            ("x", Arc::new(Float32Array::from(vec![1.0, 2.0, 3.0]))),
+            ("ring", Arc::new(UInt32Array::from(vec![Some(7), Some(8), None]))),
+            (
+                "t",
+                Arc::new(TimestampMillisecondArray::from(vec![Some(1), None, Some(2)])),
+            ),
+        ],
+        Some(NullBuffer::from(vec![true, false, true])),
+    );
+    let (message, _) = read(&[], cloud.slice(1, 2)).unwrap();
+    let (x, ring) = (floats_of(&message, "x"), floats_of(&message, "ring"));
+    assert!(x[0].is_nan() && x[1] == 3.0);
+    assert!(ring.iter().all(|ring| ring.is_nan()));
+    let ring = message.column("ring").unwrap();
+    assert_eq!((ring.dtype, ring.integers), (Dtype::Float64, Some(Dtype::UInt32)));
+    assert!(floats_of(&message, "t")[0].is_nan() && floats_of(&message, "t")[1] == 2e6);
+    // Without nulls nothing changes, though there is a bitmap for them.
+    let (message, _) = read(&[], UInt32Array::from(vec![Some(7), None]).slice(0, 1)).unwrap();
+    assert_eq!(
+        (message.flat().unwrap().dtype(), message.columns()[0].integers),
+        (Dtype::UInt32, None)
+    );
+}
+
+#[test]
+fn nulls_go_with_the_dtype_that_the_metadata_names() {
+    let dtype = |name: &str| ("dtype", Parameter::String(name.into()));
+    let nulls = || UInt16Array::from(vec![Some(half::bf16::from_f32(1.5).to_bits()), None]);
+    let (message, _) = read(&[dtype("bfloat16")], nulls()).unwrap();
+    assert_eq!(message.flat().unwrap().dtype(), Dtype::BFloat16);
+    assert!(floats_of(&message, "")[0] == 1.5 && floats_of(&message, "")[1].is_nan());
+    let (message, _) = read(&[dtype("uint16")], nulls()).unwrap();
+    assert!(floats_of(&message, "")[1].is_nan());
+}
+
+#[test]
+fn times_are_nanoseconds_in_every_unit() {
+    let list = ListArray::from_iter_primitive::<arrow::datatypes::TimestampSecondType, _, _>([
+        Some(vec![Some(1), None]),
+        None,
+        Some(vec![Some(-2)]),
+    ]);
+    let message = columns(
+        vec![
+            (
+                "ns",
+                Arc::new(TimestampNanosecondArray::from(vec![5, i64::MAX, i64::MIN])),
+            ),
+            ("ms", Arc::new(TimestampMillisecondArray::from(vec![5, -6, 7]))),
+            ("us", Arc::new(DurationMicrosecondArray::from(vec![5, 6, 7]))),
+            (
+                "far",
+                Arc::new(TimestampMillisecondArray::from(vec![0, i64::MAX / 1000, 0])),
+            ),
+            ("list", Arc::new(list)),
+        ],
+        None,
+    );
+    let (message, _) = read(&[], message).unwrap();
+    let int64 = |name| message.column(name).unwrap().data.as_slice::<i64>().to_vec();
+    assert_eq!(int64("ns"), [5, i64::MAX, i64::MIN]);
+    assert_eq!(int64("ms"), [5_000_000, -6_000_000, 7_000_000]);
+    assert_eq!(int64("us"), [5000, 6000, 7000]);
+    assert_eq!(message.skipped()[0].reason, "a time in it is beyond int64 nanoseconds");
+    let list = message.column("list").unwrap();
+    assert_eq!(list.offsets, [0, 2, 2, 3]);
+    assert_eq!(floats_of(&message, "list")[2], -2e9);
+    // What is under a null is no time.
+    let hidden = TimestampMillisecondArray::new(vec![i64::MAX, 1].into(), Some(vec![false, true].into()));
+    let (message, _) = read(&[], hidden).unwrap();
+    assert_eq!(floats_of(&message, "")[1], 1e6);
+}
+
+#[test]
+fn lists_of_every_kind_are_columns() {
+    let rows = || {
+        [
+            Some(vec![Some(0)]),
+            Some(vec![Some(1), Some(2)]),
+            None,
+            Some(vec![Some(3), None]),
+        ]
+    };
+    let list = ListArray::from_iter_primitive::<Int64Type, _, _>(rows());
+    let large = LargeListArray::from_iter_primitive::<Int64Type, _, _>(rows());
+    let fixed = [
+        Some(vec![Some(0), Some(9)]),
+        Some(vec![Some(1), Some(2)]),
+        None,
+        Some(vec![Some(3), None]),
+    ];
+    let fixed = FixedSizeListArray::from_iter_primitive::<Int64Type, _, _>(fixed, 2);
+    let batch = columns(
+        vec![
+            ("list", Arc::new(list)),
+            ("large", Arc::new(large)),
+            ("fixed", Arc::new(fixed)),
+        ],
+        None,
+    );
+    let (message, _) = read(&[], batch.slice(1, 3)).unwrap();
+    for name in ["list", "large"] {
+        let column = message.column(name).unwrap();
+        assert_eq!(
+            (column.cells, &column.offsets[..]),
+            (Cells::Ragged(4), &[0, 2, 2, 4][..]),
+            "{name}"
+        );
+        let values = floats_of(&message, name);
+        assert!(values[..3] == [1.0, 2.0, 3.0] && values[3].is_nan(), "{name}");
+    }
+    assert_eq!(message.column("fixed").unwrap().cells, Cells::Fixed(2));
+    let fixed = floats_of(&message, "fixed");
+    assert!(fixed[..2] == [1.0, 2.0] && fixed[2..4].iter().all(|value| value.is_nan()));
+    assert!(fixed[4] == 3.0 && fixed[5].is_nan());
+}
+
+#[test]
+fn lists_in_the_only_row_are_a_cloud() {
+    let list = |values: [f32; 3]| -> ArrayRef {
+        let values = Some(values.map(Some).to_vec());
+        Arc::new(LargeListArray::from_iter_primitive::<Float32Type, _, _>([values]))
+    };
+    let cloud = columns(
+        vec![
+            ("x", list([1.0, 2.0, 3.0])),
+            ("y", list([0.0; 3])),
+            ("z", list([4.0; 3])),
+        ],
+        None,
+    );
+    let (message, _) = read(&[], cloud).unwrap();
+    assert_eq!(Cloud::from_message(&message).unwrap().len(), 3);
+}
+
+#[test]
+fn what_the_metadata_says_of_the_form_must_agree() {
+    let list = |key: &'static str, values: &[i64]| (key, Parameter::ListInt(values.to_vec()));
+    let names = |key: &'static str, names: &[&str]| {
+        (
+            key,
+            Parameter::ListString(names.iter().map(|name| (*name).to_owned()).collect()),
+        )
+    };
+    let six = || Float32Array::from(vec![0.0; 6]);
+    let refused = |parameters: &[(&str, Parameter)]| read(parameters, six()).err().map(|error| error.to_string());
+    let (shape, stamps) = (
+        |shape: &[i64]| list("shape", shape),
+        |stamps: &[i64]| list("timestamps_ns", stamps),
+    );
+    assert_eq!(
+        refused(&[shape(&[2, 3]), stamps(&[1, 2, 3])]).unwrap(),
+        "metadata `shape` [2, 3] does not go with 3 `timestamps_ns` (allowed: 3 in its first place)"
+    );
+    assert_eq!(
+        refused(&[shape(&[2, 3]), names("fields", &["x", "y"])]).unwrap(),
+        "metadata `shape` [2, 3] does not go with 2 `fields` (allowed: 2 in its last place)"
+    );
+    assert_eq!(
+        refused(&[stamps(&[1, 2]), list("valid", &[1, 1, 1])]).unwrap(),
+        "metadata `valid` has 3 entries (allowed: 2, one for each sample and modality)"
+    );
+    assert!(refused(&[list("valid", &[1, 1])]).unwrap().contains("allowed: 1"));
+    assert!(
+        refused(&[shape(&[7])])
+            .unwrap()
+            .contains("`shape` [7] is 7 values, the payload has 6")
+    );
+    assert!(refused(&[shape(&[1, i64::MAX, 4])]).is_some());
+    let good = [
+        vec![
+            shape(&[2, 3]),
+            stamps(&[1, 2]),
+            list("valid", &[0, 1]),
+            names("fields", &["x", "y", "z"]),
+        ],
+        vec![shape(&[6]), stamps(&[1]), list("valid", &[1])],
+        vec![shape(&[]), stamps(&[])],
+        // A window of two rows of three modalities.
+        vec![
+            shape(&[2, 3]),
+            stamps(&[1, 2]),
+            names("modalities", &["a", "b", "c"]),
+            list("valid", &[1; 6]),
+        ],
+    ];
+    for parameters in good {
+        assert_eq!(refused(&parameters), None, "{parameters:?}");
+    }
+    // The shape of bits is that of their cells.
+    let bits = |bytes: usize| {
+        let parameters = [shape(&[5, 2, 1]), list("grid_shape", &[5, 2, 1])];
+        read(&parameters, arrow::array::UInt8Array::from(vec![0; bytes]))
+    };
+    assert!(bits(2).is_ok() && bits(3).is_err());
+}
+
+#[test]
+fn what_cannot_be_read_is_said_in_full() {
+    let floats = || Float32Array::from(vec![1.0, 2.0]);
+    let message = |result: Result<(Message, bool), MessageError>| match result {
+        Ok(_) => panic!("it was read"),
+        Err(error) => error.to_string(),
+    };
+    assert!(message(read(&[], StringArray::from(vec!["a"]))).contains("Arrow type Utf8 (allowed: arrays of floats"));
+    // A list is the column of a struct, and of numbers.
+    let nested = ListArray::from_iter_primitive::<Int64Type, _, _>([Some(vec![Some(1)])]);
+    assert!(message(read(&[], nested)).contains("Arrow type List(Int64) (allowed: arrays of floats"));
+    let text = ("timestamp_ns", Parameter::String("17".into()));
+    assert!(message(read(&[text], floats())).contains("a NumPy integer becomes text"));
+    let shape = ("shape", Parameter::ListInt(vec![3]));
+    assert!(message(read(&[shape], floats())).contains("`shape` [3] is 3 values, the payload has 2"));
+    let dtype = ("dtype", Parameter::String("float64".into()));
+    assert!(message(read(&[dtype], floats())).contains("the payload is float32"));
+}
