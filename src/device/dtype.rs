@@ -99,6 +99,25 @@ impl Dtype {
     pub const fn is_output(self) -> bool {
         matches!(self, Self::Float32 | Self::Float16 | Self::BFloat16)
     }
+
+    /// The largest number of this float type.
+    pub const fn largest(self) -> f64 {
+        match self {
+            Self::Float16 => f16::MAX.to_f64_const(),
+            Self::BFloat16 => bf16::MAX.to_f64_const(),
+            Self::Float64 => f64::MAX,
+            _ => f32::MAX as f64,
+        }
+    }
+
+    /// Whether the nearest value of this float type is finite.
+    pub fn holds(self, value: f32) -> bool {
+        match self {
+            Self::Float16 => f16::from_f32(value).is_finite(),
+            Self::BFloat16 => bf16::from_f32(value).is_finite(),
+            _ => value.is_finite(),
+        }
+    }
 }
 
 impl fmt::Display for Dtype {
@@ -127,7 +146,24 @@ pub trait Element: Pod + Send + Sync {
     fn from_f32(value: f32) -> Self;
     /// The value as float32, exactly.
     fn to_f32(self) -> f32;
+    /// Whether there is no NaN and no infinity among `values`.
+    fn all_finite(values: &[Self]) -> bool;
 }
+
+/// Whether the exponents of all `values` are such that adding `$step`, times the lowest bit of an exponent, does not carry
+/// into the sign, which has been cleared: with 1, that they are finite. Or-ing that over all values has no branch and
+/// vectorizes for every width.
+macro_rules! exponents_below {
+    ($values:expr, $Bits:ty, $step:expr) => {{
+        let bits: &[$Bits] = bytemuck::cast_slice($values);
+        let sign: $Bits = 1 << (<$Bits>::BITS - 1);
+        let carried = bits
+            .iter()
+            .fold(0, |carried: $Bits, &b| carried | (b & !sign).wrapping_add($step));
+        carried & sign == 0
+    }};
+}
+pub(crate) use exponents_below;
 
 impl Element for f32 {
     const DTYPE: Dtype = Dtype::Float32;
@@ -138,6 +174,10 @@ impl Element for f32 {
     #[inline]
     fn to_f32(self) -> f32 {
         self
+    }
+    #[inline]
+    fn all_finite(values: &[Self]) -> bool {
+        exponents_below!(values, u32, 1 << 23)
     }
 }
 
@@ -151,6 +191,10 @@ impl Element for f16 {
     fn to_f32(self) -> f32 {
         self.to_f32()
     }
+    #[inline]
+    fn all_finite(values: &[Self]) -> bool {
+        exponents_below!(values, u16, 1 << 10)
+    }
 }
 
 impl Element for bf16 {
@@ -162,6 +206,10 @@ impl Element for bf16 {
     #[inline]
     fn to_f32(self) -> f32 {
         self.to_f32()
+    }
+    #[inline]
+    fn all_finite(values: &[Self]) -> bool {
+        exponents_below!(values, u16, 1 << 7)
     }
 }
 

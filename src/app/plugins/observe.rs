@@ -102,12 +102,14 @@ impl Observe {
     fn publish_due(&mut self, out: &mut Outbox<'_>) {
         while let Some(target) = self.windows.aligner.due() {
             for (i, output) in self.outputs.iter().enumerate() {
+                self.windows.masks.overflows.clear();
                 let sent = output.send_on_device(i, &mut self.windows, &target, out);
                 if !sent {
                     out.send(i, &output.layout, |payload| {
                         output.observe(&mut self.windows, &target, payload)
                     });
                 }
+                output.count_overflows(&self.windows, out);
             }
             if let Some(error) = self.windows.backend.take_lost() {
                 out.end(error);
@@ -339,6 +341,19 @@ impl Output {
             return false;
         }
         true
+    }
+
+    /// Says of which inputs there were values that the published type can't hold.
+    fn count_overflows(&self, windows: &Windows, out: &mut Outbox<'_>) {
+        let dtype = windows.aligner.dtype();
+        let counted = self.modalities.clone().zip(&windows.masks.overflows);
+        for (input, rows) in counted.filter(|&(_, &rows)| rows > 0) {
+            let largest = dtype.largest();
+            out.fault(
+                input,
+                format_args!("{rows} rows of a window are past what {dtype} holds ({largest:e}): they are not valid"),
+            );
+        }
     }
 
     fn bytes(&self) -> usize {
