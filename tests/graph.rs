@@ -368,6 +368,7 @@ fn values_that_the_type_cannot_hold_are_counted() {
     let mut robot = Robot::new(graph(&fuse(
         "window: 2, modalities: [{ input: a, dim: 1, interpolation: linear }, { input: b, dim: 1, interpolation: previous }]",
     )));
+    robot.comes("b", &sample(0, &[1.0]));
     robot.comes("b", &sample(30 * MS, &[1.0]));
     robot.comes("a", &sample(0, &[3e38]));
     let sent = robot.comes("a", &sample(30 * MS, &[-3e38]));

@@ -1,13 +1,15 @@
 //! dora's messages into [`Message`]s: payload and metadata copied out into memory that is reused.
 
 use crate::device::Dtype;
-use crate::stream::{Cells, Message};
-use arrow::array::{Array, ArrayRef, AsArray};
+use crate::stream::{Cells, Column, Message};
+use arrow::array::{Array, ArrayRef, AsArray, make_array};
+use arrow::buffer::NullBuffer;
 use arrow::datatypes::{
     ArrowPrimitiveType, DataType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
     UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use dora_node_api::{MetadataParameters, Parameter};
+use half::f16;
 
 /// Why a message can't be read. It is dropped and counted.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -68,9 +70,14 @@ pub fn read_message(
     message.rows = array.len();
     match array.as_struct_opt() {
         Some(columns) => {
-            check_nulls("", array)?;
             for (field, column) in columns.fields().iter().zip(columns.columns()) {
                 read_column(field.name(), column, None, message)?;
+                match (array.nulls(), message.columns_mut().last_mut()) {
+                    (Some(rows), Some(column)) if matches!(column.cells, Cells::Ragged(_)) => {
+                        note_null_rows(column, rows);
+                    }
+                    _ => check_nulls("", array)?,
+                }
             }
         }
         None => read_column("", array, None, message)?,
@@ -212,7 +219,10 @@ fn place(name: &str) -> String {
 }
 
 fn read_column(name: &str, array: &ArrayRef, cells: Option<Cells>, message: &mut Message) -> Result<(), MessageError> {
-    check_nulls(name, array)?;
+    let is_list = matches!(array.data_type(), DataType::List(_));
+    if !is_list {
+        check_nulls(name, array)?;
+    }
     macro_rules! copy {
         ($T:ty, $dtype:ident) => {{
             let column = message.add_column(name, Dtype::$dtype, cells.unwrap_or(Cells::One));
@@ -239,11 +249,19 @@ fn read_column(name: &str, array: &ArrayRef, cells: Option<Cells>, message: &mut
                 _ => (0, 0),
             };
             let values = list.values().slice(first as usize, (last - first) as usize);
-            read_column(name, &values, Some(Cells::Ragged(values.len())), message)?;
+            let without_nulls = values.to_data().into_builder().nulls(None).build();
+            let all_there = make_array(without_nulls.map_err(|_| unreadable(name, array))?);
+            read_column(name, &all_there, Some(Cells::Ragged(values.len())), message)?;
             if let Some(column) = message.columns_mut().last_mut() {
                 column
                     .offsets
                     .extend(list.offsets().iter().map(|offset| offset - first));
+                if let Some(nulls) = values.nulls() {
+                    forget_nulls(column, nulls);
+                }
+                if let Some(rows) = array.nulls() {
+                    note_null_rows(column, rows);
+                }
             }
         }
         (DataType::FixedSizeList(_, size), None) if !name.is_empty() => {
@@ -252,14 +270,41 @@ fn read_column(name: &str, array: &ArrayRef, cells: Option<Cells>, message: &mut
             let values = list.values().slice(list.offset() * size, list.len() * size);
             read_column(name, &values, Some(Cells::Fixed(size)), message)?;
         }
-        (other, _) => {
-            return Err(MessageError::ArrowType {
-                place: place(name),
-                came: other.to_string(),
-            });
-        }
+        _ => return Err(unreadable(name, array)),
     }
     Ok(())
+}
+
+fn unreadable(name: &str, array: &ArrayRef) -> MessageError {
+    MessageError::ArrowType {
+        place: place(name),
+        came: array.data_type().to_string(),
+    }
+}
+
+/// Makes floats that are null NaN, and notes the rows of other types that have a null in them.
+fn forget_nulls(column: &mut Column, nulls: &NullBuffer) {
+    let are_null = (0..nulls.len()).filter(|&i| nulls.is_null(i));
+    match column.dtype {
+        Dtype::Float32 => are_null.for_each(|i| column.data.as_mut_slice::<f32>()[i] = f32::NAN),
+        Dtype::Float64 => are_null.for_each(|i| column.data.as_mut_slice::<f64>()[i] = f64::NAN),
+        Dtype::Float16 => are_null.for_each(|i| column.data.as_mut_slice::<f16>()[i] = f16::NAN),
+        _ => {
+            let rows = column.offsets.windows(2).enumerate();
+            let has_null = |span: &[i32]| (span[0]..span[1]).any(|i| nulls.is_null(i as usize));
+            let null_rows = rows.filter(|(_, span)| has_null(span)).map(|(row, _)| row);
+            column.null_rows.extend(null_rows);
+        }
+    }
+}
+
+/// Notes the rows that are null as a whole.
+fn note_null_rows(column: &mut Column, rows: &NullBuffer) {
+    column
+        .null_rows
+        .extend((0..rows.len()).filter(|&row| rows.is_null(row)));
+    column.null_rows.sort_unstable();
+    column.null_rows.dedup();
 }
 
 #[cfg(test)]
@@ -321,6 +366,35 @@ mod tests {
         assert_eq!(message.rows, 2);
         assert_eq!(column.offsets, [0, 1, 1]);
         assert_eq!(column.row(0).as_slice::<i64>(), [3]);
+    }
+
+    #[test]
+    fn nulls_in_lists_are_noted_by_row_and_floats_are_nan() {
+        use arrow::datatypes::{Float32Type, Int64Type};
+        let stamps = ListArray::from_iter_primitive::<Int64Type, _, _>([
+            Some(vec![Some(1), None]),
+            Some(vec![Some(3)]),
+            None,
+            Some(vec![Some(5)]),
+        ]);
+        let values = ListArray::from_iter_primitive::<Float32Type, _, _>([
+            Some(vec![Some(1.0), None]),
+            None,
+            Some(vec![]),
+            Some(vec![Some(5.0)]),
+        ]);
+        let field = |name: &str, list: &ListArray| Arc::new(Field::new(name, list.data_type().clone(), true));
+        let fields = vec![field("timestamps_ns", &stamps), field("values", &values)];
+        let columns: Vec<ArrayRef> = vec![Arc::new(stamps), Arc::new(values)];
+        let rows = NullBuffer::from(vec![true, true, true, false]);
+        let batch = StructArray::new(fields.into(), columns, Some(rows));
+        let (message, _) = read(&[], batch).unwrap();
+        let null_rows = |name: &str| message.column(name).unwrap().null_rows.clone();
+        assert_eq!(null_rows("timestamps_ns"), [0, 2, 3]);
+        assert_eq!(null_rows("values"), [1, 3]);
+        let values = message.column("values").unwrap().data.as_slice::<f32>();
+        assert!(values[0] == 1.0 && values[1].is_nan());
+        assert_eq!(message.column("timestamps_ns").unwrap().row(1).as_slice::<i64>(), [3]);
     }
 
     #[test]

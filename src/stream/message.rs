@@ -75,6 +75,9 @@ pub struct Column {
     pub data: HostBuf,
     /// With [`Cells::Ragged`]: row i is elements `offsets[i]..offsets[i + 1]`, from 0. Otherwise empty.
     pub offsets: Vec<i32>,
+    /// With [`Cells::Ragged`]: the rows that are null, or of integers some of which are, ascending. What those rows hold is
+    /// of no meaning. A float that is null is NaN.
+    pub null_rows: Vec<usize>,
 }
 
 impl Column {
@@ -98,6 +101,7 @@ impl Default for Column {
             cells: Cells::One,
             data: HostBuf::default(),
             offsets: Vec::new(),
+            null_rows: Vec::new(),
         }
     }
 }
@@ -167,6 +171,7 @@ impl Message {
             let copy = self.add_column(&column.name, column.dtype, column.cells);
             copy.data.copy_from(column.data.bytes());
             copy.offsets.extend_from_slice(&column.offsets);
+            copy.null_rows.extend_from_slice(&column.null_rows);
         }
     }
 
@@ -210,6 +215,7 @@ impl Message {
         column.dtype = dtype;
         column.cells = cells;
         column.offsets.clear();
+        column.null_rows.clear();
         column
     }
 
