@@ -374,8 +374,8 @@ fn values_that_the_type_cannot_hold_are_counted() {
     let sent = robot.comes("a", &sample(30 * MS, &[-3e38]));
     let last = sent.last().unwrap();
     assert_eq!(last.ms(), 30.0);
-    assert_eq!(last.values, [0.0, 0.0, -3e38, 1.0]);
-    assert_eq!(last.integers("valid"), [0, 0, 1, 1]);
+    assert_eq!(last.values, [0.0, 1.0, -3e38, 1.0]);
+    assert_eq!(last.integers("valid"), [0, 1, 1, 1]);
     // The windows that end at 10, 20 and 30 ms.
     assert_eq!(faults(&robot.graph, "fuse: input `a`"), 3);
     assert_eq!(faults(&robot.graph, "fuse: input `b`"), 0);

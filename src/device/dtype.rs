@@ -146,24 +146,10 @@ pub trait Element: Pod + Send + Sync {
     fn from_f32(value: f32) -> Self;
     /// The value as float32, exactly.
     fn to_f32(self) -> f32;
-    /// Whether there is no NaN and no infinity among `values`.
-    fn all_finite(values: &[Self]) -> bool;
+    /// A number whose highest bit is set where the value is a NaN or an infinity: or-ing that over many values has no
+    /// branch.
+    fn nonfinite_bit(self) -> u32;
 }
-
-/// Whether the exponents of all `values` are such that adding `$step`, times the lowest bit of an exponent, does not carry
-/// into the sign, which has been cleared: with 1, that they are finite. Or-ing that over all values has no branch and
-/// vectorizes for every width.
-macro_rules! exponents_below {
-    ($values:expr, $Bits:ty, $step:expr) => {{
-        let bits: &[$Bits] = bytemuck::cast_slice($values);
-        let sign: $Bits = 1 << (<$Bits>::BITS - 1);
-        let carried = bits
-            .iter()
-            .fold(0, |carried: $Bits, &b| carried | (b & !sign).wrapping_add($step));
-        carried & sign == 0
-    }};
-}
-pub(crate) use exponents_below;
 
 impl Element for f32 {
     const DTYPE: Dtype = Dtype::Float32;
@@ -176,8 +162,9 @@ impl Element for f32 {
         self
     }
     #[inline]
-    fn all_finite(values: &[Self]) -> bool {
-        exponents_below!(values, u32, 1 << 23)
+    fn nonfinite_bit(self) -> u32 {
+        // An exponent of all ones carries into the sign, which has been cleared.
+        (self.to_bits() & 0x7fff_ffff) + (1 << 23)
     }
 }
 
@@ -192,8 +179,8 @@ impl Element for f16 {
         self.to_f32()
     }
     #[inline]
-    fn all_finite(values: &[Self]) -> bool {
-        exponents_below!(values, u16, 1 << 10)
+    fn nonfinite_bit(self) -> u32 {
+        ((u32::from(self.to_bits()) & 0x7fff) + (1 << 10)) << 16
     }
 }
 
@@ -208,8 +195,8 @@ impl Element for bf16 {
         self.to_f32()
     }
     #[inline]
-    fn all_finite(values: &[Self]) -> bool {
-        exponents_below!(values, u16, 1 << 7)
+    fn nonfinite_bit(self) -> u32 {
+        ((u32::from(self.to_bits()) & 0x7fff) + (1 << 7)) << 16
     }
 }
 

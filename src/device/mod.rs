@@ -11,7 +11,6 @@ mod host;
 mod placement;
 
 pub use backend::Backend;
-pub(crate) use dtype::exponents_below;
 pub use dtype::{Dtype, Element, Values};
 pub use host::{HostBuf, page_lock_messages};
 pub use placement::{DeviceError, Placement};

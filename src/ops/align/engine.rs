@@ -364,18 +364,20 @@ impl Aligner {
         for group in stream.groups.iter().filter(|_| rows_are_here) {
             let channels = group.from..group.to;
             let out = &mut out[channels.clone()];
-            let may_overflow = match pick(times, until, time, group.mode, &group.limits) {
+            let mut nonfinite = 0;
+            match pick(times, until, time, group.mode, &group.limits) {
                 Pick::Invalid => {
                     out.fill(E::from_f32(self.fill_value));
                     valid = false;
-                    false
                 }
                 Pick::Sample(i) => {
                     for (to, &from) in out.iter_mut().zip(&stream.history.row(i)[channels]) {
                         *to = E::from_f32(from);
+                        // In float32 a sample is finite, and copying it is all there is to do.
+                        if E::DTYPE != Dtype::Float32 {
+                            nonfinite |= to.nonfinite_bit();
+                        }
                     }
-                    // A sample is finite in float32.
-                    E::DTYPE != Dtype::Float32
                 }
                 Pick::Between { before, after, weight } => {
                     let weight = weight as f32;
@@ -383,11 +385,11 @@ impl Aligner {
                     let after = &stream.history.row(after)[channels];
                     for ((to, &a), &b) in out.iter_mut().zip(before).zip(after) {
                         *to = E::from_f32(a + weight * (b - a));
+                        nonfinite |= to.nonfinite_bit();
                     }
-                    true
                 }
-            };
-            if may_overflow && !E::all_finite(out) {
+            }
+            if nonfinite >> 31 != 0 {
                 out.fill(E::from_f32(self.fill_value));
                 (valid, overflows) = (false, true);
             }

@@ -1,4 +1,3 @@
-use crate::device::exponents_below;
 use bytemuck::Pod;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
@@ -12,6 +11,20 @@ pub(super) trait Sample: Send + Sync + Pod {
     fn all_moderate(values: &[Self]) -> bool;
     /// `a + weight * (b - a)` for each element. All have the same length.
     fn lerp(a: &[Self], b: &[Self], weight: f64, out: &mut [Self]);
+}
+
+/// Whether the exponents of all `values` are such that adding `$step`, times the lowest bit of an exponent, does not carry
+/// into the sign, which has been cleared: with 1, that they are finite. Or-ing that over all values has no branch and
+/// vectorizes for every width.
+macro_rules! exponents_below {
+    ($values:expr, $Bits:ty, $step:expr) => {{
+        let bits: &[$Bits] = bytemuck::cast_slice($values);
+        let sign: $Bits = 1 << (<$Bits>::BITS - 1);
+        let carried = bits
+            .iter()
+            .fold(0, |carried: $Bits, &b| carried | (b & !sign).wrapping_add($step));
+        carried & sign == 0
+    }};
 }
 
 impl Sample for f32 {
