@@ -142,17 +142,23 @@ impl<'de> Deserialize<'de> for Dtype {
 pub trait Element: Pod + Send + Sync {
     /// Its name in messages.
     const DTYPE: Dtype;
+    /// The bits of the least positive float32 whose nearest value of this type is an infinity.
+    const OVERFLOWS_FROM: u32;
     /// The nearest value of this type, ties to even.
     fn from_f32(value: f32) -> Self;
     /// The value as float32, exactly.
     fn to_f32(self) -> f32;
-    /// A number whose highest bit is set where the value is a NaN or an infinity: or-ing that over many values has no
-    /// branch.
-    fn nonfinite_bit(self) -> u32;
+    /// A number whose highest bit is set where this type has only an infinity for the value: or-ing that over many values
+    /// has no branch.
+    #[inline]
+    fn overflow_bit(value: f32) -> u32 {
+        (value.to_bits() & 0x7fff_ffff) + ((1 << 31) - Self::OVERFLOWS_FROM)
+    }
 }
 
 impl Element for f32 {
     const DTYPE: Dtype = Dtype::Float32;
+    const OVERFLOWS_FROM: u32 = 0x7f80_0000;
     #[inline]
     fn from_f32(value: f32) -> Self {
         value
@@ -161,15 +167,11 @@ impl Element for f32 {
     fn to_f32(self) -> f32 {
         self
     }
-    #[inline]
-    fn nonfinite_bit(self) -> u32 {
-        // An exponent of all ones carries into the sign, which has been cleared.
-        (self.to_bits() & 0x7fff_ffff) + (1 << 23)
-    }
 }
 
 impl Element for f16 {
     const DTYPE: Dtype = Dtype::Float16;
+    const OVERFLOWS_FROM: u32 = 0x477f_f000;
     #[inline]
     fn from_f32(value: f32) -> Self {
         Self::from_f32(value)
@@ -177,15 +179,12 @@ impl Element for f16 {
     #[inline]
     fn to_f32(self) -> f32 {
         self.to_f32()
-    }
-    #[inline]
-    fn nonfinite_bit(self) -> u32 {
-        ((u32::from(self.to_bits()) & 0x7fff) + (1 << 10)) << 16
     }
 }
 
 impl Element for bf16 {
     const DTYPE: Dtype = Dtype::BFloat16;
+    const OVERFLOWS_FROM: u32 = 0x7f7f_8000;
     #[inline]
     fn from_f32(value: f32) -> Self {
         Self::from_f32(value)
@@ -193,10 +192,6 @@ impl Element for bf16 {
     #[inline]
     fn to_f32(self) -> f32 {
         self.to_f32()
-    }
-    #[inline]
-    fn nonfinite_bit(self) -> u32 {
-        ((u32::from(self.to_bits()) & 0x7fff) + (1 << 7)) << 16
     }
 }
 

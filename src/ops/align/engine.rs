@@ -364,7 +364,7 @@ impl Aligner {
         for group in stream.groups.iter().filter(|_| rows_are_here) {
             let channels = group.from..group.to;
             let out = &mut out[channels.clone()];
-            let mut nonfinite = 0;
+            let mut overflow = 0;
             match pick(times, until, time, group.mode, &group.limits) {
                 Pick::Invalid => {
                     out.fill(E::from_f32(self.fill_value));
@@ -375,7 +375,7 @@ impl Aligner {
                         *to = E::from_f32(from);
                         // In float32 a sample is finite, and copying it is all there is to do.
                         if E::DTYPE != Dtype::Float32 {
-                            nonfinite |= to.nonfinite_bit();
+                            overflow |= E::overflow_bit(from);
                         }
                     }
                 }
@@ -384,12 +384,13 @@ impl Aligner {
                     let before = &stream.history.row(before)[channels.clone()];
                     let after = &stream.history.row(after)[channels];
                     for ((to, &a), &b) in out.iter_mut().zip(before).zip(after) {
-                        *to = E::from_f32(a + weight * (b - a));
-                        nonfinite |= to.nonfinite_bit();
+                        let value = a + weight * (b - a);
+                        *to = E::from_f32(value);
+                        overflow |= E::overflow_bit(value);
                     }
                 }
             }
-            if nonfinite >> 31 != 0 {
+            if overflow >> 31 != 0 {
                 out.fill(E::from_f32(self.fill_value));
                 (valid, overflows) = (false, true);
             }
