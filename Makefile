@@ -11,7 +11,9 @@ SHELL := /bin/bash
 PYTHON ?= python3
 CARGO := cargo
 BIN := .venv/bin
-BUILT_KERNELS := $(patsubst %.cu,target/%.fatbin,$(wildcard kernels/*.cu))
+KERNELS := $(wildcard kernels/*.cu)
+CUDA12_KERNELS := $(patsubst %.cu,target/%.cuda12.fatbin,$(KERNELS))
+BUILT_KERNELS := $(patsubst %.cu,target/%.fatbin,$(KERNELS)) $(CUDA12_KERNELS)
 # dora starts `python` nodes and its own daemon by name.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
@@ -60,8 +62,8 @@ check-dataflows: .venv/.stamp
 check-layout:
 	$(PYTHON) tests/layout.py
 
-# The kernels that are checked in are those that the pinned compiler makes.
-check-kernels: $(BUILT_KERNELS)
+# The kernels that are checked in are those that the pinned compilers make, and drivers of CUDA 12 can take theirs.
+check-kernels: $(BUILT_KERNELS) target/kernels/.checked-cuda12
 	@for fatbin in kernels/*.fatbin $(patsubst target/%,%,$(BUILT_KERNELS)); do cmp $$fatbin target/$$fatbin \
 	  || { echo "$$fatbin is not what its source compiles to: run make kernels, and check it in" >&2; exit 1; }; done
 
@@ -89,13 +91,23 @@ test-python: build out/policy.onnx emulator | test-rust
 build: .venv/.stamp
 	$(CARGO) build --release --workspace --locked
 
-# The CUDA kernels, with the compiler of kernels/requirements.txt. A build takes the checked-in ones and needs none.
+target/kernels/.checked-cuda12: $(CUDA12_KERNELS) kernels/cuda12.py README.md
+	$(PYTHON) kernels/cuda12.py check $(CUDA12_KERNELS)
+	@touch $@
+
+# The CUDA kernels, with the compilers of kernels/requirements.txt. A build takes the checked-in ones and needs none.
 kernels: $(BUILT_KERNELS)
 	cp $^ kernels/
 
 target/kernels/%.fatbin: kernels/%.cu $(wildcard kernels/*.cuh) kernels/nvcc.options .nvcc/.stamp
 	@mkdir -p $(@D)
 	.nvcc/nvidia/cu13/bin/nvcc --options-file kernels/nvcc.options --threads 0 --output-file $@ $<
+
+# Drivers before CUDA 12.4 can't read what is compressed for size.
+target/kernels/%.cuda12.fatbin: kernels/%.cu $(wildcard kernels/*.cuh) kernels/cuda12.py .nvcc/.stamp
+	@mkdir -p $(@D)
+	$(PYTHON) kernels/cuda12.py compile $< target/kernels/$*.ptx
+	.nvcc/nvidia/cu13/bin/fatbinary --create=$@ -64 --compress-mode=speed --image3=kind=ptx,sm=75,file=target/kernels/$*.ptx
 
 .nvcc/.stamp: kernels/requirements.txt .venv/.stamp
 	@rm -rf .nvcc

@@ -1,8 +1,8 @@
 //! Embeds the compiled kernels, `kernels/*.fatbin`.
 //!
 //! They are checked in, so that building needs no CUDA. With `ROBOCACHE_NVCC=path` they are compiled anew from
-//! `kernels/*.cu` by that compiler instead; a compiler that merely lies on the PATH is never taken, since two machines
-//! would then build two programs.
+//! `kernels/*.cu` by that compiler instead, all but those for drivers of CUDA 12; a compiler that merely lies on the PATH
+//! is never taken, since two machines would then build two programs.
 
 use std::error::Error;
 use std::fmt::Write;
@@ -42,9 +42,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         writeln!(images, "/// The kernels of `kernels/{name}.cu`.")?;
         writeln!(
             images,
-            "pub const {}: Image = Image::new({name:?}, include_bytes!({:?}));",
+            "pub const {}: Image = Image::new({name:?}, include_bytes!({fatbin:?}), include_bytes!({:?}));",
             name.to_uppercase(),
-            fatbin
+            source.with_extension("cuda12.fatbin")
         )?;
     }
     fs::write(out.join("images.rs"), images)?;

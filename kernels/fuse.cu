@@ -43,12 +43,12 @@ struct FuseParams {
     const i64* targets; // entry b has T from b * target_pitch on
     void* out;          // [B, T, D]
     i64* age;           // [B, T, M]: target minus the newest sample at or before it, -1 where there is none
-    u8* valid;          // [B, T, M]: 1 where every group of the modality has a valid value, else 0
+    u8* valid;          // [B, T, M]: 1 where every group of the modality has a valid value, 0 or `overflow` elsewhere
     i64 target_pitch;
     u32 rows;    // T
     u32 columns; // D
     float fill;
-    u32 unused;
+    u32 overflow; // what `valid` is where the type of `out` can't hold the value of some group
     fuse_ns::Modality own_modalities[fuse_ns::INLINE_MODALITIES];
     fuse_ns::Group own_groups[fuse_ns::INLINE_GROUPS];
 };
@@ -126,8 +126,10 @@ struct Source {
     u32 a;
     u32 b;
     float weight;
-    u32 valid;
+    u32 valid; // Validity
 };
+
+enum Validity : u32 { INVALID = 0, VALID = 1, OVERFLOWED = 2 };
 
 __device__ __forceinline__ Source source(const Bracket& found, const Modality& m, i64 target, const Group& group) {
     Pick picked = pick(found, target, group.mode, group.limits);
@@ -135,7 +137,8 @@ __device__ __forceinline__ Source source(const Bracket& found, const Modality& m
     u32 after = (m.head + found.until) & m.mask;
     u32 a = picked.kind == PICK_AFTER ? after : before;
     bool between = picked.kind == PICK_BETWEEN;
-    return Source{a, between ? after : a, between ? (float)picked.weight : -0.0f, picked.kind != PICK_INVALID};
+    u32 valid = picked.kind == PICK_INVALID ? INVALID : VALID;
+    return Source{a, between ? after : a, between ? (float)picked.weight : -0.0f, valid};
 }
 
 // So many bytes that are read or written at once.
@@ -188,10 +191,10 @@ __device__ __forceinline__ void in_flight() {
 #endif
 }
 
-// Writes `channels` columns of `rows` rows, N at a time. `values`: the first of the channels of place 0; `out`: the
-// first of the columns of the first row.
+// Writes `channels` columns of `rows` rows, N at a time, and gives the largest magnitude among those of this thread.
+// `values`: the first of the channels of place 0; `out`: the first of the columns of the first row.
 template <class In, class Out, u32 N>
-__device__ __forceinline__ void write(const In* values, u32 dim, u32 channels, const Source* sources, u32 rows, Out* out,
+__device__ __forceinline__ float write(const In* values, u32 dim, u32 channels, const Source* sources, u32 rows, Out* out,
                                       u32 columns, float fill) {
     u32 width = channels / N;
     // Threads of a row, a power of two.
@@ -202,6 +205,7 @@ __device__ __forceinline__ void write(const In* values, u32 dim, u32 channels, c
     for (u32 j = 0; j < N; j++) fills[j] = fill;
     Elements<Out, N> filler;
     filler.set(fills);
+    float largest = 0.0f;
 #pragma unroll 1
     for (u32 place = threadIdx.x & ((1u << bits) - 1); place < width; place += 1u << bits) {
         const In* from = values + place * N;
@@ -224,8 +228,13 @@ __device__ __forceinline__ void write(const In* values, u32 dim, u32 channels, c
                 float before[N], after[N];
                 a[i].get(before);
                 b[i].get(after);
+                float own = 0.0f;
 #pragma unroll
-                for (u32 j = 0; j < N; j++) before[j] = lerp(before[j], after[j], source.weight);
+                for (u32 j = 0; j < N; j++) {
+                    before[j] = lerp(before[j], after[j], source.weight);
+                    own = fmaxf(own, fabsf(before[j]));
+                }
+                largest = fmaxf(largest, source.valid ? own : 0.0f);
                 Elements<Out, N> result;
                 result.set(before);
 #pragma unroll
@@ -236,24 +245,53 @@ __device__ __forceinline__ void write(const In* values, u32 dim, u32 channels, c
             }
         }
     }
+    return largest;
 }
 
-// Writes the columns of a group, as many at a time as the alignment of everything allows. `values`: those of the batch
-// entry; `out`: the first row.
+// Writes the columns of a group, as many at a time as the alignment of everything allows, and gives the largest magnitude
+// among those of this thread. `values`: those of the batch entry; `out`: the first row.
 template <class In, class Out>
-__device__ __forceinline__ void write_group(const void* values, const Modality& m, const Group& group,
+__device__ __forceinline__ float write_group(const void* values, const Modality& m, const Group& group,
                                             const Source* sources, u32 rows, Out* out, u32 columns, float fill) {
     const In* from = (const In*)values + group.from;
     Out* to = out + m.column + group.from;
     u32 channels = group.to - group.from;
     u32 apart = m.dim | columns | channels | (u32)((u64)from / sizeof(In)) | (u32)((u64)to / sizeof(Out));
     if (apart % 8 == 0) {
-        write<In, Out, 8>(from, m.dim, channels, sources, rows, to, columns, fill);
+        return write<In, Out, 8>(from, m.dim, channels, sources, rows, to, columns, fill);
     } else if (apart % 4 == 0) {
-        write<In, Out, 4>(from, m.dim, channels, sources, rows, to, columns, fill);
+        return write<In, Out, 4>(from, m.dim, channels, sources, rows, to, columns, fill);
     } else {
-        write<In, Out, 1>(from, m.dim, channels, sources, rows, to, columns, fill);
+        return write<In, Out, 1>(from, m.dim, channels, sources, rows, to, columns, fill);
     }
+}
+
+__device__ __forceinline__ float read_sample(const void* values, u64 at, u32 dtype) {
+    if (dtype == FLOAT32) return ((const float*)values)[at];
+    return dtype == FLOAT16 ? to_f32(((const f16*)values)[at]) : to_f32(((const bf16*)values)[at]);
+}
+
+// Fills the rows of a group of `channels` that type Out can't hold, each by a warp, and marks them. `from`: the group's
+// first channel of place 0, counted in elements; `out`: its first column of the first row. All threads of the block call
+// it, and it ends with a barrier.
+template <class Out>
+__device__ __noinline__ void refuse_overflows(const void* values, u32 dtype, u32 dim, u32 from, u32 channels,
+                                              Source* sources, u32 rows, Out* out, u32 columns, float fill) {
+    u32 lane = threadIdx.x % 32;
+    for (u32 row = threadIdx.x / 32; row < rows; row += BLOCK / 32) {
+        Source source = sources[row];
+        bool held = true;
+        for (u32 i = lane; source.valid && i < channels; i += 32) {
+            float a = read_sample(values, (u64)source.a * dim + from + i, dtype);
+            float b = read_sample(values, (u64)source.b * dim + from + i, dtype);
+            held = held && fabsf(lerp(a, b, source.weight)) < overflows_from<Out>();
+        }
+        if (__all_sync(0xffffffff, held)) continue;
+        for (u32 i = lane; i < channels; i += 32) out[(u64)row * columns + i] = from_f32<Out>(fill);
+        __syncwarp();
+        if (lane == 0) sources[row].valid = OVERFLOWED;
+    }
+    __syncthreads();
 }
 
 template <class Out> __device__ __forceinline__ void fuse(const FuseParams& p) {
@@ -285,30 +323,35 @@ template <class Out> __device__ __forceinline__ void fuse(const FuseParams& p) {
 
     Bracket found{};
     if (leads) found = find(times, pivots, held, shift, target);
-    bool valid = true;
+    bool valid = true, overflowed = false;
     u64 size = m.dtype == FLOAT32 ? 4 : 2;
     const void* values = global((const u8*)m.values) + entry * m.pitch * m.dim * size;
     Out* out = (Out*)p.out + (entry * p.rows + first) * p.columns;
 #pragma unroll 1
     for (u32 g = 0; g < m.groups; g++) {
         const Group group = groups[g];
-        if (g > 0) __syncthreads();
-        if (leads) {
-            sources[row] = source(found, m, target, group);
-            valid = valid && sources[row].valid;
-        }
+        if (leads) sources[row] = source(found, m, target, group);
         __syncthreads();
+        float largest;
         if (m.dtype == FLOAT32) {
-            write_group<float, Out>(values, m, group, sources, rows, out, p.columns, p.fill);
+            largest = write_group<float, Out>(values, m, group, sources, rows, out, p.columns, p.fill);
         } else if (m.dtype == FLOAT16) {
-            write_group<f16, Out>(values, m, group, sources, rows, out, p.columns, p.fill);
+            largest = write_group<f16, Out>(values, m, group, sources, rows, out, p.columns, p.fill);
         } else {
-            write_group<bf16, Out>(values, m, group, sources, rows, out, p.columns, p.fill);
+            largest = write_group<bf16, Out>(values, m, group, sources, rows, out, p.columns, p.fill);
+        }
+        if (__syncthreads_or(largest >= overflows_from<Out>())) {
+            refuse_overflows<Out>(values, m.dtype, m.dim, group.from, group.to - group.from, sources, rows,
+                                  out + m.column + group.from, p.columns, p.fill);
+        }
+        if (leads) {
+            valid = valid && sources[row].valid == VALID;
+            overflowed = overflowed || sources[row].valid == OVERFLOWED;
         }
     }
     if (leads) {
         u64 place = (entry * p.rows + first + row) * gridDim.z + blockIdx.z;
-        p.valid[place] = valid;
+        p.valid[place] = overflowed ? p.overflow : valid;
         p.age[place] = found.has_before ? target - found.before : -1;
     }
 }

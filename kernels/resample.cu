@@ -2,7 +2,8 @@
 //
 // The fast path brackets a target among all samples and checks only the rows that it reads. If those are finite, so is
 // the answer right: samples that the CPU drops could only lie further away. Otherwise a warp does that target again
-// among the samples that count. Who launches this counts dropped samples by `resample_count_*`.
+// among the samples that count, and fills it if the type can't hold what comes out. Who launches this counts dropped
+// samples by `resample_count_*`.
 
 #include "time.cuh"
 
@@ -41,6 +42,9 @@ struct ResampleParams {
     u32 step_vectors;
     // 2^32 divided by row_vectors, rounded up.
     u64 row_magic;
+    // What `valid` is where the type can't hold the result: 0, or another number to tell it from other reasons.
+    u32 overflow;
+    u32 unused;
 };
 
 // Threads of a block, and its most targets.
@@ -155,6 +159,20 @@ template <class T> __device__ __forceinline__ bool sample_finite(const T* sample
     return __all_sync(0xffffffff, finite);
 }
 
+// Fills a target whose type can't hold its value. All lanes of the warp call it. In `redo_target` it would cost the
+// kernels registers.
+template <class T> __device__ __noinline__ void refuse_overflow(const ResampleParams& p, u64 target_index) {
+    T fill;
+    memcpy(&fill, &p.fill, sizeof fill);
+    T* out = (T*)p.out + target_index * p.dim;
+    for (u32 i = threadIdx.x % 32; i < p.dim; i += 32) {
+        out[i] = fill;
+    }
+    if (threadIdx.x % 32 == 0) {
+        p.valid[target_index] = p.overflow;
+    }
+}
+
 // One target among the samples that count: `Kept` of src/ops/resample/cpu.rs, but only as far as is needed. All lanes
 // of the warp call it.
 template <class T>
@@ -184,17 +202,22 @@ __device__ __noinline__ void redo_target(const ResampleParams& p, const Resample
     const T* a = values + (u64)(picked.kind == PICK_AFTER ? after : before - 1) * p.dim;
     const T* b = values + (u64)after * p.dim;
     T fill;
-    __builtin_memcpy(&fill, &p.fill, sizeof fill);
+    memcpy(&fill, &p.fill, sizeof fill);
     T* out = (T*)p.out + target_index * p.dim;
+    bool held = true;
     for (u32 i = threadIdx.x % 32; i < p.dim; i += 32) {
         if (picked.kind == PICK_INVALID) {
             out[i] = fill;
         } else {
             out[i] = picked.kind == PICK_BETWEEN ? lerp_element(a[i], b[i], picked.weight) : a[i];
+            held &= is_finite(out[i]);
         }
     }
     if (threadIdx.x % 32 == 0) {
         p.valid[target_index] = picked.kind != PICK_INVALID;
+    }
+    if (!__all_sync(0xffffffff, held)) {
+        refuse_overflow<T>(p, target_index);
     }
 }
 

@@ -59,6 +59,13 @@ template <> __device__ __forceinline__ f16 from_f32<f16>(float value) {
 #endif
 }
 
+// From which magnitude on a float32 becomes an infinity of type T.
+template <class T> __device__ __forceinline__ float overflows_from();
+
+template <> __device__ __forceinline__ float overflows_from<float>() { return __uint_as_float(0x7f800000); }
+template <> __device__ __forceinline__ float overflows_from<bf16>() { return __uint_as_float(0x7f7f8000); }
+template <> __device__ __forceinline__ float overflows_from<f16>() { return 65520.0f; }
+
 // Two elements, the first in the lower half.
 template <class T> __device__ __forceinline__ u32 pack(float low, float high) {
     return from_f32<T>(low).bits | (u32)from_f32<T>(high).bits << 16;

@@ -1,13 +1,19 @@
 //! What is said of a machine where CUDA can't be used, and that nothing panics there: the fake drivers of
 //! tests/emulator, which `make emulator` builds, each in a process of its own.
 
-use robocache::device::cuda::{Gpu, device_count};
+#![allow(clippy::unwrap_used)]
+
+use robocache::device::cuda::{Gpu, Params, device_count, images};
 use std::env;
 use std::path::Path;
 use std::process::Command;
 
 /// What a process says that finds the driver of `target/<folder>`, on a machine that `settings` describe.
 fn said_with(folder: &str, settings: &[(&str, &str)]) -> String {
+    said("says_what_is_there", folder, settings)
+}
+
+fn said(test: &str, folder: &str, settings: &[(&str, &str)]) -> String {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("target").join(folder);
     assert!(
         folder.join("libcuda.so.1").exists(),
@@ -15,7 +21,7 @@ fn said_with(folder: &str, settings: &[(&str, &str)]) -> String {
         folder.display()
     );
     let output = Command::new(env::current_exe().expect("the test's own path"))
-        .args(["--exact", "says_what_is_there", "--ignored", "--nocapture"])
+        .args(["--exact", test, "--ignored", "--nocapture"])
         .env("LD_LIBRARY_PATH", folder)
         .envs(settings.iter().copied())
         .output()
@@ -55,11 +61,57 @@ fn no_device() {
 
 #[test]
 fn an_old_driver() {
-    let said = said_with("emulator", &[("EMULATOR_DRIVER_VERSION", "12040")]);
+    let said = said_with("emulator", &[("EMULATOR_DRIVER_VERSION", "11080")]);
     assert!(
-        said.starts_with("Err(DriverTooOld { came: 12040, needed: 13000 }), "),
+        said.starts_with("Err(DriverTooOld { came: 11080, needed: 12000 }), "),
         "{said}"
     );
+    let allowed = "the CUDA driver supports CUDA 11.8, too old (allowed: a driver of CUDA 12.0 or newer)";
+    assert!(said.ends_with(allowed), "{said}");
+}
+
+/// What a process says of a kernel that it launches twice and times, with the driver of `folder` in that version.
+fn launched_with(folder: &str, version: &str) -> String {
+    said("launches_a_kernel", folder, &[("EMULATOR_DRIVER_VERSION", version)])
+}
+
+#[test]
+#[ignore = "is run by the others, with a driver each"]
+fn launches_a_kernel() {
+    #[repr(C)]
+    #[derive(Clone, Copy)]
+    struct EmptyParams {
+        unused: u32,
+    }
+    // SAFETY: it is `EmptyParams` of kernels/empty.cu.
+    unsafe impl Params for EmptyParams {}
+
+    let gpu = Gpu::open(0).unwrap();
+    let [first, last] = [gpu.event().unwrap(), gpu.event().unwrap()];
+    first.record().unwrap();
+    for _ in 0..2 {
+        let empty = images::EMPTY.kernel("empty");
+        // SAFETY: these are the kernel's parameters, and there is no address in them.
+        unsafe { gpu.launch(empty, [1, 1, 1], 1, &EmptyParams { unused: 0 }).unwrap() };
+    }
+    last.record().unwrap();
+    gpu.synchronize().unwrap();
+    let took = last.elapsed_us(&first).unwrap();
+    println!("\nSAID: launched, {}", took >= 0.0);
+}
+
+/// The emulator refuses an image that such a driver could not take, and an early start of what does not wait.
+#[test]
+fn drivers_of_cuda_12_take_the_kernels_that_are_for_them() {
+    for version in ["12000", "12020", "12040", "12060", "12090"] {
+        assert_eq!(
+            launched_with("emulator-cuda-12", version),
+            "launched, true",
+            "{version}"
+        );
+        assert_eq!(launched_with("emulator", version), "launched, true", "{version}");
+    }
+    assert_eq!(launched_with("emulator", "13000"), "launched, true");
 }
 
 #[test]

@@ -509,3 +509,22 @@ fn an_observation_within_the_process_says_all_that_a_published_one_does() {
         assert_eq!(keys, sent.parameters.keys().cloned().collect::<Vec<_>>());
     }
 }
+
+/// What the type can't hold is neither published nor lost without a word.
+#[test]
+fn values_that_the_type_cannot_hold_are_counted() {
+    let mut robot = Robot::new(graph(&fuse(
+        "window: 2, modalities: [{ input: a, dim: 1, interpolation: linear }, { input: b, dim: 1, interpolation: previous }]",
+    )));
+    robot.comes("b", &sample(0, &[1.0]));
+    robot.comes("b", &sample(30 * MS, &[1.0]));
+    robot.comes("a", &sample(0, &[3e38]));
+    let sent = robot.comes("a", &sample(30 * MS, &[-3e38]));
+    let last = sent.last().unwrap();
+    assert_eq!(last.ms(), 30.0);
+    assert_eq!(last.values, [0.0, 1.0, -3e38, 1.0]);
+    assert_eq!(last.integers("valid"), [0, 1, 1, 1]);
+    // The windows that end at 10, 20 and 30 ms.
+    assert_eq!(faults(&robot.graph, "fuse: input `a`"), 3);
+    assert_eq!(faults(&robot.graph, "fuse: input `b`"), 0);
+}

@@ -104,7 +104,7 @@ def check_waits() -> int:
     """Whether every kernel first waits for the one before it; how many there are."""
     first = re.compile(r"__global__[^{;]*\{(?:\s|\\)*(?:let_next_start\(\);(?:\s|\\)*)?(wait_for_previous\(\);)?")
     waits = 0
-    for source in sorted(pathlib.Path("kernels").glob("*.cu*")):
+    for source in sorted([*pathlib.Path("kernels").glob("*.cu"), *pathlib.Path("kernels").glob("*.cuh")]):
         text = source.read_text()
         for kernel in first.finditer(text):
             if kernel[1] is None:

@@ -85,15 +85,14 @@ fn a_message_that_is_no_batch_is_refused_with_what_came_and_what_is_allowed() {
         refused(&message::<f32>(std::slice::from_ref(&good), 0)),
         &["`dim` is 0 or absent", "at least 1"],
     );
-    let short = row(&[0, 1], &[0.0; 3], &[0]);
+    let empty = row(&[], &[], &[0]);
     check(
-        refused(&message::<f32>(&[good.clone(), short], 2)),
-        &["row 1: 3 values for 2 timestamps", "2 times `dim` 2"],
-    );
-    let back = row(&[0, 7, 6], &[0.0; 6], &[0]);
-    check(
-        refused(&message::<f32>(&[good.clone(), good, back], 2)),
-        &["row 2: timestamp 2 is 6, after 7", "ascending"],
+        refused(&message::<f32>(&[empty, good.clone(), good], 3)),
+        &[
+            "`dim` is that of no row",
+            "row 1: 4 values for 2 timestamps",
+            "2 times `dim` 3",
+        ],
     );
     let huge = row(&[], &[], &[0, 1]);
     check(

@@ -95,6 +95,25 @@ impl Source<'_> {
         values.filter(|i| !is_null(i)).for_each(forget);
     }
 
+    /// Whether it is the values of several lists: then an integer stays one, and its row is noted instead.
+    fn is_batch(&self) -> bool {
+        match self.rows {
+            Rows::Every(_) => false,
+            Rows::List(offsets) => offsets.len() != 2,
+            Rows::LargeList(offsets) => offsets.len() != 2,
+        }
+    }
+
+    /// The rows of lists that are null, or have a null where `looks_within`.
+    fn null_rows(&self, rows: usize, looks_within: bool) -> impl Iterator<Item = usize> + '_ {
+        let looks_within = looks_within && self.array.null_count() > 0;
+        (0..rows).filter(move |&row| {
+            let is_null = |nulls: &&NullBuffer| nulls.is_null(row);
+            self.null_rows.iter().flatten().any(is_null)
+                || looks_within && self.rows.values(row).any(|i| self.array.is_null(self.from + i))
+        })
+    }
+
     fn values<T: ArrowPrimitiveType>(&self) -> &[T::Native] {
         &self.array.as_primitive::<T>().values()[self.from..self.from + self.len]
     }
@@ -110,6 +129,7 @@ fn read_values(
     message: &mut Message,
 ) -> Result<(), Unread> {
     let has_nulls = source.has_nulls();
+    let becomes_float = has_nulls && !source.is_batch();
     macro_rules! floats {
         ($T:ty, $Native:ty, $dtype:ident, $nan:expr) => {{
             let column = message.add_column(name, Dtype::$dtype, cells);
@@ -122,7 +142,7 @@ fn read_values(
     }
     macro_rules! integers {
         ($T:ty, $dtype:ident) => {{
-            if has_nulls {
+            if becomes_float {
                 let column = message.add_column(name, Dtype::Float64, cells);
                 column.integers = Some(Dtype::$dtype);
                 column.data.resize(source.len * size_of::<f64>());
@@ -148,7 +168,7 @@ fn read_values(
             if count > 0 {
                 return Err("a time in it is beyond int64 nanoseconds");
             }
-            let (dtype, integers) = match has_nulls {
+            let (dtype, integers) = match becomes_float {
                 true => (Dtype::Float64, Some(Dtype::Int64)),
                 false => (Dtype::Int64, None),
             };
@@ -156,7 +176,7 @@ fn read_values(
             column.integers = integers;
             column.data.resize(source.len * size_of::<i64>());
             let times = source.values::<$T>().iter().map(|time| time.wrapping_mul(UNIT_NS));
-            if has_nulls {
+            if becomes_float {
                 let values: &mut [f64] = bytemuck::cast_slice_mut(column.data.bytes_mut());
                 values.iter_mut().zip(times).for_each(|(to, time)| *to = time as f64);
                 source.for_each_null(|i| values[i] = f64::NAN);
@@ -200,16 +220,27 @@ fn read_column(
     bfloat16: bool,
     message: &mut Message,
 ) -> Result<(), Unread> {
-    let list = |values: &ArrayRef, range: Range<usize>, rows: Rows<'_>, cells, message: &mut Message| {
-        let source = Source {
-            array: &**values,
-            from: range.start,
-            len: range.len(),
-            null_rows: [null_rows, array.nulls()],
-            rows,
+    let list =
+        |values: &ArrayRef, range: Range<usize>, rows: Rows<'_>, cells, message: &mut Message| -> Result<(), Unread> {
+            let source = Source {
+                array: &**values,
+                from: range.start,
+                len: range.len(),
+                null_rows: [null_rows, array.nulls()],
+                rows,
+            };
+            read_values(name, source, cells, bfloat16, message)?;
+            if let Some(column) = message.columns_mut().last_mut()
+                && source.has_nulls()
+                && matches!(cells, Cells::Ragged(_))
+            {
+                let is_float = matches!(column.dtype, Dtype::Float16 | Dtype::Float32 | Dtype::Float64);
+                // bfloat16 is read as the integers that it travels as.
+                let is_integer = column.integers.is_none() && !is_float && !bfloat16;
+                column.null_rows.extend(source.null_rows(array.len(), is_integer));
+            }
+            Ok(())
         };
-        read_values(name, source, cells, bfloat16, message)
-    };
     match array.data_type() {
         DataType::List(_) => {
             let lists = array.as_list::<i32>();

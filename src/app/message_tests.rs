@@ -40,6 +40,35 @@ fn a_tensor_is_copied_with_what_its_metadata_says() {
 }
 
 #[test]
+fn nulls_in_lists_are_noted_by_row_and_floats_are_nan() {
+    use arrow::datatypes::{Float32Type, Int64Type};
+    let stamps = ListArray::from_iter_primitive::<Int64Type, _, _>([
+        Some(vec![Some(1), None]),
+        Some(vec![Some(3)]),
+        None,
+        Some(vec![Some(5)]),
+    ]);
+    let values = ListArray::from_iter_primitive::<Float32Type, _, _>([
+        Some(vec![Some(1.0), None]),
+        None,
+        Some(vec![]),
+        Some(vec![Some(5.0)]),
+    ]);
+    let field = |name: &str, list: &ListArray| Arc::new(Field::new(name, list.data_type().clone(), true));
+    let fields = vec![field("timestamps_ns", &stamps), field("values", &values)];
+    let columns: Vec<ArrayRef> = vec![Arc::new(stamps), Arc::new(values)];
+    let rows = NullBuffer::from(vec![true, true, true, false]);
+    let batch = StructArray::new(fields.into(), columns, Some(rows));
+    let (message, _) = read(&[], batch).unwrap();
+    let null_rows = |name: &str| message.column(name).unwrap().null_rows.clone();
+    assert_eq!(null_rows("timestamps_ns"), [0, 2, 3]);
+    assert_eq!(null_rows("values"), [1, 3]);
+    let values = message.column("values").unwrap().data.as_slice::<f32>();
+    assert!(values[0] == 1.0 && values[1].is_nan());
+    assert_eq!(message.column("timestamps_ns").unwrap().row(1).as_slice::<i64>(), [3]);
+}
+
+#[test]
 fn what_an_observation_says_and_what_nobody_knows_is_kept() {
     let names = |names: &[&str]| Parameter::ListString(names.iter().map(|name| (*name).to_owned()).collect());
     let parameters = [

@@ -99,6 +99,25 @@ impl Dtype {
     pub const fn is_output(self) -> bool {
         matches!(self, Self::Float32 | Self::Float16 | Self::BFloat16)
     }
+
+    /// The largest number of this float type.
+    pub const fn largest(self) -> f64 {
+        match self {
+            Self::Float16 => f16::MAX.to_f64_const(),
+            Self::BFloat16 => bf16::MAX.to_f64_const(),
+            Self::Float64 => f64::MAX,
+            _ => f32::MAX as f64,
+        }
+    }
+
+    /// Whether the nearest value of this float type is finite.
+    pub fn holds(self, value: f32) -> bool {
+        match self {
+            Self::Float16 => f16::from_f32(value).is_finite(),
+            Self::BFloat16 => bf16::from_f32(value).is_finite(),
+            _ => value.is_finite(),
+        }
+    }
 }
 
 impl fmt::Display for Dtype {
@@ -123,14 +142,23 @@ impl<'de> Deserialize<'de> for Dtype {
 pub trait Element: Pod + Send + Sync {
     /// Its name in messages.
     const DTYPE: Dtype;
+    /// The bits of the least positive float32 whose nearest value of this type is an infinity.
+    const OVERFLOWS_FROM: u32;
     /// The nearest value of this type, ties to even.
     fn from_f32(value: f32) -> Self;
     /// The value as float32, exactly.
     fn to_f32(self) -> f32;
+    /// A number whose highest bit is set where this type has only an infinity for the value: or-ing that over many values
+    /// has no branch.
+    #[inline]
+    fn overflow_bit(value: f32) -> u32 {
+        (value.to_bits() & 0x7fff_ffff) + ((1 << 31) - Self::OVERFLOWS_FROM)
+    }
 }
 
 impl Element for f32 {
     const DTYPE: Dtype = Dtype::Float32;
+    const OVERFLOWS_FROM: u32 = 0x7f80_0000;
     #[inline]
     fn from_f32(value: f32) -> Self {
         value
@@ -143,6 +171,7 @@ impl Element for f32 {
 
 impl Element for f16 {
     const DTYPE: Dtype = Dtype::Float16;
+    const OVERFLOWS_FROM: u32 = 0x477f_f000;
     #[inline]
     fn from_f32(value: f32) -> Self {
         Self::from_f32(value)
@@ -155,6 +184,7 @@ impl Element for f16 {
 
 impl Element for bf16 {
     const DTYPE: Dtype = Dtype::BFloat16;
+    const OVERFLOWS_FROM: u32 = 0x7f7f_8000;
     #[inline]
     fn from_f32(value: f32) -> Self {
         Self::from_f32(value)

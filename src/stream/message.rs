@@ -79,6 +79,9 @@ pub struct Column {
     pub integers: Option<Dtype>,
     /// With [`Cells::Ragged`]: row i is elements `offsets[i]..offsets[i + 1]`, from 0. Otherwise empty.
     pub offsets: Vec<i32>,
+    /// With [`Cells::Ragged`]: the rows that are null, or of integers some of which are, ascending. What those rows hold is
+    /// of no meaning. A float that is null is NaN.
+    pub null_rows: Vec<usize>,
 }
 
 impl Column {
@@ -103,6 +106,7 @@ impl Default for Column {
             data: HostBuf::default(),
             integers: None,
             offsets: Vec::new(),
+            null_rows: Vec::new(),
         }
     }
 }
@@ -196,6 +200,7 @@ impl Message {
             copy.data.copy_from(column.data.bytes());
             copy.integers = column.integers;
             copy.offsets.extend_from_slice(&column.offsets);
+            copy.null_rows.extend_from_slice(&column.null_rows);
         }
         self.skipped.clone_from(&other.skipped);
     }
@@ -252,6 +257,7 @@ impl Message {
         column.cells = cells;
         column.integers = None;
         column.offsets.clear();
+        column.null_rows.clear();
         column
     }
 

@@ -131,7 +131,7 @@ pub fn a_line_between_two_samples(run: Run) {
         rows: 1,
         targets: 5,
         invalid: 2,
-        dropped_nonfinite: 0,
+        ..Counters::default()
     };
     assert_eq!(counters, expected);
 }
@@ -204,6 +204,57 @@ pub fn rows_may_be_of_any_length_and_empty(run: Run) {
     assert_eq!(counters, Counters::default());
 }
 
+/// A line from the largest number to its negative: what is not a sample can't be held, unless float32 is wide enough.
+fn a_line_of_ends<T: Kind>(run: Run, end: f64, holds: bool) {
+    let rows = [row(&[0, 100], &[end, 1.0, -end, 3.0], &[0, 50, 100])];
+    let (values, valid, counters) = resample::<T>(run, &config(Linear), &rows, 2);
+    let middle = if holds { [0.0, 2.0] } else { [-1.0, -1.0] };
+    assert_eq!(values, [end, 1.0, middle[0], middle[1], -end, 3.0].map(T::from_f64));
+    assert_eq!(valid, [1, holds.into(), 1]);
+    let invalid = u64::from(!holds);
+    assert_eq!(
+        (counters.invalid, counters.dropped_overflow, counters.dropped_nonfinite),
+        (invalid, invalid, 0)
+    );
+}
+
+pub fn a_result_that_the_type_cannot_hold_is_filled_and_not_valid(run: Run) {
+    a_line_of_ends::<f32>(run, f32::MAX.into(), false);
+    a_line_of_ends::<f64>(run, f64::MAX, false);
+    a_line_of_ends::<bf16>(run, bf16::MAX.to_f64(), false);
+    a_line_of_ends::<f16>(run, f16::MAX.to_f64(), true);
+    a_line_of_ends::<f32>(run, 1e38, true);
+}
+
+/// The rows in the middle make no sense; the others are answered as if those were not there.
+pub fn a_row_that_makes_no_sense_is_answered_as_not_valid(run: Run) {
+    let good = || row(&[0, 100], &[0.0, 10.0, 1.0, 20.0], &[25, 100]);
+    let rows = [
+        good(),
+        row(&[0, 7, 6], &[5.0; 6], &[0, 6]),
+        row(&[0, 1], &[5.0; 3], &[0]),
+        row(&[], &[], &[1]),
+        row(&[3], &[5.0; 4], &[3]),
+        good(),
+    ];
+    let message = message::<f32>(&rows, 2);
+    let batch = Trajectories::from_message(&message).unwrap();
+    let said: Vec<String> = batch.refused().iter().map(ToString::to_string).collect();
+    assert_eq!(
+        said,
+        [
+            "row 1: timestamp 2 is 6, after 7 (allowed: ascending timestamps, ties too)",
+            "row 2: 3 values for 2 timestamps (allowed: 2 times `dim` 2)",
+            "row 4: 4 values for 1 timestamps (allowed: 1 times `dim` 2)",
+        ]
+    );
+    let (values, valid, counters) = resample::<f32>(run, &config(Linear), &rows, 2);
+    let (own, fill) = ([0.25, 12.5, 1.0, 20.0], [-1.0; 10]);
+    assert_eq!(values, [&own[..], &fill, &own].concat());
+    assert_eq!(valid, [1, 1, 0, 0, 0, 0, 0, 1, 1]);
+    assert_eq!((counters.rows, counters.targets, counters.invalid), (6, 9, 5));
+}
+
 pub fn times_at_the_ends_of_int64_do_not_overflow(run: Run) {
     let rows = [row(&[i64::MIN, i64::MAX], &[0.0, 1.0], &[i64::MIN, 0, i64::MAX])];
     let (values, valid, _) = resample::<f64>(run, &config(Nearest), &rows, 1);
@@ -233,8 +284,14 @@ fn oracle<T: Kind>(row: &Row, dim: usize, config: &ResampleConfig, target: i64) 
         (Nearest, Some(_), Some(r)) => (&r.1, r.0 - target),
         (Linear, Some(l), Some(r)) => {
             let weight = (target - l.0) as f64 / (r.0 - l.0) as f64;
-            let lerp = || l.1.iter().zip(&r.1).map(|(&a, &b)| a.lerp(b, weight)).collect();
-            return within(r.0 - l.0, config.max_gap_ms).then(lerp);
+            let lerp = || {
+                l.1.iter()
+                    .zip(&r.1)
+                    .map(|(&a, &b)| a.lerp(b, weight))
+                    .collect::<Vec<T>>()
+            };
+            let line = within(r.0 - l.0, config.max_gap_ms).then(lerp);
+            return line.filter(|values| values.iter().all(|value| value.finite()));
         }
         (Linear, Some(l), None) => {
             let hold = (target - l.0) as f64 <= config.extrapolate_ms.unwrap_or(0.0) * 1e6;
@@ -284,6 +341,9 @@ fn rows(dim: usize) -> impl Strategy<Value = Vec<Row>> {
         1 => Just(f64::NEG_INFINITY),
         1 => Just(1e300),
         1 => Just(-0.0),
+        1 => Just(f32::MAX.into()),
+        1 => Just(f32::MIN.into()),
+        1 => Just(f64::MIN),
     ];
     // Half of the rows are all finite and without ties: the fast path.
     let sample = (
@@ -369,6 +429,8 @@ macro_rules! resample_cases {
             of_samples_with_the_same_time_the_later_one_wins_on_both_sides,
             a_sample_with_a_nan_or_an_infinity_is_as_if_it_were_not_there,
             rows_may_be_of_any_length_and_empty,
+            a_result_that_the_type_cannot_hold_is_filled_and_not_valid,
+            a_row_that_makes_no_sense_is_answered_as_not_valid,
             times_at_the_ends_of_int64_do_not_overflow);
         #[test]
         fn every_type_agrees_with_a_linear_scan() {

@@ -2,7 +2,7 @@
 // for the host. The environment says what kind of machine it plays:
 //
 //   EMULATOR_DEVICES         number of devices, 1; with 0 cuInit returns CUDA_ERROR_NO_DEVICE
-//   EMULATOR_DRIVER_VERSION  what cuDriverGetVersion says, 13000
+//   EMULATOR_DRIVER_VERSION  what cuDriverGetVersion says, 13000; a driver of CUDA 12 takes only what such a one could
 //   EMULATOR_MEMORY_MB       memory of each device, 4096; past it allocations fail with CUDA_ERROR_OUT_OF_MEMORY
 //   EMULATOR_FAIL_LAUNCH     N: the N-th launch of the process (from 1) breaks its context as an illegal address does
 //   EMULATOR_FAIL_DOWNLOAD   N: so does the N-th copy from a device to the host
@@ -255,6 +255,29 @@ API cuCtxEnablePeerAccess(Context *peer, unsigned) {
 
 // Modules and launches.
 
+// Reads a number that lies anywhere in an image.
+template <class T> static T number_at(const char *at) {
+    T value;
+    memcpy(&value, at, sizeof value);
+    return value;
+}
+
+// The virtual architecture of the PTX in a fat binary that a driver of CUDA 12 can take, or 0: the version of its ISA is
+// one that the driver knows, and drivers before 12.4 can't read what is compressed by zstd.
+static int ptx_for_cuda12(const char *fatbin, int driver_version) {
+    static const int newest[] = {80, 81, 82, 83, 84, 85, 85, 86, 87, 88};
+    const int minor = driver_version % 1000 / 10, isa = newest[minor < 9 ? minor : 9];
+    const char *at = fatbin + number_at<uint16_t>(fatbin + 6), *end = at + number_at<uint64_t>(fatbin + 8);
+    int found = 0;
+    while (at < end) {
+        bool is_ptx = number_at<uint16_t>(at) == 1, is_zstd = number_at<uint64_t>(at + 40) & 0x8000;
+        int version = 10 * number_at<uint16_t>(at + 26) + number_at<uint16_t>(at + 24);
+        if (is_ptx && version <= isa && (!is_zstd || driver_version >= 12040)) found = number_at<uint32_t>(at + 28);
+        at += number_at<uint32_t>(at + 4) + number_at<uint64_t>(at + 8);
+    }
+    return found;
+}
+
 API cuModuleLoadData(Module **module, const void *image) {
     return entry(__func__, Needs::context, [&](Context &context) -> int {
         uint32_t magic;
@@ -265,7 +288,14 @@ API cuModuleLoadData(Module **module, const void *image) {
             return explain(INVALID_IMAGE, "cuModuleLoadData: neither a fatbin nor a cubin nor PTX, it begins with %08x",
                            magic);
         }
-        *module = new Module{&context, {}};
+        int ptx_version = 90, driver_version = state().knobs.driver_version;
+        if (driver_version < 13000 && magic == 0xba55ed50) {
+            ptx_version = ptx_for_cuda12(static_cast<const char *>(image), driver_version);
+            if (ptx_version == 0)
+                return explain(NO_BINARY_FOR_GPU, "cuModuleLoadData: the image has nothing for a driver of CUDA %d.%d",
+                               driver_version / 1000, driver_version % 1000 / 10);
+        }
+        *module = new Module{&context, ptx_version, {}};
         context.modules.insert(*module);
         return SUCCESS;
     });
@@ -295,7 +325,7 @@ API cuModuleGetFunction(Function **function, Module *module, const char *name) {
         while (kernel != nullptr && strcmp(kernel->name, name) != 0) kernel = kernel->next;
         if (kernel == nullptr) return explain(NOT_FOUND, "cuModuleGetFunction: no kernel has the name `%s`", name);
         std::unique_ptr<Function> &slot = module->functions[name];
-        if (!slot) slot.reset(new Function{kernel, &context});
+        if (!slot) slot.reset(new Function{kernel, &context, module->ptx_version});
         *function = slot.get();
         return SUCCESS;
     });
@@ -307,7 +337,7 @@ API cuFuncGetAttribute(int *value, int attribute, Function *function) {
         // MAX_THREADS_PER_BLOCK, NUM_REGS, PTX_VERSION, BINARY_VERSION.
         *value = attribute == 0   ? (int)function->kernel->max_threads
                  : attribute == 4 ? 32
-                 : attribute == 5 ? 90
+                 : attribute == 5 ? function->ptx_version
                  : attribute == 6 ? 90
                                   : 0;
         return SUCCESS;
@@ -387,6 +417,10 @@ API cuLaunchKernelEx(const LaunchConfig *config, Function *function, void **para
             if (attribute.id != PROGRAMMATIC_STREAM_SERIALIZATION)
                 return explain(INVALID_VALUE, "%s: launch attribute %d is not emulated", kernel.name, attribute.id);
             how.starts_early = attribute.value != 0;
+            // Such PTX does not wait for the kernel before it, whatever the host's code does.
+            if (how.starts_early && function->ptx_version < 90)
+                return explain(INVALID_VALUE, "%s may start early, and was compiled for compute_%d", kernel.name,
+                               function->ptx_version);
         }
         if (is_refused(Asked::launch)) return OUT_OF_MEMORY;
         auto buffer = std::shared_ptr<void>(aligned_alloc(64, (kernel.size + 63) / 64 * 64), free);

@@ -28,6 +28,7 @@ enum Result : int {
     INVALID_DEVICE = 101,
     INVALID_IMAGE = 200,
     INVALID_CONTEXT = 201,
+    NO_BINARY_FOR_GPU = 209,
     INVALID_HANDLE = 400,
     ILLEGAL_STATE = 401,
     NOT_FOUND = 500,
@@ -87,10 +88,13 @@ struct Executable {
 struct Function {
     const Kernel *kernel;
     Context *context;
+    // The virtual architecture that it was compiled for.
+    int ptx_version;
 };
 
 struct Module {
     Context *context;
+    int ptx_version;
     std::map<std::string, std::unique_ptr<Function>> functions;
 };
 

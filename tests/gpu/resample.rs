@@ -39,6 +39,10 @@ struct Shape {
     has_ties: bool,
     /// One sample in so many is not finite; 0: none.
     nonfinite: usize,
+    /// One row in so many makes no sense; 0: none.
+    senseless: usize,
+    /// What the largest values are.
+    largest: f64,
     is_sorted: bool,
     start: i64,
 }
@@ -68,6 +72,8 @@ impl Shape {
             dim,
             has_ties: random.once_in(3),
             nonfinite: random.of(&[0, 0, 3, 20, 500]),
+            senseless: random.of(&[0, 0, 2, 4]),
+            largest: random.of(&[6e4, 6e4, 3.4e38, 1.79e308]),
             is_sorted: !random.once_in(3),
             start: random.of(&[0, -1_000_000, 1_700_000_000_000_000_000, i64::MIN]),
         }
@@ -75,7 +81,8 @@ impl Shape {
 
     fn message(&self, random: &mut Random) -> Message {
         let (mut times, mut values, mut targets) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut time_offsets, mut target_offsets) = (vec![0], vec![0]);
+        let (mut time_offsets, mut value_offsets, mut target_offsets) = (vec![0], vec![0], vec![0]);
+        let mut has_good = false;
         for &(samples, row_targets) in &self.rows {
             let mut time = self.start;
             let first = times.len();
@@ -87,8 +94,18 @@ impl Shape {
                 let bad = if is_finite { self.dim } else { random.below(self.dim) };
                 values.extend((0..self.dim).map(|i| match i == bad {
                     true => random.of(&[f64::NAN, f64::INFINITY, f64::NEG_INFINITY]),
-                    false => random.signed() * random.of(&[1.0, 100.0, 1e-3, 0.0, -0.0, 1e-40, 6e4]),
+                    false => random.signed() * random.of(&[1.0, 100.0, 1e-3, 0.0, -0.0, 1e-40, self.largest]),
                 }));
+            }
+            // Where all have the wrong length, the message is refused.
+            let is_senseless = has_good && self.senseless > 0 && random.once_in(self.senseless);
+            has_good |= samples > 0;
+            if is_senseless {
+                match random.below(3) {
+                    0 => times[first..].reverse(),
+                    1 => values.push(0.0),
+                    _ => values.truncate(value_offsets[value_offsets.len() - 1] as usize),
+                }
             }
             let own = &times[first..];
             let span = own.last().map_or(1, |last| last - self.start) as usize + 2_000_000;
@@ -106,11 +123,11 @@ impl Shape {
             }
             targets.extend(row);
             time_offsets.push(times.len() as i32);
+            value_offsets.push(values.len() as i32);
             target_offsets.push(targets.len() as i32);
         }
         let mut message = Message::default();
         (message.rows, message.dim) = (self.rows.len(), self.dim);
-        let value_offsets = time_offsets.iter().map(|&offset| offset * self.dim as i32).collect();
         let mut add = |name, dtype, bytes: &[u8], len, offsets: Vec<i32>| {
             let column = message.add_column(name, dtype, Cells::Ragged(len));
             column.data.copy_from(bytes);
@@ -282,6 +299,8 @@ fn one_trajectory_that_does_not_fit_is_cut_at_its_targets() {
         rows: vec![(300, 2000), (0, 7), (3, 1500)],
         has_ties: true,
         nonfinite: 50,
+        senseless: 0,
+        largest: 6e4,
         is_sorted: true,
         start: 0,
     };
@@ -316,6 +335,8 @@ fn large_batches_are_cut_into_chunks_that_overlap() {
             rows,
             has_ties: false,
             nonfinite: 900,
+            senseless: 0,
+            largest: 6e4,
             is_sorted: true,
             start: 0,
         };
@@ -368,6 +389,7 @@ fn batches_on_the_device_may_lie_anywhere() {
         let random = &mut Random(seed + 3_000_000_000);
         let (config, mut shape) = (random_config(random), Shape::random(random));
         let alike = shape.rows.first().copied().unwrap_or((9, 9));
+        shape.senseless = 0;
         shape.rows.iter_mut().for_each(|row| *row = alike);
         let message = shape.message(random);
         let batch = Trajectories::from_message(&message).unwrap();

@@ -135,12 +135,14 @@ impl Observe {
         {
             self.watch.observation();
             for (i, output) in self.outputs.iter().enumerate() {
+                self.windows.masks.overflows.clear();
                 let sent = output.send_on_device(i, &mut self.windows, &target, out);
                 if !sent {
                     out.send(i, &output.layout, |payload| {
                         output.observe(&mut self.windows, &target, payload)
                     });
                 }
+                output.count_overflows(&self.windows, out);
             }
         }
         for (input, samples) in self.windows.lost.drain(..) {
@@ -495,6 +497,19 @@ impl Output {
             return false;
         }
         true
+    }
+
+    /// Says of which inputs there were values that the published type can't hold.
+    fn count_overflows(&self, windows: &Windows, out: &mut Outbox<'_>) {
+        let dtype = windows.aligner.dtype();
+        let counted = self.modalities.clone().zip(&windows.masks.overflows);
+        for (input, rows) in counted.filter(|&(_, &rows)| rows > 0) {
+            let largest = dtype.largest();
+            out.fault(
+                input,
+                format_args!("{rows} rows of a window are past what {dtype} holds ({largest:e}): they are not valid"),
+            );
+        }
     }
 
     fn bytes(&self) -> usize {

@@ -31,6 +31,7 @@ impl Plugin for ResamplePlugin {
             cpu: Resampler::new(&config).map_err(refused)?,
             backend: Backend::new(self.name(), placement, CPU_BYTES, cuda).map_err(refused)?,
             layout: Layout::default(),
+            config,
         };
         app.add_operation(Registration {
             name: self.name().into(),
@@ -43,6 +44,7 @@ impl Plugin for ResamplePlugin {
 }
 
 struct Resample {
+    config: ResampleConfig,
     cpu: Resampler,
     backend: Backend<ShardedResampler>,
     layout: Layout,
@@ -69,6 +71,11 @@ impl Resample {
 impl Operation for Resample {
     fn input(&mut self, _: usize, message: &Message, out: &mut Outbox<'_>) -> Result<(), Fault> {
         let batch = Trajectories::from_message(message)?;
+        self.config.check_fill(batch.dtype())?;
+        for refused in batch.refused() {
+            out.fault(0, format_args!("{refused}: its targets are answered as not valid"));
+        }
+        let mut overflows = 0;
         batch.layout_into(&mut self.layout);
         let layout = std::mem::take(&mut self.layout);
         out.send(0, &layout, |payload| {
@@ -77,6 +84,7 @@ impl Operation for Resample {
             batch.offsets_into(value_offsets, valid_offsets);
             let (values, valid) = payload.columns();
             let (counters, device) = self.run(&batch, values, valid);
+            overflows = counters.dropped_overflow;
             let compute_us = start.elapsed().as_secs_f64() * 1e6;
             let integer = |count: u64| Parameter::Integer(count as i64);
             let entries = [
@@ -86,6 +94,8 @@ impl Operation for Resample {
                 ("targets", integer(counters.targets)),
                 ("invalid", integer(counters.invalid)),
                 ("dropped_nonfinite", integer(counters.dropped_nonfinite)),
+                ("dropped_overflow", integer(counters.dropped_overflow)),
+                ("refused_rows", integer(batch.refused().len() as u64)),
                 ("device", Parameter::String(device.to_string())),
                 ("compute_us", Parameter::Float(compute_us)),
             ];
@@ -100,9 +110,147 @@ impl Operation for Resample {
             parameters
         });
         self.layout = layout;
+        if overflows > 0 {
+            let (dtype, largest) = (batch.dtype(), batch.dtype().largest());
+            out.fault(
+                0,
+                format_args!("{overflows} results are past what {dtype} holds ({largest:e}): they are not valid"),
+            );
+        }
         if let Some(error) = self.backend.take_lost() {
             out.end(error);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::{Config, Graph, Payload, Sink};
+    use crate::device::Dtype;
+    use crate::stream::Cells;
+    use half::f16;
+    use std::path::Path;
+
+    /// Keeps what was published last.
+    #[derive(Default)]
+    struct Last {
+        message: Message,
+        parameters: Parameters,
+        sent: usize,
+    }
+
+    impl Sink for Last {
+        fn send(
+            &mut self,
+            _: &str,
+            layout: &Layout,
+            fill: &mut dyn FnMut(&mut Payload<'_>) -> Parameters,
+        ) -> Result<(), Fault> {
+            self.parameters = fill(&mut Payload::in_message(&mut self.message, layout));
+            self.sent += 1;
+            Ok(())
+        }
+    }
+
+    fn graph(section: &str) -> Graph {
+        let text = format!("device: cpu\nplugins: [resample: {section}]");
+        let config = Config::parse(Path::new("robot.yml"), &text).unwrap();
+        App::new(config).add_plugin(ResamplePlugin).build(|_| true).unwrap()
+    }
+
+    /// Rows of two samples each, at 0 and 10 ns, and a target at 5 ns.
+    fn batch(dtype: Dtype, values: &[u8], value_offsets: &[i32], last_ns: &[i64]) -> Message {
+        let rows = last_ns.len();
+        let mut message = Message::default();
+        (message.rows, message.dim) = (rows, 1);
+        let mut add = |name: &str, dtype: Dtype, bytes: &[u8], offsets: &[i32]| {
+            let column = message.add_column(name, dtype, Cells::Ragged(bytes.len() / dtype.size()));
+            column.data.copy_from(bytes);
+            column.offsets.extend_from_slice(offsets);
+        };
+        let times: Vec<i64> = last_ns.iter().flat_map(|&last| [0, last]).collect();
+        let twos: Vec<i32> = (0..=rows as i32).map(|row| 2 * row).collect();
+        let ones: Vec<i32> = (0..=rows as i32).collect();
+        add("timestamps_ns", Dtype::Int64, bytemuck::cast_slice(&times), &twos);
+        add("values", dtype, values, value_offsets);
+        add(
+            "targets_ns",
+            Dtype::Int64,
+            bytemuck::cast_slice(&vec![5i64; rows]),
+            &ones,
+        );
+        message
+    }
+
+    fn integer(last: &Last, key: &str) -> i64 {
+        match last.parameters.get(key) {
+            Some(Parameter::Integer(value)) => *value,
+            other => panic!("`{key}` is {other:?}"),
+        }
+    }
+
+    fn faults(graph: &Graph) -> u64 {
+        graph.faults().map(|(_, count)| count).sum()
+    }
+
+    #[test]
+    fn a_row_that_makes_no_sense_is_answered_and_counted() {
+        let (mut graph, mut last) = (graph("{ fill_value: -1 }"), Last::default());
+        let values = [0.0f32, 10.0, 1.0, 2.0, 3.0, 4.0, 5.0, 3e38, -3e38, 0.0, 30.0];
+        let offsets = [0, 2, 4, 7, 9, 11];
+        let message = batch(
+            Dtype::Float32,
+            bytemuck::cast_slice(&values),
+            &offsets,
+            &[10, -10, 10, 10, 10],
+        );
+        graph.message(0, &message, &mut last);
+        let column = |name: &str| last.message.column(name).unwrap();
+        assert_eq!(column("values").data.as_slice::<f32>(), [5.0, -1.0, -1.0, -1.0, 15.0]);
+        assert_eq!(column("valid").data.as_slice::<u8>(), [1, 0, 0, 0, 1]);
+        assert_eq!((integer(&last, "invalid"), integer(&last, "refused_rows")), (3, 2));
+        assert_eq!(integer(&last, "dropped_overflow"), 1);
+        // Two rows, and the line from 3e38 to -3e38.
+        assert_eq!(faults(&graph), 3);
+    }
+
+    #[test]
+    fn a_row_with_a_null_is_answered_and_counted() {
+        let (mut graph, mut last) = (graph("{ fill_value: -1 }"), Last::default());
+        let values = [0.0f32, 10.0, 1.0, 2.0, 3.0, 30.0];
+        let mut message = batch(
+            Dtype::Float32,
+            bytemuck::cast_slice(&values),
+            &[0, 2, 4, 6],
+            &[10, 10, 10],
+        );
+        message.columns_mut()[2].null_rows.push(0);
+        message.columns_mut()[0].null_rows.push(1);
+        graph.message(0, &message, &mut last);
+        let column = |name: &str| last.message.column(name).unwrap();
+        assert_eq!(column("values").data.as_slice::<f32>(), [-1.0, -1.0, 16.5]);
+        assert_eq!(column("valid").data.as_slice::<u8>(), [0, 0, 1]);
+        assert_eq!((integer(&last, "refused_rows"), faults(&graph)), (2, 2));
+    }
+
+    #[test]
+    fn a_fill_value_that_the_batch_cannot_hold_is_refused() {
+        let (mut graph, mut last) = (graph("{ fill_value: 1e5 }"), Last::default());
+        let halves = [0.0, 10.0].map(f16::from_f32);
+        graph.message(
+            0,
+            &batch(Dtype::Float16, bytemuck::cast_slice(&halves), &[0, 2], &[10]),
+            &mut last,
+        );
+        assert_eq!((last.sent, faults(&graph)), (0, 1));
+        let singles = [0.0f32, 10.0];
+        graph.message(
+            0,
+            &batch(Dtype::Float32, bytemuck::cast_slice(&singles), &[0, 2], &[10]),
+            &mut last,
+        );
+        assert_eq!((last.sent, faults(&graph)), (1, 1));
     }
 }

@@ -10,8 +10,8 @@ pub enum Unavailable {
     /// The driver's library lacks a function.
     #[error("the CUDA driver has no function {0}: it is too old or damaged")]
     MissingSymbol(&'static str),
-    /// The driver is older than the kernels.
-    #[error("the CUDA driver supports CUDA {}.{}, too old (allowed: {}.{} or newer)",
+    /// The driver is older than any of the kernels.
+    #[error("the CUDA driver supports CUDA {}.{}, too old (allowed: a driver of CUDA {}.{} or newer)",
         came / 1000, came % 1000 / 10, needed / 1000, needed % 1000 / 10)]
     DriverTooOld {
         /// What `cuDriverGetVersion` gives.

@@ -1,5 +1,5 @@
 use super::error::{CudaError, Unavailable};
-use super::probe::device_count;
+use super::probe::{self, device_count};
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute, CUresult};
 use cudarc::driver::{CudaContext, CudaStream, DriverError, result};
 use std::cell::Cell;
@@ -8,16 +8,24 @@ use std::ffi::{CString, c_void};
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// The compiled kernels of one file: machine code for several architectures, and PTX for those to come.
+/// The compiled kernels of one file.
 #[derive(Clone, Copy)]
 pub struct Image {
     name: &'static str,
-    fatbin: &'static [u8],
+    /// Machine code for several architectures, and PTX for the others.
+    cuda13: &'static [u8],
+    /// PTX alone, for drivers that are older than that.
+    cuda12: &'static [u8],
 }
 
 impl Image {
-    pub(super) const fn new(name: &'static str, fatbin: &'static [u8]) -> Self {
-        Self { name, fatbin }
+    pub(super) const fn new(name: &'static str, cuda13: &'static [u8], cuda12: &'static [u8]) -> Self {
+        Self { name, cuda13, cuda12 }
+    }
+
+    /// The fat binary for a driver of that CUDA version.
+    fn fatbin(self, driver: i32) -> &'static [u8] {
+        if driver < 13_000 { self.cuda12 } else { self.cuda13 }
     }
 
     /// The kernel of that name.
@@ -42,6 +50,8 @@ pub unsafe trait Params: Copy {}
 /// What all users of a device in this process share.
 struct Context {
     cuda: Arc<CudaContext>,
+    /// The CUDA version of the driver.
+    driver: i32,
     name: String,
     multiprocessors: u32,
     modules: Mutex<Modules>,
@@ -56,14 +66,14 @@ struct Modules {
 #[derive(Clone, Copy)]
 struct Function {
     handle: sys::CUfunction,
-    /// Of its parameters.
-    bytes: usize,
+    /// Of its parameters, where the driver can say.
+    bytes: Option<usize>,
     /// Whether it waits by itself for the kernel before it, and so may start before that has ended.
     waits: bool,
 }
 
 /// The least virtual architecture for which the kernels are compiled so that they wait for the one before:
-/// `wait_for_previous` of kernels/types.cuh.
+/// `wait_for_previous` of kernels/types.cuh. The image for CUDA 12 is of an older one.
 const WAITING_PTX: i32 = 90;
 
 // SAFETY: handles of modules and functions may be used by any thread; the driver locks what it must.
@@ -264,6 +274,7 @@ impl Context {
             Ok::<_, CudaError>(value.max(0) as u32)
         };
         Ok(Self {
+            driver: probe::driver_version()?,
             name: cuda.name().map_err(failed("cuDeviceGetName"))?,
             multiprocessors: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
             modules: Mutex::default(),
@@ -279,15 +290,15 @@ impl Context {
             Some(&known) => known,
             None => self.load(&mut modules, kernel)?,
         };
-        if function.bytes != came {
-            return Err(CudaError::Parameters {
+        match function.bytes {
+            Some(expected) if expected != came => Err(CudaError::Parameters {
                 device: self.cuda.ordinal(),
                 kernel: kernel.name,
-                expected: function.bytes,
+                expected,
                 came,
-            });
+            }),
+            _ => Ok(function),
         }
-        Ok(function)
     }
 
     fn load(&self, modules: &mut Modules, kernel: Kernel) -> Result<Function, CudaError> {
@@ -296,7 +307,7 @@ impl Context {
         self.cuda
             .bind_to_thread()
             .map_err(failed("cuCtxSetCurrent", "its context".into()))?;
-        let Image { name, fatbin } = kernel.image;
+        let (name, fatbin) = (kernel.image.name, kernel.image.fatbin(self.driver));
         let module = match modules.loaded.get(name) {
             Some(&module) => module,
             None => {
@@ -312,11 +323,16 @@ impl Context {
         // SAFETY: the module was loaded above and is unloaded with the context only.
         let handle = unsafe { result::module::get_function(module, symbol) }
             .map_err(failed("cuModuleGetFunction", kernel.name.to_owned()))?;
-        let (mut offset, mut bytes) = (0, 0);
-        // SAFETY: the function is there, and both are places for what is asked.
-        unsafe { sys::cuFuncGetParamInfo(handle, 0, &mut offset, &mut bytes) }
-            .result()
-            .map_err(failed("cuFuncGetParamInfo", kernel.name.to_owned()))?;
+        let mut bytes = None;
+        // It came with CUDA 12.4.
+        if probe::has("cuFuncGetParamInfo") {
+            let (mut offset, mut size) = (0, 0);
+            // SAFETY: the function is there, and both are places for what is asked.
+            unsafe { sys::cuFuncGetParamInfo(handle, 0, &mut offset, &mut size) }
+                .result()
+                .map_err(failed("cuFuncGetParamInfo", kernel.name.to_owned()))?;
+            bytes = Some(size);
+        }
         let version = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_PTX_VERSION;
         // SAFETY: the function is there.
         let version = unsafe { result::function::get_function_attribute(handle, version) }
@@ -438,10 +454,11 @@ impl Event {
     /// What the driver says.
     pub fn elapsed_us(&self, since: &Self) -> Result<f64, CudaError> {
         self.gpu.bound()?;
+        let mut ms = 0.0;
         // SAFETY: both events live.
-        unsafe { result::event::elapsed(since.event, self.event) }
-            .map(|ms| f64::from(ms) * 1e3)
-            .map_err(|error| self.gpu.failed("cuEventElapsedTime", error, "two events"))
+        unsafe { probe::event_elapsed_ms(&mut ms, since.event, self.event) }
+            .map_err(|error| self.gpu.failed("cuEventElapsedTime", error, "two events"))?;
+        Ok(f64::from(ms) * 1e3)
     }
 }
 

@@ -1,13 +1,13 @@
 use super::error::Unavailable;
-use cudarc::driver::sys::{self, CUresult};
+use cudarc::driver::sys::{self, CUevent, CUresult};
 use cudarc::driver::{CudaContext, DriverError, result};
 use std::sync::OnceLock;
 
-/// The CUDA version that the kernels are built with, which is the least the driver must support.
-const NEEDED: i32 = 13_000;
+/// The CUDA version of the oldest driver that takes the kernels: that of `kernels/*.cuda12.fatbin`.
+const NEEDED: i32 = 12_000;
 
-/// What is called of the driver. A function that lacks must be known before it is called: the binding panics then.
-const FUNCTIONS: [&str; 47] = [
+/// What is called of every driver. A function that lacks must be known before it is called: the binding panics then.
+const FUNCTIONS: [&str; 45] = [
     "cuInit",
     "cuDriverGetVersion",
     "cuCtxGetCurrent",
@@ -22,12 +22,10 @@ const FUNCTIONS: [&str; 47] = [
     "cuDeviceTotalMem_v2",
     "cuEventCreate",
     "cuEventDestroy_v2",
-    "cuEventElapsedTime_v2",
     "cuEventQuery",
     "cuEventRecord",
     "cuEventSynchronize",
     "cuFuncGetAttribute",
-    "cuFuncGetParamInfo",
     "cuGetErrorName",
     "cuGetErrorString",
     "cuGraphDestroy",
@@ -62,11 +60,27 @@ const FUNCTIONS: [&str; 47] = [
 /// # Errors
 /// Why none can be used.
 pub fn device_count() -> Result<usize, Unavailable> {
-    static COUNT: OnceLock<Result<usize, Unavailable>> = OnceLock::new();
-    COUNT.get_or_init(probe).clone()
+    driver().map(|driver| driver.devices)
 }
 
-fn probe() -> Result<usize, Unavailable> {
+/// The CUDA version that the driver supports, as `cuDriverGetVersion` gives it.
+pub(super) fn driver_version() -> Result<i32, Unavailable> {
+    driver().map(|driver| driver.version)
+}
+
+/// What is known of the driver.
+#[derive(Clone)]
+struct Driver {
+    version: i32,
+    devices: usize,
+}
+
+fn driver() -> Result<Driver, Unavailable> {
+    static DRIVER: OnceLock<Result<Driver, Unavailable>> = OnceLock::new();
+    DRIVER.get_or_init(probe).clone()
+}
+
+fn probe() -> Result<Driver, Unavailable> {
     // SAFETY: loading the driver's library runs its initializers, which is what it is installed for.
     if !unsafe { sys::is_culib_present() } {
         return Err(Unavailable::NoLibrary);
@@ -83,8 +97,34 @@ fn probe() -> Result<usize, Unavailable> {
     result::init().map_err(failed)?;
     match CudaContext::device_count().map_err(failed)? {
         0 => Err(Unavailable::NoDevice),
-        count => Ok(count as usize),
+        count => Ok(Driver {
+            version: came,
+            devices: count as usize,
+        }),
     }
+}
+
+/// Whether the driver has a function, once it is known that there is a driver.
+pub(super) fn has(function: &'static str) -> bool {
+    find(function).is_ok()
+}
+
+/// The time between two events in ms. The newer function came with CUDA 12.8; what it replaces is in every driver of
+/// CUDA 12, and the binding does not know it.
+///
+/// # Safety
+/// Both events live, and their context is that of the calling thread.
+pub(super) unsafe fn event_elapsed_ms(ms: &mut f32, since: CUevent, until: CUevent) -> Result<(), DriverError> {
+    type Elapsed = unsafe extern "C" fn(*mut f32, CUevent, CUevent) -> CUresult;
+    if has("cuEventElapsedTime_v2") {
+        // SAFETY: the function is there; the events are the caller's promise.
+        return unsafe { sys::cuEventElapsedTime_v2(ms, since, until) }.result();
+    }
+    // SAFETY: the library is present, and this is the function's type.
+    let elapsed = unsafe { sys::culib().get::<Elapsed>(b"cuEventElapsedTime") };
+    let elapsed = elapsed.map_err(|_| DriverError(CUresult::CUDA_ERROR_NOT_FOUND))?;
+    // SAFETY: as above.
+    unsafe { elapsed(ms, since, until) }.result()
 }
 
 fn find(function: &'static str) -> Result<(), Unavailable> {

@@ -146,10 +146,12 @@ impl AlignConfig {
                 return Err(ConfigError::new(key, format!("{value} (allowed: 1 to {})", 1 << 20)));
             }
         }
-        if !self.fill_value.is_finite() {
+        if !self.dtype.holds(self.fill_value) {
+            let Self { fill_value, dtype, .. } = self;
+            let largest = dtype.largest();
             return Err(ConfigError::new(
                 "fill_value",
-                format!("{} is not finite", self.fill_value),
+                format!("{fill_value} (allowed in {dtype}: -{largest:e} to {largest:e})"),
             ));
         }
         self.check_modalities()?;

@@ -24,14 +24,17 @@ pub(crate) fn window<E: Element>(
     masks.timestamps_ns.clear();
     masks.valid.clear();
     masks.age_ns.clear();
+    masks.overflows.clear();
+    masks.overflows.resize(modalities.len(), 0);
     for (row, mut out) in out.chunks_exact_mut(columns).enumerate() {
         let time = aligner.row_time(target, row);
         masks.timestamps_ns.push(time);
-        for modality in modalities.clone() {
+        for (i, modality) in modalities.clone().enumerate() {
             let (values, rest) = out.split_at_mut(aligner.dim(modality));
-            let (valid, age) = aligner.value_at(modality, time, values);
-            masks.valid.push(i64::from(valid));
-            masks.age_ns.push(age);
+            let known = aligner.value_at(modality, time, values);
+            masks.valid.push(i64::from(known.valid));
+            masks.age_ns.push(known.age_ns);
+            masks.overflows[i] += i64::from(known.overflows);
             out = rest;
         }
     }

@@ -120,6 +120,19 @@ pub struct Masks {
     pub valid: Vec<i64>,
     /// `[T, M]`, row-major: target minus the newest sample at or before it, -1 where there is none, ns.
     pub age_ns: Vec<i64>,
+    /// M: how many rows of the modality are not valid because the published type can't hold what they would be.
+    pub overflows: Vec<i64>,
+}
+
+/// What is known of the value of a modality at a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Known {
+    /// Whether all groups are valid.
+    pub valid: bool,
+    /// Whether the published type can't hold some group.
+    pub overflows: bool,
+    /// The target minus the newest sample at or before it, -1 where there is none, ns.
+    pub age_ns: i64,
 }
 
 /// The histories of the streams, and which observation is due.
@@ -484,20 +497,20 @@ impl Aligner {
         &self.modalities[modality].groups
     }
 
-    /// Writes the values of a modality at `time`, `dim` of them, and gives whether all are valid and the age. None is
-    /// where the rows are elsewhere.
-    pub(crate) fn value_at<E: Element>(&self, modality: usize, time: i64, out: &mut [E]) -> (bool, i64) {
+    /// Writes the values of a modality at `time`, `dim` of them. None is valid where the rows are elsewhere.
+    pub(crate) fn value_at<E: Element>(&self, modality: usize, time: i64, out: &mut [E]) -> Known {
         let stream = &self.modalities[modality];
         let times = stream.history.times();
         let until = times.partition_point(|&t| t <= time);
         let rows_are_here = !stream.history.rows_are_elsewhere();
-        let mut valid = rows_are_here;
+        let (mut valid, mut overflows) = (rows_are_here, false);
         if !rows_are_here {
             out.fill(E::from_f32(self.fill_value));
         }
         for group in stream.groups.iter().filter(|_| rows_are_here) {
             let channels = group.from..group.to;
             let out = &mut out[channels.clone()];
+            let mut overflow = 0;
             match pick(times, until, time, group.mode, &group.limits) {
                 Pick::Invalid => {
                     out.fill(E::from_f32(self.fill_value));
@@ -506,6 +519,10 @@ impl Aligner {
                 Pick::Sample(i) => {
                     for (to, &from) in out.iter_mut().zip(&stream.history.row(i)[channels]) {
                         *to = E::from_f32(from);
+                        // In float32 a sample is finite, and copying it is all there is to do.
+                        if E::DTYPE != Dtype::Float32 {
+                            overflow |= E::overflow_bit(from);
+                        }
                     }
                 }
                 Pick::Between { before, after, weight } => {
@@ -513,13 +530,22 @@ impl Aligner {
                     let before = &stream.history.row(before)[channels.clone()];
                     let after = &stream.history.row(after)[channels];
                     for ((to, &a), &b) in out.iter_mut().zip(before).zip(after) {
-                        *to = E::from_f32(a + weight * (b - a));
+                        let value = a + weight * (b - a);
+                        *to = E::from_f32(value);
+                        overflow |= E::overflow_bit(value);
                     }
                 }
             }
+            if overflow >> 31 != 0 {
+                out.fill(E::from_f32(self.fill_value));
+                (valid, overflows) = (false, true);
+            }
         }
-        let age = until.checked_sub(1).map_or(-1, |i| time - times[i]);
-        (valid, age)
+        Known {
+            valid,
+            overflows,
+            age_ns: until.checked_sub(1).map_or(-1, |i| time - times[i]),
+        }
     }
 
     /// The newest time of the streams that are waited for; of all where there is none of those.

@@ -1,3 +1,4 @@
+use crate::device::Dtype;
 use crate::ops::{ConfigError, unused_limit};
 use crate::time::{Interpolation, Limits, ms_to_ns};
 use serde::Deserialize;
@@ -31,6 +32,21 @@ impl Default for ResampleConfig {
 }
 
 impl ResampleConfig {
+    /// Whether batches of that type can hold the fill value.
+    ///
+    /// # Errors
+    /// That they can't, and what is allowed.
+    pub fn check_fill(&self, dtype: Dtype) -> Result<(), ConfigError> {
+        if dtype.holds(self.fill_value) || self.fill_value.is_nan() {
+            return Ok(());
+        }
+        let (fill, largest) = (self.fill_value, dtype.largest());
+        Err(ConfigError::new(
+            "fill_value",
+            format!("{fill} (allowed in batches of {dtype}: -{largest:e} to {largest:e})"),
+        ))
+    }
+
     /// The limits in ns, or which key can't be what it is.
     pub fn limits(&self) -> Result<Limits, ConfigError> {
         let none = Limits::default();

@@ -17,6 +17,18 @@ pub struct Counters {
     pub invalid: u64,
     /// Samples that were dropped for a NaN or an infinity in them.
     pub dropped_nonfinite: u64,
+    /// Targets without a valid value because the type can't hold what it would be.
+    pub dropped_overflow: u64,
+}
+
+impl std::ops::AddAssign for Counters {
+    fn add_assign(&mut self, other: Self) {
+        self.rows += other.rows;
+        self.targets += other.targets;
+        self.invalid += other.invalid;
+        self.dropped_nonfinite += other.dropped_nonfinite;
+        self.dropped_overflow += other.dropped_overflow;
+    }
 }
 
 /// Puts batches of trajectories on their targets. Once it has seen its largest trajectory it allocates nothing.
@@ -77,7 +89,7 @@ impl Resampler {
             "one value for each target and channel"
         );
         assert_eq!(valid.len(), batch.targets(), "one byte for each target");
-        let parts = if batch.values.bytes().len() < PARALLEL_BYTES {
+        let parts = if batch.values().bytes().len() < PARALLEL_BYTES {
             1
         } else {
             self.scratch.len()
@@ -118,16 +130,12 @@ impl Part<'_> {
         let (values, other_values) = values.split_at_mut(targets * batch.dim);
         let (valid, other_valid) = valid.split_at_mut(targets);
         let half = |rows| Self { rules, batch, rows };
-        let (one, other) = rayon::join(
+        let (mut one, other) = rayon::join(
             || half(rows.start..middle).share(scratch, values, valid),
             || half(middle..rows.end).share(other_scratch, other_values, other_valid),
         );
-        Counters {
-            rows: one.rows + other.rows,
-            targets: one.targets + other.targets,
-            invalid: one.invalid + other.invalid,
-            dropped_nonfinite: one.dropped_nonfinite + other.dropped_nonfinite,
-        }
+        one += other;
+        one
     }
 
     /// The same code for the widest vectors there are. They change no result: each lane computes what a scalar would.
@@ -164,66 +172,74 @@ impl Part<'_> {
             done = span.end;
             let out = &mut values[span.start * dim..span.end * dim];
             let valid = &mut valid[span];
-            counters.invalid += if !batch.has_ties && all_finite_ahead(samples) {
-                rules.row(times, |i| &samples[i * dim..][..dim], targets, out, valid)
+            if !batch.has_ties && all_moderate_ahead(samples) {
+                let sample = |i: usize| &samples[i * dim..][..dim];
+                rules.row::<T, false>(times, sample, targets, out, valid, &mut counters);
             } else {
                 counters.dropped_nonfinite += kept.choose(times, samples, dim);
                 let sample = |i: usize| &samples[kept.indices[i] * dim..][..dim];
-                rules.row(&kept.times, sample, targets, out, valid)
-            };
+                rules.row::<T, true>(&kept.times, sample, targets, out, valid, &mut counters);
+            }
         }
         counters
     }
 }
 
 impl Rules {
-    /// One trajectory, whose times ascend strictly. Returns how many targets are invalid.
+    /// One trajectory, whose times ascend strictly. Without `MAY_OVERFLOW` its samples are moderate.
     #[inline(always)]
-    fn row<'a, T: Sample>(
+    fn row<'a, T: Sample, const MAY_OVERFLOW: bool>(
         &self,
         times: &[i64],
         sample: impl Fn(usize) -> &'a [T],
         targets: &[i64],
         out: &mut [T],
         valid: &mut [u8],
-    ) -> u64 {
-        let (mut until, mut invalid) = (0, 0);
+        counters: &mut Counters,
+    ) {
+        let mut until = 0;
         let fill = T::from_fill(self.fill);
         let dim = out.len() / targets.len().max(1);
         for (i, (&target, valid)) in targets.iter().zip(valid).enumerate() {
             let out = &mut out[i * dim..][..dim];
             until = at_or_before(times, until, target);
-            let picked = pick(times, until, target, self.mode, &self.limits);
-            match picked {
-                Pick::Between { before, after, weight } => T::lerp(sample(before), sample(after), weight, out),
-                Pick::Sample(i) => out.copy_from_slice(sample(i)),
-                Pick::Invalid => {
-                    out.fill(fill);
-                    invalid += 1;
+            let mut is_valid = true;
+            match pick(times, until, target, self.mode, &self.limits) {
+                Pick::Between { before, after, weight } => {
+                    T::lerp(sample(before), sample(after), weight, out);
+                    if MAY_OVERFLOW && !T::all_finite(out) {
+                        is_valid = false;
+                        counters.dropped_overflow += 1;
+                    }
                 }
+                Pick::Sample(i) => out.copy_from_slice(sample(i)),
+                Pick::Invalid => is_valid = false,
             }
-            *valid = u8::from(picked != Pick::Invalid);
+            if !is_valid {
+                out.fill(fill);
+                counters.invalid += 1;
+            }
+            *valid = u8::from(is_valid);
         }
-        invalid
     }
 }
 
-/// Whether all of a trajectory is finite. Nothing has read its samples before, so this has the cache fetch them a few
+/// Whether all of a trajectory is moderate. Nothing has read its samples before, so this has the cache fetch them a few
 /// kilobytes ahead: the time for a batch is the time to read it, and the CPU by itself does not look far enough.
 #[inline(always)]
-fn all_finite_ahead<T: Sample>(samples: &[T]) -> bool {
+fn all_moderate_ahead<T: Sample>(samples: &[T]) -> bool {
     const PIECE_BYTES: usize = 2048;
     const PIECES_AHEAD: usize = 4;
     let pieces = samples.chunks(PIECE_BYTES / size_of::<T>());
     let mut ahead = pieces.clone().skip(PIECES_AHEAD);
-    let mut finite = true;
+    let mut moderate = true;
     for piece in pieces {
         if let Some(later) = ahead.next() {
             prefetch(later);
         }
-        finite &= T::all_finite(piece);
+        moderate &= T::all_moderate(piece);
     }
-    finite
+    moderate
 }
 
 /// Has the second-level cache fetch `values`.

@@ -8,7 +8,8 @@
 //! - a sample exactly at a target, `previous` and `nearest` give that sample's bits;
 //! - `linear` is `a + w * (b - a)` with `w` from int64 ns in float64: for float32, float16 and bfloat16 it is computed
 //!   in float32 with `w` rounded to it, and the result rounded to the type; for float64 in float64;
-//! - where there is no valid value the row of D holds `fill_value` and its `valid` is 0.
+//! - where there is no valid value, or the type can't hold it, the row of D holds `fill_value` and its `valid` is 0;
+//! - a trajectory that makes no sense (its times go back, its lists don't go together) has no valid value.
 //!
 //! S and T may differ from row to row and may be 0. Targets may come in any order; ascending ones are found fastest.
 //!
@@ -48,4 +49,4 @@ mod trajectories;
 
 pub use config::ResampleConfig;
 pub use cpu::{Counters, Resampler};
-pub use trajectories::{Trajectories, TrajectoriesError};
+pub use trajectories::{RefusedRow, RowError, Trajectories, TrajectoriesError};

@@ -7,19 +7,22 @@ pub(super) trait Sample: Send + Sync + Pod {
     fn from_fill(value: f32) -> Self;
     /// Whether there is no NaN and no infinity among `values`.
     fn all_finite(values: &[Self]) -> bool;
+    /// Whether they are finite, and so small that what lies between any two of them is computed without overflow.
+    fn all_moderate(values: &[Self]) -> bool;
     /// `a + weight * (b - a)` for each element. All have the same length.
     fn lerp(a: &[Self], b: &[Self], weight: f64, out: &mut [Self]);
 }
 
-/// A float is not finite if and only if its exponent is all ones; adding one to such an exponent carries into the sign,
-/// which has been cleared. Or-ing that over all values has no branch and vectorizes for every width.
-macro_rules! all_finite {
-    ($values:expr, $Bits:ty, $exponent_one:expr) => {{
+/// Whether the exponents of all `values` are such that adding `$step`, times the lowest bit of an exponent, does not carry
+/// into the sign, which has been cleared: with 1, that they are finite. Or-ing that over all values has no branch and
+/// vectorizes for every width.
+macro_rules! exponents_below {
+    ($values:expr, $Bits:ty, $step:expr) => {{
         let bits: &[$Bits] = bytemuck::cast_slice($values);
         let sign: $Bits = 1 << (<$Bits>::BITS - 1);
-        let carried = bits.iter().fold(0, |carried: $Bits, &b| {
-            carried | (b & !sign).wrapping_add($exponent_one)
-        });
+        let carried = bits
+            .iter()
+            .fold(0, |carried: $Bits, &b| carried | (b & !sign).wrapping_add($step));
         carried & sign == 0
     }};
 }
@@ -31,7 +34,12 @@ impl Sample for f32 {
 
     #[inline(always)]
     fn all_finite(values: &[Self]) -> bool {
-        all_finite!(values, u32, 1 << 23)
+        exponents_below!(values, u32, 1 << 23)
+    }
+
+    #[inline(always)]
+    fn all_moderate(values: &[Self]) -> bool {
+        exponents_below!(values, u32, 3 << 23)
     }
 
     #[inline(always)]
@@ -50,7 +58,12 @@ impl Sample for f64 {
 
     #[inline(always)]
     fn all_finite(values: &[Self]) -> bool {
-        all_finite!(values, u64, 1 << 52)
+        exponents_below!(values, u64, 1 << 52)
+    }
+
+    #[inline(always)]
+    fn all_moderate(values: &[Self]) -> bool {
+        exponents_below!(values, u64, 3 << 52)
     }
 
     #[inline(always)]
@@ -68,7 +81,13 @@ impl Sample for f16 {
 
     #[inline(always)]
     fn all_finite(values: &[Self]) -> bool {
-        all_finite!(values, u16, 1 << 10)
+        exponents_below!(values, u16, 1 << 10)
+    }
+
+    #[inline(always)]
+    fn all_moderate(values: &[Self]) -> bool {
+        // Their differences are those of float32, which holds them.
+        exponents_below!(values, u16, 1 << 10)
     }
 
     #[inline(always)]
@@ -96,7 +115,12 @@ impl Sample for bf16 {
 
     #[inline(always)]
     fn all_finite(values: &[Self]) -> bool {
-        all_finite!(values, u16, 1 << 7)
+        exponents_below!(values, u16, 1 << 7)
+    }
+
+    #[inline(always)]
+    fn all_moderate(values: &[Self]) -> bool {
+        exponents_below!(values, u16, 3 << 7)
     }
 
     #[inline(always)]
@@ -128,6 +152,40 @@ mod tests {
             let double = f64::from_bits(u64::from(bits) << 48);
             assert_eq!(f64::all_finite(&[double]), double.is_finite(), "{bits:#x}");
         }
+    }
+
+    /// The middle between the two ends of what counts as moderate, and of all that is finite.
+    fn middles<T: Sample>(moderate: T, largest: T, negate: impl Fn(T) -> T) -> [bool; 2] {
+        [moderate, largest].map(|end| {
+            let mut out = [end];
+            T::lerp(&[negate(end)], &[end], 0.5, &mut out);
+            T::all_finite(&out)
+        })
+    }
+
+    #[test]
+    fn nothing_between_moderate_values_overflows() {
+        for bits in 0..=u16::MAX {
+            let single = f32::from_bits(u32::from(bits) << 16);
+            assert_eq!(f32::all_moderate(&[single]), single.abs() < 2f32.powi(126), "{bits:#x}");
+            let brain = bf16::from_bits(bits);
+            assert_eq!(
+                bf16::all_moderate(&[brain]),
+                brain.to_f32().abs() < 2f32.powi(126),
+                "{bits:#x}"
+            );
+            let double = f64::from_bits(u64::from(bits) << 48);
+            assert_eq!(
+                f64::all_moderate(&[double]),
+                double.abs() < 2f64.powi(1022),
+                "{bits:#x}"
+            );
+        }
+        let below = |x: f32| f32::from_bits(x.to_bits() - 1);
+        assert_eq!(middles(below(2f32.powi(126)), f32::MAX, |x| -x), [true, false]);
+        assert_eq!(middles(bf16::from_bits(0x7e7f), bf16::MAX, |x| -x), [true, false]);
+        assert_eq!(middles(2f64.powi(1021) * 1.9, f64::MAX, |x| -x), [true, false]);
+        assert_eq!(middles(f16::MAX, f16::MAX, |x| -x), [true, true]);
     }
 
     #[test]

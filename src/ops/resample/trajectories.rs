@@ -1,18 +1,74 @@
-use crate::device::{Dtype, Values};
+use crate::device::{Dtype, HostBuf, Values};
 use crate::stream::{Cells, Column, ColumnLayout, Layout, Message};
 
-/// A batch of trajectories, one a row. It borrows the message it was read from and can't be wrong.
-#[derive(Clone, Copy)]
+/// A batch of trajectories, one a row. It borrows the message it was read from and can't be wrong: a row that makes no
+/// sense has no samples, so that none of its targets is valid, and is one of the [`refused`](Self::refused).
 pub struct Trajectories<'a> {
     pub(super) rows: usize,
     pub(super) dim: usize,
-    pub(super) times: &'a [i64],
-    pub(super) time_offsets: &'a [i32],
-    pub(super) values: Values<'a>,
-    pub(super) value_offsets: &'a [i32],
+    samples: Samples<'a>,
     pub(super) targets: &'a [i64],
     pub(super) target_offsets: &'a [i32],
     pub(super) has_ties: bool,
+    refused: Vec<RefusedRow>,
+}
+
+/// The samples of all rows, one after the other.
+enum Samples<'a> {
+    /// As they came.
+    All {
+        times: &'a [i64],
+        time_offsets: &'a [i32],
+        values: Values<'a>,
+    },
+    /// Without those of refused rows.
+    Kept {
+        times: Vec<i64>,
+        time_offsets: Vec<i32>,
+        dtype: Dtype,
+        values: HostBuf,
+    },
+}
+
+/// A row whose samples make no sense. Its targets are answered, none of them validly.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("row {row}: {problem}")]
+pub struct RefusedRow {
+    /// The row.
+    pub row: usize,
+    /// What is wrong with it.
+    pub problem: RowError,
+}
+
+/// What can be wrong with the samples of a row.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RowError {
+    /// It does not have `dim` values for each of its timestamps.
+    #[error("{values} values for {samples} timestamps (allowed: {samples} times `dim` {dim})")]
+    Length {
+        /// Its values.
+        values: usize,
+        /// Its timestamps.
+        samples: usize,
+        /// Values a sample has.
+        dim: usize,
+    },
+    /// A list of it is null, or has a null where a timestamp or target must be.
+    #[error("column `{column}` is null or has a null in it (allowed: only among `values`)")]
+    Null {
+        /// The column.
+        column: &'static str,
+    },
+    /// The timestamps go back.
+    #[error("timestamp {at} is {came}, after {before} (allowed: ascending timestamps, ties too)")]
+    Descending {
+        /// The index within the row.
+        at: usize,
+        /// The timestamp there, ns.
+        came: i64,
+        /// The one before it, ns.
+        before: i64,
+    },
 }
 
 /// A message is no batch of trajectories.
@@ -42,30 +98,9 @@ pub enum TrajectoriesError {
     /// The metadata does not say how many values a sample has.
     #[error("metadata `dim` is 0 or absent (allowed: an Integer of at least 1, the values of a sample)")]
     Dim,
-    /// A row does not have `dim` values for each of its timestamps.
-    #[error("row {row}: {values} values for {samples} timestamps (allowed: {samples} times `dim` {dim})")]
-    Length {
-        /// The row.
-        row: usize,
-        /// Its values.
-        values: usize,
-        /// Its timestamps.
-        samples: usize,
-        /// Values a sample has.
-        dim: usize,
-    },
-    /// The timestamps of a row go back.
-    #[error("row {row}: timestamp {at} is {came}, after {before} (allowed: ascending timestamps, ties too)")]
-    Descending {
-        /// The row.
-        row: usize,
-        /// The index within the row.
-        at: usize,
-        /// The timestamp there, ns.
-        came: i64,
-        /// The one before it, ns.
-        before: i64,
-    },
+    /// No row with samples has `dim` values for each of its timestamps.
+    #[error("metadata `dim` is that of no row: {0}")]
+    Length(RefusedRow),
     /// The answer would have more elements than a List column can.
     #[error(
         "{targets} targets of `dim` {dim} (allowed: {} values in one answer; send fewer rows)",
@@ -100,13 +135,15 @@ impl<'a> Trajectories<'a> {
         let mut batch = Self {
             rows: message.rows,
             dim: message.dim,
-            times: times.data.as_slice(),
-            time_offsets: &times.offsets,
-            values: values.values(),
-            value_offsets: &values.offsets,
+            samples: Samples::All {
+                times: times.data.as_slice(),
+                time_offsets: &times.offsets,
+                values: values.values(),
+            },
             targets: targets.data.as_slice(),
             target_offsets: &targets.offsets,
             has_ties: false,
+            refused: Vec::new(),
         };
         let total = batch.targets.len().checked_mul(batch.dim);
         if total.is_none_or(|total| total > i32::MAX as usize) {
@@ -115,19 +152,67 @@ impl<'a> Trajectories<'a> {
                 dim: batch.dim,
             });
         }
+        let columns = [("timestamps_ns", times), ("values", values), ("targets_ns", targets)];
+        let null = |row: usize| {
+            let column = columns
+                .iter()
+                .find(|(_, column)| column.null_rows.binary_search(&row).is_ok());
+            column.map_or(Ok(()), |&(column, _)| Err(RowError::Null { column }))
+        };
+        let mut has_length = false;
         for row in 0..batch.rows {
-            batch.has_ties |= batch.check_row(row)?;
+            match null(row).and_then(|()| batch.check_row(row, &values.offsets)) {
+                Ok(has_ties) => {
+                    batch.has_ties |= has_ties;
+                    has_length |= !batch.row_times(row).is_empty();
+                }
+                Err(problem) => {
+                    has_length |= !matches!(problem, RowError::Length { .. });
+                    batch.refused.push(RefusedRow { row, problem });
+                }
+            }
+        }
+        if let Some(first) = batch.refused.first() {
+            if !has_length {
+                return Err(TrajectoriesError::Length(first.clone()));
+            }
+            batch.samples = batch.kept(&values.offsets);
         }
         Ok(batch)
     }
 
+    /// The samples of the rows that are not refused.
+    fn kept(&self, value_offsets: &[i32]) -> Samples<'a> {
+        let is_kept = |row: &usize| self.refused.binary_search_by_key(row, |refused| refused.row).is_err();
+        let (all, size) = (self.values(), self.dtype().size());
+        let bytes = |row| span(value_offsets, row).len() * size;
+        let mut values = HostBuf::default();
+        values.resize((0..self.rows).filter(is_kept).map(bytes).sum());
+        let (mut times, mut time_offsets, mut end) = (Vec::new(), vec![0], 0);
+        for row in 0..self.rows {
+            if is_kept(&row) {
+                let span = span(value_offsets, row);
+                let from = &all.bytes()[span.start * size..span.end * size];
+                values.bytes_mut()[end..end + from.len()].copy_from_slice(from);
+                end += from.len();
+                times.extend_from_slice(self.row_times(row));
+            }
+            time_offsets.push(times.len() as i32);
+        }
+        Samples::Kept {
+            times,
+            time_offsets,
+            dtype: self.dtype(),
+            values,
+        }
+    }
+
     /// Whether two samples of the row have the same time.
-    fn check_row(&self, row: usize) -> Result<bool, TrajectoriesError> {
+    fn check_row(&self, row: usize, value_offsets: &[i32]) -> Result<bool, RowError> {
         let times = self.row_times(row);
-        let values = span(self.value_offsets, row).len();
+        let values = span(value_offsets, row).len();
         if times.len().checked_mul(self.dim) != Some(values) {
-            return Err(TrajectoriesError::Length {
-                row,
+            return Err(RowError::Length {
                 values,
                 samples: times.len(),
                 dim: self.dim,
@@ -139,8 +224,7 @@ impl<'a> Trajectories<'a> {
             descending |= pair[0] > pair[1];
         }
         match times.windows(2).position(|pair| descending && pair[0] > pair[1]) {
-            Some(i) => Err(TrajectoriesError::Descending {
-                row,
+            Some(i) => Err(RowError::Descending {
                 at: i + 1,
                 came: times[i + 1],
                 before: times[i],
@@ -161,7 +245,35 @@ impl<'a> Trajectories<'a> {
 
     /// The type of the values, which is that of the answer.
     pub fn dtype(&self) -> Dtype {
-        self.values.dtype()
+        self.values().dtype()
+    }
+
+    /// The rows that make no sense, in order.
+    pub fn refused(&self) -> &[RefusedRow] {
+        &self.refused
+    }
+
+    pub(super) fn times(&self) -> &[i64] {
+        match &self.samples {
+            Samples::All { times, .. } => times,
+            Samples::Kept { times, .. } => times,
+        }
+    }
+
+    /// Row i has the samples `time_offsets[i]..time_offsets[i + 1]`.
+    pub(super) fn time_offsets(&self) -> &[i32] {
+        match &self.samples {
+            Samples::All { time_offsets, .. } => time_offsets,
+            Samples::Kept { time_offsets, .. } => time_offsets,
+        }
+    }
+
+    /// `dim` values for each time.
+    pub(super) fn values(&self) -> Values<'_> {
+        match &self.samples {
+            Samples::All { values, .. } => *values,
+            Samples::Kept { dtype, values, .. } => Values::new(*dtype, values.bytes()),
+        }
     }
 
     /// How many targets all rows have: as many bytes is `valid` of the answer.
@@ -171,7 +283,7 @@ impl<'a> Trajectories<'a> {
 
     /// Bytes of the timestamps, values and targets.
     pub fn input_bytes(&self) -> usize {
-        size_of_val(self.times) + self.values.bytes().len() + size_of_val(self.targets)
+        size_of_val(self.times()) + self.values().bytes().len() + size_of_val(self.targets)
     }
 
     /// Bytes of the `values` of the answer.
@@ -209,19 +321,20 @@ impl<'a> Trajectories<'a> {
     }
 
     pub(super) fn row_samples(&self, row: usize) -> std::ops::Range<usize> {
-        span(self.time_offsets, row)
+        span(self.time_offsets(), row)
     }
 
-    pub(super) fn row_times(&self, row: usize) -> &'a [i64] {
-        &self.times[self.row_samples(row)]
+    pub(super) fn row_times(&self, row: usize) -> &[i64] {
+        &self.times()[self.row_samples(row)]
     }
 
     pub(super) fn row_targets(&self, row: usize) -> std::ops::Range<usize> {
         span(self.target_offsets, row)
     }
 
-    pub(super) fn row_values<T: bytemuck::Pod>(&self, row: usize) -> &'a [T] {
-        &self.values.as_slice()[span(self.value_offsets, row)]
+    pub(super) fn row_values<T: bytemuck::Pod>(&self, row: usize) -> &[T] {
+        let samples = self.row_samples(row);
+        &self.values().as_slice()[samples.start * self.dim..samples.end * self.dim]
     }
 }
 

@@ -110,7 +110,9 @@ fn any_modality(random: &mut Random, entries: usize) -> Modality {
             times.push(time);
         }
     }
-    let values = (0..entries * samples * dim).map(|_| (random.signed() * 100.0) as f32);
+    let scale = random.of(&[100.0, 7e4, 3.4e38]);
+    let largest = dtype.largest() as f32;
+    let values = (0..entries * samples * dim).map(|_| ((random.signed() * scale) as f32).clamp(-largest, largest));
     Modality {
         values: Elements::of(dtype, values),
         groups: any_groups(random, dim),
@@ -197,17 +199,18 @@ fn check(gpu: &Gpu, random: &mut Random, most_modalities: usize) {
             let mut all = true;
             for group in &modality.groups {
                 let picked = pick(times, until, target, group.interpolation, &group.limits);
-                all &= picked != Pick::Invalid;
+                let element = |channel: usize| match picked {
+                    Pick::Invalid => f32::NAN,
+                    Pick::Sample(sample) => value(sample, channel),
+                    Pick::Between { before, after, weight } => {
+                        let before = value(before, channel);
+                        before + weight as f32 * (value(after, channel) - before)
+                    }
+                };
+                let valid = group.channels.clone().all(|channel| dtype.holds(element(channel)));
+                all &= valid;
                 for channel in group.channels.clone() {
-                    let element = match picked {
-                        Pick::Invalid => -3.5,
-                        Pick::Sample(sample) => value(sample, channel),
-                        Pick::Between { before, after, weight } => {
-                            let before = value(before, channel);
-                            before + weight as f32 * (value(after, channel) - before)
-                        }
-                    };
-                    put(dtype, element, &mut wanted);
+                    put(dtype, if valid { element(channel) } else { -3.5 }, &mut wanted);
                 }
             }
             wanted_valid.push(u8::from(all));

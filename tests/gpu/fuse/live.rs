@@ -111,9 +111,14 @@ fn play(pair: &mut Pair, random: &mut Random, events: usize) {
             1 => pair.open(modality),
             _ => {
                 let late = if random.once_in(6) { random.below(60) as i64 } else { 0 };
-                let scale = random.of(&[1.0, 1e-6, 1e4, 3e38]);
+                let scale = random.of(&[1.0, 1e-6, 1e4, 7e4, 3e38]);
                 sample.clear();
                 sample.extend((0..dims[modality]).map(|_| (random.signed() * scale) as f32));
+                if random.once_in(10) {
+                    // What float16 and bfloat16 just can and can't hold, and what a line of float32 can't.
+                    let ends = [65504.0, 65519.99, 65520.0, -65536.0, 3.39e38, f32::MAX, -f32::MAX];
+                    sample[random.below(dims[modality])] = random.of(&ends);
+                }
                 if random.once_in(30) {
                     sample[random.below(dims[modality])] = random.of(&[f32::NAN, f32::INFINITY]);
                 }

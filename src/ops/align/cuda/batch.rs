@@ -55,7 +55,7 @@ pub struct BatchShape {
 pub struct BatchOutput {
     /// `[B, T, D]` of `dtype`.
     pub values: u64,
-    /// uint8 `[B, T, M]`: 1 where every group of the modality has a valid value, else 0.
+    /// uint8 `[B, T, M]`: 1 where every group of the modality has a valid value that the type can hold, else 0.
     pub valid: u64,
     /// int64 `[B, T, M]`: target minus the newest sample at or before it, -1 where there is none, ns.
     pub age_ns: u64,

@@ -21,7 +21,7 @@ use crate::device::Dtype;
 use crate::device::cuda::{Budget, CudaError, DeviceBuf, Gpu, PinnedBuf};
 use crate::stream::{History, Place};
 use bytemuck::Zeroable;
-use params::{APPEND, AppendParams, BLOCK, Fresh, FuseParams, GroupParams, ModalityParams, RUN, kernel};
+use params::{APPEND, AppendParams, BLOCK, Fresh, FuseParams, GroupParams, ModalityParams, OVERFLOW, RUN, kernel};
 use ring::Ring;
 use staging::{DIRECT_BYTES, Staging, room};
 use std::ops::Range;
@@ -233,6 +233,7 @@ impl CudaFuser {
         params.rows = parts.rows as u32;
         params.columns = parts.columns as u32;
         params.fill = aligner.fill_value();
+        params.overflow = OVERFLOW.into();
         let fresh = self.stage(aligner, target, modalities, &mut params)?;
 
         let grid = [parts.rows.div_ceil(RUN as usize) as u32, 1, parts.modalities as u32];
@@ -348,7 +349,14 @@ impl CudaFuser {
         masks.valid.clear();
         masks
             .valid
-            .extend(result[parts.valid(before)].iter().map(|&valid| i64::from(valid)));
+            .extend(result[parts.valid(before)].iter().map(|&valid| i64::from(valid == 1)));
+        masks.overflows.clear();
+        masks.overflows.resize(parts.modalities, 0);
+        for row in result[parts.valid(before)].chunks_exact(parts.modalities) {
+            for (count, &valid) in masks.overflows.iter_mut().zip(row) {
+                *count += i64::from(valid == OVERFLOW);
+            }
+        }
         masks.age_ns.clear();
         masks
             .age_ns

@@ -10,6 +10,8 @@ use std::ops::Range;
 pub(super) const BLOCK: u32 = 256;
 /// Targets of a block, as in `kernels/fuse.cu`.
 pub(super) const RUN: u32 = 64;
+/// What stands in `valid` of a window where the type can't hold the result.
+pub(super) const OVERFLOW: u8 = 2;
 /// Puts samples into their rings.
 pub(super) const APPEND: Kernel = images::FUSE.kernel("fuse_append");
 
@@ -89,7 +91,8 @@ pub(super) struct FuseParams {
     pub rows: u32,
     pub columns: u32,
     pub fill: f32,
-    unused: u32,
+    /// What `valid` is where the type can't hold the result: 0, or another number to tell it from other reasons.
+    pub overflow: u32,
     own_modalities: [ModalityParams; INLINE],
     own_groups: [GroupParams; INLINE],
 }

@@ -140,12 +140,6 @@ fn a_latency_may_be_negative_but_is_a_number() {
 }
 
 #[test]
-fn a_fill_value_is_finite() {
-    refuses("fill_value: .nan", &["input: a"], "fill_value: NaN is not finite");
-    refuses("fill_value: -.inf", &["input: a"], "fill_value: -inf is not finite");
-}
-
-#[test]
 fn there_is_a_modality_and_each_input_is_one() {
     refuses("", &[], "modalities: there is none (at least one is needed)");
     refuses(

@@ -175,39 +175,116 @@ fn the_age_is_that_of_the_newest_sample_before_whatever_the_value_is_from() {
     t.push("a", 11, 2.0, &["10: a=2@7"]);
 }
 
-fn published<E: Element>(dtype: &str) -> Vec<f32> {
-    let text = format!("dtype: {dtype}, fill_value: 0.1");
-    let mut aligner = Aligner::new(&config(&text, &["input: a, dim: 3", "input: b, wait: false"])).unwrap();
+/// The observation of a sample of three values at its target, and of a stream without samples.
+fn observed<E: Element>(sample: [f32; 3]) -> ([f32; 4], Masks) {
+    let text = format!("dtype: {}, fill_value: 0.1", E::DTYPE);
+    let streams = [
+        "input: a, dim: 3, groups: [{channels: [0, 1]}, {channels: [1, 3]}]",
+        "input: b, wait: false",
+    ];
+    let mut aligner = Aligner::new(&config(&text, &streams)).unwrap();
     assert_eq!(aligner.dtype(), E::DTYPE);
-    let sample = [1.0 + f32::EPSILON, 1e-6, -70000.0];
     aligner.push(0, 0, Values::from_f32(&sample)).unwrap();
     let target = aligner.due().unwrap();
-    let mut out = [E::from_f32(9.0); 4];
-    fuse::cpu::fuse(&aligner, &target, &mut out, &mut Masks::default());
-    out.map(E::to_f32).to_vec()
+    let (mut out, mut masks) = ([E::from_f32(9.0); 4], Masks::default());
+    fuse::cpu::fuse(&aligner, &target, &mut out, &mut masks);
+    (out.map(E::to_f32), masks)
+}
+
+fn published<E: Element>() -> [f32; 4] {
+    observed::<E>([1.0 + f32::EPSILON, 1e-6, -65500.0]).0
 }
 
 #[test]
 fn values_are_published_in_the_type_that_is_asked_for() {
-    assert_eq!(published::<f32>("float32"), [1.0 + f32::EPSILON, 1e-6, -70000.0, 0.1]);
+    assert_eq!(published::<f32>(), [1.0 + f32::EPSILON, 1e-6, -65500.0, 0.1]);
     assert_eq!(
-        published::<f16>("float16"),
-        [
-            1.0,
-            f16::from_f32(1e-6).to_f32(),
-            f32::NEG_INFINITY,
-            f16::from_f32(0.1).to_f32()
-        ]
+        published::<f16>(),
+        [1.0, f16::from_f32(1e-6).to_f32(), -65504.0, f16::from_f32(0.1).to_f32()]
     );
     assert_eq!(
-        published::<bf16>("bfloat16"),
+        published::<bf16>(),
         [
             1.0,
             bf16::from_f32(1e-6).to_f32(),
-            bf16::from_f32(-70000.0).to_f32(),
+            bf16::from_f32(-65500.0).to_f32(),
             bf16::from_f32(0.1).to_f32()
         ]
     );
+}
+
+/// Whether a sample with that value in a group of two is published, which must not touch the other group.
+fn holds<E: Element>(value: f32) -> bool {
+    let (out, masks) = observed::<E>([7.0, 2.0, value]);
+    let fill = E::from_f32(0.1).to_f32();
+    assert_eq!(out[0], 7.0);
+    let held = out[1] == 2.0;
+    let expected = if held { E::from_f32(value).to_f32() } else { fill };
+    assert_eq!((out[1], out[2]), (if held { 2.0 } else { fill }, expected));
+    // Only what could be but can't be held is counted, not the stream that has no sample.
+    assert_eq!(
+        (masks.valid, masks.overflows),
+        (vec![held.into(), 0], vec![(!held).into(), 0])
+    );
+    held
+}
+
+#[test]
+fn a_group_that_the_type_cannot_hold_is_filled_and_not_valid() {
+    let below = |x: f32| f32::from_bits(x.to_bits() - 1);
+    for sign in [1.0, -1.0] {
+        // Halfway to 65536, which float16 does not have, a value is rounded up to it.
+        assert!(holds::<f16>(sign * 65504.0));
+        assert!(holds::<f16>(sign * below(65520.0)));
+        assert!(!holds::<f16>(sign * 65520.0));
+        assert!(!holds::<f16>(sign * f32::MAX));
+        let halfway = f32::from_bits(0x7f7f_8000);
+        assert!(holds::<bf16>(sign * below(halfway)));
+        assert!(!holds::<bf16>(sign * halfway));
+        assert!(!holds::<bf16>(sign * f32::MAX));
+        assert!(holds::<f32>(sign * f32::MAX));
+    }
+}
+
+#[test]
+fn a_line_whose_values_float32_cannot_hold_is_filled_and_not_valid() {
+    let streams = [
+        "input: a, dim: 2, interpolation: linear",
+        "input: b, interpolation: linear",
+    ];
+    let mut t = Timeline::new("fill_value: -1", &streams);
+    t.push_all("a", 5, &[2e38, 1.0], &[]);
+    t.push("b", 5, 1e38, &[]);
+    t.push_all("a", 15, &[-2e38, 3.0], &[]); // 4e38 apart
+    t.push("b", 15, -1e38, &["10: a=-1,-1!@5 b=0@5"]);
+    t.push_all("a", 20, &[2e38, 5.0], &[]);
+    t.push(
+        "b",
+        20,
+        0.0,
+        &["20: a=200000000000000000000000000000000000000,5@0 b=0@0"],
+    );
+}
+
+#[test]
+fn a_fill_value_that_the_type_cannot_hold_is_refused() {
+    for (keys, allowed) in [
+        ("dtype: float16, fill_value: 65520", "-6.5504e4 to 6.5504e4"),
+        (
+            "dtype: bfloat16, fill_value: -3.4e38",
+            "-3.3895313892515355e38 to 3.3895313892515355e38",
+        ),
+        ("fill_value: 1e39", "-3.4028234663852886e38 to 3.4028234663852886e38"),
+        ("fill_value: .nan", "-3.4028234663852886e38 to 3.4028234663852886e38"),
+    ] {
+        let said = super::refusal(&config(keys, &["input: a"]));
+        let (start, end) = (
+            said.starts_with("fill_value: "),
+            said.ends_with(&format!(": {allowed})")),
+        );
+        assert!(start && end, "{said}");
+    }
+    assert!(Aligner::new(&config("dtype: float16, fill_value: 65519", &["input: a"])).is_ok());
 }
 
 #[test]

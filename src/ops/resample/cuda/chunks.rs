@@ -80,11 +80,11 @@ impl Chunk {
     }
 
     /// The bytes of times, values and targets.
-    pub fn inputs<'a>(&self, batch: &Trajectories<'a>) -> [&'a [u8]; 3] {
+    pub fn inputs<'a>(&self, batch: &'a Trajectories<'_>) -> [&'a [u8]; 3] {
         let row_bytes = batch.dim * batch.dtype().size();
         [
-            bytemuck::cast_slice(&batch.times[self.samples.clone()]),
-            &batch.values.bytes()[self.samples.start * row_bytes..self.samples.end * row_bytes],
+            bytemuck::cast_slice(&batch.times()[self.samples.clone()]),
+            &batch.values().bytes()[self.samples.start * row_bytes..self.samples.end * row_bytes],
             bytemuck::cast_slice(&batch.targets[self.targets.clone()]),
         ]
     }
@@ -97,7 +97,7 @@ impl Chunk {
         };
         let rows = self.rows.len().max(1);
         let (samples, targets) = (self.samples.len() / rows, self.targets.len() / rows);
-        let is_regular = rows == 1 || (even(batch.time_offsets, samples) && even(batch.target_offsets, targets));
+        let is_regular = rows == 1 || (even(batch.time_offsets(), samples) && even(batch.target_offsets, targets));
         is_regular.then_some((samples, targets))
     }
 

@@ -1,6 +1,6 @@
 use super::super::Trajectories;
 use super::chunks::{Chunk, Places};
-use super::launch::{self, Batch, Rules, Tile, Tiling};
+use super::launch::{self, Batch, OVERFLOW, Rules, Tile, Tiling};
 use crate::device::cuda::{Budget, CudaError, DeviceBuf, Gpu, PinnedBuf};
 
 /// A stream with the memory for one chunk: copies of one lane go on while another one computes.
@@ -56,7 +56,7 @@ impl Lane {
             if let Tiling::Ragged { .. } = on_device.tiling {
                 memory.upload(places.tiles, self.tiles.bytes())?;
             }
-            rules.launch(&self.gpu, &on_device)?;
+            rules.launch(&self.gpu, &on_device, OVERFLOW)?;
             memory.download(places.out, values)?;
             memory.download(places.valid, valid)?;
             if chunk.counts_samples {

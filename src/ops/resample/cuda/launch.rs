@@ -46,6 +46,8 @@ pub(super) struct ResampleParams {
     step_rows: u32,
     step_vectors: u32,
     row_magic: u64,
+    overflow: u32,
+    unused: u32,
 }
 
 // SAFETY: it has the fields of the kernels' struct of that name.
@@ -134,6 +136,9 @@ pub(super) enum Tiling {
     /// By a table of `count` [`Tile`]s on the device.
     Ragged { tiles: u64, count: usize },
 }
+
+/// What stands in `valid` where the type can't hold the result, if it is asked for.
+pub(super) const OVERFLOW: u8 = 2;
 
 /// `BLOCK` of the kernels.
 const BLOCK: u32 = 128;
@@ -245,7 +250,7 @@ impl Rules {
     /// # Safety
     /// Every address of the batch is memory of the device that is as large as the batch says, aligned for its type, and
     /// lives until the stream is synchronized; the times of each trajectory ascend.
-    pub unsafe fn launch(&self, gpu: &Gpu, batch: &Batch) -> Result<(), CudaError> {
+    pub unsafe fn launch(&self, gpu: &Gpu, batch: &Batch, overflow: u8) -> Result<(), CudaError> {
         let row_bytes = batch.row_bytes();
         if row_bytes > MOST_ROW_BYTES {
             return Err(CudaError::OutOfMemory {
@@ -279,6 +284,8 @@ impl Rules {
                 Interpolation::Nearest => 1,
                 Interpolation::Linear => 2,
             },
+            overflow: overflow.into(),
+            unused: 0,
         };
         let [kernel, short_kernel] = batch.kernels();
         match batch.tiling {

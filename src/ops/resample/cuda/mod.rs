@@ -14,7 +14,7 @@ use crate::device::cuda::{Budget, CudaError, Gpu};
 use crate::ops::ConfigError;
 use chunks::{Chunk, Chunks};
 use lane::Lane;
-use launch::Rules;
+use launch::{OVERFLOW, Rules};
 use std::ops::Range;
 use std::time::Instant;
 
@@ -137,11 +137,19 @@ impl CudaResampler {
             }
         }
         dropped += self.finish()?;
+        let count = |what: u8| valid.iter().filter(|&&valid| valid == what).count() as u64;
+        let (invalid, overflows) = (count(0), count(OVERFLOW));
+        if overflows > 0 {
+            for valid in valid.iter_mut().filter(|valid| **valid == OVERFLOW) {
+                *valid = 0;
+            }
+        }
         Ok(Counters {
             rows: rows.len() as u64,
             targets: valid.len() as u64,
-            invalid: valid.iter().filter(|&&valid| valid == 0).count() as u64,
+            invalid: invalid + overflows,
             dropped_nonfinite: dropped,
+            dropped_overflow: overflows,
         })
     }
 
@@ -210,6 +218,6 @@ impl CudaResampler {
     /// and lives until the stream is synchronized; the times of each trajectory ascend.
     pub unsafe fn launch(&self, batch: &DeviceBatch) -> Result<(), CudaError> {
         // SAFETY: as the caller promises.
-        unsafe { self.rules.launch(&self.gpu, &batch.on_device()) }
+        unsafe { self.rules.launch(&self.gpu, &batch.on_device(), 0) }
     }
 }

@@ -65,11 +65,7 @@ impl ShardedResampler {
             });
             let mut counters = Counters::default();
             for result in results {
-                let one = result?;
-                counters.rows += one.rows;
-                counters.targets += one.targets;
-                counters.invalid += one.invalid;
-                counters.dropped_nonfinite += one.dropped_nonfinite;
+                counters += result?;
             }
             return Ok(counters);
         };
@@ -83,7 +79,7 @@ fn shares(batch: &Trajectories<'_>, devices: usize) -> Vec<Range<usize>> {
     if batch.rows() == 0 {
         return Vec::new();
     }
-    let work = |row: usize| batch.time_offsets[row] as usize + batch.target_offsets[row] as usize;
+    let work = |row: usize| batch.time_offsets()[row] as usize + batch.target_offsets[row] as usize;
     let rows: Vec<usize> = (0..=batch.rows()).collect();
     let ends = (1..=devices).map(|share| {
         let until = work(batch.rows()) * share / devices;

@@ -1,0 +1,89 @@
+"""The kernels for drivers of CUDA 12: `cuda12.py compile FILE.cu FILE.ptx`, `cuda12.py check FILE.cuda12.fatbin...`
+
+Such drivers take neither machine code nor PTX of CUDA 13. NVRTC 12.0 compiles the same sources to PTX that all of them
+take, and the linker of CUDA 12.0 says whether a driver of its time can read the result and compile it for a device.
+"""
+
+import concurrent.futures
+import ctypes
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+NVRTC = ROOT / ".nvcc/nvidia/cuda_nvrtc/lib/libnvrtc.so.12"
+LINKER = ROOT / ".nvcc/nvidia/nvjitlink/lib/libnvJitLink.so.12"
+# The arithmetic is that of nvcc.options.
+OPTIONS = ["--gpu-architecture=compute_75", "--std=c++17", "--fmad=false", f"--include-path={ROOT / 'kernels'}"]
+FATBIN = 4
+
+
+def strings(texts: list[str]) -> ctypes.Array:
+    return (ctypes.c_char_p * len(texts))(*[text.encode() for text in texts])
+
+
+def read(size_of, contents_of, handle) -> bytes:
+    """What the library holds under a handle: a log, a result."""
+    size = ctypes.c_size_t()
+    size_of(handle, ctypes.byref(size))
+    contents = ctypes.create_string_buffer(max(size.value, 1))
+    contents_of(handle, contents)
+    return contents.value
+
+
+def compile_ptx(source: pathlib.Path) -> bytes:
+    """The PTX of a kernel file."""
+    nvrtc = ctypes.CDLL(NVRTC)
+    program = ctypes.c_void_p()
+    nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.read_bytes(), source.name.encode(), 0, None, None)
+    failed = nvrtc.nvrtcCompileProgram(program, len(OPTIONS), strings(OPTIONS))
+    log = read(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program).decode().strip()
+    if failed or log:
+        sys.exit(f"cuda12.py: {source}:\n{log or failed}")
+    return read(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program)
+
+
+def link(image: bytes, capability: str) -> str:
+    """Compiles a fat binary for a device of that compute capability. Returns what speaks against it."""
+    linker = ctypes.CDLL(LINKER)
+    function = lambda name: getattr(linker, f"__nvJitLink{name}_12_0")
+    handle = ctypes.c_void_p()
+    options = [f"-arch=sm_{capability.replace('.', '')}"]
+    failed = function("Create")(ctypes.byref(handle), len(options), strings(options))
+    failed = failed or function("AddData")(handle, FATBIN, image, ctypes.c_size_t(len(image)), b"kernels")
+    failed = failed or function("Complete")(handle)
+    return read(function("GetErrorLogSize"), function("GetErrorLog"), handle).decode() or "refused" if failed else ""
+
+
+def promised() -> tuple[list[str], list[str]]:
+    """The compute capabilities that the README names: of machine code for CUDA 13, and of devices for CUDA 12."""
+    rows = re.findall(r"^\| CUDA 1[23].*$", (ROOT / "README.md").read_text(), re.M)
+    if len(rows) != 2:
+        sys.exit("cuda12.py: README.md has no row for each of CUDA 13 and CUDA 12")
+    return tuple(re.findall(r"\b\d+\.\d\b", row.split("|")[2]) for row in rows)
+
+
+def check(images: list[str]) -> None:
+    """Holds the images, and nvcc.options, against the README."""
+    machine_code, capabilities = promised()
+    options = (ROOT / "kernels/nvcc.options").read_text()
+    made = [f"{code[:-1]}.{code[-1]}" for code in re.findall(r"code=sm_(\d+)", options)]
+    if made != machine_code:
+        sys.exit(f"cuda12.py: README.md names machine code for {machine_code}, nvcc.options makes {made}")
+    # An image that the linker can't read ends its process.
+    with concurrent.futures.ProcessPoolExecutor() as processes:
+        checks = [(image, capability) for image in images for capability in capabilities]
+        contents = [pathlib.Path(image).read_bytes() for image, _ in checks]
+        results = processes.map(link, contents, [capability for _, capability in checks])
+        for (image, capability), problem in zip(checks, results):
+            if problem:
+                sys.exit(f"cuda12.py: CUDA 12.0 does not compile {image} for {capability}:\n{problem}")
+    print(f"kernels: CUDA 12.0 compiles {len(images)} files for {', '.join(capabilities)}")
+
+
+if __name__ == "__main__":
+    command, *files = sys.argv[1:]
+    if command == "compile":
+        pathlib.Path(files[1]).write_bytes(compile_ptx(pathlib.Path(files[0])))
+    else:
+        check(files)
