@@ -24,6 +24,7 @@ pub struct Liveness {
     sent: Option<i128>,
     /// Since the last start: whether it has sent something, how much, and how far time has gone on since.
     started: bool,
+    epoch: u64,
     observations: i128,
     advanced: i128,
 }
@@ -43,6 +44,7 @@ impl Liveness {
             streams: streams.collect(),
             sent: None,
             started: false,
+            epoch: 0,
             observations: 0,
             advanced: 0,
         }
@@ -109,6 +111,11 @@ impl Liveness {
                 self.max_wait = ms.map(nanos);
                 self.start(self.started);
             }
+        }
+        // A stream that was left behind counts as a jump of its clock, too, and a jump begins a new start.
+        if let Some(epoch) = sent.last().map(|o| o.epoch).filter(|&epoch| epoch > self.epoch) {
+            self.epoch = epoch;
+            self.start(false);
         }
         self.sent = sent.last().map(|o| o.time).or(self.sent);
         self.observations += sent.len() as i128;

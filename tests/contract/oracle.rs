@@ -28,6 +28,7 @@ struct Stream {
     /// How far its newest time went on, jumps left out: in all, and since the last observation.
     advanced: i128,
     since_sent: i128,
+    samples_since_sent: u32,
 }
 
 impl Stream {
@@ -59,7 +60,10 @@ impl Stream {
         for group in &self.config.groups {
             let of_group = match group.mode {
                 Mode::Previous => Some(newest - self.reorder),
-                Mode::Nearest | Mode::Linear => self.times().filter(|&t| newest - t >= self.reorder).max(),
+                Mode::Nearest | Mode::Linear => {
+                    let held = self.held().map(|s| self.time(s));
+                    held.filter(|&t| newest - t >= self.reorder).max()
+                }
             };
             past = past.min(of_group);
         }
@@ -122,6 +126,8 @@ pub struct Oracle {
     sent: Option<i128>,
     /// The time that observations cover, and targets skipped at jumps.
     covered: i128,
+    /// The next target, where those before it were skipped.
+    skipped_to: Option<i128>,
     /// Whether the target after `sent` follows by the grid alone; else the rule of the first target says where it is.
     runs: bool,
 }
@@ -150,6 +156,7 @@ impl Oracle {
             left_behind_at: None,
             advanced: 0,
             since_sent: 0,
+            samples_since_sent: 0,
         });
         Self {
             period: (1e9 / scenario.rate_hz).round() as i128,
@@ -163,6 +170,7 @@ impl Oracle {
             late_samples: 0,
             sent: None,
             covered: 0,
+            skipped_to: None,
             runs: false,
         }
     }
@@ -189,7 +197,7 @@ impl Oracle {
         self.covered = 0;
         self.streams
             .iter_mut()
-            .for_each(|s| (s.advanced, s.since_sent) = (0, 0));
+            .for_each(|s| (s.advanced, s.since_sent, s.samples_since_sent) = (0, 0, 0));
     }
 
     /// Reading: a stream that is closed is not waited for.
@@ -223,6 +231,7 @@ impl Oracle {
         } else if let Some(newest) = stream.newest() {
             stream.advanced += (time - newest).max(0);
             stream.since_sent += (time - newest).max(0);
+            stream.samples_since_sent += u32::from(time > newest);
         }
         stream.left_behind_at = None;
         stream.came.push(Sample {
@@ -334,7 +343,8 @@ impl Oracle {
         };
         let allowed = 2 * wait + (self.emit_every + 4) * self.period;
         let held_up = self.waited().filter(|s| {
-            s.newest().is_some_and(|newest| newest < sent)
+            s.samples_since_sent >= 8
+                && s.newest().is_some_and(|newest| newest < sent)
                 && s.since_sent > allowed
                 && s.advanced - self.covered > allowed
         });
@@ -353,10 +363,23 @@ impl Oracle {
     }
 
     fn next(&mut self) -> Option<Observation> {
-        let target = match self.sent {
+        let mut target = match self.sent {
             Some(sent) if self.runs => sent + self.emit_every * self.period,
             _ => self.first_target()?,
         };
+        // Reading: more than anybody could take is a jump, too.
+        let is_waiting = self.max_wait.is_some() && self.waited().next().is_some();
+        let most = if is_waiting { 1 << 20 } else { 1 << 32 };
+        if let Some(horizon) = self
+            .horizon()
+            .filter(|horizon| self.runs && (horizon - target) / self.period > most)
+        {
+            let anew = last_on_grid(horizon, self.period);
+            self.covered += (anew - target).max(0);
+            self.epoch += 1;
+            self.skipped_to = Some(anew);
+        }
+        target = self.skipped_to.filter(|_| self.runs).unwrap_or(target);
         if self.runs {
             self.forget(target - (self.window - 1) * self.stride * self.period);
         }
@@ -368,8 +391,11 @@ impl Oracle {
             self.covered += (target - sent - self.emit_every * self.period).max(0);
         }
         self.covered += self.emit_every * self.period;
-        self.streams.iter_mut().for_each(|s| s.since_sent = 0);
+        self.streams
+            .iter_mut()
+            .for_each(|s| (s.since_sent, s.samples_since_sent) = (0, 0));
         self.sent = Some(target);
+        self.skipped_to = None;
         self.runs = true;
         Some(observation)
     }

@@ -20,6 +20,9 @@ const DEFAULT_RESET: i64 = 1_000_000_000;
 /// With `max_wait_ms`: a stamp that goes ahead by more is a clock jump, where the configuration does not say, ns.
 const DEFAULT_JUMP: i64 = 10_000_000_000;
 
+/// A stream goes on, and has not just caught up, once it had so many samples since the last observation.
+const GOES_ON_SAMPLES: u32 = 8;
+
 /// Stamps beyond this are refused, so that differences of stamps can't overflow, ns.
 const MAX_STAMP: i64 = i64::MAX / 4;
 
@@ -174,6 +177,7 @@ struct Modality {
     /// By how much its newest stamp went on, clock jumps left out, ns: in all, and since the last observation.
     advanced: i64,
     advanced_since_sent: i64,
+    samples_since_sent: u32,
     history: History,
     sample: Vec<f32>,
 }
@@ -346,6 +350,7 @@ impl Aligner {
             let advance = (time - newest).max(0);
             stream.advanced = stream.advanced.saturating_add(advance);
             stream.advanced_since_sent = stream.advanced_since_sent.saturating_add(advance);
+            stream.samples_since_sent = stream.samples_since_sent.saturating_add(u32::from(advance > 0));
         }
         stream.left_behind_at = None;
         let overflowed = insert(stream, time) == Insert::Overflowed;
@@ -471,7 +476,7 @@ impl Aligner {
         self.last_sent = Some(index);
         self.covered = self.covered.saturating_add(self.grid.period() * self.emit_every);
         for stream in &mut self.modalities {
-            stream.advanced_since_sent = 0;
+            (stream.advanced_since_sent, stream.samples_since_sent) = (0, 0);
         }
         Some(Target {
             index,
@@ -650,7 +655,8 @@ impl Aligner {
         };
         let allowed = (2 * wait).saturating_add((self.emit_every + 4) * self.grid.period());
         let is_held_up = |stream: &&Modality| {
-            stream.advanced_since_sent > allowed
+            stream.samples_since_sent >= GOES_ON_SAMPLES
+                && stream.advanced_since_sent > allowed
                 && stream.advanced.saturating_sub(self.covered) > allowed
                 && stream.history.newest().is_some_and(|newest| newest < sent)
         };
@@ -675,6 +681,7 @@ impl Aligner {
         self.covered = 0;
         for stream in &mut self.modalities {
             (stream.advanced, stream.advanced_since_sent) = (0, 0);
+            stream.samples_since_sent = 0;
         }
     }
 
@@ -725,6 +732,7 @@ impl Modality {
             left_behind_at: None,
             advanced: 0,
             advanced_since_sent: 0,
+            samples_since_sent: 0,
             history: History::new(
                 config.dim,
                 section.history_limit(i, grid, max_wait.unwrap_or(0) + reorder)?,
