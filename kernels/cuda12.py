@@ -1,20 +1,21 @@
 """The kernels for drivers of CUDA 12: `cuda12.py compile FILE.cu FILE.ptx`, `cuda12.py check FILE.cuda12.fatbin...`
 
-Such drivers take neither machine code nor PTX of CUDA 13. NVRTC 12.0 compiles the same sources to PTX that all of them
-take, and the linker of CUDA 12.0 says whether a driver of its time can read the result and compile it for a device.
+Such drivers take neither machine code nor PTX of CUDA 13. What nvcc makes of the kernels for compute capability 7.5 needs
+nothing of a PTX newer than 8.0, though it says so: its version is lowered, and the linker of CUDA 12.0 says whether a
+driver of its time can read the result and compile it for a device. (NVRTC 12.0 writes PTX 8.0 by itself, but not what the
+sources say: on an H200 its kernel of fuse took valid values for invalid ones, even without optimization.)
 """
 
 import concurrent.futures
 import ctypes
 import pathlib
 import re
+import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-NVRTC = ROOT / ".nvcc/nvidia/cuda_nvrtc/lib/libnvrtc.so.12"
+NVCC = ROOT / ".nvcc/nvidia/cu13/bin/nvcc"
 LINKER = ROOT / ".nvcc/nvidia/nvjitlink/lib/libnvJitLink.so.12"
-# The arithmetic is that of nvcc.options.
-OPTIONS = ["--gpu-architecture=compute_75", "--std=c++17", "--fmad=false", f"--include-path={ROOT / 'kernels'}"]
 FATBIN = 4
 
 
@@ -31,16 +32,19 @@ def read(size_of, contents_of, handle) -> bytes:
     return contents.value
 
 
-def compile_ptx(source: pathlib.Path) -> bytes:
-    """The PTX of a kernel file."""
-    nvrtc = ctypes.CDLL(NVRTC)
-    program = ctypes.c_void_p()
-    nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.read_bytes(), source.name.encode(), 0, None, None)
-    failed = nvrtc.nvrtcCompileProgram(program, len(OPTIONS), strings(OPTIONS))
-    log = read(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program).decode().strip()
-    if failed or log:
-        sys.exit(f"cuda12.py: {source}:\n{log or failed}")
-    return read(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program)
+def compile_ptx(source: pathlib.Path, to: pathlib.Path) -> None:
+    """Writes the PTX of a kernel file, with the options of nvcc.options that are not about images."""
+    options = (ROOT / "kernels/nvcc.options").read_text().split("\n")
+    options = [word for line in options if not line.startswith(("-fatbin", "--compress", "-gencode")) for word in line.split()]
+    subprocess.run([NVCC, *options, "-ptx", "-arch=compute_75", "-o", to, source], check=True)
+    lines = to.read_text().splitlines(keepends=True)
+    # A hint that came later, and that older compilers warn of.
+    lines = [line for line in lines if '.pragma "used_bytes_mask' not in line]
+    versions = [i for i, line in enumerate(lines) if line.startswith(".version")]
+    if len(versions) != 1:
+        sys.exit(f"cuda12.py: {to}: one line with a version was expected, there are {len(versions)}")
+    lines[versions[0]] = ".version 8.0\n"
+    to.write_text("".join(lines))
 
 
 def link(image: bytes, capability: str) -> str:
@@ -84,6 +88,6 @@ def check(images: list[str]) -> None:
 if __name__ == "__main__":
     command, *files = sys.argv[1:]
     if command == "compile":
-        pathlib.Path(files[1]).write_bytes(compile_ptx(pathlib.Path(files[0])))
+        compile_ptx(*map(pathlib.Path, files))
     else:
         check(files)

@@ -3,6 +3,8 @@
 //!
 //! `ROBOCACHE_CONTRACT_CASES` (default 300) is the number of scenarios a test, `ROBOCACHE_CONTRACT_SEED` runs one alone.
 
+#![allow(clippy::unwrap_used)]
+
 #[path = "contract/liveness.rs"]
 mod liveness;
 #[path = "contract/oracle.rs"]

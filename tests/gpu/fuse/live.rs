@@ -238,8 +238,8 @@ fn a_full_history_that_gives_up_its_oldest_samples_is_followed() {
 }
 
 fn full_history(gpu: &Gpu, on_device: bool) -> usize {
-    // Samples of 1 MiB: a history holds 64 of them.
-    let dim = 1 << 18;
+    // Samples of 4 MiB: a history holds 64 of them.
+    let dim = 1 << 20;
     let mut pair = Pair::new(
         &config(&format!(
             "{{ rate_hz: 100, window: 2, max_wait_ms: null, modalities: [\
