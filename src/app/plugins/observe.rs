@@ -253,7 +253,7 @@ impl Observe {
             out.warn(
                 input,
                 "late samples",
-                format_args!("a sample came after its target was sent, as {late} have"),
+                format_args!("a sample came after its target was sent, {late} of this stream so far"),
             );
         }
         if pushed.overflowed {

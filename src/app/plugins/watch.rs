@@ -25,6 +25,7 @@ pub(super) struct Watch {
     operation: &'static str,
     /// Observations may be this far apart.
     silent: Duration,
+    start: Option<Instant>,
     last_observation: Option<Instant>,
     last_said: Option<Instant>,
     streams: Vec<Stream>,
@@ -38,6 +39,21 @@ struct Stream {
     first: Option<(Instant, i64)>,
     last: Option<Instant>,
     is_judged: bool,
+    said_quiet: Option<Instant>,
+}
+
+impl Stream {
+    /// For how long it has been quiet, where that is longer than it ever should be.
+    fn quiet(&self, now: Instant, since: Instant) -> Option<Duration> {
+        let quiet = now.saturating_duration_since(self.last.unwrap_or(since));
+        let usual = match (self.first, self.last) {
+            (Some((first, _)), Some(last)) if self.samples > 1 => {
+                last.saturating_duration_since(first) / u32::try_from(self.samples - 1).unwrap_or(u32::MAX)
+            }
+            _ => Duration::ZERO,
+        };
+        (quiet >= SILENT.max(3 * usual)).then_some(quiet)
+    }
 }
 
 impl Watch {
@@ -50,6 +66,7 @@ impl Watch {
         Self {
             operation,
             silent: SILENT.max(Duration::from_nanos(period_ns.unsigned_abs()) * 2),
+            start: None,
             last_observation: None,
             last_said: None,
             streams: names.map(stream).collect(),
@@ -100,14 +117,17 @@ impl Watch {
         } = aligner.stream(stream);
         let Some(own) = newest_ns else { return };
         let others = (0..self.streams.len()).filter(|&other| other != stream);
-        let newest = others.filter_map(|other| Some((other, aligner.stream(other).newest_ns?)));
-        let Some((other, newest)) = newest.max_by_key(|&(_, newest)| newest) else {
-            return;
+        // A message of many samples is as far ahead as it is long, and no clock is.
+        let distance = |other: usize| {
+            let state = aligner.stream(other);
+            Some((other, own - own.clamp(state.oldest_ns?, state.newest_ns?)))
         };
-        if own.abs_diff(newest) > reset_ns.unsigned_abs() {
+        let nearest = others.filter_map(distance).min_by_key(|(_, distance)| distance.abs());
+        let Some((other, distance)) = nearest else { return };
+        if distance.abs() > reset_ns {
             let text = format_args!(
                 "its first sample is {} `{}`: their clocks differ",
-                apart(own - newest),
+                apart(distance),
                 self.streams[other].name
             );
             out.warn(stream, "clocks that differ", text);
@@ -148,6 +168,7 @@ impl Watch {
     pub fn check(&mut self, now: Instant, aligner: &Aligner) -> Instant {
         // The time of the first call counts as one.
         let last = *self.last_observation.get_or_insert(now);
+        let start = *self.start.get_or_insert(now);
         let silent = now.saturating_duration_since(last);
         let is_said = |said: Instant| now.saturating_duration_since(said) < SAY_AGAIN;
         if silent >= self.silent
@@ -161,7 +182,29 @@ impl Watch {
             );
             self.last_said = Some(now);
         }
+        if silent < self.silent {
+            self.say_who_is_quiet(now, start, aligner);
+        }
         now + CHECK_EVERY
+    }
+
+    /// Names the streams that are quiet while observations go on without them.
+    fn say_who_is_quiet(&mut self, now: Instant, start: Instant, aligner: &Aligner) {
+        for (i, stream) in self.streams.iter_mut().enumerate() {
+            let is_said = |said: Instant| now.saturating_duration_since(said) < SAY_AGAIN;
+            if !aligner.stream(i).open || stream.said_quiet.is_some_and(is_said) {
+                continue;
+            }
+            if let Some(quiet) = stream.quiet(now, start) {
+                stream.said_quiet = Some(now);
+                tracing::warn!(
+                    "{}: `{}` has sent nothing for {:.1} s, and observations go on without it",
+                    self.operation,
+                    stream.name,
+                    quiet.as_secs_f64()
+                );
+            }
+        }
     }
 
     /// What is known of each stream that targets wait for; nothing where all inputs are closed.
@@ -291,6 +334,27 @@ mod tests {
         slow.check(start, &aligner);
         slow.check(start + Duration::from_secs(19), &aligner);
         assert_eq!(slow.last_said, None);
+    }
+
+    #[test]
+    fn a_stream_that_is_quiet_while_observations_go_on_is_named_every_ten_seconds() {
+        let mut aligner = aligner("");
+        let mut watch = Watch::new("fuse", ["a", "b", "c"].into_iter(), 10_000_000);
+        let start = Instant::now();
+        aligner.close(2);
+        let mut said = Vec::new();
+        for half_seconds in 0..60 {
+            let now = start + Duration::from_millis(500 * half_seconds);
+            push(&mut aligner, &mut watch, 0, 500_000_000 * half_seconds as i64, now);
+            watch.last_observation = Some(now);
+            let before = watch.streams[1].said_quiet;
+            watch.check(now, &aligner);
+            assert!(watch.streams[0].said_quiet.is_none() && watch.streams[2].said_quiet.is_none());
+            if watch.streams[1].said_quiet != before {
+                said.push(half_seconds / 2);
+            }
+        }
+        assert_eq!(said, [2, 12, 22]);
     }
 
     #[test]

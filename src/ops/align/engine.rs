@@ -110,6 +110,8 @@ pub struct StreamState {
     pub open: bool,
     /// The capture time of its newest sample, ns; `None` before the first.
     pub newest_ns: Option<i64>,
+    /// The capture time of the oldest sample that is held, ns.
+    pub oldest_ns: Option<i64>,
     /// A stamp that goes back by more is a clock jump, ns.
     pub reset_ns: i64,
 }
@@ -426,6 +428,7 @@ impl Aligner {
             waits: stream.waits,
             open: stream.open,
             newest_ns: stream.history.newest(),
+            oldest_ns: stream.history.oldest(),
             reset_ns: stream.reset,
         }
     }
