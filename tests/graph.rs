@@ -528,3 +528,102 @@ fn values_that_the_type_cannot_hold_are_counted() {
     assert_eq!(faults(&robot.graph, "fuse: input `a`"), 3);
     assert_eq!(faults(&robot.graph, "fuse: input `b`"), 0);
 }
+
+/// A sensor that dies and closes hours later makes many targets due at once. Those that the next operation has not taken
+/// yet are few at any time.
+#[test]
+fn what_falls_due_at_once_does_not_pile_up_between_operations() {
+    /// Notes how far behind what was published the last one of the chain is.
+    struct Behind {
+        first: u64,
+        last: u64,
+        most: u64,
+    }
+    struct Shared(Rc<RefCell<Behind>>);
+    impl Operation for Shared {
+        fn input(&mut self, _: usize, _: &Message, _: &mut Outbox<'_>) -> Result<(), Fault> {
+            self.0.borrow_mut().last += 1;
+            Ok(())
+        }
+    }
+    struct Taker(Rc<RefCell<Behind>>);
+    impl Plugin for Taker {
+        fn name(&self) -> &'static str {
+            "taker"
+        }
+        fn build(&self, app: &mut App) -> Result<(), AppError> {
+            let _: serde_yaml::Value = app.config()?;
+            app.add_operation(Registration {
+                name: "taker".into(),
+                inputs: vec!["fused".into()],
+                outputs: Vec::new(),
+                operation: Box::new(Shared(self.0.clone())),
+            });
+            Ok(())
+        }
+    }
+    struct Counted(Rc<RefCell<Behind>>, Recorder);
+    impl robocache::app::Sink for Counted {
+        fn send(
+            &mut self,
+            output: &str,
+            layout: &robocache::stream::Layout,
+            fill: &mut dyn FnMut(&mut robocache::app::Payload<'_>) -> robocache::app::Parameters,
+        ) -> Result<(), Fault> {
+            if output == "a" {
+                let mut behind = self.0.borrow_mut();
+                behind.first += 1;
+                behind.most = behind.most.max(behind.first - behind.last);
+            }
+            self.1.send(output, layout, fill)
+        }
+    }
+    let behind = Rc::new(RefCell::new(Behind {
+        first: 0,
+        last: 0,
+        most: 0,
+    }));
+    let two =
+        "modalities: [{ input: a, dim: 1, interpolation: previous }, { input: b, dim: 1, interpolation: previous }]";
+    let text = format!("plugins: [align: {{ rate_hz: 1000, {two} }}, fuse: {{ rate_hz: 1000, {two} }}, taker: {{}}]");
+    let config = Config::parse(Path::new("robot.yml"), &text).unwrap();
+    let app = App::new(config)
+        .add_plugins(plugins::all())
+        .add_plugin(Taker(behind.clone()));
+    let mut graph = app.build(|_| true).unwrap();
+    let mut sink = Counted(behind.clone(), Recorder::default());
+    let (a, b) = (input(&graph, "a"), input(&graph, "b"));
+    graph.message(b, &sample(0, &[1.0]), &mut sink);
+    for k in 0..20_000 {
+        graph.message(a, &sample(k * MS, &[k as f32]), &mut sink);
+    }
+    graph.changed(b, Change::Closed, &mut sink);
+    let Behind { first, last, most } = *behind.borrow();
+    assert_eq!((first, last), (20_000, 20_000));
+    assert!(most <= 300, "{most} observations wait for the next operation");
+    let fused: Vec<f32> = sink
+        .1
+        .take()
+        .into_iter()
+        .filter(|sent| sent.output == "fused")
+        .map(|sent| sent.values[0])
+        .collect();
+    assert_eq!(fused, (0..20_000).map(|k| k as f32).collect::<Vec<_>>());
+}
+
+/// One message may make as much due as an end of a stream: none of its samples gets lost on the way.
+#[test]
+fn a_message_goes_on_where_it_made_much_due() {
+    let two = "modalities: [{ input: a, dim: 1, interpolation: previous }]";
+    let text = format!("plugins: [align: {{ rate_hz: 1000, {two} }}, fuse: {{ rate_hz: 1000, {two} }}]");
+    let mut robot = Robot::new(graph_of(&text, |output| output == "fused"));
+    robot.comes("a", &sample(0, &[0.0]));
+    let stamps: Vec<i64> = [600, 1500, 1501, 1502, 4000].map(|ms| ms * MS).to_vec();
+    let sent = robot.comes("a", &samples(&stamps, &[1.0, 2.0, 3.0, 4.0, 5.0]));
+    assert_eq!(ms(&sent), (1..=4000).map(f64::from).collect::<Vec<_>>());
+    let value = |ms: usize| sent[ms - 1].values[0];
+    assert_eq!(
+        [599, 600, 1500, 1501, 3999, 4000].map(value),
+        [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+    );
+}

@@ -361,19 +361,43 @@ impl Graph {
     }
 
     fn put_in(&mut self, to: usize, input: usize, message: &Message, sink: &mut dyn Sink) {
+        let before = self.shared.internal.pending.len();
         let (operation, mut out) = self.nodes[to].parts(&mut self.shared, sink);
         if let Err(error) = operation.input(input, message, &mut out) {
             out.fault(input, error);
         }
         self.ask_for_devices(to);
+        self.go_on(to, input, Some(message), before, sink);
+    }
+
+    /// Has an operation do what its last call left, and hands over each time what it published so far. The `before`
+    /// messages that were on their way before the call wait meanwhile.
+    fn go_on(&mut self, of: usize, input: usize, message: Option<&Message>, before: usize, sink: &mut dyn Sink) {
+        if !self.nodes[of].operation.has_more() {
+            return;
+        }
+        let published = self.shared.internal.pending.split_off(before);
+        let mut before = std::mem::replace(&mut self.shared.internal.pending, published);
+        while self.nodes[of].operation.has_more() {
+            self.settle(sink);
+            let (operation, mut out) = self.nodes[of].parts(&mut self.shared, sink);
+            if let Err(error) = operation.go_on(message, &mut out) {
+                out.fault(input, error);
+            }
+            self.ask_for_devices(of);
+        }
+        before.append(&mut self.shared.internal.pending);
+        self.shared.internal.pending = before;
     }
 
     fn change(&mut self, of: usize, input: usize, change: Change, sink: &mut dyn Sink) {
         let node = &mut self.nodes[of];
         node.inputs[input].open = change == Change::Opened;
         let (operation, mut out) = node.parts(&mut self.shared, sink);
+        let before = out.internal.pending.len();
         operation.changed(input, change, &mut out);
         self.ask_for_devices(of);
+        self.go_on(of, input, None, before, sink);
         self.settle(sink);
         if self.nodes[of].inputs.iter().all(|input| !input.open) {
             self.close_outputs(of, sink);

@@ -22,6 +22,17 @@ pub trait Operation {
         None
     }
 
+    /// Whether the last call left something to do, so that what it published is taken before there is more of it:
+    /// [`go_on`](Self::go_on) is called until this is false, and nothing else before.
+    fn has_more(&self) -> bool {
+        false
+    }
+
+    /// Goes on with what the last call left to do; `message` is still that of the call, where it had one.
+    fn go_on(&mut self, _message: Option<&Message>, _out: &mut Outbox<'_>) -> Result<(), Fault> {
+        Ok(())
+    }
+
     /// The state of an input changed.
     fn changed(&mut self, _input: usize, _change: Change, _out: &mut Outbox<'_>) {}
 

@@ -39,7 +39,21 @@ pub(super) struct Observe {
     watch: Watch,
     /// The newest row that was taken from each input which brings observations.
     taken: Vec<Option<Taken>>,
+    /// Where to go on, when not all that was due has been published yet.
+    left: Option<Left>,
 }
+
+/// What is left of a message: the rows from the first on.
+#[derive(Clone, Copy, Default)]
+struct Left {
+    input: usize,
+    row: usize,
+    /// The stamps before and at which its rows were taken already.
+    taken_until: Option<i64>,
+}
+
+/// Observations that are published before those who take them in this process get to see them.
+const AT_ONCE: usize = 256;
 
 /// The newest row that was taken from the observations of an input.
 #[derive(Clone, Copy)]
@@ -112,6 +126,7 @@ impl Observe {
             section,
             watch: Watch::new(section, aligner.inputs(), aligner.period_ns()),
             taken: vec![None; aligner.modalities()],
+            left: None,
             outputs: outputs.map(|modalities| Output::new(&aligner, modalities)).collect(),
             windows: Windows {
                 aligner,
@@ -129,10 +144,14 @@ impl Observe {
         self.windows.aligner.inputs().map(str::to_owned).collect()
     }
 
-    fn publish_due(&mut self, out: &mut Outbox<'_>) {
-        while !self.windows.backend.is_lost()
+    /// Publishes what is due, a number of observations at most, and says whether that was all.
+    fn publish_due(&mut self, out: &mut Outbox<'_>) -> bool {
+        let mut published = 0;
+        while published < AT_ONCE
+            && !self.windows.backend.is_lost()
             && let Some(target) = self.windows.aligner.due()
         {
+            published += 1;
             self.watch.observation();
             for (i, output) in self.outputs.iter().enumerate() {
                 self.windows.masks.overflows.clear();
@@ -157,6 +176,7 @@ impl Observe {
         for notice in self.windows.aligner.take_notices() {
             self.watch.notice(notice, out);
         }
+        published < AT_ONCE
     }
 
     /// The stamps before and at which the rows of a message were taken already: those of an observation that the one
@@ -185,15 +205,26 @@ impl Observe {
         if let Some(frame_id) = self.outputs.get_mut(input).and_then(|output| output.frame_id.as_mut()) {
             frame_id.clone_from(&message.frame_id);
         }
+        self.stamps_and_len(input, message)?;
+        let taken_until = self.taken_until(input, message);
+        let all = Left {
+            input,
+            row: 0,
+            taken_until,
+        };
+        self.take_rows(all, message, out)
+    }
+
+    /// The stamps of the samples of a message, and how many values they have together.
+    fn stamps_and_len<'a>(&self, input: usize, message: &'a Message) -> Result<(&'a [i64], usize), SamplesError> {
         let dim = self.windows.aligner.dim(input);
         let len = match (message.on_device(), message.flat()) {
             (Some(tensor), _) => tensor.len,
             (None, Some(values)) => values.len(),
             (None, None) => return Err(SamplesError::Struct { dim }),
         };
-        let one = [message.timestamp_ns];
         let stamps = match message.timestamps_ns.as_slice() {
-            [] => one.as_slice(),
+            [] => std::slice::from_ref(&message.timestamp_ns),
             several if len == several.len() * dim => several,
             several => {
                 return Err(SamplesError::Stamps {
@@ -204,9 +235,16 @@ impl Observe {
             }
         };
         check_shape(&message.shape, stamps.len(), dim)?;
-        let taken_until = self.taken_until(input, message);
+        Ok((stamps, len))
+    }
+
+    /// Takes what is left of a message, until more is due than is published at once.
+    fn take_rows(&mut self, left: Left, message: &Message, out: &mut Outbox<'_>) -> Result<(), SamplesError> {
+        let Left { input, taken_until, .. } = left;
+        let dim = self.windows.aligner.dim(input);
+        let (stamps, len) = self.stamps_and_len(input, message)?;
         let parts = message.valid.len() / stamps.len();
-        for (row, &stamp) in stamps.iter().enumerate() {
+        for (row, &stamp) in stamps.iter().enumerate().skip(left.row) {
             // A row that an aligning node upstream says nothing of is no sample, nor is one that came before.
             let is_masked = message.valid[row * parts..(row + 1) * parts].contains(&0);
             if is_masked || taken_until.is_some_and(|until| stamp <= until) {
@@ -227,7 +265,10 @@ impl Observe {
                     out.fault(input, error);
                 }
             }
-            self.publish_due(out);
+            if !self.publish_due(out) {
+                self.left = Some(Left { row: row + 1, ..left });
+                return Ok(());
+            }
         }
         Ok(())
     }
@@ -306,7 +347,23 @@ impl Operation for Observe {
             Change::Closed => self.windows.aligner.close(input),
             Change::Opened => self.windows.aligner.open(input),
         }
-        self.publish_due(out);
+        if !self.publish_due(out) {
+            self.left = Some(Left::default());
+        }
+    }
+
+    fn has_more(&self) -> bool {
+        self.left.is_some()
+    }
+
+    fn go_on(&mut self, message: Option<&Message>, out: &mut Outbox<'_>) -> Result<(), Fault> {
+        let Some(left) = self.left.take() else { return Ok(()) };
+        if !self.publish_due(out) {
+            self.left = Some(left);
+        } else if let Some(message) = message {
+            self.take_rows(left, message, out)?;
+        }
+        Ok(())
     }
 
     /// Sets `max_wait_ms` or `<input>.latency_ms`, with or without the section's name and `modalities.` before it.

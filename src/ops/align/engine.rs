@@ -477,7 +477,7 @@ impl Aligner {
         }
         self.next = Some(index + self.emit_every);
         self.last_sent = Some(index);
-        self.covered = self.covered.saturating_add(self.grid.period() * self.emit_every);
+        self.covered = self.covered.saturating_add(self.period_ns());
         for stream in &mut self.modalities {
             (stream.advanced_since_sent, stream.samples_since_sent) = (0, 0);
         }
@@ -656,7 +656,8 @@ impl Aligner {
         let (Some(wait), Some(sent)) = (self.max_wait, self.not_again().map(|sent| self.grid.time(sent))) else {
             return false;
         };
-        let allowed = (2 * wait).saturating_add((self.emit_every + 4) * self.grid.period());
+        let steps = (self.emit_every + 4).saturating_mul(self.grid.period());
+        let allowed = (2 * wait).saturating_add(steps);
         let is_held_up = |stream: &&Modality| {
             stream.samples_since_sent >= GOES_ON_SAMPLES
                 && stream.advanced_since_sent > allowed

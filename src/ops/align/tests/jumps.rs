@@ -273,3 +273,20 @@ fn a_leader_that_stops_is_left_behind() {
         "{notices:?}"
     );
 }
+
+/// A million grid steps of eleven days are more nanoseconds than there are: a few late samples are no stream that goes on.
+#[test]
+fn observations_further_apart_than_time_goes_leave_nobody_behind() {
+    let mut t = Timeline::new(
+        "rate_hz: 1e-6, emit_every: 1048576, max_wait_ms: 10",
+        &["input: a", "input: b"],
+    );
+    let target = 1_000_000_000;
+    t.push("b", target - 500, 1.0, &[]);
+    t.push("a", target - 500, 1.0, &[]);
+    t.push("a", target + 10, 2.0, &["1000000000: a=1@500 b=1@500"]);
+    for k in 1..20 {
+        t.push("b", target - 500 + 10 * k, 1.0, &[]);
+    }
+    assert_eq!(t.aligner.take_notices().count(), 0);
+}
