@@ -627,3 +627,31 @@ fn a_message_goes_on_where_it_made_much_due() {
         [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
     );
 }
+
+/// A null among integers is read as NaN, and a null row is marked: a recording has neither, which is said.
+#[test]
+fn nulls_that_a_recording_does_not_keep_are_counted() {
+    let folder = std::env::temp_dir().join(format!("robocache-nulls-{}", std::process::id()));
+    let text = format!("plugins: [record: {{ path: {} }}]", folder.display());
+    let app = App::new(Config::parse(Path::new("robot.yml"), &text).unwrap()).add_plugins(plugins::all());
+    let mut graph = app.with_wired_inputs(["a".to_owned()]).build(|_| true).unwrap();
+    let mut comes = |array: ArrayRef| {
+        let mut message = Message::default();
+        read_message(&Parameters::default(), &array, &mut message).unwrap();
+        graph.message(0, &message, &mut Recorder::default());
+        faults(&graph, "record: input `a`")
+    };
+    assert_eq!(comes(Arc::new(Float32Array::from(vec![Some(1.0), None]))), 0);
+    assert_eq!(comes(Arc::new(Float32Array::from(vec![1.0, 2.0]))), 0);
+    graph.finish(&mut Recorder::default()).unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+    let app = App::new(Config::parse(Path::new("robot.yml"), &text).unwrap()).add_plugins(plugins::all());
+    let mut graph = app.with_wired_inputs(["a".to_owned()]).build(|_| true).unwrap();
+    let mut message = Message::default();
+    let array: ArrayRef = Arc::new(Int32Array::from(vec![Some(1), None]));
+    read_message(&Parameters::default(), &array, &mut message).unwrap();
+    graph.message(0, &message, &mut Recorder::default());
+    assert_eq!(faults(&graph, "record: input `a`"), 1);
+    graph.finish(&mut Recorder::default()).unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+}
