@@ -655,3 +655,19 @@ fn nulls_that_a_recording_does_not_keep_are_counted() {
     graph.finish(&mut Recorder::default()).unwrap();
     std::fs::remove_dir_all(&folder).unwrap();
 }
+
+/// A grid of bits says its cells in its shape, of which eight are a byte of the sample.
+#[test]
+fn a_grid_of_bits_is_a_sample() {
+    let config = "plugins:
+  - voxelize: { origin_m: [0, 0, 0], voxel_size_m: [1, 1, 1], shape: [4, 4, 4], layout: bits, channels: [occupancy],
+      inputs: [{ input: lidar }] }
+  - fuse: { rate_hz: 100, modalities: [{ input: voxels, dim: 8, interpolation: previous }] }";
+    let mut robot = Robot::new(graph_of(config, |output| output == "fused"));
+    let mut cloud = sample(0, &[0.5, 0.5, 0.5]);
+    cloud.shape = vec![1, 3];
+    let sent = robot.comes("lidar", &cloud);
+    assert_eq!(faults(&robot.graph, "fuse: input `voxels`"), 0);
+    assert_eq!(sent[0].values, [1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
+    assert_eq!(sent[0].integers("valid"), [1]);
+}
