@@ -627,3 +627,47 @@ fn a_message_goes_on_where_it_made_much_due() {
         [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
     );
 }
+
+/// A null among integers is read as NaN, and a null row is marked: a recording has neither, which is said.
+#[test]
+fn nulls_that_a_recording_does_not_keep_are_counted() {
+    let folder = std::env::temp_dir().join(format!("robocache-nulls-{}", std::process::id()));
+    let text = format!("plugins: [record: {{ path: {} }}]", folder.display());
+    let app = App::new(Config::parse(Path::new("robot.yml"), &text).unwrap()).add_plugins(plugins::all());
+    let mut graph = app.with_wired_inputs(["a".to_owned()]).build(|_| true).unwrap();
+    let mut comes = |array: ArrayRef| {
+        let mut message = Message::default();
+        read_message(&Parameters::default(), &array, &mut message).unwrap();
+        graph.message(0, &message, &mut Recorder::default());
+        faults(&graph, "record: input `a`")
+    };
+    assert_eq!(comes(Arc::new(Float32Array::from(vec![Some(1.0), None]))), 0);
+    assert_eq!(comes(Arc::new(Float32Array::from(vec![1.0, 2.0]))), 0);
+    graph.finish(&mut Recorder::default()).unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+    let app = App::new(Config::parse(Path::new("robot.yml"), &text).unwrap()).add_plugins(plugins::all());
+    let mut graph = app.with_wired_inputs(["a".to_owned()]).build(|_| true).unwrap();
+    let mut message = Message::default();
+    let array: ArrayRef = Arc::new(Int32Array::from(vec![Some(1), None]));
+    read_message(&Parameters::default(), &array, &mut message).unwrap();
+    graph.message(0, &message, &mut Recorder::default());
+    assert_eq!(faults(&graph, "record: input `a`"), 1);
+    graph.finish(&mut Recorder::default()).unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// A grid of bits says its cells in its shape, of which eight are a byte of the sample.
+#[test]
+fn a_grid_of_bits_is_a_sample() {
+    let config = "plugins:
+  - voxelize: { origin_m: [0, 0, 0], voxel_size_m: [1, 1, 1], shape: [4, 4, 4], layout: bits, channels: [occupancy],
+      inputs: [{ input: lidar }] }
+  - fuse: { rate_hz: 100, modalities: [{ input: voxels, dim: 8, interpolation: previous }] }";
+    let mut robot = Robot::new(graph_of(config, |output| output == "fused"));
+    let mut cloud = sample(0, &[0.5, 0.5, 0.5]);
+    cloud.shape = vec![1, 3];
+    let sent = robot.comes("lidar", &cloud);
+    assert_eq!(faults(&robot.graph, "fuse: input `voxels`"), 0);
+    assert_eq!(sent[0].values, [1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
+    assert_eq!(sent[0].integers("valid"), [1]);
+}

@@ -234,7 +234,7 @@ impl Observe {
                 });
             }
         };
-        check_shape(&message.shape, stamps.len(), dim)?;
+        check_shape(message, stamps.len(), dim)?;
         Ok((stamps, len))
     }
 
@@ -308,12 +308,18 @@ impl Observe {
 }
 
 /// A shape says how many samples there are, and how many values each has.
-fn check_shape(shape: &[usize], samples: usize, dim: usize) -> Result<(), SamplesError> {
-    let values = |shape: &[usize]| shape.iter().product::<usize>();
+fn check_shape(message: &Message, samples: usize, dim: usize) -> Result<(), SamplesError> {
+    let shape = message.shape.as_slice();
+    // The bits of a voxel grid are eight cells to a byte.
+    let is_bits = message.metadata.get("grid_shape").is_some();
+    let fits_dim = |shape: &[usize]| {
+        let values = shape.iter().try_fold(1usize, |product, &n| product.checked_mul(n));
+        values.is_some_and(|values| values == dim || is_bits && values.div_ceil(8) == dim)
+    };
     let fits = match shape {
         [] => true,
-        [first, rest @ ..] if !rest.is_empty() && *first == samples && values(rest) == dim => true,
-        all => samples == 1 && values(all) == dim,
+        [first, rest @ ..] if !rest.is_empty() && *first == samples && fits_dim(rest) => true,
+        all => samples == 1 && fits_dim(all),
     };
     match fits {
         true => Ok(()),

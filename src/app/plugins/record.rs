@@ -1,7 +1,7 @@
 use crate::app::{App, AppError, Fault, Operation, Outbox, Plugin, Registration, Wake};
 use crate::ops::ConfigError;
-use crate::stream::Message;
 use crate::stream::recording::{WriteError, Writer};
+use crate::stream::{Column, Message};
 use serde::Deserialize;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -69,6 +69,16 @@ impl Operation for Record {
             out.fault(
                 input,
                 format_args!("column `{name}` is {kind} and is not recorded ({})", skipped.reason),
+            );
+        }
+        let with_nulls = |column: &&Column| column.integers.is_some() || !column.null_rows.is_empty();
+        for column in message.columns().iter().filter(with_nulls) {
+            let (name, kind) = (&column.name, column.integers.unwrap_or(column.dtype));
+            out.fault(
+                input,
+                format_args!(
+                    "column `{name}` of {kind} has nulls, which a recording does not keep: a replay differs there"
+                ),
             );
         }
         if let Err(error) = self.writer.append(&self.inputs[input], message, Instant::now()) {
