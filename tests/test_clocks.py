@@ -57,9 +57,9 @@ def test_with_max_wait_observations_go_on_whatever_the_clocks_do(flow, name):
 
 
 def test_no_observations_are_never_silent(flow):
-    """The camera is dead and `max_wait_ms` null; then it speaks, 2 s behind."""
+    """The camera is dead and `max_wait_ms` null; then it speaks, two seconds before anything else."""
     force = [step for i in range(320) for step in (send("force", np.float32([1]), START + 10 * MS * i), ("sleep", 0.01))]
-    camera = [send("camera", np.float32([1, 2]), START)]
+    camera = [send("camera", np.float32([1, 2]), START - 2_000 * MS)]
     flow.sender(force[:520] + camera + force[520:])
     config = {"rate_hz": 50, "modalities": MODALITIES}
     flow.robocache("fuse", {"device": "cpu", "fuse": config}, {m: f"sender/{m}" for m in ("camera", "force")}, ["fused"])
