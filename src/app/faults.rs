@@ -40,12 +40,17 @@ impl Faults {
     /// Counts `times` errors at a place: bad data, or what could not be done. The message is made only where it is
     /// logged.
     pub fn count(&mut self, place: usize, times: u64, message: impl Display) {
-        self.places[place].count("", true, times, message, Instant::now());
+        self.places[place].count("", true, times, message, Instant::now(), LOG_EVERY);
     }
 
     /// Counts `times` that something of this kind happened at a place that whoever runs the robot should know of.
     pub fn warn(&mut self, place: usize, kind: &'static str, times: u64, message: impl Display) {
-        self.places[place].count(kind, false, times, message, Instant::now());
+        self.places[place].count(kind, false, times, message, Instant::now(), LOG_EVERY);
+    }
+
+    /// As [`warn`](Self::warn), for what may go on all the time: it is logged more seldom.
+    pub fn warn_seldom(&mut self, place: usize, kind: &'static str, times: u64, message: impl Display) {
+        self.places[place].count(kind, false, times, message, Instant::now(), SAY_AFTER);
     }
 
     /// Logs how often what was not logged for a while has happened meanwhile.
@@ -89,7 +94,15 @@ impl Faults {
 }
 
 impl Place {
-    fn count(&mut self, kind: &'static str, is_error: bool, times: u64, message: impl Display, now: Instant) {
+    fn count(
+        &mut self,
+        kind: &'static str,
+        is_error: bool,
+        times: u64,
+        message: impl Display,
+        now: Instant,
+        every: Duration,
+    ) {
         let found = self.kinds.iter().position(|other| other.name == kind);
         let at = found.unwrap_or_else(|| {
             self.kinds.push(Kind {
@@ -104,7 +117,7 @@ impl Place {
         let kind = &mut self.kinds[at];
         kind.count += times;
         kind.unsaid += times;
-        let is_due = |last| now.saturating_duration_since(last) >= LOG_EVERY;
+        let is_due = |last| now.saturating_duration_since(last) >= every;
         if kind.last_said.is_none_or(is_due) {
             kind.say(&self.name, message, now);
         }

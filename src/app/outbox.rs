@@ -329,6 +329,12 @@ impl Outbox<'_> {
         self.faults.warn(self.inputs[input].fault_place, kind, 1, message);
     }
 
+    /// As [`warn`](Self::warn), for what may go on all the time: a line every 10 s at most.
+    pub fn warn_seldom(&mut self, input: usize, kind: &'static str, message: impl std::fmt::Display) {
+        self.faults
+            .warn_seldom(self.inputs[input].fault_place, kind, 1, message);
+    }
+
     /// Counts so many faults of one of the operation's outputs and logs them at a limited rate.
     pub fn fault_of_output(&mut self, output: usize, times: u64, error: impl std::fmt::Display) {
         self.faults.count(self.outputs[output].fault_place, times, error);

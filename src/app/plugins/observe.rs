@@ -291,14 +291,14 @@ impl Observe {
         }
         if pushed.late {
             let late = self.windows.aligner.late_samples(input);
-            out.warn(
+            out.warn_seldom(
                 input,
                 "late samples",
                 format_args!("a sample came after its target was sent, {late} of this stream so far"),
             );
         }
         if pushed.overflowed {
-            out.warn(
+            out.warn_seldom(
                 input,
                 "samples dropped",
                 "too much waits for another stream: the oldest sample was dropped",
