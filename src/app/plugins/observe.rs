@@ -205,18 +205,19 @@ impl Observe {
         if let Some(frame_id) = self.outputs.get_mut(input).and_then(|output| output.frame_id.as_mut()) {
             frame_id.clone_from(&message.frame_id);
         }
-        self.stamps_and_len(input, message)?;
+        let samples = self.samples(input, message)?;
         let taken_until = self.taken_until(input, message);
         let all = Left {
             input,
             row: 0,
             taken_until,
         };
-        self.take_rows(all, message, out)
+        self.take_rows(all, samples, message, out);
+        Ok(())
     }
 
     /// The stamps of the samples of a message, and how many values they have together.
-    fn stamps_and_len<'a>(&self, input: usize, message: &'a Message) -> Result<(&'a [i64], usize), SamplesError> {
+    fn samples<'a>(&self, input: usize, message: &'a Message) -> Result<(&'a [i64], usize), SamplesError> {
         let dim = self.windows.aligner.dim(input);
         let len = match (message.on_device(), message.flat()) {
             (Some(tensor), _) => tensor.len,
@@ -239,10 +240,9 @@ impl Observe {
     }
 
     /// Takes what is left of a message, until more is due than is published at once.
-    fn take_rows(&mut self, left: Left, message: &Message, out: &mut Outbox<'_>) -> Result<(), SamplesError> {
+    fn take_rows(&mut self, left: Left, (stamps, len): (&[i64], usize), message: &Message, out: &mut Outbox<'_>) {
         let Left { input, taken_until, .. } = left;
         let dim = self.windows.aligner.dim(input);
-        let (stamps, len) = self.stamps_and_len(input, message)?;
         let parts = message.valid.len() / stamps.len();
         for (row, &stamp) in stamps.iter().enumerate().skip(left.row) {
             // A row that an aligning node upstream says nothing of is no sample, nor is one that came before.
@@ -267,10 +267,9 @@ impl Observe {
             }
             if !self.publish_due(out) {
                 self.left = Some(Left { row: row + 1, ..left });
-                return Ok(());
+                return;
             }
         }
-        Ok(())
     }
 
     /// Says what the arrival of a sample did besides taking its place.
@@ -367,7 +366,8 @@ impl Operation for Observe {
         if !self.publish_due(out) {
             self.left = Some(left);
         } else if let Some(message) = message {
-            self.take_rows(left, message, out)?;
+            let samples = self.samples(left.input, message)?;
+            self.take_rows(left, samples, message, out);
         }
         Ok(())
     }

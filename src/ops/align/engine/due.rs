@@ -20,11 +20,9 @@ const GOES_ON_SAMPLES: u32 = 8;
 impl Aligner {
     /// The next observation that is due, if one is. Its window can be read until the next call.
     pub fn due(&mut self) -> Option<Target> {
-        let Some(target) = self.next_due() else {
-            // A stream that leads and has stopped may hold up one that goes on.
-            return self.leave_stopped_leader().then(|| self.next_due()).flatten();
-        };
-        Some(target)
+        // A stream that leads and has stopped may hold up one that goes on.
+        self.next_due()
+            .or_else(|| self.leave_stopped_leader().then(|| self.next_due()).flatten())
     }
 
     fn next_due(&mut self) -> Option<Target> {
@@ -75,7 +73,7 @@ impl Aligner {
     }
 
     /// Targets up to this time are due, if any are: where every stream is past them, or the wait for them is over.
-    pub(super) fn due_until(&self) -> Option<i64> {
+    fn due_until(&self) -> Option<i64> {
         let newest = self.newest()?;
         let complete = self
             .waited_for()
@@ -100,7 +98,7 @@ impl Aligner {
     }
 
     /// The earliest time at which every stream that is waited for has a sample or its wait ran out.
-    pub(super) fn start(&self) -> Option<i64> {
+    fn start(&self) -> Option<i64> {
         let firsts = || self.modalities.iter().filter_map(|stream| stream.history.oldest());
         let earliest = firsts().min()?;
         let mut start = None;
@@ -127,7 +125,7 @@ impl Aligner {
     }
 
     /// The newest time of the streams that are waited for; of all where there is none of those.
-    pub(super) fn newest(&self) -> Option<i64> {
+    fn newest(&self) -> Option<i64> {
         let of = |stream: &Modality| stream.history.newest();
         match self.waited_for().next() {
             Some(_) => self.waited_for().filter_map(of).max(),
@@ -135,7 +133,7 @@ impl Aligner {
         }
     }
 
-    pub(super) fn waited_for(&self) -> impl Iterator<Item = &Modality> {
+    fn waited_for(&self) -> impl Iterator<Item = &Modality> {
         self.modalities.iter().filter(|stream| stream.is_waited_for())
     }
 
