@@ -5,7 +5,7 @@
 //! and mask in the caller's buffers.
 
 use robocache::device::{Dtype, Element, Values};
-use robocache::ops::align::{AlignConfig, Aligner, Masks};
+use robocache::ops::align::{AlignConfig, Masks, Timeline};
 use robocache::ops::fuse::cpu;
 use std::hint::black_box;
 use std::time::Instant;
@@ -53,7 +53,7 @@ fn main() {
 }
 
 fn measure<E: Element>(config: &AlignConfig) {
-    let mut aligner = match Aligner::new(config) {
+    let mut aligner = match Timeline::new(config) {
         Ok(aligner) => aligner,
         Err(error) => panic!("{error}"),
     };

@@ -11,7 +11,7 @@ mod random;
 
 use batch::Shape;
 use robocache::device::{Dtype, HostBuf};
-use robocache::ops::resample::{ResampleConfig, Resampler, Trajectories};
+use robocache::ops::resample::{CpuResampler, ResampleConfig, Trajectories};
 use robocache::stream::Message;
 use std::time::Instant;
 
@@ -52,7 +52,7 @@ fn measure(case: &Shape) {
         valid.resize(case.rows * case.targets);
         batches.push((message, out, valid));
     }
-    let mut resampler = Resampler::new(&ResampleConfig::default()).expect("the default is allowed");
+    let mut resampler = CpuResampler::new(&ResampleConfig::default()).expect("the default is allowed");
     let mut taken = Vec::with_capacity(RUNS);
     for run in 0..WARM_UP + RUNS {
         let at = run % batches.len();

@@ -17,7 +17,7 @@ mod scene;
 use clouds::tensor;
 use random::Random;
 use robocache::device::Dtype;
-use robocache::ops::voxelize::{Cloud, VoxelLayout, VoxelizeConfig, Voxelizer};
+use robocache::ops::voxelize::{Cloud, CpuVoxelizer, VoxelLayout, VoxelizeConfig};
 use robocache::stream::{Cells, Message};
 use std::hint::black_box;
 use std::time::Instant;
@@ -81,7 +81,7 @@ fn measure(name: &str, clouds: &[Message], config: &str) {
         Ok(config) => config,
         Err(error) => panic!("{config}: {error}"),
     };
-    let mut voxelizer = match Voxelizer::new(&config) {
+    let mut voxelizer = match CpuVoxelizer::new(&config) {
         Ok(voxelizer) => voxelizer,
         Err(error) => panic!("{error}"),
     };

@@ -13,6 +13,8 @@
 #[cfg(feature = "dora")]
 pub mod app;
 pub mod device;
+#[cfg(feature = "dora")]
+pub mod dora;
 pub mod ops;
 pub mod stream;
 pub mod time;

@@ -8,7 +8,7 @@ use common::{MS, Recorder, Sent};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use robocache::device::Values;
-use robocache::ops::align::{AlignConfig, Aligner, Masks, Target};
+use robocache::ops::align::{AlignConfig, Masks, Target, Timeline};
 use robocache::ops::fuse;
 use std::collections::VecDeque;
 
@@ -91,9 +91,9 @@ impl Robot {
         )
     }
 
-    fn aligner(&self) -> Aligner {
+    fn aligner(&self) -> Timeline {
         let config: AlignConfig = serde_yaml::from_str(&self.yaml()).unwrap();
-        Aligner::new(&config).unwrap()
+        Timeline::new(&config).unwrap()
     }
 }
 
@@ -107,7 +107,7 @@ struct Seen {
     age: Vec<i64>,
 }
 
-fn look(aligner: &Aligner, target: &Target) -> Seen {
+fn look(aligner: &Timeline, target: &Target) -> Seen {
     let columns: usize = (0..aligner.modalities()).map(|i| aligner.dim(i)).sum();
     let mut values = vec![f32::NAN; aligner.window() * columns];
     let mut masks = Masks::default();

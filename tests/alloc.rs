@@ -14,7 +14,7 @@ use common::MS;
 use counting::allocations;
 use robocache::app::{Fault, Graph, Parameter, Parameters, Payload, Sink, read_message};
 use robocache::device::{Dtype, Values};
-use robocache::ops::align::{AlignConfig, Aligner, Masks, cpu};
+use robocache::ops::align::{AlignConfig, Masks, Timeline, cpu};
 use robocache::ops::fuse;
 use robocache::stream::{Cells, ColumnLayout, Layout, Message};
 use std::sync::Arc;
@@ -48,7 +48,7 @@ fn arrivals(seconds: std::ops::Range<i64>) -> impl Iterator<Item = (usize, i64)>
 #[test]
 fn the_engine_allocates_nothing_in_steady_state() {
     let config: AlignConfig = serde_yaml::from_str(&format!("{{ {KEYS} }}")).unwrap();
-    let mut aligner = Aligner::new(&config).unwrap();
+    let mut aligner = Timeline::new(&config).unwrap();
     let sample = [0.5f32; 128];
     let mut out = vec![0f32; aligner.window() * config.columns()];
     let mut one = vec![0f32; aligner.window() * 128];

@@ -23,7 +23,7 @@ use liveness::Liveness;
 use oracle::{Came, Observation, Oracle};
 use random::Random;
 use robocache::device::Values;
-use robocache::ops::align::{AlignConfig, Aligner, Masks, Target};
+use robocache::ops::align::{AlignConfig, Masks, Target, Timeline};
 use robocache::ops::fuse;
 use scenario::{Event, Scenario};
 
@@ -33,12 +33,12 @@ const MOST_TARGETS: usize = 1500;
 const MOST_MISMATCHES: usize = 12;
 
 /// The engine, told what the oracle is told.
-struct Engine(Aligner);
+struct Engine(Timeline);
 
 impl Engine {
     fn new(scenario: &Scenario) -> Result<Self, String> {
         let config: AlignConfig = serde_yaml::from_str(&scenario.yaml()).map_err(|e| e.to_string())?;
-        Aligner::new(&config).map(Self).map_err(|e| e.to_string())
+        Timeline::new(&config).map(Self).map_err(|e| e.to_string())
     }
 
     fn push(&mut self, i: usize, stamp: i64, values: &[f32]) -> Result<Option<Came>, String> {

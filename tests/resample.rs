@@ -9,11 +9,11 @@ mod cases;
 use cases::{message, row};
 use half::{bf16, f16};
 use robocache::device::Dtype;
-use robocache::ops::resample::{Resampler, Trajectories, TrajectoriesError};
+use robocache::ops::resample::{CpuResampler, Trajectories, TrajectoriesError};
 use robocache::stream::{Cells, Layout, Message};
 
 resample_cases!(
-    |config, batch, values, valid| Resampler::new(config).unwrap().run(batch, values, valid),
+    |config, batch, values, valid| CpuResampler::new(config).unwrap().run(batch, values, valid),
     400
 );
 

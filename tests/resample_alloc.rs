@@ -5,7 +5,7 @@ mod counting;
 
 use counting::allocations;
 use robocache::device::{Dtype, HostBuf};
-use robocache::ops::resample::{ResampleConfig, Resampler, Trajectories};
+use robocache::ops::resample::{CpuResampler, ResampleConfig, Trajectories};
 use robocache::stream::{Cells, Layout, Message};
 
 fn add(message: &mut Message, name: &str, dtype: Dtype, bytes: &[u8], rows: usize) {
@@ -49,7 +49,7 @@ fn nothing_is_allocated_in_steady_state() {
         ROWS,
     );
 
-    let mut resampler = Resampler::new(&ResampleConfig::default()).unwrap();
+    let mut resampler = CpuResampler::new(&ResampleConfig::default()).unwrap();
     let mut layout = Layout::flat(Dtype::UInt8, 0);
     let (mut out, mut valid) = (HostBuf::default(), HostBuf::default());
     let (mut value_offsets, mut valid_offsets) = ([0; ROWS + 1], [0; ROWS + 1]);

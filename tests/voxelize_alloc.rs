@@ -4,7 +4,7 @@
 use robocache::device::Dtype;
 use robocache::device::cuda::{Gpu, device_count};
 use robocache::ops::voxelize::cuda::CudaVoxelizer;
-use robocache::ops::voxelize::{Cloud, Collector, VoxelizeConfig, Voxelizer};
+use robocache::ops::voxelize::{Cloud, Collector, CpuVoxelizer, VoxelizeConfig};
 use robocache::stream::{Cells, Message};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -66,7 +66,7 @@ fn cloud(points: usize, seed: u32, tensor: bool) -> Message {
 }
 
 enum Backend {
-    Cpu(Box<Voxelizer>),
+    Cpu(Box<CpuVoxelizer>),
     Cuda(Box<CudaVoxelizer>),
 }
 
@@ -134,7 +134,7 @@ fn a_steady_stream_of_clouds_allocates_nothing() {
             coords: vec![0; 3 * 125_000],
             features: vec![0.0; 8 * 125_000],
         };
-        let cpu = Backend::Cpu(Box::new(Voxelizer::new(&config).unwrap()));
+        let cpu = Backend::Cpu(Box::new(CpuVoxelizer::new(&config).unwrap()));
         let cuda = gpu.as_ref().map(|gpu| CudaVoxelizer::new(&config, gpu, None).unwrap());
         for mut backend in [Some(cpu), cuda.map(Box::new).map(Backend::Cuda)].into_iter().flatten() {
             let mut collector = Collector::new(&config);

@@ -4,7 +4,7 @@ use arrow::array::Float32Array;
 use dora_node_api::dora_core::config::DataId;
 use dora_node_api::{DoraNode, Event, Parameter};
 use robocache::app::read_message;
-use robocache::ops::voxelize::{Cloud, VoxelizeConfig, Voxelizer};
+use robocache::ops::voxelize::{Cloud, CpuVoxelizer, VoxelizeConfig};
 use robocache::stream::Message;
 use std::error::Error;
 use std::time::Instant;
@@ -14,7 +14,7 @@ pub fn run(config: &str) -> Result<(), Box<dyn Error>> {
     let mut sections: serde_yaml::Mapping = serde_yaml::from_str(&std::fs::read_to_string(config)?)?;
     let section = sections.remove("voxelize").ok_or("there is no section `voxelize:`")?;
     let config: VoxelizeConfig = serde_yaml::from_value(section)?;
-    let mut voxelizer = Voxelizer::new(&config)?;
+    let mut voxelizer = CpuVoxelizer::new(&config)?;
     let mut grid = vec![0.0f32; voxelizer.grid().cells() * config.channels.len()];
     let output = DataId::from("voxels".to_owned());
     let mut message = Message::default();

@@ -1,7 +1,8 @@
-use super::arguments::{self, Arguments, Task};
-use super::limits::Limits;
-use super::{AppError, Config, Graph, Operation, runtime};
+use super::{AppError, Config, Graph, Operation};
 use crate::device::{Placement, page_lock_messages};
+use crate::dora::arguments::{self, Arguments, Task};
+use crate::dora::limits::Limits;
+use crate::dora::runtime;
 use crate::ops::ConfigError;
 use serde::de::DeserializeOwned;
 use serde_yaml::Value;

@@ -3,7 +3,7 @@ use crate::stream::Message;
 /// Memory of messages that is used again, with a bound: what a burst took is not kept for ever, and page-locked memory
 /// and a device's are scarce.
 #[derive(Default)]
-pub(super) struct FreeList {
+pub(crate) struct FreeList {
     messages: Vec<Message>,
     bytes: usize,
     always: usize,

@@ -179,7 +179,7 @@ impl Graph {
     }
 
     /// What each operation takes and publishes, in words.
-    pub(super) fn operations(&self) -> impl Iterator<Item = String> {
+    pub(crate) fn operations(&self) -> impl Iterator<Item = String> {
         self.nodes.iter().map(|node| {
             let list = |names: Vec<&str>| match names.as_slice() {
                 [] => "nothing".to_owned(),
@@ -319,12 +319,12 @@ impl Graph {
     }
 
     /// Counts a fault of an input of the dataflow.
-    pub(super) fn external_fault(&mut self, external: usize, times: u64, message: impl std::fmt::Display) {
+    pub(crate) fn external_fault(&mut self, external: usize, times: u64, message: impl std::fmt::Display) {
         self.shared.faults.count(self.external_places[external], times, message);
     }
 
     /// Counts what happened at an input of the dataflow that its sender did nothing wrong in.
-    pub(super) fn external_warning(
+    pub(crate) fn external_warning(
         &mut self,
         external: usize,
         kind: &'static str,
@@ -336,7 +336,7 @@ impl Graph {
     }
 
     /// Logs what the limited rate of the log has held back for a while.
-    pub(super) fn say_unsaid(&mut self, now: Instant) {
+    pub(crate) fn say_unsaid(&mut self, now: Instant) {
         self.shared.faults.say_unsaid(now);
     }
 

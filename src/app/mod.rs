@@ -17,40 +17,33 @@
 //! With `plugins:` in its configuration an app runs several operations in one process, and an input is taken from an
 //! earlier operation's output of that name where there is one: such messages never leave the process.
 
-mod arguments;
 mod build;
 mod columns;
 mod config;
 mod faults;
-mod free;
+pub(crate) mod free;
 mod graph;
-mod ipc;
-mod limits;
-mod log;
 mod message;
 mod operation;
 mod outbox;
 pub mod plugins;
-mod queue;
-mod runtime;
-mod sender;
-mod transport;
 
+pub use crate::stream::Payload;
 pub use build::{App, Plugin, Registration};
 pub use config::{AppError, Config};
 pub use dora_node_api::{MetadataParameters as Parameters, Parameter, serde_json::Value};
 pub use graph::Graph;
 pub use message::{MessageError, read_message};
 pub use operation::{Change, Fault, Operation, Wake};
-pub use outbox::{Outbox, Payload, Sink};
+pub use outbox::{Outbox, Sink};
 
 use std::process::ExitCode;
 
 /// Runs a node: sets up its log, on standard error, and turns the result into an exit code: 0, 2 for a configuration or a
 /// command line that can't be used, 1 for anything else.
 pub fn main(run: impl FnOnce() -> Result<(), AppError>) -> ExitCode {
-    log::set_up();
-    let _overlay = runtime::is_under_a_daemon().then(transport::Overlay::set);
+    crate::dora::log::set_up();
+    let _overlay = crate::dora::runtime::is_under_a_daemon().then(crate::dora::transport::Overlay::set);
     match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

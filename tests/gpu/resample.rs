@@ -10,7 +10,7 @@ use half::{bf16, f16};
 use robocache::device::cuda::{Budget, CudaError, DeviceBuf, Gpu, device_count};
 use robocache::device::{Dtype, HostBuf};
 use robocache::ops::resample::cuda::{CudaResampler, DeviceBatch, ShardedResampler};
-use robocache::ops::resample::{Counters, ResampleConfig, Resampler, Trajectories};
+use robocache::ops::resample::{Counters, CpuResampler, ResampleConfig, Trajectories};
 use robocache::stream::{Cells, Message};
 use robocache::time::Interpolation::{self, Linear, Nearest, Previous};
 
@@ -21,7 +21,7 @@ fn run(config: &ResampleConfig, batch: &Trajectories<'_>, values: &mut [u8], val
             let mut resampler = CudaResampler::new(config, &gpu, None).unwrap();
             resampler.run(batch, values, valid).unwrap()
         }
-        None => Resampler::new(config).unwrap().run(batch, values, valid),
+        None => CpuResampler::new(config).unwrap().run(batch, values, valid),
     }
 }
 
@@ -224,7 +224,7 @@ fn answer(batch: &Trajectories<'_>, run: impl FnOnce(&mut [u8], &mut [u8]) -> Co
 
 fn cpu(config: &ResampleConfig, batch: &Trajectories<'_>) -> Answer {
     answer(batch, |values, valid| {
-        Resampler::new(config).unwrap().run(batch, values, valid)
+        CpuResampler::new(config).unwrap().run(batch, values, valid)
     })
 }
 

@@ -6,7 +6,7 @@ use crate::works::{cloud, signal, voxelize};
 use robocache::device::Dtype;
 use robocache::device::cuda::{Budget, DeviceBuf, Gpu};
 use robocache::ops::align::cuda::{CudaFuser, DeviceSample, PushError};
-use robocache::ops::align::{AlignConfig, Aligner, Masks};
+use robocache::ops::align::{AlignConfig, Masks, Timeline};
 use robocache::ops::fuse;
 use robocache::ops::voxelize::cuda::{CudaVoxelizer, VoxelBatch, VoxelizeBatch};
 use robocache::ops::voxelize::{Cloud, VoxelizeConfig};
@@ -45,7 +45,7 @@ fn follow(emulator: &Emulator, (asked, first, count): (c_int, u64, u64)) -> c_in
         "{{ rate_hz: 50, window: 3, modalities: [{{ input: a, dim: 3, {rule} }}, {{ input: b, dim: 300, {rule} }}] }}"
     );
     let config: AlignConfig = serde_yaml::from_str(&config).unwrap();
-    let [mut oracle, mut aligner] = [(); 2].map(|()| Aligner::new(&config).unwrap());
+    let [mut oracle, mut aligner] = [(); 2].map(|()| Timeline::new(&config).unwrap());
     let (gpu, budget) = (Gpu::open(0).unwrap(), Budget::new(None));
     let mut fuser = CudaFuser::new(&aligner, &gpu, &budget);
     let mut memory = DeviceBuf::new(&gpu, &budget);

@@ -1,7 +1,7 @@
 //! What a configuration may say.
 
 use robocache::device::Dtype;
-use robocache::ops::voxelize::{Channel, Extrinsic, VoxelInput, VoxelLayout, VoxelizeConfig, Voxelizer};
+use robocache::ops::voxelize::{Channel, CpuVoxelizer, Extrinsic, VoxelInput, VoxelLayout, VoxelizeConfig};
 
 const GOOD: &str = "
 origin_m: [-51.2, -51.2, -5.0]
@@ -87,7 +87,7 @@ fn every_key_is_read() {
         (least.dtype, least.max_wait_ms, least.reset_ms),
         (Dtype::Float32, None, 1000.0)
     );
-    assert!(Voxelizer::new(&least).is_ok());
+    assert!(CpuVoxelizer::new(&least).is_ok());
 }
 
 #[test]

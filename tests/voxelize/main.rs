@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod backend {
-    pub use robocache::ops::voxelize::Voxelizer;
+    pub use robocache::ops::voxelize::CpuVoxelizer as Voxelizer;
 }
 mod cases;
 mod config;

@@ -7,7 +7,7 @@ use crate::{ceilings, clouds, timing, voxelize, voxelize_device};
 use robocache::device::Dtype;
 use robocache::device::cuda::{Gpu, device_count};
 use robocache::ops::resample::cuda::{CudaResampler, ShardedResampler};
-use robocache::ops::resample::{ResampleConfig, Resampler};
+use robocache::ops::resample::{CpuResampler, ResampleConfig};
 use robocache::ops::voxelize::cuda::{VoxelBatch, VoxelizeShards};
 use robocache::ops::voxelize::{Cloud, VoxelLayout};
 use std::error::Error;
@@ -45,7 +45,7 @@ fn trajectories(rows: usize) -> Shape {
 /// Batches of ever more trajectories, on the CPU and on the device.
 pub fn resample(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
     let config = ResampleConfig::default();
-    let mut cpu = Resampler::new(&config)?;
+    let mut cpu = CpuResampler::new(&config)?;
     let mut cuda = gpu.map(|gpu| CudaResampler::new(&config, gpu, None)).transpose()?;
     for shape in TRAJECTORIES.map(trajectories) {
         let mut sets = resample::sets(&shape);

@@ -9,7 +9,7 @@ use half::bf16;
 use robocache::device::cuda::{Budget, DeviceBuf, Gpu};
 use robocache::device::{Dtype, Values};
 use robocache::ops::align::cuda::{CudaFuser, DeviceSample};
-use robocache::ops::align::{AlignConfig, Aligner, Masks, Target};
+use robocache::ops::align::{AlignConfig, Masks, Target, Timeline};
 use robocache::ops::fuse::cpu;
 use std::error::Error;
 use std::time::Instant;
@@ -25,7 +25,7 @@ const LIVE_STREAMS: [(i64, usize); 3] = [(33_333_333, 128), (2_000_000, 15), (1_
 const DIFFERENT_SAMPLES: usize = 97;
 
 /// A window of the batch, held by an aligner of its own.
-fn window(seed: u64) -> Result<(Aligner, Target), Box<dyn Error>> {
+fn window(seed: u64) -> Result<(Timeline, Target), Box<dyn Error>> {
     let (_, rows, streams) = BATCH;
     let rate_hz = rows as f64 / (batch::SPAN_NS as f64 / 1e9);
     let modalities: Vec<String> = (0..streams.len())
@@ -35,7 +35,7 @@ fn window(seed: u64) -> Result<(Aligner, Target), Box<dyn Error>> {
         "{{ rate_hz: {rate_hz}, window: {rows}, dtype: bfloat16, modalities: [{}] }}",
         modalities.join(", ")
     ))?;
-    let mut aligner = Aligner::new(&config)?;
+    let mut aligner = Timeline::new(&config)?;
     let mut random = Random::new(seed);
     for (modality, (samples, dim)) in streams.into_iter().enumerate() {
         let times: Vec<i64> = batch::stamps(&mut random, samples).collect();
@@ -94,7 +94,7 @@ pub fn launch(gpu: &Gpu) -> Result<(), Box<dyn Error>> {
     play_on(gpu, &live_rules(shortest, Dtype::Float32)?, OBSERVATIONS)?;
     play_on(gpu, &live_rules(shortest, Dtype::Float16)?, OBSERVATIONS)?;
     play_on(gpu, &live_rules(longest, Dtype::Float32)?, OBSERVATIONS)?;
-    let mut aligner = Aligner::new(&live_rules(shortest, Dtype::Float32)?)?;
+    let mut aligner = Timeline::new(&live_rules(shortest, Dtype::Float32)?)?;
     let mut fuser = CudaFuser::new(&aligner, gpu, &Budget::new(None));
     let (period, dim) = LIVE_STREAMS[0];
     let mut memory = DeviceBuf::new(gpu, &Budget::new(None));
@@ -143,9 +143,9 @@ fn live_rules(window: usize, dtype: Dtype) -> Result<AlignConfig, serde_yaml::Er
 fn play(
     config: &AlignConfig,
     most: usize,
-    mut write: impl FnMut(&mut Aligner, &Target, &mut [f32], &mut Masks) -> Result<(), Box<dyn Error>>,
+    mut write: impl FnMut(&mut Timeline, &Target, &mut [f32], &mut Masks) -> Result<(), Box<dyn Error>>,
 ) -> Result<Vec<f64>, Box<dyn Error>> {
-    let mut aligner = Aligner::new(config)?;
+    let mut aligner = Timeline::new(config)?;
     let samples = LIVE_STREAMS.map(|(_, dim)| {
         let values = (0..DIFFERENT_SAMPLES * dim).map(|i| (i as f32 * 0.37).sin());
         values.collect::<Vec<f32>>()

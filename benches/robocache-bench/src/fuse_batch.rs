@@ -8,7 +8,7 @@ use crate::timing;
 use robocache::device::Dtype;
 use robocache::device::cuda::{Budget, CudaError, Gpu};
 use robocache::ops::align::cuda::{BatchGroup, BatchModality, BatchOutput, BatchShape, FuseBatch};
-use robocache::ops::resample::{ResampleConfig, Resampler, Trajectories};
+use robocache::ops::resample::{CpuResampler, ResampleConfig, Trajectories};
 use robocache::time::{Interpolation, Limits};
 use std::error::Error;
 
@@ -87,7 +87,7 @@ impl Windows {
     /// The values that each modality has by itself, row by row.
     fn expected(&self) -> Result<Vec<u8>, Box<dyn Error>> {
         let (windows, rows, _) = BATCH;
-        let mut resampler = Resampler::new(&ResampleConfig::default())?;
+        let mut resampler = CpuResampler::new(&ResampleConfig::default())?;
         let mut each = Vec::new();
         for (shape, times, values) in &self.streams {
             let message = batch::message_of(shape, times, values, &self.targets);

@@ -7,7 +7,7 @@ use crate::timing;
 use robocache::device::cuda::{CudaError, Gpu};
 use robocache::device::{Dtype, HostBuf};
 use robocache::ops::resample::cuda::{CudaResampler, DeviceBatch};
-use robocache::ops::resample::{Counters, ResampleConfig, Resampler, Trajectories};
+use robocache::ops::resample::{Counters, CpuResampler, ResampleConfig, Trajectories};
 use robocache::stream::Message;
 use std::error::Error;
 
@@ -78,7 +78,7 @@ pub fn measure(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>>
 
 fn one_shape(rows: &mut Rows, gpu: Option<&Gpu>, shape: &Shape) -> Result<(), Box<dyn Error>> {
     let rules = ResampleConfig::default();
-    let mut resampler = Resampler::new(&rules)?;
+    let mut resampler = CpuResampler::new(&rules)?;
     let config = shape.config();
     let mut sets = sets(shape);
     let bytes = bytes(shape, &sets);

@@ -6,7 +6,7 @@ use crate::timing;
 use crate::voxelize_device;
 use robocache::device::cuda::Gpu;
 use robocache::ops::voxelize::cuda::{CudaVoxelizer, VoxelBatch, VoxelizeBatch};
-use robocache::ops::voxelize::{Cloud, VoxelLayout, Voxelizer};
+use robocache::ops::voxelize::{Cloud, CpuVoxelizer, VoxelLayout};
 use robocache::stream::Message;
 use std::error::Error;
 
@@ -44,7 +44,7 @@ fn one_layout(
     hosts(rows, gpu, shape, layout, sweeps)?;
     let Some(gpu) = gpu else { return Ok(()) };
     let mut expected = Output::new(shape, layout);
-    let mut voxelizer = Voxelizer::new(&shape.voxelize(layout)?)?;
+    let mut voxelizer = CpuVoxelizer::new(&shape.voxelize(layout)?)?;
     on_cpu(&mut voxelizer, shape, layout, sweeps, 0, &mut expected)?;
     let bytes = shape.bytes(layout, expected.voxels);
     for (name, times) in voxelize_device::measure(gpu, shape, layout, sweeps, &expected)? {
@@ -64,7 +64,7 @@ pub fn hosts(
 ) -> Result<(), Box<dyn Error>> {
     let config = shape.voxelize(layout)?;
     let mut out = Output::new(shape, layout);
-    let mut voxelizer = Voxelizer::new(&config)?;
+    let mut voxelizer = CpuVoxelizer::new(&config)?;
     let times = host(|set| on_cpu(&mut voxelizer, shape, layout, sweeps, set, &mut out))?;
     let bytes = shape.bytes(layout, out.voxels);
     rows.add("voxelize", &shape.config(layout), "cpu", Scope::Host, times, bytes);
@@ -96,7 +96,7 @@ pub fn host(mut call: impl FnMut(usize) -> Result<(), Box<dyn Error>>) -> Result
 }
 
 fn on_cpu(
-    voxelizer: &mut Voxelizer,
+    voxelizer: &mut CpuVoxelizer,
     shape: &Shape,
     layout: VoxelLayout,
     sweeps: &[Message],

@@ -4,7 +4,7 @@
 //! second derivative, a sample that is held for a time by at most that time times the first.
 
 use robocache::device::Values;
-use robocache::ops::align::{AlignConfig, Aligner, Masks};
+use robocache::ops::align::{AlignConfig, Masks, Timeline};
 use robocache::ops::fuse;
 use robocache_sim::config::{Dropout, SimConfig, StreamConfig};
 use robocache_sim::schedule::{Schedule, Stream};
@@ -186,7 +186,7 @@ fn row(t: i64, values: &[f32], valid: &[i64], age: &[i64], came: &[Came; 3], fou
 }
 
 fn run(config: &AlignConfig) -> Found {
-    let mut aligner = Aligner::new(config).expect("a config");
+    let mut aligner = Timeline::new(config).expect("a config");
     let mut came: [Came; 3] = Default::default();
     let mut found = Found::default();
     let mut values = vec![0f32; aligner.window() * COLUMNS];

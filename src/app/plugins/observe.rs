@@ -8,7 +8,7 @@ use crate::device::cuda::{Budget, CudaError, Gpu};
 use crate::device::{Backend, Device, Dtype, HostBuf, Placement, Values};
 use crate::ops::ConfigError;
 use crate::ops::align::cuda::{CudaFuser, DeviceSample, PushError};
-use crate::ops::align::{AlignConfig, Aligner, Masks, Pushed, Target, cpu};
+use crate::ops::align::{AlignConfig, Masks, Pushed, Target, Timeline, cpu};
 use crate::stream::{Layout, Message};
 use half::{bf16, f16};
 use std::ops::Range;
@@ -67,7 +67,7 @@ const OBSERVATIONS_RESET: i64 = 1_000_000_000;
 
 /// The windows of the streams, on either device.
 struct Windows {
-    aligner: Aligner,
+    aligner: Timeline,
     backend: Backend<CudaFuser>,
     /// What the backend holds of its device.
     budget: Budget,
@@ -117,7 +117,7 @@ impl Observe {
         placement: &Placement,
         outputs: impl FnOnce(usize) -> Vec<Range<usize>>,
     ) -> Result<Self, ConfigError> {
-        let aligner = Aligner::new(config)?;
+        let aligner = Timeline::new(config)?;
         let budget = Budget::new(placement.max_bytes());
         let cuda = |gpus: &[Gpu]| Ok::<_, ConfigError>(CudaFuser::new(&aligner, &gpus[0], &budget));
         let backend = Backend::new(section, placement, CPU_BYTES, cuda)?;
@@ -514,7 +514,7 @@ fn on_host<'a>(
 }
 
 impl Output {
-    fn new(aligner: &Aligner, modalities: Range<usize>) -> Self {
+    fn new(aligner: &Timeline, modalities: Range<usize>) -> Self {
         let mut offsets = vec![0];
         let mut columns = 0;
         for modality in modalities.clone() {

@@ -3,7 +3,7 @@ use crate::device::cuda::Gpu;
 use crate::device::{Backend, Device};
 use crate::ops::ConfigError;
 use crate::ops::resample::cuda::ShardedResampler;
-use crate::ops::resample::{Counters, ResampleConfig, Resampler, Trajectories};
+use crate::ops::resample::{Counters, CpuResampler, ResampleConfig, Trajectories};
 use crate::stream::{Layout, Message};
 use std::time::Instant;
 
@@ -28,7 +28,7 @@ impl Plugin for ResamplePlugin {
         let cuda = |gpus: &[Gpu]| ShardedResampler::new(&config, gpus, placement.max_bytes());
         let refused = |error: ConfigError| app.refused(&error);
         let operation = Resample {
-            cpu: Resampler::new(&config).map_err(refused)?,
+            cpu: CpuResampler::new(&config).map_err(refused)?,
             backend: Backend::new(self.name(), placement, CPU_BYTES, cuda).map_err(refused)?,
             layout: Layout::default(),
             config,
@@ -45,7 +45,7 @@ impl Plugin for ResamplePlugin {
 
 struct Resample {
     config: ResampleConfig,
-    cpu: Resampler,
+    cpu: CpuResampler,
     backend: Backend<ShardedResampler>,
     layout: Layout,
 }

@@ -6,7 +6,9 @@ use crate::device::cuda::{CudaError, Gpu};
 use crate::device::{Backend, Device, Dtype, Placement};
 use crate::ops::ConfigError;
 use crate::ops::voxelize::cuda::{CudaVoxelizer, VoxelizeError};
-use crate::ops::voxelize::{Arrival, Cloud, CloudError, Collector, Counters, VoxelLayout, VoxelizeConfig, Voxelizer};
+use crate::ops::voxelize::{
+    Arrival, Cloud, CloudError, Collector, Counters, CpuVoxelizer, VoxelLayout, VoxelizeConfig,
+};
 use crate::stream::{Layout, Message};
 use half::{bf16, f16};
 use std::time::{Duration, Instant};
@@ -244,7 +246,7 @@ impl Voxelize {
 
 /// The grids of clouds, on either device.
 struct Grids {
-    cpu: Voxelizer,
+    cpu: CpuVoxelizer,
     backend: Backend<CudaVoxelizer>,
     form: VoxelLayout,
     dtype: Dtype,
@@ -271,7 +273,7 @@ impl LeftOut {
     }
 
     /// Counts it at the output, and warns of it.
-    fn say(&self, grids: &Voxelizer, out: &mut Outbox<'_>) {
+    fn say(&self, grids: &CpuVoxelizer, out: &mut Outbox<'_>) {
         for ((field, usable), &count) in grids.fields().zip(&self.unusable) {
             if count > 0 {
                 let message =
@@ -306,7 +308,7 @@ impl Grids {
             error => ConfigError::new("device", error.to_string()),
         })?;
         Ok(Self {
-            cpu: Voxelizer::new(config)?,
+            cpu: CpuVoxelizer::new(config)?,
             backend,
             form: config.layout,
             dtype: config.dtype,

@@ -3,7 +3,7 @@
 //! Nothing in here has a part in the observations. It may look at the wall clock, which they must not.
 
 use crate::app::Outbox;
-use crate::ops::align::{Aligner, Notice, StreamState};
+use crate::ops::align::{Notice, StreamState, Timeline};
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
@@ -79,7 +79,7 @@ impl Watch {
     }
 
     /// A sample of a stream came and was taken.
-    pub fn sample(&mut self, stream: usize, stamp_ns: i64, aligner: &Aligner, out: &mut Outbox<'_>) {
+    pub fn sample(&mut self, stream: usize, stamp_ns: i64, aligner: &Timeline, out: &mut Outbox<'_>) {
         let now = Instant::now();
         let of = &mut self.streams[stream];
         of.samples += 1;
@@ -111,7 +111,7 @@ impl Watch {
     }
 
     /// The first sample of a stream: is its clock that of the others?
-    fn first_sample(&self, stream: usize, aligner: &Aligner, out: &mut Outbox<'_>) {
+    fn first_sample(&self, stream: usize, aligner: &Timeline, out: &mut Outbox<'_>) {
         let StreamState {
             newest_ns, reset_ns, ..
         } = aligner.stream(stream);
@@ -165,7 +165,7 @@ impl Watch {
     }
 
     /// Says why there are no observations, where there are none, and when it is to be asked again.
-    pub fn check(&mut self, now: Instant, aligner: &Aligner) -> Instant {
+    pub fn check(&mut self, now: Instant, aligner: &Timeline) -> Instant {
         // The time of the first call counts as one.
         let last = *self.last_observation.get_or_insert(now);
         let start = *self.start.get_or_insert(now);
@@ -189,7 +189,7 @@ impl Watch {
     }
 
     /// Names the streams that are quiet while observations go on without them.
-    fn say_who_is_quiet(&mut self, now: Instant, start: Instant, aligner: &Aligner) {
+    fn say_who_is_quiet(&mut self, now: Instant, start: Instant, aligner: &Timeline) {
         for (i, stream) in self.streams.iter_mut().enumerate() {
             let is_said = |said: Instant| now.saturating_duration_since(said) < SAY_AGAIN;
             if !aligner.stream(i).open || stream.said_quiet.is_some_and(is_said) {
@@ -208,7 +208,7 @@ impl Watch {
     }
 
     /// What is known of each stream that targets wait for; nothing where all inputs are closed.
-    fn why_silent(&self, now: Instant, aligner: &Aligner) -> Option<String> {
+    fn why_silent(&self, now: Instant, aligner: &Timeline) -> Option<String> {
         let states: Vec<StreamState> = (0..self.streams.len()).map(|stream| aligner.stream(stream)).collect();
         if !states.iter().any(|state| state.open) {
             return None;
@@ -272,16 +272,16 @@ mod tests {
     use crate::device::Values;
     use crate::ops::align::AlignConfig;
 
-    fn aligner(keys: &str) -> Aligner {
+    fn aligner(keys: &str) -> Timeline {
         let text = format!(
             "{{ rate_hz: 100, {keys} modalities: [{{input: a, dim: 1, interpolation: previous}}, \
              {{input: b, dim: 1, interpolation: previous}}, {{input: c, dim: 1, interpolation: previous, wait: false}}] }}"
         );
         let config: AlignConfig = serde_yaml::from_str(&text).unwrap();
-        Aligner::new(&config).unwrap()
+        Timeline::new(&config).unwrap()
     }
 
-    fn push(aligner: &mut Aligner, watch: &mut Watch, stream: usize, stamp_ns: i64, at: Instant) {
+    fn push(aligner: &mut Timeline, watch: &mut Watch, stream: usize, stamp_ns: i64, at: Instant) {
         aligner.push(stream, stamp_ns, Values::from_f32(&[1.0])).unwrap();
         watch.streams[stream].samples += 1;
         watch.streams[stream].last = Some(at);

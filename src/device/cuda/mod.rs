@@ -7,13 +7,17 @@
 //! Residence is in the type: what a device can read is a [`DeviceBuf`], what the CPU can read is a slice or a
 //! [`PinnedBuf`], and every copy between them is written out.
 
+mod copy;
 mod error;
 mod gpu;
 pub mod images;
 mod memory;
 mod probe;
+pub(crate) mod staging;
+mod transfer;
 
 pub use error::{CudaError, Unavailable};
 pub use gpu::{Event, Gpu, Graph, Image, Kernel, Params};
 pub use memory::{Budget, DeviceBuf, PinnedBuf, is_page_locked};
 pub use probe::device_count;
+pub(crate) use transfer::Transfer;

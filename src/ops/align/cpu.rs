@@ -1,19 +1,19 @@
 //! The values of one modality at the targets of a window, on the CPU.
 
-use super::{Aligner, Masks, Target};
+use super::{Masks, Target, Timeline};
 use crate::device::Element;
 
 /// Writes the window of one modality, `[T, dim]` row-major, newest target last, and its masks (with M = 1).
 ///
 /// # Panics
 /// If `out` has not T * dim elements.
-pub fn align<E: Element>(aligner: &Aligner, target: &Target, modality: usize, out: &mut [E], masks: &mut Masks) {
+pub fn align<E: Element>(aligner: &Timeline, target: &Target, modality: usize, out: &mut [E], masks: &mut Masks) {
     window(aligner, target, modality..modality + 1, out, masks);
 }
 
 /// Writes the window of a run of modalities side by side.
 pub(crate) fn window<E: Element>(
-    aligner: &Aligner,
+    aligner: &Timeline,
     target: &Target,
     modalities: std::ops::Range<usize>,
     out: &mut [E],

@@ -1,6 +1,6 @@
 //! Streams on common timestamps.
 //!
-//! An [`Aligner`] keeps the history of each stream and says when an observation is due. The values at the targets of a
+//! An [`Timeline`] keeps the history of each stream and says when an observation is due. The values at the targets of a
 //! window are then read from the histories, one modality at a time by [`cpu::align`], or all of them side by side by
 //! [`fuse`](crate::ops::fuse).
 //!
@@ -17,14 +17,14 @@
 //!
 //! **Nothing silences it.** With `max_wait_ms`, a stream that goes on makes observations due, whatever the clocks of the
 //! others do. Where the grid would start more than a second behind what is due, it starts there instead; a stream that was
-//! ahead and has stopped is left behind. [`Aligner::take_notices`] says so.
+//! ahead and has stopped is left behind. [`Timeline::take_notices`] says so.
 
 mod config;
 pub mod cpu;
 pub mod cuda;
-mod engine;
 #[cfg(test)]
 mod tests;
+mod timeline;
 
 pub use config::{AlignConfig, GroupConfig, ModalityConfig};
-pub use engine::{Aligner, Masks, Notice, Pushed, SampleError, StreamState, Target};
+pub use timeline::{Masks, Notice, Pushed, SampleError, StreamState, Target, Timeline};

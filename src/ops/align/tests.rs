@@ -14,7 +14,7 @@ mod start;
 mod values;
 
 use super::cuda::CudaFuser;
-use super::{AlignConfig, Aligner, Masks, Notice, Pushed, SampleError, Target, cpu};
+use super::{AlignConfig, Masks, Notice, Pushed, SampleError, Target, Timeline, cpu};
 use crate::device::Values;
 use crate::device::cuda::{Budget, Gpu, device_count};
 use crate::ops::{ConfigError, fuse};
@@ -41,18 +41,18 @@ fn config(keys: &str, modalities: &[&str]) -> AlignConfig {
 
 /// The message of the refusal of a configuration.
 fn refusal(config: &AlignConfig) -> String {
-    let error: ConfigError = Aligner::new(config).err().expect("it was taken");
+    let error: ConfigError = Timeline::new(config).err().expect("it was taken");
     error.to_string()
 }
 
-struct Timeline {
-    aligner: Aligner,
+struct Script {
+    aligner: Timeline,
     cuda: Option<CudaFuser>,
 }
 
-impl Timeline {
+impl Script {
     fn new(keys: &str, modalities: &[&str]) -> Self {
-        let aligner = Aligner::new(&config(keys, modalities)).unwrap();
+        let aligner = Timeline::new(&config(keys, modalities)).unwrap();
         let gpu = device_count().is_ok().then(|| Gpu::open(0).unwrap());
         let cuda = gpu.map(|gpu| CudaFuser::new(&aligner, &gpu, &Budget::new(None)));
         Self { aligner, cuda }

@@ -32,7 +32,7 @@ impl std::ops::AddAssign for Counters {
 }
 
 /// Puts batches of trajectories on their targets. Once it has seen its largest trajectory it allocates nothing.
-pub struct Resampler {
+pub struct CpuResampler {
     rules: Rules,
     /// One for each part of a large batch.
     scratch: Vec<Kept>,
@@ -58,7 +58,7 @@ struct Kept {
     indices: Vec<usize>,
 }
 
-impl Resampler {
+impl CpuResampler {
     /// A resampler of that configuration.
     ///
     /// # Errors

@@ -15,7 +15,7 @@
 //!
 //! ```
 //! use robocache::device::Dtype;
-//! use robocache::ops::resample::{ResampleConfig, Resampler, Trajectories};
+//! use robocache::ops::resample::{ResampleConfig, CpuResampler, Trajectories};
 //! use robocache::stream::{Cells, Message};
 //!
 //! let mut message = Message::default();
@@ -31,7 +31,7 @@
 //!     column.offsets.extend([0, len as i32]);
 //! }
 //!
-//! let mut resampler = Resampler::new(&ResampleConfig::default())?;
+//! let mut resampler = CpuResampler::new(&ResampleConfig::default())?;
 //! let batch = Trajectories::from_message(&message)?;
 //! let (mut values, mut valid) = ([0.0f32; 6], [0; 3]);
 //! let counters = resampler.run(&batch, bytemuck::cast_slice_mut(&mut values), &mut valid);
@@ -48,5 +48,5 @@ mod sample;
 mod trajectories;
 
 pub use config::ResampleConfig;
-pub use cpu::{Counters, Resampler};
+pub use cpu::{Counters, CpuResampler};
 pub use trajectories::{RefusedRow, RowError, Trajectories, TrajectoriesError};

@@ -14,7 +14,7 @@ use std::sync::atomic::AtomicU64;
 /// one of the `write_` methods as often as wanted.
 ///
 /// Its memory grows to that of the largest grid it has made, and is used again.
-pub struct Voxelizer {
+pub struct CpuVoxelizer {
     pub(super) spec: Spec,
     pub(super) cells: CellSet,
     taken: Taken,
@@ -73,7 +73,7 @@ struct Scratch {
     fixed: [i64; BLOCK],
 }
 
-impl Voxelizer {
+impl CpuVoxelizer {
     /// A voxelizer for a configuration, which it checks.
     ///
     /// # Errors

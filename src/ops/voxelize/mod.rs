@@ -1,6 +1,6 @@
 //! Point clouds to voxel grids.
 //!
-//! [`VoxelizeConfig`] says which grid, which channels and which form; [`Voxelizer`] makes grids of [`Cloud`]s;
+//! [`VoxelizeConfig`] says which grid, which channels and which form; [`CpuVoxelizer`] makes grids of [`Cloud`]s;
 //! [`Collector`] says when the clouds of several inputs make a grid.
 //!
 //! # What is computed
@@ -49,7 +49,7 @@
 //! # Example
 //! ```
 //! use robocache::device::Dtype;
-//! use robocache::ops::voxelize::{Cloud, VoxelizeConfig, Voxelizer};
+//! use robocache::ops::voxelize::{Cloud, VoxelizeConfig, CpuVoxelizer};
 //! use robocache::stream::{Cells, Message};
 //!
 //! let config: VoxelizeConfig = serde_yaml::from_str(
@@ -62,7 +62,7 @@
 //! let points: [f32; 6] = [0.25, 0.5, 0.5, 0.75, 0.5, 0.5];
 //! message.add_column("", Dtype::Float32, Cells::One).data.copy_from(bytemuck::cast_slice(&points));
 //!
-//! let mut voxelizer = Voxelizer::new(&config)?;
+//! let mut voxelizer = CpuVoxelizer::new(&config)?;
 //! voxelizer.begin();
 //! voxelizer.add(0, &Cloud::from_message(&message)?)?;
 //! assert_eq!(voxelizer.finish().points_kept, 2);
@@ -90,7 +90,7 @@ pub use channel::{Channel, VoxelLayout};
 pub use cloud::{Cloud, CloudError, Field};
 pub use collector::{Arrival, Collector};
 pub use config::{Extrinsic, VoxelInput, VoxelizeConfig};
-pub use cpu::Voxelizer;
+pub use cpu::CpuVoxelizer;
 pub use grid::{Grid, Transform};
 
 use super::ConfigError;

@@ -1,6 +1,6 @@
 //! From what was gathered to the layouts.
 
-use super::cpu::Voxelizer;
+use super::cpu::CpuVoxelizer;
 use super::kernels::{self, Exceptions};
 use super::plan::{Output, Source};
 use crate::device::{Dtype, Element};
@@ -34,7 +34,7 @@ pub(super) fn saturate<E: Element>(value: f32) -> (f32, bool) {
     (value.clamp(-greatest, greatest), value.abs() > greatest)
 }
 
-impl Voxelizer {
+impl CpuVoxelizer {
     /// Writes every element of the tensor `[C, X, Y, Z]`: 0 in all channels of a cell without points. Where the type can't
     /// hold a value, its greatest or least is in its place: see [`saturated`](Self::saturated).
     ///

@@ -7,7 +7,7 @@ use half::{bf16, f16};
 use robocache::device::cuda::{Budget, Gpu};
 use robocache::device::{Dtype, HostBuf, Values};
 use robocache::ops::align::cuda::CudaFuser;
-use robocache::ops::align::{AlignConfig, Aligner, Masks, SampleError};
+use robocache::ops::align::{AlignConfig, Masks, SampleError, Timeline};
 use std::fmt::Write;
 
 /// Any configuration of up to so many modalities of up to so many values.
@@ -353,7 +353,7 @@ fn streams_whose_rows_are_on_a_device_begin_anew_when_it_is_lost() {
 fn without_memory_it_says_so_and_the_cpu_goes_on() {
     let Some(gpu) = gpu() else { return };
     let config = config("{ rate_hz: 100, modalities: [{ input: a, dim: 100, interpolation: previous }] }");
-    let mut aligner = Aligner::new(&config).unwrap();
+    let mut aligner = Timeline::new(&config).unwrap();
     let budget = Budget::new(Some(4096));
     let mut fuser = CudaFuser::new(&aligner, &gpu, &budget);
     let (mut out, mut masks) = (vec![0; 400], Masks::default());

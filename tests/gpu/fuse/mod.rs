@@ -9,15 +9,15 @@ use half::{bf16, f16};
 use robocache::device::cuda::{Budget, DeviceBuf, Gpu};
 use robocache::device::{Dtype, Values};
 use robocache::ops::align::cuda::{CudaFuser, DeviceSample, PushError};
-use robocache::ops::align::{AlignConfig, Aligner, Masks, Pushed, SampleError, Target, cpu};
+use robocache::ops::align::{AlignConfig, Masks, Pushed, SampleError, Target, Timeline, cpu};
 use robocache::ops::fuse;
 
 const MS: i64 = 1_000_000;
 
 /// An aligner on the CPU, and another with a copy of its histories on a device whose windows must be the CPU's.
 struct Pair {
-    oracle: Aligner,
-    aligner: Aligner,
+    oracle: Timeline,
+    aligner: Timeline,
     fuser: CudaFuser,
     sample: DeviceBuf,
     on_device: DeviceBuf,
@@ -28,13 +28,13 @@ struct Pair {
 
 impl Pair {
     fn new(config: &AlignConfig, gpu: &Gpu) -> Self {
-        let aligner = Aligner::new(config).unwrap();
+        let aligner = Timeline::new(config).unwrap();
         let budget = Budget::new(None);
         Self {
             fuser: CudaFuser::new(&aligner, gpu, &budget),
             sample: DeviceBuf::new(gpu, &budget),
             on_device: DeviceBuf::new(gpu, &budget),
-            oracle: Aligner::new(config).unwrap(),
+            oracle: Timeline::new(config).unwrap(),
             aligner,
             memory: Default::default(),
             masks: Default::default(),

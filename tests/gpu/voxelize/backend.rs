@@ -4,9 +4,7 @@ use crate::support::gpu;
 use robocache::device::Element;
 use robocache::ops::ConfigError;
 use robocache::ops::voxelize::cuda::{CudaVoxelizer, VoxelizeError};
-use robocache::ops::voxelize::{
-    Channel, Cloud, CloudError, Counters, Grid, VoxelLayout, VoxelizeConfig, Voxelizer as CpuVoxelizer,
-};
+use robocache::ops::voxelize::{Channel, Cloud, CloudError, Counters, CpuVoxelizer, Grid, VoxelLayout, VoxelizeConfig};
 use robocache::stream::Layout;
 use std::cell::Cell;
 

@@ -5,7 +5,7 @@ use crate::support::{Random, gpu, ran, random_cases};
 use robocache::device::Dtype;
 use robocache::device::cuda::Gpu;
 use robocache::ops::voxelize::cuda::{VoxelBatch, VoxelizeBatch, VoxelizeShards};
-use robocache::ops::voxelize::{Cloud, VoxelLayout, VoxelizeConfig, Voxelizer as CpuVoxelizer};
+use robocache::ops::voxelize::{Cloud, CpuVoxelizer, VoxelLayout, VoxelizeConfig};
 use robocache::stream::Message;
 
 /// What the CPU makes of each cloud by itself, behind one another.

@@ -5,9 +5,7 @@ use crate::support::{Random, gpu, ran, random_cases};
 use robocache::device::Dtype;
 use robocache::device::cuda::{Budget, DeviceBuf};
 use robocache::ops::voxelize::cuda::CudaVoxelizer;
-use robocache::ops::voxelize::{
-    Cloud, Counters, Extrinsic, VoxelInput, VoxelLayout, VoxelizeConfig, Voxelizer as CpuVoxelizer,
-};
+use robocache::ops::voxelize::{Cloud, Counters, CpuVoxelizer, Extrinsic, VoxelInput, VoxelLayout, VoxelizeConfig};
 use robocache::stream::Message;
 
 /// How the points of a cloud lie.

@@ -1,8 +1,8 @@
 //! Windows of many recordings at once, of samples that are on the device.
 
 use super::params::{BLOCK, FuseParams, GroupParams, ModalityParams, RUN, kernel};
-use super::staging::{Staging, room};
 use crate::device::Dtype;
+use crate::device::cuda::staging::{Staging, room};
 use crate::device::cuda::{Budget, CudaError, Gpu};
 use crate::time::{Interpolation, Limits};
 use bytemuck::Zeroable;
@@ -20,7 +20,7 @@ pub struct BatchGroup {
 }
 
 /// One stream of a batch, with addresses of the device. The samples of each entry are finite and in ascending time, no
-/// two at the same, as an [`Aligner`](super::Aligner) keeps them.
+/// two at the same, as an [`Timeline`](super::Timeline) keeps them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BatchModality {
     /// int64 `[B, S]`, ns.

@@ -1,4 +1,4 @@
-//! The windows of an [`Aligner`] on a CUDA device.
+//! The windows of an [`Timeline`] on a CUDA device.
 //!
 //! The aligner stays the one that knows when an observation is due, and its histories the truth: a [`CudaFuser`] keeps
 //! a copy of them on the device, to which each window adds the samples that have come since. A window is two launches and
@@ -11,19 +11,18 @@ mod batch;
 mod params;
 mod push;
 mod ring;
-mod staging;
 
 pub use batch::{BatchGroup, BatchModality, BatchOutput, BatchShape, FuseBatch};
 pub use push::{DeviceSample, PushError};
 
-use super::{Aligner, Masks, Target};
+use super::{Masks, Target, Timeline};
 use crate::device::Dtype;
+use crate::device::cuda::staging::{self, DIRECT_BYTES, Staging, room};
 use crate::device::cuda::{Budget, CudaError, DeviceBuf, Gpu, PinnedBuf};
 use crate::stream::{History, Place};
 use bytemuck::Zeroable;
 use params::{APPEND, AppendParams, BLOCK, Fresh, FuseParams, GroupParams, ModalityParams, OVERFLOW, RUN, kernel};
 use ring::Ring;
-use staging::{DIRECT_BYTES, Staging, room};
 use std::ops::Range;
 
 /// Writes the windows of one aligner, whose histories it keeps on a device.
@@ -57,7 +56,7 @@ struct Parts {
 }
 
 impl Parts {
-    fn new(aligner: &Aligner, modalities: &Range<usize>) -> Self {
+    fn new(aligner: &Timeline, modalities: &Range<usize>) -> Self {
         let rows = aligner.window();
         let columns = modalities.clone().map(|modality| aligner.dim(modality)).sum();
         Self {
@@ -83,7 +82,7 @@ impl Parts {
 
 impl CudaFuser {
     /// An empty copy of the aligner's histories on a device, whose memory counts in `budget`.
-    pub fn new(aligner: &Aligner, gpu: &Gpu, budget: &Budget) -> Self {
+    pub fn new(aligner: &Timeline, gpu: &Gpu, budget: &Budget) -> Self {
         let dims = (0..aligner.modalities()).map(|modality| aligner.dim(modality));
         Self {
             gpu: gpu.clone(),
@@ -105,8 +104,8 @@ impl CudaFuser {
     /// the memory of the device back. The next sample that comes there takes its stream along again.
     ///
     /// # Errors
-    /// What the driver says. Rows that did not come are lost: [`Aligner::forget_elsewhere`].
-    pub fn bring_back(&mut self, aligner: &mut Aligner) -> Result<(), CudaError> {
+    /// What the driver says. Rows that did not come are lost: [`Timeline::forget_elsewhere`].
+    pub fn bring_back(&mut self, aligner: &mut Timeline) -> Result<(), CudaError> {
         let unplaced = self.unplaced.take();
         let brought = (0..aligner.modalities()).try_for_each(|modality| {
             let unplaced = unplaced.filter(|&(of, _)| of == modality);
@@ -122,7 +121,7 @@ impl CudaFuser {
 
     fn bring_back_rows(
         &self,
-        aligner: &mut Aligner,
+        aligner: &mut Timeline,
         modality: usize,
         unplaced: Option<Place>,
     ) -> Result<(), CudaError> {
@@ -159,7 +158,7 @@ impl CudaFuser {
     /// If `out` has not T * D elements.
     pub fn window(
         &mut self,
-        aligner: &Aligner,
+        aligner: &Timeline,
         target: &Target,
         modalities: Range<usize>,
         out: &mut [u8],
@@ -186,7 +185,7 @@ impl CudaFuser {
     /// [`CudaError`], also where `out` is on another device.
     pub fn window_on_device(
         &mut self,
-        aligner: &Aligner,
+        aligner: &Timeline,
         target: &Target,
         modalities: Range<usize>,
         out: &mut DeviceBuf,
@@ -205,7 +204,7 @@ impl CudaFuser {
     /// to `result`, the values first unless they go elsewhere.
     fn write(
         &mut self,
-        aligner: &Aligner,
+        aligner: &Timeline,
         target: &Target,
         modalities: &Range<usize>,
         parts: &Parts,
@@ -269,7 +268,7 @@ impl CudaFuser {
     /// does not travel with the launch. Gives the address of the list of those samples.
     fn stage(
         &mut self,
-        aligner: &Aligner,
+        aligner: &Timeline,
         target: &Target,
         modalities: &Range<usize>,
         params: &mut FuseParams,
@@ -340,7 +339,7 @@ impl CudaFuser {
     }
 
     /// Reads the masks of a window out of `result`, where they come after so many bytes.
-    fn masks(&self, aligner: &Aligner, target: &Target, parts: &Parts, before: usize, masks: &mut Masks) {
+    fn masks(&self, aligner: &Timeline, target: &Target, parts: &Parts, before: usize, masks: &mut Masks) {
         let result = self.result.bytes();
         masks.timestamps_ns.clear();
         masks

@@ -1,11 +1,11 @@
 //! Samples that are on the device already: their rows never leave it.
 
 use super::params::{BLOCK, Fresh, PLACE, PlaceParams, TAKE, TakeParams, Verdict};
-use super::staging::{self, room};
 use super::{CudaFuser, put_samples, sample_room};
+use crate::device::cuda::staging::{self, room};
 use crate::device::cuda::{CudaError, DeviceBuf};
 use crate::device::{Dtype, Values};
-use crate::ops::align::{Aligner, Pushed, SampleError};
+use crate::ops::align::{Pushed, SampleError, Timeline};
 use crate::stream::Place;
 
 /// Why a sample was not taken.
@@ -41,22 +41,22 @@ pub struct DeviceSample<'a> {
 }
 
 impl CudaFuser {
-    /// Puts a sample that is on the device into the aligner, as [`Aligner::push`] does with one of the host. Its memory
+    /// Puts a sample that is on the device into the aligner, as [`Timeline::push`] does with one of the host. Its memory
     /// is not needed any more on return.
     ///
     /// From its first such sample on, the rows of a stream are in its ring alone. Samples of the host then come by
     /// [`push_host`](Self::push_host), and [`bring_back`](Self::bring_back) is the way back.
     ///
     /// # Errors
-    /// [`PushError::Sample`], which are those of [`Aligner::push`]. After one of the others, which are the device's, the
-    /// rows have to be brought [back](Self::bring_back), or are [lost](Aligner::forget_elsewhere) with it. Then the sample
-    /// can be [pushed](Aligner::push) on the host, or [restored](Aligner::restore) if it was [`PushError::Unplaced`].
+    /// [`PushError::Sample`], which are those of [`Timeline::push`]. After one of the others, which are the device's, the
+    /// rows have to be brought [back](Self::bring_back), or are [lost](Timeline::forget_elsewhere) with it. Then the sample
+    /// can be [pushed](Timeline::push) on the host, or [restored](Timeline::restore) if it was [`PushError::Unplaced`].
     ///
     /// # Panics
     /// If the memory is smaller than the sample.
     pub fn push(
         &mut self,
-        aligner: &mut Aligner,
+        aligner: &mut Timeline,
         modality: usize,
         stamp_ns: i64,
         sample: DeviceSample<'_>,
@@ -117,13 +117,13 @@ impl CudaFuser {
         })
     }
 
-    /// Puts a sample of the host into the aligner, as [`Aligner::push`] does, wherever the rows of its stream are.
+    /// Puts a sample of the host into the aligner, as [`Timeline::push`] does, wherever the rows of its stream are.
     ///
     /// # Errors
     /// As [`push`](Self::push).
     pub fn push_host(
         &mut self,
-        aligner: &mut Aligner,
+        aligner: &mut Timeline,
         modality: usize,
         stamp_ns: i64,
         sample: Values<'_>,
@@ -146,7 +146,7 @@ impl CudaFuser {
     }
 
     /// Has the rows of a modality in its ring alone from now on.
-    fn take_rows(&mut self, aligner: &mut Aligner, modality: usize) -> Result<(), CudaError> {
+    fn take_rows(&mut self, aligner: &mut Timeline, modality: usize) -> Result<(), CudaError> {
         if aligner.rows_are_elsewhere(modality) {
             return Ok(());
         }
@@ -157,7 +157,7 @@ impl CudaFuser {
     }
 
     /// Brings the ring of a modality up to date.
-    fn catch_up(&mut self, aligner: &Aligner, modality: usize) -> Result<(), CudaError> {
+    fn catch_up(&mut self, aligner: &Timeline, modality: usize) -> Result<(), CudaError> {
         let (history, ring) = (aligner.history(modality), &mut self.rings[modality]);
         let lacking = ring.lacking(history)?;
         self.fresh.clear();
@@ -171,7 +171,7 @@ impl CudaFuser {
     }
 
     /// Makes room in the ring of a modality for one more sample, and takes its rows along.
-    fn make_room(&mut self, aligner: &Aligner, modality: usize) -> Result<(), CudaError> {
+    fn make_room(&mut self, aligner: &Timeline, modality: usize) -> Result<(), CudaError> {
         let (history, ring) = (aligner.history(modality), &self.rings[modality]);
         let held = history.times().len() + 1;
         if ring.has_room(held) {
@@ -201,7 +201,7 @@ impl CudaFuser {
     /// The row stays as it is until the stream has come so far.
     unsafe fn place(
         &self,
-        aligner: &Aligner,
+        aligner: &Timeline,
         modality: usize,
         place: Option<Place>,
         row: u64,

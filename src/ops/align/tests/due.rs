@@ -1,10 +1,10 @@
 //! When an observation is due, and what its window is.
 
-use super::Timeline;
+use super::Script;
 
 #[test]
 fn a_target_is_due_once_every_stream_is_at_or_past_it() {
-    let mut t = Timeline::new("", &["input: a", "input: b", "input: c"]);
+    let mut t = Script::new("", &["input: a", "input: b", "input: c"]);
     t.push("a", 0, 1.0, &[]);
     t.push("b", 0, 2.0, &[]);
     t.push("c", 0, 3.0, &["0: a=1@0 b=2@0 c=3@0"]);
@@ -24,7 +24,7 @@ fn a_target_is_due_once_every_stream_is_at_or_past_it() {
 
 #[test]
 fn targets_are_whole_multiples_of_the_rounded_period() {
-    let mut t = Timeline::new("rate_hz: 30", &["input: a"]);
+    let mut t = Script::new("rate_hz: 30", &["input: a"]);
     t.push("a", 1, 1.0, &[]);
     t.push("a", 33, 2.0, &[]);
     t.push("a", 34, 3.0, &["33.333333: a=2@0.333333"]);
@@ -33,7 +33,7 @@ fn targets_are_whole_multiples_of_the_rounded_period() {
 
 #[test]
 fn capture_times_may_be_negative() {
-    let mut t = Timeline::new("", &["input: a"]);
+    let mut t = Script::new("", &["input: a"]);
     t.push("a", -15, 1.0, &[]);
     t.push("a", -10, 2.0, &["-10: a=2@0"]);
     t.push("a", 1, 3.0, &["0: a=2@10"]);
@@ -41,7 +41,7 @@ fn capture_times_may_be_negative() {
 
 #[test]
 fn a_window_ends_at_its_target_and_starts_with_what_there_is() {
-    let mut t = Timeline::new("window: 3", &["input: a"]);
+    let mut t = Script::new("window: 3", &["input: a"]);
     t.push("a", 0, 1.0, &["-20: a=0!@- | -10: a=0!@- | 0: a=1@0"]);
     t.push("a", 10, 2.0, &["-10: a=0!@- | 0: a=1@0 | 10: a=2@0"]);
     t.push("a", 20, 3.0, &["0: a=1@0 | 10: a=2@0 | 20: a=3@0"]);
@@ -50,7 +50,7 @@ fn a_window_ends_at_its_target_and_starts_with_what_there_is() {
 
 #[test]
 fn rows_before_the_first_target_are_computed_like_any_other() {
-    let mut t = Timeline::new("window: 3", &["input: a", "input: b"]);
+    let mut t = Script::new("window: 3", &["input: a", "input: b"]);
     t.push("a", 0, 1.0, &[]);
     t.push("a", 10, 2.0, &[]);
     t.push("a", 20, 3.0, &[]);
@@ -59,7 +59,7 @@ fn rows_before_the_first_target_are_computed_like_any_other() {
 
 #[test]
 fn stride_is_between_rows_and_emit_every_between_observations() {
-    let mut t = Timeline::new("window: 2, stride: 3, emit_every: 2", &["input: a"]);
+    let mut t = Script::new("window: 2, stride: 3, emit_every: 2", &["input: a"]);
     t.push("a", 0, 1.0, &["-30: a=0!@- | 0: a=1@0"]);
     t.push("a", 10, 2.0, &[]);
     t.push("a", 20, 3.0, &["-10: a=0!@- | 20: a=3@0"]);
@@ -69,7 +69,7 @@ fn stride_is_between_rows_and_emit_every_between_observations() {
 
 #[test]
 fn observations_further_apart_than_their_window_need_nothing_between() {
-    let mut t = Timeline::new("window: 1, emit_every: 5", &["input: a, interpolation: linear"]);
+    let mut t = Script::new("window: 1, emit_every: 5", &["input: a, interpolation: linear"]);
     t.push("a", 0, 0.0, &["0: a=0@0"]);
     for ms in [10, 20, 30] {
         t.push("a", ms, ms as f32, &[]);
@@ -80,7 +80,7 @@ fn observations_further_apart_than_their_window_need_nothing_between() {
 
 #[test]
 fn without_max_wait_a_target_waits_for_ever() {
-    let mut t = Timeline::new("", &["input: a", "input: b"]);
+    let mut t = Script::new("", &["input: a", "input: b"]);
     t.push("b", 0, 9.0, &[]);
     t.push("a", 0, 1.0, &["0: a=1@0 b=9@0"]);
     t.push("a", 900, 2.0, &[]);
@@ -95,7 +95,7 @@ fn max_wait_sends_a_target_with_what_is_missing_masked() {
         "input: b, max_age_ms: 15",
         "input: c, interpolation: linear",
     ];
-    let mut t = Timeline::new("max_wait_ms: 25, fill_value: -7", &streams);
+    let mut t = Script::new("max_wait_ms: 25, fill_value: -7", &streams);
     t.push("a", 0, 1.0, &[]);
     t.push("b", 0, 2.0, &[]);
     t.push("c", 0, 3.0, &["0: a=1@0 b=2@0 c=3@0"]);
@@ -113,7 +113,7 @@ fn max_wait_sends_a_target_with_what_is_missing_masked() {
 
 #[test]
 fn samples_for_targets_that_were_sent_are_counted_and_still_of_use() {
-    let mut t = Timeline::new("max_wait_ms: 20, window: 2", &["input: a", "input: b"]);
+    let mut t = Script::new("max_wait_ms: 20, window: 2", &["input: a", "input: b"]);
     t.push("a", 0, 1.0, &[]);
     t.push("b", 0, 5.0, &["-10: a=0!@- b=0!@- | 0: a=1@0 b=5@0"]);
     t.push("a", 30, 2.0, &["0: a=1@0 b=5@0 | 10: a=1@10 b=5@10"]);
@@ -126,7 +126,7 @@ fn samples_for_targets_that_were_sent_are_counted_and_still_of_use() {
 
 #[test]
 fn a_stream_that_is_not_waited_for_holds_nothing_up() {
-    let mut t = Timeline::new("", &["input: a", "input: b, wait: false"]);
+    let mut t = Script::new("", &["input: a", "input: b, wait: false"]);
     t.push("a", 0, 1.0, &["0: a=1@0 b=0!@-"]);
     t.push("b", 4, 5.0, &[]);
     t.push("a", 10, 2.0, &["10: a=2@0 b=5@6"]);
@@ -137,7 +137,7 @@ fn a_stream_that_is_not_waited_for_holds_nothing_up() {
 
 #[test]
 fn a_closed_input_holds_nothing_up_and_all_closed_flush() {
-    let mut t = Timeline::new("", &["input: a", "input: b, max_age_ms: 10"]);
+    let mut t = Script::new("", &["input: a", "input: b, max_age_ms: 10"]);
     t.push("a", 0, 1.0, &[]);
     t.push("b", 0, 5.0, &["0: a=1@0 b=5@0"]);
     t.push("a", 25, 2.0, &[]);
@@ -153,7 +153,7 @@ fn when_all_are_closed_targets_up_to_the_newest_sample_are_flushed() {
         "input: a, interpolation: linear, extrapolate_ms: 10",
         "input: b, reorder_ms: 100",
     ];
-    let mut t = Timeline::new("max_wait_ms: 500", &streams);
+    let mut t = Script::new("max_wait_ms: 500", &streams);
     t.push("a", 0, 1.0, &[]);
     t.push("b", 0, 5.0, &[]);
     t.push("b", 24, 6.0, &[]);
@@ -163,7 +163,7 @@ fn when_all_are_closed_targets_up_to_the_newest_sample_are_flushed() {
 
 #[test]
 fn a_sample_opens_a_closed_input_again() {
-    let mut t = Timeline::new("", &["input: a", "input: b"]);
+    let mut t = Script::new("", &["input: a", "input: b"]);
     t.push("a", 0, 1.0, &[]);
     t.push("b", 0, 5.0, &["0: a=1@0 b=5@0"]);
     t.close("b", &[]);
@@ -175,7 +175,7 @@ fn a_sample_opens_a_closed_input_again() {
 
 #[test]
 fn an_input_that_opens_is_waited_for_before_it_has_a_sample() {
-    let mut t = Timeline::new("", &["input: a", "input: b"]);
+    let mut t = Script::new("", &["input: a", "input: b"]);
     t.close("b", &[]);
     t.push("a", 0, 1.0, &["0: a=1@0 b=0!@-"]);
     t.open("b", &[]);
@@ -185,7 +185,7 @@ fn an_input_that_opens_is_waited_for_before_it_has_a_sample() {
 
 #[test]
 fn reorder_holds_a_target_back_until_late_samples_are_in_their_place() {
-    let mut t = Timeline::new("", &["input: a, reorder_ms: 15"]);
+    let mut t = Script::new("", &["input: a, reorder_ms: 15"]);
     t.push("a", 0, 1.0, &[]);
     t.push("a", 14, 3.0, &[]);
     t.push("a", 5, 2.0, &[]);
@@ -197,7 +197,7 @@ fn reorder_holds_a_target_back_until_late_samples_are_in_their_place() {
 /// The sample after the target has to be in its place as well: 12 may still come between 10 and 20.
 #[test]
 fn where_a_mode_looks_ahead_the_sample_after_the_target_must_be_settled_too() {
-    let mut t = Timeline::new("", &["input: a, interpolation: linear, reorder_ms: 15"]);
+    let mut t = Script::new("", &["input: a, interpolation: linear, reorder_ms: 15"]);
     t.push("a", 0, 0.0, &[]);
     t.push("a", 8, 8.0, &[]);
     t.push("a", 20, 0.0, &["0: a=0@0"]); // settled up to 5: 0 is
@@ -210,7 +210,7 @@ fn where_a_mode_looks_ahead_the_sample_after_the_target_must_be_settled_too() {
 /// Each stream has its own `reorder_ms`.
 #[test]
 fn reorder_of_one_stream_holds_the_others_up() {
-    let mut t = Timeline::new("", &["input: a", "input: b, reorder_ms: 5"]);
+    let mut t = Script::new("", &["input: a", "input: b, reorder_ms: 5"]);
     t.push("a", 0, 1.0, &[]);
     t.push("b", 0, 5.0, &[]);
     t.push("b", 4, 6.0, &[]);

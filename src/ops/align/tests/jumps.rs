@@ -1,6 +1,6 @@
 //! Clocks that jump, and stamps that are no time at all.
 
-use super::{MS, Masks, Notice, SampleError, Timeline, Values};
+use super::{MS, Masks, Notice, SampleError, Script, Values};
 use crate::ops::fuse;
 
 /// More than the engine's `MAX_STAMP` is refused; this is not.
@@ -8,7 +8,7 @@ const FAR: i64 = i64::MAX / 8 / MS;
 
 #[test]
 fn a_stamp_that_goes_back_by_more_than_reset_clears_the_stream_and_starts_the_grid_anew() {
-    let mut t = Timeline::new("", &["input: a, reset_ms: 50", "input: b"]);
+    let mut t = Script::new("", &["input: a, reset_ms: 50", "input: b"]);
     t.push("a", 100, 1.0, &[]);
     t.push("b", 100, 5.0, &["100: a=1@0 b=5@0"]);
     let pushed = t.push("a", 49, 2.0, &[]);
@@ -23,7 +23,7 @@ fn a_stamp_that_goes_back_by_more_than_reset_clears_the_stream_and_starts_the_gr
 
 #[test]
 fn a_stamp_that_goes_back_by_no_more_than_reset_is_only_late() {
-    let mut t = Timeline::new("", &["input: a, reset_ms: 50"]);
+    let mut t = Script::new("", &["input: a, reset_ms: 50"]);
     t.push("a", 100, 1.0, &["100: a=1@0"]);
     let pushed = t.push("a", 50, 2.0, &[]);
     assert_eq!((pushed.jumped_ns, pushed.late), (None, true));
@@ -32,7 +32,7 @@ fn a_stamp_that_goes_back_by_no_more_than_reset_is_only_late() {
 
 #[test]
 fn reset_is_a_second_where_it_is_not_said() {
-    let mut t = Timeline::new("", &["input: a"]);
+    let mut t = Script::new("", &["input: a"]);
     t.push("a", 2000, 1.0, &["2000: a=1@0"]);
     assert_eq!(t.push("a", 1000, 2.0, &[]).jumped_ns, None);
     assert_eq!(t.push("a", 999, 3.0, &[]).jumped_ns, Some(-1001 * MS));
@@ -41,7 +41,7 @@ fn reset_is_a_second_where_it_is_not_said() {
 
 #[test]
 fn a_stamp_that_goes_forward_by_more_than_jump_does_the_same() {
-    let mut t = Timeline::new("window: 2", &["input: a, jump_ms: 50", "input: b"]);
+    let mut t = Script::new("window: 2", &["input: a, jump_ms: 50", "input: b"]);
     t.push("a", 100, 1.0, &[]);
     t.push("b", 100, 5.0, &["90: a=0!@- b=0!@- | 100: a=1@0 b=5@0"]);
     assert_eq!(t.push("a", 150, 2.0, &[]).jumped_ns, None);
@@ -53,7 +53,7 @@ fn a_stamp_that_goes_forward_by_more_than_jump_does_the_same() {
 
 #[test]
 fn without_jump_a_stream_may_go_forward_as_far_as_it_likes() {
-    let mut t = Timeline::new("emit_every: 100", &["input: a"]);
+    let mut t = Script::new("emit_every: 100", &["input: a"]);
     t.push("a", 0, 1.0, &["0: a=1@0"]);
     assert_eq!(
         t.push("a", 2500, 2.0, &["1000: a=1@1000", "2000: a=1@2000"]).jumped_ns,
@@ -64,7 +64,7 @@ fn without_jump_a_stream_may_go_forward_as_far_as_it_likes() {
 /// All clocks of a robot are set back by an hour, one stream after the other.
 #[test]
 fn when_every_clock_is_set_back_observations_go_on_at_the_new_time() {
-    let mut t = Timeline::new("max_wait_ms: 20", &["input: a", "input: b"]);
+    let mut t = Script::new("max_wait_ms: 20", &["input: a", "input: b"]);
     let hour = 3_600_000;
     t.push("a", hour, 1.0, &[]);
     t.push("b", hour, 5.0, &["3600000: a=1@0 b=5@0"]);
@@ -76,7 +76,7 @@ fn when_every_clock_is_set_back_observations_go_on_at_the_new_time() {
 
 #[test]
 fn a_stamp_that_can_be_no_time_is_refused_and_the_stream_goes_on() {
-    let mut t = Timeline::new("max_wait_ms: 20", &["input: a", "input: b"]);
+    let mut t = Script::new("max_wait_ms: 20", &["input: a", "input: b"]);
     t.push("a", 0, 1.0, &[]);
     t.push("b", 0, 5.0, &["0: a=1@0 b=5@0"]);
     for stamp in [i64::MAX, i64::MAX / 2, i64::MIN, i64::MIN / 2] {
@@ -91,7 +91,7 @@ fn a_stamp_that_can_be_no_time_is_refused_and_the_stream_goes_on() {
 /// One sample with a stamp of the far future, then the stream goes on: an epoch each, there and back.
 #[test]
 fn a_garbage_stamp_costs_two_epochs_with_max_wait() {
-    let mut t = Timeline::new("max_wait_ms: 20", &["input: a, interpolation: linear", "input: b"]);
+    let mut t = Script::new("max_wait_ms: 20", &["input: a, interpolation: linear", "input: b"]);
     t.push("a", 0, 1.0, &[]);
     t.push("b", 0, 5.0, &["0: a=1@0 b=5@0"]);
     t.try_push("a", FAR * MS, Values::from_f32(&[9.0])).unwrap();
@@ -112,7 +112,7 @@ fn a_garbage_stamp_costs_two_epochs_with_max_wait() {
 /// Nothing waits, so everything up to the far future would be due, more than anybody could take: that is skipped.
 #[test]
 fn a_garbage_stamp_does_not_stall_a_single_stream_that_waits_for_ever() {
-    let mut t = Timeline::new("", &["input: a"]);
+    let mut t = Script::new("", &["input: a"]);
     t.push("a", 0, 1.0, &["0: a=1@0"]);
     t.push(
         "a",
@@ -126,7 +126,7 @@ fn a_garbage_stamp_does_not_stall_a_single_stream_that_waits_for_ever() {
 
 #[test]
 fn a_garbage_stamp_does_not_stall_the_flush_when_all_are_closed() {
-    let mut t = Timeline::new("", &["input: a", "input: b"]);
+    let mut t = Script::new("", &["input: a", "input: b"]);
     t.push("a", 0, 1.0, &[]);
     t.push("b", 0, 5.0, &["0: a=1@0 b=5@0"]);
     t.push("a", FAR, 9.0, &[]); // b holds it up
@@ -138,7 +138,7 @@ fn a_garbage_stamp_does_not_stall_the_flush_when_all_are_closed() {
 /// With more than one stream the others go on: a sample in the far future is only that.
 #[test]
 fn a_garbage_stamp_changes_nothing_before_it_while_another_stream_holds_the_grid() {
-    let mut t = Timeline::new("", &["input: a, interpolation: linear, max_gap_ms: 50", "input: b"]);
+    let mut t = Script::new("", &["input: a, interpolation: linear, max_gap_ms: 50", "input: b"]);
     t.push("a", 0, 1.0, &[]);
     t.push("b", 0, 5.0, &["0: a=1@0 b=5@0"]);
     t.push("a", FAR, 9.0, &[]);
@@ -151,7 +151,7 @@ fn a_garbage_stamp_changes_nothing_before_it_while_another_stream_holds_the_grid
 #[test]
 fn a_garbage_first_stamp_is_left_behind() {
     for far in [FAR, -FAR] {
-        let mut t = Timeline::new("max_wait_ms: 20", &["input: a", "input: b"]);
+        let mut t = Script::new("max_wait_ms: 20", &["input: a", "input: b"]);
         t.push("a", far, 9.0, &[]);
         for k in 0..20 {
             t.aligner.push(0, 10 * k * MS, Values::from_f32(&[1.0])).unwrap();
@@ -177,7 +177,7 @@ fn a_garbage_first_stamp_is_left_behind() {
 fn targets_are_not_skipped_because_they_are_many() {
     for emit_every in [1, 7] {
         let keys = format!("emit_every: {emit_every}");
-        let mut t = Timeline::new(&keys, &["input: a", "input: dead"]);
+        let mut t = Script::new(&keys, &["input: a", "input: dead"]);
         t.push("dead", 0, 9.0, &[]);
         let count = 200_000;
         for k in 0..count {
@@ -194,7 +194,7 @@ fn targets_are_not_skipped_because_they_are_many() {
 
 #[test]
 fn with_max_wait_a_stamp_ten_seconds_ahead_of_every_stream_is_a_jump() {
-    let mut t = Timeline::new("max_wait_ms: 20", &["input: a", "input: b", "input: c, wait: false"]);
+    let mut t = Script::new("max_wait_ms: 20", &["input: a", "input: b", "input: c, wait: false"]);
     t.push("a", 0, 1.0, &[]);
     t.push("b", 0, 5.0, &["0: a=1@0 b=5@0 c=0!@-"]);
     assert_eq!(t.push("c", 99_000, 7.0, &[]).jumped_ns, None); // its first sample, and nothing waits for it
@@ -225,7 +225,7 @@ fn with_max_wait_a_stamp_ten_seconds_ahead_of_every_stream_is_a_jump() {
 /// A stream whose clock is set back alone is behind from then on, and the others go on.
 #[test]
 fn a_stream_that_is_set_back_alone_does_not_silence_the_others() {
-    let mut t = Timeline::new("max_wait_ms: 20", &["input: a", "input: b"]);
+    let mut t = Script::new("max_wait_ms: 20", &["input: a", "input: b"]);
     t.push("a", 5000, 1.0, &[]);
     t.push("b", 5000, 5.0, &["5000: a=1@0 b=5@0"]);
     t.push("a", 3000, 2.0, &[]);
@@ -246,7 +246,7 @@ fn a_stream_that_is_set_back_alone_does_not_silence_the_others() {
 /// The stream that was ahead from the start stops. The other one must not have to make up for the whole difference.
 #[test]
 fn a_leader_that_stops_is_left_behind() {
-    let mut t = Timeline::new("max_wait_ms: 20", &["input: a", "input: b"]);
+    let mut t = Script::new("max_wait_ms: 20", &["input: a", "input: b"]);
     let day = 86_400_000;
     t.push("a", 0, 1.0, &[]);
     t.push("b", day, 5.0, &["86399980: a=1@86399980 b=0!@-"]);
@@ -277,7 +277,7 @@ fn a_leader_that_stops_is_left_behind() {
 /// A million grid steps of eleven days are more nanoseconds than there are: a few late samples are no stream that goes on.
 #[test]
 fn observations_further_apart_than_time_goes_leave_nobody_behind() {
-    let mut t = Timeline::new(
+    let mut t = Script::new(
         "rate_hz: 1e-6, emit_every: 1048576, max_wait_ms: 10",
         &["input: a", "input: b"],
     );

@@ -1,6 +1,6 @@
 //! Configurations that can't be.
 
-use super::{AlignConfig, Aligner, config, refusal};
+use super::{AlignConfig, Timeline, config, refusal};
 
 #[track_caller]
 fn refuses(keys: &str, modalities: &[&str], message: &str) {
@@ -112,7 +112,7 @@ fn a_limit_that_its_interpolation_has_no_use_for_is_refused() {
         groups("max_age_ms: 5,", "interpolation: linear", "max_age_ms: 7"),
         "input: a, dim: 2, interpolation: linear, max_gap_ms: 5, extrapolate_ms: 5".to_owned(),
     ] {
-        assert!(Aligner::new(&config("", &[&fits])).is_ok(), "{fits}");
+        assert!(Timeline::new(&config("", &[&fits])).is_ok(), "{fits}");
     }
 }
 
@@ -125,7 +125,7 @@ fn reset_is_no_less_than_reorder() {
         "modalities[0].reset_ms: 1000 ms is less than reorder_ms, 1500: a sample that comes late would be a clock jump",
     );
     for fits in ["reorder_ms: 1500, reset_ms: 1500", "reorder_ms: 1500"] {
-        assert!(Aligner::new(&config("", &[&format!("input: a, {fits}")])).is_ok());
+        assert!(Timeline::new(&config("", &[&format!("input: a, {fits}")])).is_ok());
     }
 }
 
@@ -136,7 +136,7 @@ fn a_latency_may_be_negative_but_is_a_number() {
         &["input: a, latency_ms: .nan"],
         "modalities[0].latency_ms: NaN (allowed: -1e12 to 1e12 ms)",
     );
-    assert!(Aligner::new(&config("", &["input: a, latency_ms: -20"])).is_ok());
+    assert!(Timeline::new(&config("", &["input: a, latency_ms: -20"])).is_ok());
 }
 
 #[test]

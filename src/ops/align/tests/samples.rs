@@ -1,12 +1,12 @@
 //! What comes in: types, disorder, duplicates, what is dropped.
 
-use super::{MS, SampleError, Timeline, Values};
+use super::{MS, SampleError, Script, Values};
 use crate::device::Dtype;
 use half::{bf16, f16};
 
 #[test]
 fn samples_may_be_of_any_numeric_type() {
-    let mut t = Timeline::new("", &["input: a, dim: 2"]);
+    let mut t = Script::new("", &["input: a, dim: 2"]);
     let f16s = [f16::from_f32(0.5), f16::from_f32(-2.0)];
     let bf16s = [bf16::from_f32(1.5), bf16::from_f32(-3.0)];
     let samples: [(Dtype, &[u8], &str); 9] = [
@@ -35,7 +35,7 @@ fn samples_may_be_of_any_numeric_type() {
 
 #[test]
 fn samples_are_sorted_whatever_order_they_come_in() {
-    let mut t = Timeline::new("", &["input: a, interpolation: linear", "input: clock"]);
+    let mut t = Script::new("", &["input: a, interpolation: linear", "input: clock"]);
     for (ms, value) in [(0, 0.0), (30, 30.0), (6, 60.0), (14, 20.0)] {
         t.push("a", ms, value, &[]);
     }
@@ -44,7 +44,7 @@ fn samples_are_sorted_whatever_order_they_come_in() {
 
 #[test]
 fn of_two_with_the_same_time_the_later_arrival_wins() {
-    let mut t = Timeline::new("", &["input: a", "input: clock"]);
+    let mut t = Script::new("", &["input: a", "input: clock"]);
     t.push("a", 8, 1.0, &[]);
     t.push("a", 12, 2.0, &[]);
     t.push("a", 8, 3.0, &[]);
@@ -53,7 +53,7 @@ fn of_two_with_the_same_time_the_later_arrival_wins() {
 
 #[test]
 fn what_is_not_finite_is_dropped_and_the_stream_goes_on() {
-    let mut t = Timeline::new("", &["input: a, dim: 3"]);
+    let mut t = Script::new("", &["input: a, dim: 3"]);
     t.push_all("a", 0, &[1.0, 2.0, 3.0], &["0: a=1,2,3@0"]);
     for (channel, value) in [(0, f32::NAN), (1, f32::INFINITY), (2, f32::NEG_INFINITY)] {
         let mut sample = [9.0; 3];
@@ -79,7 +79,7 @@ fn what_is_not_finite_is_dropped_and_the_stream_goes_on() {
 
 #[test]
 fn a_sample_of_the_wrong_length_is_dropped_with_both_lengths_said() {
-    let mut t = Timeline::new("", &["input: a, dim: 3"]);
+    let mut t = Script::new("", &["input: a, dim: 3"]);
     for sample in [&[][..], &[1.0, 2.0], &[0.0; 6]] {
         let error = t.try_push("a", 0, Values::from_f32(sample)).unwrap_err();
         assert_eq!(
@@ -94,7 +94,7 @@ fn a_sample_of_the_wrong_length_is_dropped_with_both_lengths_said() {
 /// A dropped sample says nothing: neither that the stream is past a target nor that it is back.
 #[test]
 fn a_dropped_sample_does_not_open_a_closed_input() {
-    let mut t = Timeline::new("", &["input: a", "input: b"]);
+    let mut t = Script::new("", &["input: a", "input: b"]);
     t.close("b", &[]);
     t.try_push("b", 0, Values::from_f32(&[f32::NAN])).unwrap_err();
     t.push("a", 0, 1.0, &["0: a=1@0 b=0!@-"]);
@@ -104,7 +104,7 @@ fn a_dropped_sample_does_not_open_a_closed_input() {
 #[test]
 fn what_waits_for_another_stream_is_bounded() {
     let dim = 1 << 18;
-    let mut t = Timeline::new("", &[&format!("input: a, dim: {dim}"), "input: b"]);
+    let mut t = Script::new("", &[&format!("input: a, dim: {dim}"), "input: b"]);
     let sample = |ms: i64| vec![ms as f32; dim];
     for ms in 0..64 {
         assert!(!t.push_all("a", ms, &sample(ms), &[]).overflowed, "{ms}");
@@ -120,7 +120,7 @@ fn what_waits_for_another_stream_is_bounded() {
 
 #[test]
 fn a_long_run_forgets_what_no_window_needs() {
-    let mut t = Timeline::new("window: 4", &["input: a", "input: b, interpolation: linear"]);
+    let mut t = Script::new("window: 4", &["input: a", "input: b, interpolation: linear"]);
     for k in 0..5000i64 {
         t.aligner
             .push(0, 3 * k * MS, Values::from_f32(&[(3 * k) as f32]))

@@ -1,10 +1,10 @@
 //! The first target: the first one at or after the time at which every modality has a sample, or its wait ran out.
 
-use super::{MS, Notice, Timeline};
+use super::{MS, Notice, Script};
 
 #[test]
 fn it_is_where_every_stream_has_a_sample() {
-    let mut t = Timeline::new("", &["input: a", "input: b", "input: c"]);
+    let mut t = Script::new("", &["input: a", "input: b", "input: c"]);
     t.push("a", 0, 1.0, &[]);
     t.push("c", 31, 3.0, &[]);
     t.push("b", 12, 2.0, &[]); // the newest of the first samples is 31
@@ -15,7 +15,7 @@ fn it_is_where_every_stream_has_a_sample() {
 
 #[test]
 fn a_first_sample_on_the_grid_is_at_the_first_target() {
-    let mut t = Timeline::new("", &["input: a", "input: b"]);
+    let mut t = Script::new("", &["input: a", "input: b"]);
     t.push("a", 0, 1.0, &[]);
     t.push("b", 20, 2.0, &[]);
     t.push("a", 20, 1.5, &["20: a=1.5@0 b=2@0"]);
@@ -23,7 +23,7 @@ fn a_first_sample_on_the_grid_is_at_the_first_target() {
 
 #[test]
 fn a_stream_without_a_sample_is_waited_for_as_long_as_max_wait() {
-    let mut t = Timeline::new("max_wait_ms: 25", &["input: a", "input: b"]);
+    let mut t = Script::new("max_wait_ms: 25", &["input: a", "input: b"]);
     for ms in [3, 13, 23, 33, 43, 53] {
         t.push("a", ms, ms as f32, &[]);
     }
@@ -33,7 +33,7 @@ fn a_stream_without_a_sample_is_waited_for_as_long_as_max_wait() {
 
 #[test]
 fn a_first_sample_within_max_wait_is_waited_for() {
-    let mut t = Timeline::new("max_wait_ms: 25", &["input: a", "input: b"]);
+    let mut t = Script::new("max_wait_ms: 25", &["input: a", "input: b"]);
     t.push("a", 3, 1.0, &[]);
     t.push("b", 14, 2.0, &[]); // before 28
     t.push("a", 22, 3.0, &[]);
@@ -42,7 +42,7 @@ fn a_first_sample_within_max_wait_is_waited_for() {
 
 #[test]
 fn a_first_sample_after_max_wait_does_not_move_it() {
-    let mut t = Timeline::new("max_wait_ms: 25", &["input: a", "input: b"]);
+    let mut t = Script::new("max_wait_ms: 25", &["input: a", "input: b"]);
     t.push("a", 3, 1.0, &[]);
     t.push("b", 47, 2.0, &[]); // after 28
     t.push("a", 47, 3.0, &["30: a=1@27 b=0!@-", "40: a=1@37 b=0!@-"]);
@@ -50,7 +50,7 @@ fn a_first_sample_after_max_wait_does_not_move_it() {
 
 #[test]
 fn it_is_the_same_whichever_stream_comes_first() {
-    let mut t = Timeline::new("", &["input: a", "input: b"]);
+    let mut t = Script::new("", &["input: a", "input: b"]);
     t.push("b", 31, 2.0, &[]);
     t.push("b", 45, 2.5, &[]);
     t.push("a", 0, 1.0, &[]);
@@ -61,7 +61,7 @@ fn it_is_the_same_whichever_stream_comes_first() {
 /// Nothing waits for such a stream, its first sample included.
 #[test]
 fn a_stream_that_is_not_waited_for_does_not_hold_it_up() {
-    let mut t = Timeline::new("", &["input: a", "input: b, wait: false"]);
+    let mut t = Script::new("", &["input: a", "input: b, wait: false"]);
     t.push("b", 3, 5.0, &[]);
     t.push("a", 28, 1.0, &[]);
     t.push("a", 30, 2.0, &["30: a=2@0 b=5@27"]);
@@ -69,7 +69,7 @@ fn a_stream_that_is_not_waited_for_does_not_hold_it_up() {
 
 #[test]
 fn an_input_that_closes_without_a_sample_does_not_hold_it_up() {
-    let mut t = Timeline::new("", &["input: a", "input: b"]);
+    let mut t = Script::new("", &["input: a", "input: b"]);
     t.push("a", 5, 1.0, &[]);
     t.push("a", 20, 2.0, &[]);
     t.close("b", &["10: a=1@5 b=0!@-", "20: a=2@0 b=0!@-"]);
@@ -78,7 +78,7 @@ fn an_input_that_closes_without_a_sample_does_not_hold_it_up() {
 /// A sample that comes late, but within `reorder_ms`, may be the first one.
 #[test]
 fn the_first_sample_is_the_earliest_and_not_the_first_to_come() {
-    let mut t = Timeline::new("", &["input: a, reorder_ms: 20"]);
+    let mut t = Script::new("", &["input: a, reorder_ms: 20"]);
     t.push("a", 12, 2.0, &[]);
     t.push("a", 8, 1.0, &[]);
     t.push("a", 30, 3.0, &["10: a=1@2"]);
@@ -87,7 +87,7 @@ fn the_first_sample_is_the_earliest_and_not_the_first_to_come() {
 /// Streams whose first samples are far apart have clocks that disagree; the past is not worth catching up with.
 #[test]
 fn with_max_wait_it_is_no_more_than_a_second_behind() {
-    let mut t = Timeline::new("max_wait_ms: 20", &["input: a", "input: b"]);
+    let mut t = Script::new("max_wait_ms: 20", &["input: a", "input: b"]);
     t.push("a", 0, 1.0, &[]);
     t.push("b", 100_000, 2.0, &["99980: a=1@99980 b=0!@-"]);
     t.push("b", 100_010, 2.5, &["99990: a=1@99990 b=0!@-"]);
@@ -96,7 +96,7 @@ fn with_max_wait_it_is_no_more_than_a_second_behind() {
 /// Off the grid, too: the newest target that is due, and not one that is still to come.
 #[test]
 fn with_max_wait_streams_further_apart_than_a_second_start_at_once() {
-    let mut t = Timeline::new("max_wait_ms: 20", &["input: a", "input: b"]);
+    let mut t = Script::new("max_wait_ms: 20", &["input: a", "input: b"]);
     t.push("a", 3, 1.0, &[]);
     t.push("b", 1536, 2.0, &["1510: a=1@1507 b=0!@-"]);
     let notice = Notice::StartedWithout {

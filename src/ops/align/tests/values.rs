@@ -1,14 +1,14 @@
 //! The value at a target: modes, limits, latency, ages, groups.
 
-use super::{Masks, Timeline, Values, config, cpu};
+use super::{Masks, Script, Values, config, cpu};
 use crate::device::Element;
-use crate::ops::align::Aligner;
+use crate::ops::align::Timeline;
 use crate::ops::fuse;
 use half::{bf16, f16};
 
 #[test]
 fn previous_holds_the_newest_sample_for_max_age() {
-    let mut t = Timeline::new("", &["input: a, max_age_ms: 15", "input: clock"]);
+    let mut t = Script::new("", &["input: a, max_age_ms: 15", "input: clock"]);
     t.push("a", 0, 1.0, &[]);
     t.push("clock", 0, 0.0, &["0: a=1@0 clock=0@0"]);
     t.push("a", 5, 2.0, &[]);
@@ -19,7 +19,7 @@ fn previous_holds_the_newest_sample_for_max_age() {
 
 #[test]
 fn nearest_takes_the_nearer_sample_and_the_earlier_of_a_tie() {
-    let mut t = Timeline::new("window: 2", &["input: a, interpolation: nearest, max_age_ms: 6"]);
+    let mut t = Script::new("window: 2", &["input: a, interpolation: nearest, max_age_ms: 6"]);
     t.push("a", 6, 1.0, &[]);
     t.push("a", 16, 2.0, &["0: a=1@- | 10: a=1@4"]); // at 0: 6 ahead, nothing before
     t.push("a", 24, 3.0, &["10: a=1@4 | 20: a=2@4"]); // a tie at 20
@@ -38,7 +38,7 @@ fn nearest_takes_the_nearer_sample_and_the_earlier_of_a_tie() {
 
 #[test]
 fn linear_is_the_straight_line_where_the_gap_is_allowed() {
-    let mut t = Timeline::new("", &["input: a, interpolation: linear, max_gap_ms: 16"]);
+    let mut t = Script::new("", &["input: a, interpolation: linear, max_gap_ms: 16"]);
     t.push("a", 4, 0.0, &[]);
     t.push("a", 12, 8.0, &["10: a=6@6"]); // 6/8 of the way
     t.push("a", 28, 16.0, &["20: a=12@8"]); // the gap is 16
@@ -53,7 +53,7 @@ fn a_sample_at_the_target_is_valid_whatever_the_limits() {
         "input: b, interpolation: nearest, max_age_ms: 0",
         "input: c, interpolation: linear, max_gap_ms: 0",
     ];
-    let mut t = Timeline::new("", &streams);
+    let mut t = Script::new("", &streams);
     t.push("a", 10, 1.0, &[]);
     t.push("b", 10, 2.0, &[]);
     t.push("c", 10, 3.0, &["10: a=1@0 b=2@0 c=3@0"]);
@@ -62,7 +62,7 @@ fn a_sample_at_the_target_is_valid_whatever_the_limits() {
 #[test]
 fn linear_after_the_newest_sample_is_held_for_extrapolate() {
     let streams = ["input: a, interpolation: linear, extrapolate_ms: 13", "input: clock"];
-    let mut t = Timeline::new("max_wait_ms: 5", &streams);
+    let mut t = Script::new("max_wait_ms: 5", &streams);
     t.push("a", 7, 1.0, &[]);
     t.push("clock", 7, 0.0, &[]);
     t.push("clock", 15, 0.0, &["10: a=1@3 clock=0@3"]);
@@ -72,7 +72,7 @@ fn linear_after_the_newest_sample_is_held_for_extrapolate() {
 
 #[test]
 fn linear_without_a_limit_is_not_extrapolated() {
-    let mut t = Timeline::new("", &["input: a, interpolation: linear", "input: clock"]);
+    let mut t = Script::new("", &["input: a, interpolation: linear", "input: clock"]);
     t.push("a", 9, 1.0, &[]);
     t.push("clock", 10, 0.0, &[]);
     t.close("a", &["10: a=0!@1 clock=0@0"]);
@@ -80,14 +80,14 @@ fn linear_without_a_limit_is_not_extrapolated() {
 
 #[test]
 fn linear_before_the_first_sample_is_invalid() {
-    let mut t = Timeline::new("window: 2", &["input: a, interpolation: linear, extrapolate_ms: 1000"]);
+    let mut t = Script::new("window: 2", &["input: a, interpolation: linear, extrapolate_ms: 1000"]);
     t.push("a", 10, 1.0, &["0: a=0!@- | 10: a=1@0"]);
 }
 
 #[test]
 fn the_time_of_a_sample_is_its_stamp_less_the_latency() {
     let streams = ["input: a, latency_ms: 33", "input: b, latency_ms: -2"];
-    let mut t = Timeline::new("", &streams);
+    let mut t = Script::new("", &streams);
     t.push("b", 0, 5.0, &[]); // at 2
     t.push("a", 42, 1.0, &[]); // at 9
     t.push("b", 8, 6.0, &[]); // at 10
@@ -96,7 +96,7 @@ fn the_time_of_a_sample_is_its_stamp_less_the_latency() {
 
 #[test]
 fn a_latency_that_is_set_holds_for_the_samples_that_come_then() {
-    let mut t = Timeline::new("", &["input: a"]);
+    let mut t = Script::new("", &["input: a"]);
     t.push("a", 0, 1.0, &["0: a=1@0"]);
     t.aligner.set_latency_ms(0, 4.0).unwrap();
     t.push("a", 12, 2.0, &[]); // at 8
@@ -111,7 +111,7 @@ fn a_latency_that_is_set_holds_for_the_samples_that_come_then() {
 /// The samples that are held were taken with that latency, too.
 #[test]
 fn a_latency_that_changes_moves_the_samples_held_and_is_no_jump() {
-    let mut t = Timeline::new("window: 2", &["input: a"]);
+    let mut t = Script::new("window: 2", &["input: a"]);
     t.push("a", 5000, 1.0, &["4990: a=0!@- | 5000: a=1@0"]);
     t.aligner.set_latency_ms(0, 2005.0).unwrap();
     let pushed = t.push("a", 7012, 2.0, &[]); // at 5007, after 2995
@@ -124,7 +124,7 @@ fn a_latency_that_changes_moves_the_samples_held_and_is_no_jump() {
 
 #[test]
 fn a_max_wait_that_is_set_holds_at_once() {
-    let mut t = Timeline::new("", &["input: a", "input: b"]);
+    let mut t = Script::new("", &["input: a", "input: b"]);
     t.push("a", 0, 1.0, &[]);
     t.push("b", 0, 2.0, &["0: a=1@0 b=2@0"]);
     t.push("a", 30, 3.0, &[]);
@@ -141,7 +141,7 @@ fn each_group_is_judged_and_filled_by_itself() {
         {channels: [3, 4], interpolation: nearest, max_age_ms: 3},\
         {channels: [0, 2], interpolation: linear, max_gap_ms: 20},\
         {channels: [2, 3], interpolation: previous, max_age_ms: 5}]";
-    let mut t = Timeline::new("fill_value: -1", &[groups]);
+    let mut t = Script::new("fill_value: -1", &[groups]);
     t.push_all("a", 0, &[0.0, 10.0, 1.0, 5.0], &["0: a=0,10,1,5@0"]);
     t.push_all("a", 8, &[8.0, 2.0, 2.0, 6.0], &[]);
     t.push_all("a", 18, &[18.0, 12.0, 3.0, 7.0], &["10: a=10,4,2,6@2"]);
@@ -163,14 +163,14 @@ fn each_group_is_judged_and_filled_by_itself() {
 fn what_a_group_does_not_say_is_the_modality_s() {
     let groups = "input: a, dim: 2, interpolation: previous, max_age_ms: 5, groups: [\
         {channels: [0, 1]}, {channels: [1, 2], max_age_ms: 50}]";
-    let mut t = Timeline::new("", &[groups]);
+    let mut t = Script::new("", &[groups]);
     t.push_all("a", 0, &[1.0, 2.0], &["0: a=1,2@0"]);
     t.push_all("a", 19, &[3.0, 4.0], &["10: a=0,2!@10"]);
 }
 
 #[test]
 fn the_age_is_that_of_the_newest_sample_before_whatever_the_value_is_from() {
-    let mut t = Timeline::new("", &["input: a, interpolation: nearest"]);
+    let mut t = Script::new("", &["input: a, interpolation: nearest"]);
     t.push("a", 3, 1.0, &[]);
     t.push("a", 11, 2.0, &["10: a=2@7"]);
 }
@@ -182,7 +182,7 @@ fn observed<E: Element>(sample: [f32; 3]) -> ([f32; 4], Masks) {
         "input: a, dim: 3, groups: [{channels: [0, 1]}, {channels: [1, 3]}]",
         "input: b, wait: false",
     ];
-    let mut aligner = Aligner::new(&config(&text, &streams)).unwrap();
+    let mut aligner = Timeline::new(&config(&text, &streams)).unwrap();
     assert_eq!(aligner.dtype(), E::DTYPE);
     aligner.push(0, 0, Values::from_f32(&sample)).unwrap();
     let target = aligner.due().unwrap();
@@ -252,7 +252,7 @@ fn a_line_whose_values_float32_cannot_hold_is_filled_and_not_valid() {
         "input: a, dim: 2, interpolation: linear",
         "input: b, interpolation: linear",
     ];
-    let mut t = Timeline::new("fill_value: -1", &streams);
+    let mut t = Script::new("fill_value: -1", &streams);
     t.push_all("a", 5, &[2e38, 1.0], &[]);
     t.push("b", 5, 1e38, &[]);
     t.push_all("a", 15, &[-2e38, 3.0], &[]); // 4e38 apart
@@ -284,13 +284,13 @@ fn a_fill_value_that_the_type_cannot_hold_is_refused() {
         );
         assert!(start && end, "{said}");
     }
-    assert!(Aligner::new(&config("dtype: float16, fill_value: 65519", &["input: a"])).is_ok());
+    assert!(Timeline::new(&config("dtype: float16, fill_value: 65519", &["input: a"])).is_ok());
 }
 
 #[test]
 fn a_modality_by_itself_is_its_columns_of_all() {
     let streams = ["input: a, dim: 2", "input: b, interpolation: linear, max_gap_ms: 5"];
-    let mut aligner = Aligner::new(&config("window: 2", &streams)).unwrap();
+    let mut aligner = Timeline::new(&config("window: 2", &streams)).unwrap();
     for ms in [0, 9, 20] {
         aligner
             .push(0, ms * super::MS, Values::from_f32(&[ms as f32, 1.0]))

@@ -1,4 +1,4 @@
-//! Batches of trajectories at their targets on CUDA devices: equal to [`Resampler`](super::Resampler) bit for bit.
+//! Batches of trajectories at their targets on CUDA devices: equal to [`CpuResampler`](super::CpuResampler) bit for bit.
 
 mod chunks;
 mod lane;
@@ -66,7 +66,7 @@ impl CudaResampler {
         self.budget.used()
     }
 
-    /// Does what [`Resampler::run`](super::Resampler::run) does, with the same bytes and counters.
+    /// Does what [`CpuResampler::run`](super::CpuResampler::run) does, with the same bytes and counters.
     ///
     /// A batch that is larger than the memory is cut into chunks: of trajectories, and where one alone is too large, of
     /// its targets.

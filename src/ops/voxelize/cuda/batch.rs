@@ -5,8 +5,8 @@ use super::super::{Channel, Cloud, Counters, Grid, VoxelLayout, VoxelizeConfig};
 use super::engine::{Engine, Head, Product};
 use super::params::Fields;
 use super::source::{CloudForm, DeviceClouds, MAX_CLOUDS};
-use super::transfer::Transfer;
 use super::{VoxelizeError, scatter, spec_for_device};
+use crate::device::cuda::Transfer;
 use crate::device::cuda::{Budget, CudaError, DeviceBuf, Gpu};
 use crate::device::{Dtype, HostBuf};
 use half::{bf16, f16};
@@ -69,7 +69,7 @@ impl RowsOut {
     }
 }
 
-/// Makes grids of many clouds on a CUDA device, with the bits of [`Voxelizer`](super::super::Voxelizer).
+/// Makes grids of many clouds on a CUDA device, with the bits of [`CpuVoxelizer`](super::super::CpuVoxelizer).
 ///
 /// What does not fit its share of the device's memory is made in several parts, with the same result.
 pub struct VoxelizeBatch {

@@ -5,14 +5,14 @@ use super::super::{Channel, Cloud, CloudError, Counters, Grid, VoxelLayout, Voxe
 use super::engine::{Engine, Head, Product};
 use super::params::Fields;
 use super::source::CloudForm;
-use super::transfer::Transfer;
 use super::{VoxelizeError, scatter, spec_for_device};
+use crate::device::cuda::Transfer;
 use crate::device::cuda::{Budget, CudaError, DeviceBuf, Gpu};
 use crate::device::{Dtype, Element};
 use crate::stream::{Layout, Message};
 use std::cell::{Cell, RefCell};
 
-/// Makes grids of clouds on a CUDA device, as [`Voxelizer`](super::super::Voxelizer) does on the CPU and with the same
+/// Makes grids of clouds on a CUDA device, as [`CpuVoxelizer`](super::super::CpuVoxelizer) does on the CPU and with the same
 /// bits: [`gather`](Self::gather), then one of the `write_` methods as often as wanted.
 ///
 /// Its memory, on the device and page-locked, grows to that of the largest grid it has made, and is used again. After
@@ -150,7 +150,7 @@ impl CudaVoxelizer {
     /// Adds the points of a cloud of the `input`-th input.
     ///
     /// # Errors
-    /// As [`Voxelizer::add`](super::super::Voxelizer::add); what the driver says, after which the grid is lost.
+    /// As [`CpuVoxelizer::add`](super::super::CpuVoxelizer::add); what the driver says, after which the grid is lost.
     ///
     /// # Panics
     /// If there is no such input.

@@ -1,19 +1,17 @@
 //! The CUDA implementation. Every bit it gives is the CPU's: see the [module above](super) for the arithmetic, and
 //! `kernels/voxelize.cu` for how it is done.
 //!
-//! [`CudaVoxelizer`] stands where [`Voxelizer`](super::Voxelizer) does: clouds of messages in, one grid at a time in
+//! [`CudaVoxelizer`] stands where [`CpuVoxelizer`](super::CpuVoxelizer) does: clouds of messages in, one grid at a time in
 //! the caller's memory. [`VoxelizeBatch`] makes many grids at once, of messages or of points that are on the device
 //! already, and can leave them there. [`VoxelizeShards`] is a batch over several devices.
 
 mod batch;
-mod copy;
 mod engine;
 mod launch;
 mod live;
 mod params;
 mod shards;
 mod source;
-mod transfer;
 
 pub use batch::{DeviceGrids, VoxelBatch, VoxelizeBatch};
 pub use live::CudaVoxelizer;

@@ -4,8 +4,8 @@ use super::super::cloud::{Cloud, CloudError};
 use super::super::plan::Plan;
 use super::super::quantum;
 use super::params::{CloudParams, Column, Fields, Form, MAX_FIELDS};
-use super::transfer::Transfer;
 use crate::device::Dtype;
+use crate::device::cuda::Transfer;
 use crate::device::cuda::{CudaError, DeviceBuf};
 
 const MAX_COLUMNS: usize = 3 + MAX_FIELDS;

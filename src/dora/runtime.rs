@@ -3,11 +3,10 @@
 //! A thread of its own drains dora's events in the order in which they arrive and copies the payloads out at once, into
 //! a bounded queue; the thread of the node takes them from there, runs the operations and publishes.
 
-use super::operation::Change;
 use super::queue::{Bound, Item, Losses, Note, Queue};
 use super::sender::Sender;
 use super::transport::wait_until_read;
-use super::{App, AppError, Graph, read_message};
+use crate::app::{App, AppError, Change, Graph, read_message};
 use dora_node_api::futures::channel::oneshot;
 use dora_node_api::futures::future::{Either, select};
 use dora_node_api::futures::{StreamExt, executor::block_on};
@@ -65,7 +64,7 @@ impl InputWiring {
 const NODE_CONFIG: &str = "DORA_NODE_CONFIG";
 
 /// Whether dora's daemon has started this process.
-pub(super) fn is_under_a_daemon() -> bool {
+pub(crate) fn is_under_a_daemon() -> bool {
     std::env::var_os(NODE_CONFIG).is_some()
 }
 
@@ -79,7 +78,7 @@ fn wiring() -> Result<Option<RunConfig>, AppError> {
     }
 }
 
-pub(super) fn run(app: App) -> Result<(), AppError> {
+pub(crate) fn run(app: App) -> Result<(), AppError> {
     let wiring = wiring()?;
     let app = app.with_wired_inputs(wiring.iter().flat_map(|wiring| wiring.inputs.keys().cloned()));
     let mut graph = app.build(|output| wiring.as_ref().is_none_or(|wiring| wiring.outputs.contains(output)))?;

@@ -15,7 +15,7 @@ const FRAMING_BYTES: usize = 4096;
 /// What dora tells a node of its outputs when it starts it. Outside a dataflow it is nothing.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Limits {
+pub(crate) struct Limits {
     run_config: RunConfig,
     output_routing: Option<BTreeMap<String, Routing>>,
 }

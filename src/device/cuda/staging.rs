@@ -8,10 +8,10 @@ const ALIGNMENT: usize = 16;
 
 /// Blocks and results of at most so many bytes stay in the host's memory, where the device reads and writes them by
 /// itself: a copy takes longer than that, however little there is to copy.
-pub(super) const DIRECT_BYTES: usize = 64 << 10;
+pub(crate) const DIRECT_BYTES: usize = 64 << 10;
 
 /// A block of page-locked memory, and its copy on the device where it is large.
-pub(super) struct Staging {
+pub(crate) struct Staging {
     host: PinnedBuf,
     device: DeviceBuf,
     used: usize,
@@ -19,12 +19,12 @@ pub(super) struct Staging {
 }
 
 /// The address at which every device finds page-locked memory, to write: the same as the host's.
-pub(super) fn address(memory: &mut PinnedBuf) -> u64 {
+pub(crate) fn address(memory: &mut PinnedBuf) -> u64 {
     memory.bytes_mut().as_mut_ptr() as u64
 }
 
 /// The bytes that `len` elements take in a block.
-pub(super) fn room<T>(len: usize) -> usize {
+pub(crate) fn room<T>(len: usize) -> usize {
     (len * size_of::<T>()).next_multiple_of(ALIGNMENT)
 }
 

@@ -18,7 +18,7 @@ const OVERLAY_VARIABLE: &str = "DORA_ZENOH_CONFIG_OVERLAY";
 
 /// The file of the overlay, which is there for as long as this is. Nobody else can have made it, read it or foreseen its
 /// name.
-pub(super) struct Overlay(Option<(File, Option<PathBuf>)>);
+pub(crate) struct Overlay(Option<(File, Option<PathBuf>)>);
 
 impl Overlay {
     /// Sets the transport up for the node that this process will be, unless the operator has done so with
@@ -81,7 +81,7 @@ impl Drop for Overlay {
 ///
 /// A node that ends earlier takes what is still on its way with it: the daemon tells consumers that their input closed
 /// before they have read the data, and shared memory goes with the process that made it.
-pub(super) fn wait_until_read(limit: Duration) {
+pub(crate) fn wait_until_read(limit: Duration) {
     const POLL: Duration = Duration::from_millis(2);
     /// Data moves from one socket to the next unseen, so one look is not enough.
     const QUIET_POLLS: u32 = 5;

@@ -1,6 +1,6 @@
 //! When an observation is due: the first target, clock jumps, and streams that hold up others.
 
-use super::{Aligner, Modality, Notice, Target};
+use super::{Modality, Notice, Target, Timeline};
 
 /// More targets than this falling due at once are a clock jump even where no `jump_ms` says so: nobody could take them.
 /// With `max_wait_ms` they come of clocks alone, such as that of a stream which speaks for the first time; without it, a
@@ -17,7 +17,7 @@ const DEFAULT_JUMP: i64 = 10_000_000_000;
 /// A stream goes on, and has not just caught up, once it had so many samples since the last observation.
 const GOES_ON_SAMPLES: u32 = 8;
 
-impl Aligner {
+impl Timeline {
     /// The next observation that is due, if one is. Its window can be read until the next call.
     pub fn due(&mut self) -> Option<Target> {
         // A stream that leads and has stopped may hold up one that goes on.

@@ -8,14 +8,14 @@ use super::copy::{self, CHUNK};
 use crate::device::cuda::{CudaError, DeviceBuf, Gpu, PinnedBuf, is_page_locked};
 
 /// Page-locked memory on the way to a device or from it.
-pub(super) struct Transfer {
+pub(crate) struct Transfer {
     memory: PinnedBuf,
     used: usize,
     room: usize,
 }
 
 impl Transfer {
-    pub(super) fn new(gpu: &Gpu) -> Self {
+    pub(crate) fn new(gpu: &Gpu) -> Self {
         Self {
             memory: PinnedBuf::new(gpu),
             used: 0,
@@ -24,7 +24,7 @@ impl Transfer {
     }
 
     /// Begins to send `bytes` bytes at most. What was sent before must have arrived.
-    pub(super) fn begin(&mut self, bytes: usize) {
+    pub(crate) fn begin(&mut self, bytes: usize) {
         (self.used, self.room) = (0, bytes);
     }
 
@@ -35,7 +35,7 @@ impl Transfer {
     ///
     /// # Safety
     /// The memory, which may be page-locked, is left alone until the stream is synchronized.
-    pub(super) unsafe fn upload(&mut self, to: &DeviceBuf, at: usize, from: &[u8]) -> Result<(), CudaError> {
+    pub(crate) unsafe fn upload(&mut self, to: &DeviceBuf, at: usize, from: &[u8]) -> Result<(), CudaError> {
         if from.len() <= CHUNK || is_page_locked(from) {
             // SAFETY: as this function.
             return unsafe { to.upload(at, from) };
@@ -51,14 +51,14 @@ impl Transfer {
     }
 
     /// All of the page-locked memory, for the caller to fill and to send. What was sent before must have arrived.
-    pub(super) fn take(&mut self, bytes: usize) -> Result<&mut [u8], CudaError> {
+    pub(crate) fn take(&mut self, bytes: usize) -> Result<&mut [u8], CudaError> {
         self.used = bytes;
         self.memory.resize(bytes)?;
         Ok(self.memory.bytes_mut())
     }
 
     /// Copies from device buffers into page-locked memory, and waits for it.
-    pub(super) fn fetch(&mut self, [one, other]: [(&DeviceBuf, usize); 2]) -> Result<[&[u8]; 2], CudaError> {
+    pub(crate) fn fetch(&mut self, [one, other]: [(&DeviceBuf, usize); 2]) -> Result<[&[u8]; 2], CudaError> {
         self.memory.resize(one.1 + other.1)?;
         let (to_one, to_other) = self.memory.bytes_mut().split_at_mut(one.1);
         // SAFETY: the memory is read after the stream is synchronized, which it is whatever became of the copies.
@@ -69,7 +69,7 @@ impl Transfer {
     }
 
     /// Copies from device buffers into host memory, and waits for it.
-    pub(super) fn download(&mut self, pieces: &mut [(&DeviceBuf, usize, &mut [u8])]) -> Result<(), CudaError> {
+    pub(crate) fn download(&mut self, pieces: &mut [(&DeviceBuf, usize, &mut [u8])]) -> Result<(), CudaError> {
         let Some((first, ..)) = pieces.first() else {
             return Ok(());
         };

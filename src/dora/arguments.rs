@@ -1,14 +1,14 @@
 //! The command line of a node.
 
-use super::AppError;
 use super::log::FILTER;
+use crate::app::AppError;
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::path::PathBuf;
 
 /// What a node was started for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Task {
+pub(crate) enum Task {
     Run,
     Check,
     Help,
@@ -17,7 +17,7 @@ pub(super) enum Task {
 
 /// What the command line says.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Arguments {
+pub(crate) struct Arguments {
     pub task: Task,
     pub config: Option<PathBuf>,
 }
@@ -71,12 +71,12 @@ fn program() -> String {
     name.map_or_else(|| "robocache".into(), |name| name.to_string_lossy().into_owned())
 }
 
-pub(super) fn version() -> String {
+pub(crate) fn version() -> String {
     format!("{} {} (dora 1.1.0)", program(), env!("CARGO_PKG_VERSION"))
 }
 
 /// The words of `--help`, for a node with these plugins: the name of each, and what it does.
-pub(super) fn help(plugins: &[(&str, &str)]) -> String {
+pub(crate) fn help(plugins: &[(&str, &str)]) -> String {
     let program = program();
     let mut text = format!("{program}: a node of a dora dataflow\n\n");
     // Writing to a string can't fail.

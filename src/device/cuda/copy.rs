@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Bytes that a core copies at a time.
-pub(super) const CHUNK: usize = 128 << 10;
+pub(crate) const CHUNK: usize = 128 << 10;
 /// More cores than this do not copy faster.
 const MOST_HELPERS: usize = 3;
 
@@ -103,7 +103,7 @@ impl Job {
 ///
 /// # Panics
 /// If the lengths differ.
-pub(super) fn copy(from: &[u8], to: &mut [u8]) {
+pub(crate) fn copy(from: &[u8], to: &mut [u8]) {
     assert_eq!(from.len(), to.len(), "a place for each byte");
     let helpers = Helpers::get();
     let owner = helpers.owner.try_lock();

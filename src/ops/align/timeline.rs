@@ -128,7 +128,7 @@ pub(crate) struct Known {
 }
 
 /// The histories of the streams, and which observation is due.
-pub struct Aligner {
+pub struct Timeline {
     grid: Grid,
     window: i64,
     stride: i64,
@@ -171,7 +171,7 @@ struct Modality {
     sample: Vec<f32>,
 }
 
-impl Aligner {
+impl Timeline {
     /// Checks the configuration and makes the histories.
     pub fn new(config: &AlignConfig) -> Result<Self, ConfigError> {
         let grid = config.grid()?;

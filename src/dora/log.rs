@@ -14,10 +14,10 @@ use tracing_subscriber::registry::LookupSpan;
 
 /// What is logged where `RUST_LOG` does not say: dora's node API warns of every large message that it sends, and the
 /// runtime says itself what is lost.
-pub(super) const FILTER: &str = "info,dora_node_api=error,zenoh=error,zenoh_shm=error,zenoh_transport=error";
+pub(crate) const FILTER: &str = "info,dora_node_api=error,zenoh=error,zenoh_shm=error,zenoh_transport=error";
 
 /// Sets up the log of this process, on standard error. A logger that the process has set already stays.
-pub(super) fn set_up() {
+pub(crate) fn set_up() {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(FILTER));
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)

@@ -3,8 +3,7 @@
 //! Format: <https://arrow.apache.org/docs/format/Columnar.html#ipc-streaming-format>. One schema message with the single
 //! nullable field `data`, one record batch, the end-of-stream marker; every buffer of the body is aligned to 64 bytes.
 
-use super::outbox::{ColumnPlace, Payload};
-use crate::stream::{Cells, Layout};
+use crate::stream::{Cells, ColumnPlace, Layout, Payload};
 use arrow::datatypes::{DataType, Field, Fields, Schema};
 use arrow::ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteOptions};
 use arrow::ipc::{Buffer, FieldNode, MessageBuilder, MessageHeader, MetadataVersion, RecordBatchBuilder};
@@ -17,7 +16,7 @@ const PREFIX: usize = 8;
 
 /// Writes the framing of one output; it keeps what does not change from message to message.
 #[derive(Default)]
-pub(super) struct Framing {
+pub(crate) struct Framing {
     /// The last layout, whose header is still valid.
     layout: Option<Layout>,
     schema: Vec<u8>,

@@ -3,8 +3,8 @@
 //! Whatever comes while the operations are busy takes no more memory than the bounds say: of an input's messages the
 //! newest are kept, what can't be kept is counted, and so is what needs no more than a count.
 
-use super::free::FreeList;
-use super::operation::Change;
+use crate::app::Change;
+use crate::app::free::FreeList;
 use crate::stream::Message;
 use dora_node_api::serde_json::Value;
 use std::collections::VecDeque;
@@ -26,7 +26,7 @@ const FREE_MESSAGES: usize = 2;
     clippy::large_enum_variant,
     reason = "a message in a box would be one more allocation"
 )]
-pub(super) enum Item {
+pub(crate) enum Item {
     /// A message came on an input.
     Message { input: usize, message: Message },
     /// An input closed or is back.
@@ -40,7 +40,7 @@ pub(super) enum Item {
 }
 
 /// What belongs to no input.
-pub(super) enum Note {
+pub(crate) enum Note {
     /// A parameter was set.
     Parameter { key: String, value: Value },
     /// Something to log.
@@ -51,7 +51,7 @@ pub(super) enum Note {
 
 /// What happened to messages of an input, in counts.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Losses {
+pub(crate) struct Losses {
     /// Messages that can't be read.
     pub unreadable: u64,
     /// What is wrong with the first of them.
@@ -66,7 +66,7 @@ pub(super) struct Losses {
 
 /// The bound of one input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Bound {
+pub(crate) struct Bound {
     pub messages: usize,
     pub bytes: usize,
     /// Whether the drain waits for room instead of dropping the oldest message.
@@ -89,7 +89,7 @@ impl Bound {
 }
 
 /// A queue of items in arrival order, bounded for each input; the memory of its messages is used again.
-pub(super) struct Queue {
+pub(crate) struct Queue {
     state: Mutex<State>,
     arrived: Condvar,
     room: Condvar,

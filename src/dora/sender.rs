@@ -1,14 +1,14 @@
 //! Publishing through dora.
 
 use super::ipc::Framing;
-use super::{Fault, Payload, Sink};
-use crate::stream::Layout;
+use crate::app::{Fault, Sink};
+use crate::stream::{Layout, Payload};
 use dora_node_api::metadata::{FRAMING, FRAMING_ARROW_IPC};
 use dora_node_api::{DoraNode, MetadataParameters, Parameter, SampleAllocator, dora_core::config::DataId};
 use std::collections::HashMap;
 
 /// Has payloads written straight into dora's samples, which are shared memory where the message is large enough.
-pub(super) struct Sender {
+pub(crate) struct Sender {
     node: DoraNode,
     allocator: SampleAllocator,
     framings: HashMap<String, (DataId, Framing)>,
