@@ -1,5 +1,5 @@
 use super::{AppError, Config, Graph, Operation};
-use crate::device::{Placement, page_lock_messages};
+use crate::device::Placement;
 use crate::dora::arguments::{self, Arguments, Task};
 use crate::dora::limits::Limits;
 use crate::dora::runtime;
@@ -152,9 +152,7 @@ impl App {
     /// A configuration that can't be used; two operations with an output of the same name.
     pub fn build(mut self, is_published: impl Fn(&str) -> bool) -> Result<Graph, AppError> {
         tracing::info!("device {}", self.placement());
-        if let Some(gpu) = self.placement().gpu() {
-            page_lock_messages(gpu);
-        }
+        let memory = self.placement().host_memory();
         let plugins = std::mem::take(&mut self.plugins);
         let available: Vec<&'static str> = plugins.iter().map(|plugin| plugin.name()).collect();
         for (name, mut section) in self.config.operations(&available)? {
@@ -171,7 +169,7 @@ impl App {
                 return Err(self.config.error("plugins", format!("two of them publish `{output}`")));
             }
         }
-        Ok(Graph::new(self.operations, is_published))
+        Ok(Graph::new(self.operations, is_published, &memory))
     }
 
     /// Builds the plugins, joins the dataflow and runs until it ends; or does what else the command line asks for.

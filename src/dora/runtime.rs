@@ -81,6 +81,7 @@ fn wiring() -> Result<Option<RunConfig>, AppError> {
 pub(crate) fn run(app: App) -> Result<(), AppError> {
     let wiring = wiring()?;
     let app = app.with_wired_inputs(wiring.iter().flat_map(|wiring| wiring.inputs.keys().cloned()));
+    let memory = app.placement().host_memory();
     let mut graph = app.build(|output| wiring.as_ref().is_none_or(|wiring| wiring.outputs.contains(output)))?;
     let names: Vec<String> = graph.external_inputs().map(|(name, _)| name.to_owned()).collect();
     let mut bounds = Vec::with_capacity(names.len());
@@ -105,7 +106,7 @@ pub(crate) fn run(app: App) -> Result<(), AppError> {
         warn_of_unknown_outputs(wiring, &graph);
     }
     let (node, events) = DoraNode::init_from_env().map_err(|error| AppError::Dora(error.to_string()))?;
-    let queue = Arc::new(Queue::new(&bounds));
+    let queue = Arc::new(Queue::new(&bounds, &memory));
     let (stop, stopped) = oneshot::channel();
     let drain = std::thread::Builder::new().name("drain".into()).spawn({
         let drain = Drain::new(names.clone(), queue.clone());

@@ -1,5 +1,5 @@
 use crate::device::cuda::{Budget, CudaError, DeviceBuf, Gpu};
-use crate::device::{Dtype, HostBuf, Values};
+use crate::device::{Dtype, HostBuf, HostMemory, Values};
 use crate::stream::Metadata;
 use arrow::datatypes::FieldRef;
 use std::borrow::Cow;
@@ -153,6 +153,8 @@ pub struct Message {
     pub metadata: Metadata,
     /// Rows of the Arrow array.
     pub rows: usize,
+    /// Where the columns get their memory from.
+    memory: HostMemory,
     modalities: Vec<String>,
     used_modalities: usize,
     columns: Vec<Column>,
@@ -164,6 +166,14 @@ pub struct Message {
 }
 
 impl Message {
+    /// An empty message, whose payload gets its memory from `memory`.
+    pub fn new(memory: &HostMemory) -> Self {
+        Self {
+            memory: memory.clone(),
+            ..Self::default()
+        }
+    }
+
     /// Makes it empty, keeping its memory.
     pub fn clear(&mut self) {
         self.timestamp_ns = 0;
@@ -247,7 +257,10 @@ impl Message {
     /// Appends a column and returns it, to be filled. Its memory is that of an earlier use.
     pub fn add_column(&mut self, name: &str, dtype: Dtype, cells: Cells) -> &mut Column {
         if self.used == self.columns.len() {
-            self.columns.push(Column::default());
+            self.columns.push(Column {
+                data: HostBuf::new(&self.memory),
+                ..Column::default()
+            });
         }
         let column = &mut self.columns[self.used];
         self.used += 1;
