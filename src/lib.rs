@@ -18,6 +18,7 @@
 
 #[cfg(feature = "dora")]
 pub mod app;
+mod arrow;
 pub mod device;
 #[cfg(feature = "dora")]
 pub mod dora;

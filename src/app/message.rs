@@ -1,9 +1,9 @@
 //! dora's messages into [`Message`]s: payload and metadata copied out into memory that is reused.
 
 use super::columns;
+use crate::arrow::array::{Array, ArrayRef};
 use crate::device::Dtype;
 use crate::stream::{Message, MetadataValue};
-use arrow::array::{Array, ArrayRef};
 use dora_node_api::{MetadataParameters, Parameter};
 
 /// Why a message can't be read. It is dropped and counted.

@@ -1,12 +1,12 @@
 use super::*;
-use crate::ops::voxelize::Cloud;
-use crate::stream::Cells;
-use arrow::array::{
+use crate::arrow::array::{
     BooleanArray, DictionaryArray, DurationMicrosecondArray, FixedSizeListArray, Float32Array, LargeListArray,
     ListArray, StringArray, StructArray, TimestampMillisecondArray, TimestampNanosecondArray, UInt16Array, UInt32Array,
 };
-use arrow::buffer::NullBuffer;
-use arrow::datatypes::{Field, Float32Type, Int32Type, Int64Type};
+use crate::arrow::buffer::NullBuffer;
+use crate::arrow::datatypes::{Field, Float32Type, Int32Type, Int64Type};
+use crate::ops::voxelize::Cloud;
+use crate::stream::Cells;
 use std::sync::Arc;
 
 fn read(parameters: &[(&str, Parameter)], array: impl Array + 'static) -> Result<(Message, bool), MessageError> {
@@ -41,7 +41,7 @@ fn a_tensor_is_copied_with_what_its_metadata_says() {
 
 #[test]
 fn nulls_in_lists_are_noted_by_row_and_floats_are_nan() {
-    use arrow::datatypes::{Float32Type, Int64Type};
+    use crate::arrow::datatypes::{Float32Type, Int64Type};
     let stamps = ListArray::from_iter_primitive::<Int64Type, _, _>([
         Some(vec![Some(1), None]),
         Some(vec![Some(3)]),
@@ -128,7 +128,7 @@ fn the_stamp_may_be_the_older_key_or_missing() {
 
 #[test]
 fn ragged_columns_start_at_zero_even_in_a_slice() {
-    let list = ListArray::from_iter_primitive::<arrow::datatypes::Int64Type, _, _>([
+    let list = ListArray::from_iter_primitive::<crate::arrow::datatypes::Int64Type, _, _>([
         Some(vec![Some(1), Some(2)]),
         Some(vec![Some(3)]),
         Some(vec![]),
@@ -243,7 +243,7 @@ fn nulls_go_with_the_dtype_that_the_metadata_names() {
 
 #[test]
 fn times_are_nanoseconds_in_every_unit() {
-    let list = ListArray::from_iter_primitive::<arrow::datatypes::TimestampSecondType, _, _>([
+    let list = ListArray::from_iter_primitive::<crate::arrow::datatypes::TimestampSecondType, _, _>([
         Some(vec![Some(1), None]),
         None,
         Some(vec![Some(-2)]),
@@ -399,7 +399,7 @@ fn what_the_metadata_says_of_the_form_must_agree() {
     // The shape of bits is that of their cells.
     let bits = |bytes: usize| {
         let parameters = [shape(&[5, 2, 1]), list("grid_shape", &[5, 2, 1])];
-        read(&parameters, arrow::array::UInt8Array::from(vec![0; bytes]))
+        read(&parameters, crate::arrow::array::UInt8Array::from(vec![0; bytes]))
     };
     assert!(bits(2).is_ok() && bits(3).is_err());
 }

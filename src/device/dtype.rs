@@ -1,4 +1,4 @@
-use arrow::datatypes::DataType;
+use crate::arrow::datatypes::DataType;
 use bytemuck::Pod;
 use half::{bf16, f16};
 use serde::{Deserialize, Deserializer, de};

@@ -1,7 +1,7 @@
+use crate::arrow::datatypes::FieldRef;
 use crate::device::cuda::{Budget, CudaError, DeviceBuf, Gpu};
 use crate::device::{Dtype, HostBuf, HostMemory, Values};
 use crate::stream::Metadata;
-use arrow::datatypes::FieldRef;
 use std::borrow::Cow;
 
 /// How many elements a row of a column has.

@@ -2,9 +2,9 @@
 
 use super::text::{Change, list_of, push_entry};
 use super::{ARRIVAL, DATA, SHAPE, TIMESTAMP, TIMESTAMPS, VALID, WriteError};
+use crate::arrow::datatypes::{DataType, Field, Schema};
 use crate::device::Dtype;
 use crate::stream::{Cells, Message, Metadata, MetadataValue as Value};
-use arrow::datatypes::{DataType, Field, Schema};
 use std::collections::HashMap;
 
 pub(super) const FIELDS: &str = "fields";
