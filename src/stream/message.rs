@@ -425,7 +425,3 @@ mod tests {
         assert_eq!(column.row(2).as_slice::<f32>(), [3.0]);
     }
 }
-
-#[cfg(test)]
-#[path = "message_tests.rs"]
-mod reading;
