@@ -96,7 +96,11 @@ impl Voxelize {
             grids: Grids::new(&config, placement)?,
             collector: Collector::new(&config),
             names: config.inputs.iter().map(|input| input.input.clone()).collect(),
-            waiting: config.inputs.iter().map(|_| Message::default()).collect(),
+            waiting: config
+                .inputs
+                .iter()
+                .map(|_| Message::new(&placement.host_memory()))
+                .collect(),
             used: Vec::with_capacity(config.inputs.len()),
             frame_id: String::new(),
             config,
