@@ -6,6 +6,7 @@ import importlib.metadata
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import time
@@ -30,9 +31,11 @@ MACHINE = "machine"
 
 def machine() -> dict:
     """Two with the same `boot` are of one start of one machine."""
-    asked = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-    driver = subprocess.run(asked, stdout=subprocess.PIPE, text=True, check=False).stdout.split()
-    versions = [f"driver {driver[0]}"] if driver else []
+    versions = []
+    if shutil.which("nvidia-smi"):
+        asked = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+        driver = subprocess.run(asked, stdout=subprocess.PIPE, text=True, check=False).stdout.split()
+        versions += [f"driver {driver[0]}"] if driver else []
     for package in ("torch", "triton", "cupy-cuda13x", "spconv-cu126"):
         try:
             versions.append(f"{package.partition('-')[0]} {importlib.metadata.version(package)}")
@@ -40,7 +43,7 @@ def machine() -> dict:
             continue
     return {
         "op": MACHINE,
-        "config": f"{torch.cuda.get_device_name()}, {', '.join(versions)}",
+        "config": ", ".join([torch.cuda.get_device_name(), *versions]),
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "boot": pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
         "command": os.environ.get("BENCH_COMMAND", "benches/peers.py gpu"),
