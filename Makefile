@@ -130,9 +130,9 @@ bench-gpu: .venv/.stamp
 	PYTHON=$(PEERS_PYTHON) BENCH_COMMAND="make bench-gpu" benches/gpu_run.sh target/release/robocache-bench out
 	python benches/compare.py --write out/gpu-robocache.jsonl out/gpu-peers.jsonl out/gpu-batches.jsonl
 
-# The CPU's clouds beside spconv and Open3D alone, in an environment of their own in out/peers.
+# Clouds on the CPU alone, beside spconv and Open3D, which get an environment of their own in out/peers.
 bench-voxels: .venv/.stamp
-	python benches/run.py --only voxelize peers
+	python benches/run.py --voxels
 
 # What bounds the kernels, by Nsight Compute.
 profile-gpu: .venv/.stamp

@@ -30,7 +30,8 @@ if [ -n "${SPCONV:-}" ]; then
     site=$(mktemp -d)
     trap 'rm -rf "$site"' EXIT
     tar -xf "$SPCONV" -C "$site"
-    export PYTHONPATH=${PYTHONPATH:+$PYTHONPATH:}$site
+    # It looks for a compiler otherwise.
+    export PYTHONPATH=${PYTHONPATH:+$PYTHONPATH:}$site CUMM_DISABLE_JIT=1 SPCONV_DISABLE_JIT=1
 fi
 
 peers() {
