@@ -1,12 +1,16 @@
 """Joins rows of robocache-bench and of `peers.py gpu` into tables and a plot, and holds them against the targets.
 
     python benches/compare.py ROWS.jsonl ... [--note TEXT] [--write]
+    python benches/compare.py --before ROWS.jsonl ROWS.jsonl ...
 
 Prints the tables. With --write they go between the markers of docs/performance.md: `<!-- gpu -->` (targets),
 `<!-- gpu-bounds -->` (what is held against the machine itself), `<!-- gpu-rows -->` (all) and `<!-- gpu-more -->` (several
 devices, dataflows); the first targets go to README.md, and the plot to docs/performance-gpu.svg. A table of which there
 are no rows stays as it is. Rows that are held against each other must be of one run on one machine: what the rows say of
 that stands under the tables. A row that came more than once counts as its last.
+
+With --before it sets robocache's rows beside those of an earlier state, and exits with 1 if one became slower by more than
+3 %.
 """
 
 import argparse
@@ -49,6 +53,8 @@ TARGETS = [
 IN_README = 11
 # Shapes so large that the memory's rate is what counts
 COPY_SHAPES, COPY_SHARE = ("256x512->256x256", "1024x512->512x128"), 0.75
+# What a row may take of its time before: less would be noise
+SLOWER = 1.03
 # What is fast enough that four devices count as four
 SCALING = 3.8
 # `auto` may be slower than the better of the two by this much.
@@ -102,17 +108,31 @@ class Figures:
         return list(dict.fromkeys(config for of, config, by, _ in self.rows if of == op and not is_shared(by)))
 
     def caption(self) -> str:
-        """The machine and the commands, and whether they are of one run."""
+        """The machine and the commands, whether they are of one run, and how far the caches were from the sets."""
         if not self.machines:
             return ""
-        names = list(dict.fromkeys(row["config"] for row in self.machines))
-        dates = list(dict.fromkeys(row["date"] for row in self.machines))
-        commands = list(dict.fromkeys(f"`{row['command']}`" for row in self.machines))
+
+        def all_of(key):
+            return list(dict.fromkeys(row[key] for row in self.machines))
+
+        commands = ", ".join(f"`{command}`" for command in all_of("command"))
+        text = f"{'; '.join(all_of('config'))}; {', '.join(all_of('date'))}, {commands}; medians"
         boots = {row.get("boot") for row in self.machines}
-        of_one_run = f", **of {len(boots)} starts of a machine, not of one run**" if len(boots) > 1 else ", all of one run"
-        if None in boots:
-            of_one_run = ""
-        return f"{'; '.join(names)}; {', '.join(dates)}, {', '.join(commands)}; medians{of_one_run}."
+        if len(boots) > 1:
+            text += f", **of {len(boots)} starts of a machine, not of one run**"
+        elif None not in boots:
+            text += ", all of one run"
+        cache = max(row.get("l2_bytes") or 0 for row in self.machines)
+        touched = [row["touched_bytes"] * row["sets"] for key, row in self.rows.items() if is_rotated(*key)]
+        if cache and touched:
+            text += f". Captured calls touch at least {min(touched) / cache:.1f} times the L2 cache before a set comes again"
+        return f"{text}."
+
+
+def is_rotated(op: str, config: str, backend: str, scope: str) -> bool:
+    """Whether a row is of captured calls over sets that no cache holds."""
+    is_captured = scope == "device" and (backend == "cuda" or backend.endswith("+ graph"))
+    return is_captured and op != "ceiling" and not config.endswith(("in L2", "same grids"))
 
 
 def way_of(row: dict) -> str:
@@ -305,6 +325,21 @@ def row_tables(get: Figures) -> list[str]:
     return lines
 
 
+def changes(before: Figures, after: Figures) -> tuple[list[str], bool]:
+    """Robocache's rows of the device in two states, and whether none became slower than is allowed."""
+    lines, is_slower = ["| | before | after | |", "|---|---|---|---|"], False
+    for key, was in before.rows.items():
+        if key[2:] != ("cuda", "device") or key[0] == "ceiling" or key not in after.rows:
+            continue
+        now = after.rows[key]
+        share = now["us_p50"] / was["us_p50"]
+        is_slower |= share > SLOWER
+        times = f"{time_text(was['us_p50'])} | {time_text(now['us_p50'])}"
+        verdict = "**slower**" if share > SLOWER else ""
+        lines.append(f"| {key[0]} {key[1]} | {times} | {(share - 1) * 100:+.1f} % {verdict} |")
+    return lines, not is_slower
+
+
 def more_tables(get: Figures) -> list[str]:
     """Several devices, and dataflows."""
     lines = bound_table(more_bounds(get))
@@ -376,14 +411,23 @@ def plot(get: Figures, caption: str) -> None:
     figure.savefig(PLOT, facecolor="white", metadata={"Date": None, "Creator": None})
 
 
+def read(files: list[pathlib.Path]) -> Figures:
+    lines = [line for file in files for line in file.read_text().splitlines() if line.startswith("{")]
+    return Figures([json.loads(line) for line in lines])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rows", nargs="+", type=pathlib.Path, metavar="ROWS.jsonl")
+    parser.add_argument("--before", type=pathlib.Path, metavar="ROWS.jsonl", help="rows of an earlier state")
     parser.add_argument("--note", default="", help="what else stands under the tables")
     parser.add_argument("--write", action="store_true", help="write the tables and the plot")
     arguments = parser.parse_args()
-    lines = [line for file in arguments.rows for line in file.read_text().splitlines() if line.startswith("{")]
-    get = Figures([json.loads(line) for line in lines])
+    get = read(arguments.rows)
+    if arguments.before:
+        lines, is_as_fast = changes(read([arguments.before]), get)
+        print("\n".join(lines))
+        sys.exit(0 if is_as_fast else 1)
     caption = get.caption()
     note = ["", f"{caption} {arguments.note}".strip()]
     has_rows = any(key[2:] == ("cuda", "device") for key in get.rows)

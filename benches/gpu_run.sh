@@ -12,7 +12,12 @@
 #
 # and all of them, in this order, if none is named. Each takes two to four minutes on an H200 and can be a call of its
 # own; for figures that are set side by side the machine stays the same, and nothing else runs on it. Then, where the
-# repository's Python is: `python benches/compare.py --write OUT/gpu-*.jsonl`.
+# repository's Python is: `python benches/compare.py --write OUT/gpu-{robocache,peers,batches}.jsonl`.
+#
+#     before      the device's rows of the binary that BEFORE names, of an earlier state of robocache: two minutes
+#
+# is for `python benches/compare.py --before OUT/gpu-before.jsonl OUT/gpu-robocache.jsonl`, which names the rows that
+# became slower.
 #
 # PYTHON names the Python to take, python3 by default. SPCONV names an archive of spconv for it (benches/pack_spconv.sh),
 # which is unpacked for this run.
@@ -46,7 +51,8 @@ for part in "${parts[@]}"; do
             robocache) peers machine && "$binary" ceilings resample fuse live voxelize crossover ;;
             peers) peers ceilings resample fuse voxelize resample-float32 ;;
             batches) peers voxelize-batches voxelize-uniform ;;
-            *) echo "there is no part $part (allowed: robocache, peers, batches)" >&2 && false ;;
+            before) peers machine && "${BEFORE:?names no binary}" ceilings resample fuse voxelize ;;
+            *) echo "there is no part $part (allowed: robocache, peers, batches, before)" >&2 && false ;;
         esac
     } > "$out/gpu-$part.jsonl" 2> >(tee "$out/gpu-$part.log" >&2) || failed=1
     echo "$part: $(grep -c us_p50 "$out/gpu-$part.jsonl" || true) rows, $((SECONDS - start)) s"

@@ -86,6 +86,23 @@ def test_the_caption_says_whether_the_rows_are_of_one_run():
     assert "of 2 starts of a machine, not of one run" in caption("a", "b")
 
 
+def test_the_caption_says_how_far_the_sets_are_from_the_cache():
+    machine = {"op": "machine", "config": "GPU", "date": "2026-11-22", "command": "make", "boot": "a", "l2_bytes": 60e6}
+    rows = [row(ROOM, "cuda", 7.0, "voxelize", touched_bytes=4_000_000, sets=68)]
+    # These two are not meant to be.
+    rows += [row(f"{ROOM}, same grids", "cuda", 4.0, "voxelize", touched_bytes=4_000_000, sets=1)]
+    rows += [row(BATCH, "torch eager", 300.0, touched_bytes=100_000, sets=256)]
+    assert "touch at least 4.5 times the L2 cache" in compare.Figures([machine, *rows]).caption()
+
+
+def test_rows_that_became_slower_are_named():
+    before = compare.Figures([row(BATCH, "cuda", 10.0), row(ROOM, "cuda", 5.0, "voxelize"), row(BATCH, "triton", 1.0)])
+    lines, is_as_fast = compare.changes(before, compare.Figures([row(BATCH, "cuda", 10.2)]))
+    assert is_as_fast and lines[2:] == [f"| resample {BATCH} | 10 us | 10.2 us | +2.0 %  |"]
+    lines, is_as_fast = compare.changes(before, compare.Figures([row(ROOM, "cuda", 5.2, "voxelize")]))
+    assert not is_as_fast and lines[2:] == [f"| voxelize {ROOM} | 5 us | 5.2 us | +4.0 % **slower** |"]
+
+
 def test_the_last_of_rows_with_the_same_keys_counts():
     assert compare.Figures([row(BATCH, "cuda", 9.0), row(BATCH, "cuda", 2.0)]).us("resample", BATCH) == 2.0
 

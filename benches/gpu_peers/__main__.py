@@ -46,6 +46,7 @@ def machine() -> dict:
         "config": ", ".join([torch.cuda.get_device_name(), *versions]),
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "boot": pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
+        "l2_bytes": getattr(torch.cuda.get_device_properties(0), "L2_cache_size", None),
         "command": os.environ.get("BENCH_COMMAND", "benches/peers.py gpu"),
     }
 
