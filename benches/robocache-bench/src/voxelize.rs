@@ -49,7 +49,8 @@ fn one_layout(
     let mut voxelizer = CpuVoxelizer::new(&shape.voxelize(layout)?)?;
     on_cpu(&mut voxelizer, shape, layout, sweeps, 0, &mut expected)?;
     let bytes = touched_bytes(shape, layout, sweeps)?;
-    for (name, times) in voxelize_device::measure(gpu, shape, layout, sweeps, &expected)? {
+    let grids = timing::sets_for(bytes);
+    for (name, times) in voxelize_device::measure(gpu, shape, layout, sweeps, &expected, grids)? {
         let config = format!("{}{name}", shape.config(layout));
         rows.add("voxelize", &config, "cuda", Scope::Device, times, bytes);
     }
