@@ -7,11 +7,14 @@
 mod backend;
 pub mod cuda;
 mod dtype;
+mod float;
 mod host;
 mod placement;
 
 pub use backend::{Backend, FIRST_RETRY, LONGEST_RETRY};
 pub use dtype::{Dtype, Element, Values};
+pub use float::Float;
+pub(crate) use float::{Real, convert, zip_map};
 pub use host::{HostBuf, page_lock_messages};
 pub use placement::{DeviceError, Placement};
 

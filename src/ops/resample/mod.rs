@@ -44,7 +44,6 @@
 mod config;
 mod cpu;
 pub mod cuda;
-mod sample;
 mod trajectories;
 
 pub use config::ResampleConfig;

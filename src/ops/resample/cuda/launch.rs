@@ -279,11 +279,7 @@ impl Rules {
             step_vectors: BLOCK % row_vectors,
             row_magic: (1u64 << 32).div_ceil(u64::from(row_vectors)),
             dim: batch.dim as u32,
-            mode: match self.mode {
-                Interpolation::Previous => 0,
-                Interpolation::Nearest => 1,
-                Interpolation::Linear => 2,
-            },
+            mode: self.mode.code(),
             overflow: overflow.into(),
             unused: 0,
         };
