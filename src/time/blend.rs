@@ -77,7 +77,7 @@ impl Interpolation {
     }
 
     /// Its number in the kernels: that of `enum Interpolation` of kernels/time.cuh.
-    pub(crate) const fn code(self) -> u32 {
+    pub const fn code(self) -> u32 {
         self as u32
     }
 
