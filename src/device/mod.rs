@@ -17,8 +17,8 @@ mod placement;
 
 pub use backend::{Backend, FIRST_RETRY, LONGEST_RETRY};
 pub use dtype::{Dtype, Element, Values};
-pub use float::Float;
-pub(crate) use float::{Real, convert, zip_map};
+pub use float::{Float, Real};
+pub(crate) use float::{convert, zip_map};
 pub use host::{HostBuf, page_lock_messages};
 pub use placement::{DeviceError, Placement};
 
