@@ -1,14 +1,15 @@
+use super::spec::Spec;
 use super::{ResampleConfig, Trajectories};
 use crate::device::{Dtype, Float};
 use crate::ops::ConfigError;
 use crate::time::blend::{self, Written};
-use crate::time::{Interpolation, Limits, pick};
+use crate::time::pick;
 use half::{bf16, f16};
 use std::ops::Range;
 
 /// What became of a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
+pub struct ResampleCounters {
     /// Trajectories.
     pub rows: u64,
     /// Targets over all rows.
@@ -21,7 +22,7 @@ pub struct Counters {
     pub dropped_overflow: u64,
 }
 
-impl std::ops::AddAssign for Counters {
+impl std::ops::AddAssign for ResampleCounters {
     fn add_assign(&mut self, other: Self) {
         self.rows += other.rows;
         self.targets += other.targets;
@@ -33,16 +34,9 @@ impl std::ops::AddAssign for Counters {
 
 /// Puts batches of trajectories on their targets. Once it has seen its largest trajectory it allocates nothing.
 pub struct CpuResampler {
-    rules: Rules,
+    spec: Spec,
     /// One for each part of a large batch.
     scratch: Vec<Kept>,
-}
-
-#[derive(Clone, Copy)]
-struct Rules {
-    mode: Interpolation,
-    limits: Limits,
-    fill: f32,
 }
 
 /// A batch with at least so many bytes of values is shared among the cores; below it waking them costs more.
@@ -64,16 +58,15 @@ impl CpuResampler {
     /// # Errors
     /// Which key can't be what it is.
     pub fn new(config: &ResampleConfig) -> Result<Self, ConfigError> {
-        Ok(Self {
-            rules: Rules {
-                mode: config.interpolation,
-                limits: config.limits()?,
-                fill: config.fill_value,
-            },
-            scratch: (0..PARTS_PER_CORE * rayon::current_num_threads())
-                .map(|_| Kept::default())
-                .collect(),
-        })
+        Ok(Self::from_spec(Spec::new(config)?))
+    }
+
+    pub(super) fn from_spec(spec: Spec) -> Self {
+        let parts = PARTS_PER_CORE * rayon::current_num_threads();
+        Self {
+            spec,
+            scratch: (0..parts).map(|_| Kept::default()).collect(),
+        }
     }
 
     /// Writes the value at each target to `values` (row by row, `[T, D]` each, of the batch's type) and whether it is
@@ -82,7 +75,7 @@ impl CpuResampler {
     /// # Panics
     /// If `values` are not [`Trajectories::output_bytes`] aligned for the batch's type, or `valid` is not one byte for
     /// each target.
-    pub fn run(&mut self, batch: &Trajectories<'_>, values: &mut [u8], valid: &mut [u8]) -> Counters {
+    pub fn run(&mut self, batch: &Trajectories<'_>, values: &mut [u8], valid: &mut [u8]) -> ResampleCounters {
         assert_eq!(
             values.len(),
             batch.output_bytes(),
@@ -95,7 +88,7 @@ impl CpuResampler {
             self.scratch.len()
         };
         let part = Part {
-            rules: self.rules,
+            spec: self.spec,
             batch,
             rows: 0..batch.rows,
         };
@@ -111,7 +104,7 @@ impl CpuResampler {
 
 /// Some of the rows of a batch.
 struct Part<'a> {
-    rules: Rules,
+    spec: Spec,
     batch: &'a Trajectories<'a>,
     rows: Range<usize>,
 }
@@ -119,17 +112,17 @@ struct Part<'a> {
 impl Part<'_> {
     /// Halves the part, and runs the halves side by side, until there is one for each piece of scratch memory. The
     /// rows have nothing to do with each other, so the result is the same however they are shared.
-    fn share<T: Float>(self, scratch: &mut [Kept], values: &mut [T], valid: &mut [u8]) -> Counters {
-        let Self { rules, batch, rows } = self;
+    fn share<T: Float>(self, scratch: &mut [Kept], values: &mut [T], valid: &mut [u8]) -> ResampleCounters {
+        let Self { spec, batch, rows } = self;
         if let ([kept], _) | ([kept, ..], 0 | 1) = (&mut *scratch, rows.len()) {
-            return Self { rules, batch, rows }.dispatch(kept, values, valid);
+            return Self { spec, batch, rows }.dispatch(kept, values, valid);
         }
         let middle = rows.start + rows.len() / 2;
         let targets = batch.row_targets(middle).start - batch.row_targets(rows.start).start;
         let (scratch, other_scratch) = scratch.split_at_mut(scratch.len() / 2);
         let (values, other_values) = values.split_at_mut(targets * batch.dim);
         let (valid, other_valid) = valid.split_at_mut(targets);
-        let half = |rows| Self { rules, batch, rows };
+        let half = |rows| Self { spec, batch, rows };
         let (mut one, other) = rayon::join(
             || half(rows.start..middle).share(scratch, values, valid),
             || half(middle..rows.end).share(other_scratch, other_values, other_valid),
@@ -139,7 +132,7 @@ impl Part<'_> {
     }
 
     /// The same code for the widest vectors there are. They change no result: each lane computes what a scalar would.
-    fn dispatch<T: Float>(&self, kept: &mut Kept, values: &mut [T], valid: &mut [u8]) -> Counters {
+    fn dispatch<T: Float>(&self, kept: &mut Kept, values: &mut [T], valid: &mut [u8]) -> ResampleCounters {
         #[cfg(target_arch = "x86_64")]
         if std::arch::is_x86_feature_detected!("avx2") {
             // SAFETY: the CPU has AVX2.
@@ -150,18 +143,18 @@ impl Part<'_> {
 
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2")]
-    fn run_avx2<T: Float>(&self, kept: &mut Kept, values: &mut [T], valid: &mut [u8]) -> Counters {
+    fn run_avx2<T: Float>(&self, kept: &mut Kept, values: &mut [T], valid: &mut [u8]) -> ResampleCounters {
         self.run_typed(kept, values, valid)
     }
 
     #[inline(always)]
-    fn run_typed<T: Float>(&self, kept: &mut Kept, values: &mut [T], valid: &mut [u8]) -> Counters {
-        let Self { rules, batch, rows } = self;
+    fn run_typed<T: Float>(&self, kept: &mut Kept, values: &mut [T], valid: &mut [u8]) -> ResampleCounters {
+        let Self { spec, batch, rows } = self;
         let dim = batch.dim;
-        let mut counters = Counters {
+        let mut counters = ResampleCounters {
             rows: rows.len() as u64,
             targets: valid.len() as u64,
-            ..Counters::default()
+            ..ResampleCounters::default()
         };
         let mut done = 0;
         for row in rows.clone() {
@@ -174,18 +167,18 @@ impl Part<'_> {
             let valid = &mut valid[span];
             if !batch.has_ties && all_moderate_ahead(samples) {
                 let sample = |i: usize| &samples[i * dim..][..dim];
-                rules.row::<T, true>(times, sample, targets, out, valid, &mut counters);
+                spec.row::<T, true>(times, sample, targets, out, valid, &mut counters);
             } else {
                 counters.dropped_nonfinite += kept.choose(times, samples, dim);
                 let sample = |i: usize| &samples[kept.indices[i] * dim..][..dim];
-                rules.row::<T, false>(&kept.times, sample, targets, out, valid, &mut counters);
+                spec.row::<T, false>(&kept.times, sample, targets, out, valid, &mut counters);
             }
         }
         counters
     }
 }
 
-impl Rules {
+impl Spec {
     /// One trajectory, whose times ascend strictly.
     #[inline(always)]
     fn row<'a, T: Float, const IS_MODERATE: bool>(
@@ -195,7 +188,7 @@ impl Rules {
         targets: &[i64],
         out: &mut [T],
         valid: &mut [u8],
-        counters: &mut Counters,
+        counters: &mut ResampleCounters,
     ) {
         let mut until = 0;
         let fill = T::from_f32(self.fill);

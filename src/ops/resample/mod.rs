@@ -14,9 +14,9 @@
 //! S and T may differ from row to row and may be 0. Targets may come in any order; ascending ones are found fastest.
 //!
 //! ```
-//! use robocache::device::Dtype;
-//! use robocache::ops::resample::{ResampleConfig, CpuResampler, Trajectories};
-//! use robocache::stream::{Cells, Message};
+//! use robocache::device::{DeviceChoice, Dtype, Placement};
+//! use robocache::ops::resample::{ResampleConfig, Resampler};
+//! use robocache::stream::{Cells, Layout, Message, Payload};
 //!
 //! let mut message = Message::default();
 //! message.rows = 1;
@@ -31,13 +31,16 @@
 //!     column.offsets.extend([0, len as i32]);
 //! }
 //!
-//! let mut resampler = CpuResampler::new(&ResampleConfig::default())?;
-//! let batch = Trajectories::from_message(&message)?;
-//! let (mut values, mut valid) = ([0.0f32; 6], [0; 3]);
-//! let counters = resampler.run(&batch, bytemuck::cast_slice_mut(&mut values), &mut valid);
-//! assert_eq!(values, [0.25, 12.5, 1.0, 20.0, 0.0, 0.0]);
-//! assert_eq!(valid, [1, 1, 0]);
-//! assert_eq!(counters.invalid, 1);
+//! let placement = Placement::resolve(DeviceChoice::Auto, None)?;
+//! let mut resampler = Resampler::new(&ResampleConfig::default(), &placement)?;
+//! let batch = resampler.read(&message)?;
+//! let (mut answer, mut layout) = (Message::default(), Layout::default());
+//! batch.layout_into(&mut layout);
+//! let resampled = resampler.run(&batch, &mut Payload::in_message(&mut answer, &layout));
+//! let column = |name| &answer.column(name).unwrap().data;
+//! assert_eq!(column("values").as_slice::<f32>(), [0.25, 12.5, 1.0, 20.0, 0.0, 0.0]);
+//! assert_eq!(column("valid").as_slice::<u8>(), [1, 1, 0]);
+//! assert_eq!(resampled.counters.invalid, 1);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -48,8 +51,11 @@ pub mod cuda;
 #[cfg(not(feature = "cuda"))]
 #[path = "no_cuda.rs"]
 pub(crate) mod cuda;
+mod resampler;
+mod spec;
 mod trajectories;
 
 pub use config::ResampleConfig;
-pub use cpu::{Counters, CpuResampler};
+pub use cpu::{CpuResampler, ResampleCounters};
+pub use resampler::{BatchError, Resampled, Resampler};
 pub use trajectories::{RefusedRow, RowError, Trajectories, TrajectoriesError};

@@ -95,6 +95,19 @@ pub enum TrajectoriesError {
         /// What it may be.
         allowed: &'static str,
     },
+    /// There is no sample to show that `dim` is what it says, and it is too large to be believed.
+    #[error(
+        "metadata `dim` is {dim}, and no row has samples of so many values: the lists hold {samples} timestamps and \
+         {values} values (allowed without samples: up to {LARGEST_UNSEEN_DIM})"
+    )]
+    Unseen {
+        /// `dim` of the metadata.
+        dim: usize,
+        /// Timestamps over all rows.
+        samples: usize,
+        /// Values over all rows.
+        values: usize,
+    },
     /// The metadata does not say how many values a sample has.
     #[error("metadata `dim` is 0 or absent (allowed: an Integer of at least 1, the values of a sample)")]
     Dim,
@@ -113,6 +126,10 @@ pub enum TrajectoriesError {
         dim: usize,
     },
 }
+
+/// The largest `dim` that is taken from a message in which no sample shows it: each target is answered with so many
+/// values, whatever the message itself holds.
+const LARGEST_UNSEEN_DIM: usize = 1 << 16;
 
 impl<'a> Trajectories<'a> {
     /// Reads the columns `timestamps_ns`, `values` and `targets_ns` of a message, and its `dim`.
@@ -159,23 +176,35 @@ impl<'a> Trajectories<'a> {
                 .find(|(_, column)| column.null_rows.binary_search(&row).is_ok());
             column.map_or(Ok(()), |&(column, _)| Err(RowError::Null { column }))
         };
-        let mut has_length = false;
+        // Whether `dim` is the length of some row, and whether a sample shows it.
+        let (mut has_length, mut is_seen) = (false, false);
         for row in 0..batch.rows {
             match null(row).and_then(|()| batch.check_row(row, &values.offsets)) {
                 Ok(has_ties) => {
                     batch.has_ties |= has_ties;
-                    has_length |= !batch.row_times(row).is_empty();
+                    is_seen |= !batch.row_times(row).is_empty();
                 }
                 Err(problem) => {
+                    is_seen |= matches!(problem, RowError::Descending { .. });
                     has_length |= !matches!(problem, RowError::Length { .. });
                     batch.refused.push(RefusedRow { row, problem });
                 }
             }
         }
-        if let Some(first) = batch.refused.first() {
-            if !has_length {
-                return Err(TrajectoriesError::Length(first.clone()));
-            }
+        if let Some(first) = batch.refused.first()
+            && !has_length
+            && !is_seen
+        {
+            return Err(TrajectoriesError::Length(first.clone()));
+        }
+        if !is_seen && batch.dim > LARGEST_UNSEEN_DIM {
+            return Err(TrajectoriesError::Unseen {
+                dim: batch.dim,
+                samples: batch.times().len(),
+                values: batch.values().len(),
+            });
+        }
+        if !batch.refused.is_empty() {
             batch.samples = batch.kept(&values.offsets);
         }
         Ok(batch)

@@ -1,6 +1,7 @@
 use super::super::Trajectories;
+use super::super::spec::Spec;
 use super::chunks::{Chunk, Places};
-use super::launch::{self, Batch, OVERFLOW, Rules, Tile, Tiling};
+use super::launch::{self, Batch, OVERFLOW, Tile, Tiling};
 use crate::device::cuda::{Budget, CudaError, DeviceBuf, Gpu, PinnedBuf};
 
 /// A stream with the memory for one chunk: copies of one lane go on while another one computes.
@@ -34,7 +35,7 @@ impl Lane {
     /// The lane is finished before the batch, `values` and `valid` are touched or freed.
     pub unsafe fn start(
         &mut self,
-        rules: &Rules,
+        spec: &Spec,
         batch: &Trajectories<'_>,
         chunk: &Chunk,
         values: &mut [u8],
@@ -56,7 +57,7 @@ impl Lane {
             if let Tiling::Ragged { .. } = on_device.tiling {
                 memory.upload(places.tiles, self.tiles.bytes())?;
             }
-            rules.launch(&self.gpu, &on_device, OVERFLOW)?;
+            spec.launch(&self.gpu, &on_device, OVERFLOW)?;
             memory.download(places.out, values)?;
             memory.download(places.valid, valid)?;
             if chunk.counts_samples {

@@ -1,10 +1,8 @@
 //! The kernels of `kernels/resample.cu`: their parameters, and which one with what blocks suits a batch.
 
-use super::super::ResampleConfig;
+use super::super::spec::Spec;
 use crate::device::Dtype;
-use crate::device::cuda::{CudaError, Gpu, Kernel, Params, images};
-use crate::ops::ConfigError;
-use crate::time::{Interpolation, Limits};
+use crate::device::cuda::{CudaError, DeviceSlice, Gpu, Kernel, Params, SliceError, images};
 use bytemuck::{Pod, Zeroable};
 use half::{bf16, f16};
 
@@ -68,48 +66,61 @@ pub(super) struct CountParams {
 unsafe impl Params for CountParams {}
 
 /// A batch in the memory of a device whose trajectories all have as many samples and targets.
-///
-/// The addresses are of the device, each aligned for its elements.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceBatch {
-    /// The type of the values: float32, float64, float16 or bfloat16.
-    pub dtype: Dtype,
-    /// How many values a sample has, D.
-    pub dim: usize,
-    /// Trajectories, B.
+    /// B, trajectories.
     pub rows: usize,
-    /// Samples of each, S.
+    /// S, samples of each.
     pub samples: usize,
-    /// Targets of each, T.
+    /// T, targets of each.
     pub targets: usize,
+    /// D, values of a sample.
+    pub dim: usize,
     /// int64 `[B, S]`, ns: ascending in each trajectory.
-    pub times: u64,
-    /// `[B, S, D]`
-    pub values: u64,
-    /// int64 `[B, T]`, ns: ascending ones are found fastest.
-    pub targets_ns: u64,
-    /// `[B, T, D]`, which is written.
-    pub out: u64,
-    /// uint8 `[B, T]`, 0 or 1, which is written.
-    pub valid: u64,
+    pub times: DeviceSlice,
+    /// `[B, S, D]` of float32, float64, float16 or bfloat16.
+    pub values: DeviceSlice,
+    /// int64 `[B, T]`, ns, in any order; ascending ones are found fastest.
+    pub targets_ns: DeviceSlice,
+    /// `[B, T, D]` of the type of `values`: written.
+    pub out: DeviceSlice,
+    /// uint8 `[B, T]`: written, 1 where there is a value and 0 elsewhere.
+    pub valid: DeviceSlice,
 }
 
 impl DeviceBatch {
-    pub(super) fn on_device(&self) -> Batch {
-        Batch {
-            dtype: self.dtype,
+    /// Checks that every slice is as large as the batch says, of its type and on the device.
+    pub(super) fn checked(&self, gpu: &Gpu) -> Result<Batch, SliceError> {
+        let dtype = match self.values.dtype() {
+            dtype @ (Dtype::Float32 | Dtype::Float64 | Dtype::Float16 | Dtype::BFloat16) => dtype,
+            came => {
+                return Err(SliceError::Dtype {
+                    tensor: "values",
+                    expected: self.out.dtype(),
+                    came,
+                });
+            }
+        };
+        let samples = self.rows.saturating_mul(self.samples);
+        let targets = self.rows.saturating_mul(self.targets);
+        let elements = |rows: usize| rows.saturating_mul(self.dim);
+        Ok(Batch {
+            dtype,
             dim: self.dim,
-            times: self.times,
-            values: self.values,
-            targets: self.targets_ns,
-            out: self.out,
-            valid: self.valid,
+            times: self.times.expect("times", Dtype::Int64, samples, gpu)?.address(),
+            values: self.values.expect("values", dtype, elements(samples), gpu)?.address(),
+            targets: self
+                .targets_ns
+                .expect("targets_ns", Dtype::Int64, targets, gpu)?
+                .address(),
+            out: self.out.expect("out", dtype, elements(targets), gpu)?.address(),
+            valid: self.valid.expect("valid", Dtype::UInt8, targets, gpu)?.address(),
             tiling: Tiling::Regular {
                 rows: self.rows,
                 samples: self.samples,
                 targets: self.targets,
             },
-        }
+        })
     }
 }
 
@@ -218,23 +229,7 @@ impl Batch {
     }
 }
 
-/// What the values at the targets are, whatever the batch.
-#[derive(Clone, Copy)]
-pub(super) struct Rules {
-    mode: Interpolation,
-    limits: Limits,
-    fill: f32,
-}
-
-impl Rules {
-    pub fn new(config: &ResampleConfig) -> Result<Self, ConfigError> {
-        Ok(Self {
-            mode: config.interpolation,
-            limits: config.limits()?,
-            fill: config.fill_value,
-        })
-    }
-
+impl Spec {
     /// The fill value of a type, repeated over 8 bytes.
     fn fill_bits(&self, dtype: Dtype) -> u64 {
         const HALVES: u64 = 0x0001_0001_0001_0001;
@@ -252,7 +247,7 @@ impl Rules {
     /// # Safety
     /// Every address of the batch is memory of the device that is as large as the batch says, aligned for its type, and
     /// lives until the stream is synchronized; the times of each trajectory ascend.
-    pub unsafe fn launch(&self, gpu: &Gpu, batch: &Batch, overflow: u8) -> Result<(), CudaError> {
+    pub(super) unsafe fn launch(&self, gpu: &Gpu, batch: &Batch, overflow: u8) -> Result<(), CudaError> {
         let row_bytes = batch.row_bytes();
         if row_bytes > MOST_ROW_BYTES {
             return Err(CudaError::OutOfMemory {

@@ -8,19 +8,20 @@ mod shards;
 pub use launch::DeviceBatch;
 pub use shards::ShardedResampler;
 
-use super::{Counters, ResampleConfig, Trajectories};
+use super::spec::Spec;
+use super::{ResampleConfig, ResampleCounters, Trajectories};
 use crate::device::FIRST_RETRY;
 use crate::device::cuda::{Budget, CudaError, Gpu};
 use crate::ops::ConfigError;
 use chunks::{Chunk, Chunks};
 use lane::Lane;
-use launch::{OVERFLOW, Rules};
+use launch::OVERFLOW;
 use std::ops::Range;
 use std::time::Instant;
 
 /// Puts batches of trajectories on their targets, on a device. Once it has seen its largest batch it allocates nothing.
 pub struct CudaResampler {
-    rules: Rules,
+    spec: Spec,
     gpu: Gpu,
     budget: Budget,
     /// One, and [`LANES`] once there was a large batch.
@@ -47,7 +48,7 @@ impl CudaResampler {
     pub fn new(config: &ResampleConfig, gpu: &Gpu, max_bytes: Option<usize>) -> Result<Self, ConfigError> {
         let budget = Budget::new(max_bytes);
         Ok(Self {
-            rules: Rules::new(config)?,
+            spec: Spec::new(config)?,
             lanes: vec![Lane::new(gpu.clone(), &budget)],
             room: Self::whole_room(max_bytes),
             shrunk: None,
@@ -82,7 +83,7 @@ impl CudaResampler {
         batch: &Trajectories<'_>,
         values: &mut [u8],
         valid: &mut [u8],
-    ) -> Result<Counters, CudaError> {
+    ) -> Result<ResampleCounters, CudaError> {
         assert_eq!(
             values.len(),
             batch.output_bytes(),
@@ -98,7 +99,7 @@ impl CudaResampler {
         rows: Range<usize>,
         values: &mut [u8],
         valid: &mut [u8],
-    ) -> Result<Counters, CudaError> {
+    ) -> Result<ResampleCounters, CudaError> {
         let first = batch.target_offsets[rows.start] as usize;
         assert_eq!(
             valid.len(),
@@ -123,7 +124,7 @@ impl CudaResampler {
                 dropped += count;
                 // SAFETY: every lane is finished before this function returns or goes on after an error, and until
                 // then nothing touches what the caller lent.
-                unsafe { self.lanes[lane].start(&self.rules, batch, &chunk, values, &mut valid[span]) }
+                unsafe { self.lanes[lane].start(&self.spec, batch, &chunk, values, &mut valid[span]) }
             });
             match started {
                 Ok(()) => {
@@ -144,7 +145,7 @@ impl CudaResampler {
                 *valid = 0;
             }
         }
-        Ok(Counters {
+        Ok(ResampleCounters {
             rows: rows.len() as u64,
             targets: valid.len() as u64,
             invalid: invalid + overflows,
@@ -206,18 +207,19 @@ impl CudaResampler {
         sum
     }
 
-    /// Puts the work on a batch that is on the device, and whose outputs stay there, into the stream.
+    /// Enqueues the work on a batch that is on the device, where the answer stays.
     ///
     /// Samples that are not finite are dropped, as everywhere, but not counted.
     ///
     /// # Errors
-    /// What the driver says; one that [`is_memory`](CudaError::is_memory) where a sample takes a gigabyte or more.
+    /// [`CudaError::Slice`] if a slice is not as large as the batch says, not of its type, or on another device; what the
+    /// driver says; one that [`is_memory`](CudaError::is_memory) where a sample takes more than 16 MiB.
     ///
     /// # Safety
-    /// Every address of the batch is memory of this device that is as large as the batch says, aligned for its type,
-    /// and lives until the stream is synchronized; the times of each trajectory ascend.
+    /// The memory of the slices lives until the stream is synchronized; the times of each trajectory ascend.
     pub unsafe fn launch(&self, batch: &DeviceBatch) -> Result<(), CudaError> {
-        // SAFETY: as the caller promises.
-        unsafe { self.rules.launch(&self.gpu, &batch.on_device(), 0) }
+        let batch = batch.checked(&self.gpu)?;
+        // SAFETY: the slices were checked; the rest is the caller's promise.
+        unsafe { self.spec.launch(&self.gpu, &batch, 0) }
     }
 }

@@ -1,4 +1,4 @@
-use super::super::{Counters, ResampleConfig, Trajectories};
+use super::super::{ResampleConfig, ResampleCounters, Trajectories};
 use super::CudaResampler;
 use crate::device::cuda::{CudaError, Gpu};
 use crate::ops::ConfigError;
@@ -38,7 +38,7 @@ impl ShardedResampler {
         batch: &Trajectories<'_>,
         mut values: &mut [u8],
         mut valid: &mut [u8],
-    ) -> Result<Counters, CudaError> {
+    ) -> Result<ResampleCounters, CudaError> {
         let [alone] = self.shards.as_mut_slice() else {
             assert_eq!(
                 values.len(),
@@ -63,7 +63,7 @@ impl ShardedResampler {
                 };
                 running.into_iter().map(join).collect::<Vec<_>>()
             });
-            let mut counters = Counters::default();
+            let mut counters = ResampleCounters::default();
             for result in results {
                 counters += result?;
             }
