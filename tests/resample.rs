@@ -106,7 +106,7 @@ fn a_large_dim_that_no_sample_shows_is_refused() {
     null.columns_mut()[1].null_rows.push(0);
     for (message, lists) in [
         (
-            message::<f32>(std::slice::from_ref(&empty), 1 << 30),
+            message::<f32>(std::slice::from_ref(&empty), 1 << 29),
             "0 timestamps and 0 values",
         ),
         (null, "1 timestamps and 1 values"),

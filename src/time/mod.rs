@@ -9,7 +9,7 @@ pub fn ms_to_ns(ms: f64) -> i64 {
     (ms * 1e6).round() as i64
 }
 
-/// The targets: whole multiples of a period, in ns of capture time.
+/// The grid of targets: whole multiples of a period, in ns of capture time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeGrid {
     period: i64,

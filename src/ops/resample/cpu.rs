@@ -32,20 +32,20 @@ impl std::ops::AddAssign for ResampleCounters {
     }
 }
 
-/// Puts batches of trajectories on their targets. Once it has seen its largest trajectory it allocates nothing.
+/// Resamples batches of trajectories on the CPU. Once it has seen its largest trajectory it allocates nothing.
 pub struct CpuResampler {
     spec: Spec,
-    /// One for each part of a large batch.
+    /// One for each part that a large batch is cut into.
     scratch: Vec<Kept>,
 }
 
-/// A batch with at least so many bytes of values is shared among the cores; below it waking them costs more.
+/// A batch with so many bytes of values is shared among the cores. For less, waking them costs more than it saves.
 const PARALLEL_BYTES: usize = 1 << 20;
 
-/// Parts for each core, so that trajectories of unlike length even out.
+/// A batch is cut into so many parts for each core, so that trajectories of unlike length even out.
 const PARTS_PER_CORE: usize = 4;
 
-/// The samples of a trajectory that count, where not all of them do.
+/// The samples of a trajectory that count, where some are not finite or share a time with a later one.
 #[derive(Default)]
 struct Kept {
     times: Vec<i64>,
@@ -56,7 +56,7 @@ impl CpuResampler {
     /// A resampler of that configuration.
     ///
     /// # Errors
-    /// Which key can't be what it is.
+    /// The key that is not allowed.
     pub fn new(config: &ResampleConfig) -> Result<Self, ConfigError> {
         Ok(Self::from_spec(Spec::new(config)?))
     }
@@ -110,8 +110,8 @@ struct Part<'a> {
 }
 
 impl Part<'_> {
-    /// Halves the part, and runs the halves side by side, until there is one for each piece of scratch memory. The
-    /// rows have nothing to do with each other, so the result is the same however they are shared.
+    /// Divides and conquers: halves the rows and the scratch memory until a part has one piece of each, and runs the
+    /// parts in parallel. Rows are independent, so the result does not depend on the cut.
     fn share<T: Float>(self, scratch: &mut [Kept], values: &mut [T], valid: &mut [u8]) -> ResampleCounters {
         let Self { spec, batch, rows } = self;
         if let ([kept], _) | ([kept, ..], 0 | 1) = (&mut *scratch, rows.len()) {
@@ -131,7 +131,8 @@ impl Part<'_> {
         one
     }
 
-    /// The same code for the widest vectors there are. They change no result: each lane computes what a scalar would.
+    /// Runs the code compiled for AVX2 where the CPU has it. The result is the same: each lane computes what a scalar
+    /// would.
     fn dispatch<T: Float>(&self, kept: &mut Kept, values: &mut [T], valid: &mut [u8]) -> ResampleCounters {
         #[cfg(target_arch = "x86_64")]
         if std::arch::is_x86_feature_detected!("avx2") {
@@ -205,8 +206,10 @@ impl Spec {
     }
 }
 
-/// Whether all of a trajectory is moderate. Nothing has read its samples before, so this has the cache fetch them a few
-/// kilobytes ahead: the time for a batch is the time to read it, and the CPU by itself does not look far enough.
+/// Whether all samples of a trajectory are [moderate](Float::all_moderate).
+///
+/// It is the first to read them, and a batch takes as long as that does. It prefetches a few kilobytes ahead, further
+/// than the CPU does by itself.
 #[inline(always)]
 fn all_moderate_ahead<T: Float>(samples: &[T]) -> bool {
     const PIECE_BYTES: usize = 2048;
@@ -223,7 +226,7 @@ fn all_moderate_ahead<T: Float>(samples: &[T]) -> bool {
     moderate
 }
 
-/// Has the second-level cache fetch `values`.
+/// Prefetches `values` into the second-level cache.
 #[inline(always)]
 fn prefetch<T: Float>(values: &[T]) {
     #[cfg(target_arch = "x86_64")]
@@ -237,7 +240,7 @@ fn prefetch<T: Float>(values: &[T]) {
 }
 
 impl Kept {
-    /// Keeps the samples without a NaN or an infinity, the last one of each time. Returns how many were not finite.
+    /// Keeps the finite samples, and of several at one time the last. Returns how many were not finite.
     #[inline(always)]
     fn choose<T: Float>(&mut self, times: &[i64], samples: &[T], dim: usize) -> u64 {
         self.times.clear();
@@ -259,14 +262,14 @@ impl Kept {
     }
 }
 
-/// How many of the ascending `times` are at or before `target`, of which `guess` was the number for the target before.
+/// Counts those of the ascending `times` that are at or before `target`. `guess` is the count for the previous target.
 #[inline(always)]
 fn at_or_before(times: &[i64], guess: usize, target: i64) -> usize {
     let mut until = guess;
     if until > 0 && times[until - 1] > target {
         return times[..until].partition_point(|&t| t <= target);
     }
-    // Counting a few times at once has no branch that depends on them, and ascending targets rarely need more.
+    // Ascending targets rarely pass more than a few times. Counting those has no branch that depends on them.
     const STEP: usize = 8;
     for _ in 0..2 {
         let Some(next) = times[until..].first_chunk::<STEP>() else {

@@ -1,17 +1,17 @@
-//! Batches of trajectories at their targets.
+//! Resamples batches of trajectories, on the CPU or on devices: [`Resampler`].
 //!
 //! Each row of a batch is one trajectory: S samples of D values at ascending times, and T targets. The answer is the
-//! value of that trajectory at every target, by the rules of [`time::pick`](crate::time::pick):
+//! value of the trajectory at every target, by the rules of [`time::blend`](crate::time::blend):
 //!
-//! - of samples with the same time the later one wins;
-//! - a sample with a NaN or an infinity in it is dropped and counted, and its neighbours are used instead;
-//! - a sample exactly at a target, `previous` and `nearest` give that sample's bits;
-//! - `linear` is `a + w * (b - a)` with `w` from int64 ns in float64: for float32, float16 and bfloat16 it is computed
-//!   in float32 with `w` rounded to it, and the result rounded to the type; for float64 in float64;
-//! - where there is no valid value, or the type can't hold it, the row of D holds `fill_value` and its `valid` is 0;
-//! - a trajectory that makes no sense (its times go back, its lists don't go together) has no valid value.
+//! - Of samples with the same time the later one wins.
+//! - A sample with a NaN or an infinity is dropped and counted. Its neighbours are used instead.
+//! - A target at a sample's own time gets that sample's bits, and so does every target with `previous` and `nearest`.
+//! - `linear` is `a + w * (b - a)`. The weight `w` is computed in float64 from int64 ns. Values of float64 are computed in
+//!   float64. All others are computed in float32, with `w` rounded to it, and rounded to their type.
+//! - A target without a valid value, or with one that the type can't hold, gets D times `fill_value`, and 0 in `valid`.
+//! - A trajectory that makes no sense has no valid value: its times go back, or its lists do not fit together.
 //!
-//! S and T may differ from row to row and may be 0. Targets may come in any order; ascending ones are found fastest.
+//! S and T may differ from row to row, and may be 0. Targets may come in any order; ascending ones are found fastest.
 //!
 //! ```
 //! use robocache::device::{DeviceChoice, Dtype, Placement};

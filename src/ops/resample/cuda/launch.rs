@@ -1,4 +1,4 @@
-//! The kernels of `kernels/resample.cu`: their parameters, and which one with what blocks suits a batch.
+//! Launches of `kernels/resample.cu`: the parameters of its kernels, and which kernel and grid suit a batch.
 
 use super::super::spec::Spec;
 use crate::device::Dtype;
@@ -6,7 +6,7 @@ use crate::device::cuda::{CudaError, DeviceSlice, Gpu, Kernel, Params, SliceErro
 use bytemuck::{Pod, Zeroable};
 use half::{bf16, f16};
 
-/// `ResampleTile` of the kernels: a run of targets of one trajectory.
+/// `ResampleTile` of the kernels: consecutive targets of one trajectory.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 pub(super) struct Tile {
@@ -17,7 +17,7 @@ pub(super) struct Tile {
 }
 
 impl Tile {
-    /// The most targets of a tile; the kernels would take one for each thread.
+    /// The most targets of a tile. The kernels could take as many as a block has threads.
     const MOST_TARGETS: usize = 64;
 }
 
@@ -136,19 +136,19 @@ pub(super) struct Batch {
     pub tiling: Tiling,
 }
 
-/// How the targets are shared among blocks.
+/// Which targets each block does.
 pub(super) enum Tiling {
-    /// By arithmetic, where all rows are alike.
+    /// All rows have as many samples and targets: a block computes its own.
     Regular {
         rows: usize,
         samples: usize,
         targets: usize,
     },
-    /// By a table of `count` [`Tile`]s on the device.
+    /// A block looks its own up in a table of `count` [`Tile`]s on the device.
     Ragged { tiles: u64, count: usize },
 }
 
-/// What stands in `valid` where the type can't hold the result, if it is asked for.
+/// Written to `valid` where the type can't hold the result, if the launch asks for it.
 pub(super) const OVERFLOW: u8 = 2;
 
 /// Threads of a block. tests/layout.py checks that these are the kernels' numbers.
@@ -157,10 +157,10 @@ const BLOCK: u32 = 128;
 /// The most vectors that the samples of a short trajectory have.
 const SHORT_VECTORS: usize = 4 * BLOCK as usize;
 
-/// Rows of blocks that a grid can have. Batches of more trajectories are several launches.
+/// The most rows of blocks in a grid. A batch of more trajectories takes several launches.
 const MOST_ROWS: usize = 65_535;
 
-/// Samples of more bytes than this are not taken, so that the kernels can count bytes of a tile in 32 bits.
+/// The largest sample, bytes: the kernels count the bytes of a tile in 32 bits.
 const MOST_ROW_BYTES: usize = 1 << 24;
 
 impl Batch {
@@ -168,7 +168,7 @@ impl Batch {
         self.dim * self.dtype.size()
     }
 
-    /// The most bytes that every row can be read and written by at once.
+    /// The widest vector that every row of values can be loaded and stored by, bytes.
     fn vector_bytes(&self) -> usize {
         let fits = |bytes: &usize| {
             let ends = [self.values, self.out, self.row_bytes() as u64];
@@ -178,8 +178,8 @@ impl Batch {
         narrower.into_iter().find(fits).unwrap_or(self.dtype.size())
     }
 
-    /// How many targets a block takes, of `targets` in all. A block is some time about its targets before it reads the
-    /// first row, so it takes many, but no more than leave every multiprocessor its share.
+    /// How many of `targets` a block takes. It spends some time on brackets before it loads the first row, so it takes
+    /// many, but leaves enough for every multiprocessor.
     pub fn tile_targets(&self, gpu: &Gpu, targets: usize) -> usize {
         const BLOCKS_PER_MULTIPROCESSOR: usize = 2;
         const LEAST: usize = 16;
@@ -191,7 +191,7 @@ impl Batch {
         1 << tile.ilog2()
     }
 
-    /// The kernel for any batch, and that for few and short trajectories.
+    /// The kernel for any batch, and the one for few and short trajectories.
     fn kernels(&self) -> [Kernel; 2] {
         macro_rules! kernels {
             ($name:literal) => {
@@ -218,7 +218,7 @@ impl Batch {
         }
     }
 
-    /// How many targets a block takes of a batch of few and short trajectories; `None` where it is another.
+    /// How many targets a block takes, if the batch is one of few and short trajectories.
     fn short_tile_targets(&self, gpu: &Gpu, [rows, samples, targets]: [usize; 3]) -> Option<usize> {
         const BLOCKS_PER_MULTIPROCESSOR: usize = 4;
         let row_vectors = self.row_bytes() / self.vector_bytes();
@@ -230,7 +230,7 @@ impl Batch {
 }
 
 impl Spec {
-    /// The fill value of a type, repeated over 8 bytes.
+    /// The fill value in the batch's type, repeated over 8 bytes.
     fn fill_bits(&self, dtype: Dtype) -> u64 {
         const HALVES: u64 = 0x0001_0001_0001_0001;
         const WORDS: u64 = 0x0000_0001_0000_0001;
@@ -242,7 +242,7 @@ impl Spec {
         }
     }
 
-    /// Puts the kernel into the stream.
+    /// Enqueues the kernel.
     ///
     /// # Safety
     /// Every address of the batch is memory of the device that is as large as the batch says, aligned for its type, and
@@ -315,8 +315,7 @@ impl Spec {
     }
 }
 
-/// Puts the counting of those of the first `samples` samples that are not finite into the stream: it adds them to the
-/// u64 at `dropped`.
+/// Enqueues the count of those of the first `samples` samples that are not finite. It is added to the u64 at `dropped`.
 ///
 /// # Safety
 /// Both addresses are memory of the device, as large as that, which lives until the stream is synchronized.

@@ -4,7 +4,7 @@ use crate::device::cuda::{CudaError, Gpu};
 use crate::ops::ConfigError;
 use std::ops::Range;
 
-/// Shares the trajectories of a batch among several devices. The result is that of one.
+/// Resamples each batch on several devices, each of which does some of its trajectories. The bytes are those of one.
 pub struct ShardedResampler {
     shards: Vec<CudaResampler>,
 }
@@ -13,7 +13,7 @@ impl ShardedResampler {
     /// A resampler of that configuration on each of the devices, each of which holds at most `max_bytes`.
     ///
     /// # Errors
-    /// Which key can't be what it is.
+    /// The key that is not allowed.
     pub fn new(config: &ResampleConfig, gpus: &[Gpu], max_bytes: Option<usize>) -> Result<Self, ConfigError> {
         let shards = gpus.iter().map(|gpu| CudaResampler::new(config, gpu, max_bytes));
         Ok(Self {
@@ -29,7 +29,7 @@ impl ShardedResampler {
     /// Does what [`CudaResampler::run`] does.
     ///
     /// # Errors
-    /// The first one of the devices.
+    /// That of the first device that fails.
     ///
     /// # Panics
     /// As [`CudaResampler::run`]; if there is no device.
@@ -73,7 +73,7 @@ impl ShardedResampler {
     }
 }
 
-/// Consecutive rows for each of so many devices, of about as many samples and targets each.
+/// Cuts the rows into one range for each device, with about as many samples and targets in each.
 fn shares(batch: &Trajectories<'_>, devices: usize) -> Vec<Range<usize>> {
     assert!(devices > 0, "a device at least");
     if batch.rows() == 0 {
@@ -93,7 +93,7 @@ fn shares(batch: &Trajectories<'_>, devices: usize) -> Vec<Range<usize>> {
             rows
         })
         .collect();
-    // Rows without samples and targets at the end.
+    // Rows at the end without samples and targets.
     if let Some(last) = shares.last_mut() {
         last.end = batch.rows();
     }
