@@ -289,7 +289,7 @@ impl ModalityConfig {
                 mode: group.interpolation.or(self.interpolation).ok_or_else(|| {
                     ConfigError::new(
                         format!("{place}.interpolation"),
-                        "it is missing (allowed: previous, nearest, linear)",
+                        format!("it is missing (allowed: {})", Interpolation::names()),
                     )
                 })?,
                 limits: self.limits(&place, group)?,

@@ -5,7 +5,8 @@ use super::config::Group;
 use crate::device::{Dtype, Element, Values};
 use crate::ops::{ConfigError, duration_ns};
 use crate::stream::{History, Insert, Place};
-use crate::time::{Grid, Pick, ms_to_ns, pick};
+use crate::time::blend::{self, Written};
+use crate::time::{Grid, ms_to_ns, pick};
 
 /// A stamp that goes back by more is a clock jump, where the configuration does not say, ns.
 const DEFAULT_RESET: i64 = 1_000_000_000;
@@ -427,42 +428,17 @@ impl Timeline {
         let until = times.partition_point(|&t| t <= time);
         let rows_are_here = !stream.history.rows_are_elsewhere();
         let (mut valid, mut overflows) = (rows_are_here, false);
+        let fill = E::from_f32(self.fill_value);
         if !rows_are_here {
-            out.fill(E::from_f32(self.fill_value));
+            out.fill(fill);
         }
         for group in stream.groups.iter().filter(|_| rows_are_here) {
             let channels = group.from..group.to;
-            let out = &mut out[channels.clone()];
-            let mut overflow = 0;
-            match pick(times, until, time, group.mode, &group.limits) {
-                Pick::Invalid => {
-                    out.fill(E::from_f32(self.fill_value));
-                    valid = false;
-                }
-                Pick::Sample(i) => {
-                    for (to, &from) in out.iter_mut().zip(&stream.history.row(i)[channels]) {
-                        *to = E::from_f32(from);
-                        // In float32 a sample is finite, and copying it is all there is to do.
-                        if E::DTYPE != Dtype::Float32 {
-                            overflow |= E::overflow_bit(from);
-                        }
-                    }
-                }
-                Pick::Between { before, after, weight } => {
-                    let weight = weight as f32;
-                    let before = &stream.history.row(before)[channels.clone()];
-                    let after = &stream.history.row(after)[channels];
-                    for ((to, &a), &b) in out.iter_mut().zip(before).zip(after) {
-                        let value = a + weight * (b - a);
-                        *to = E::from_f32(value);
-                        overflow |= E::overflow_bit(value);
-                    }
-                }
-            }
-            if overflow >> 31 != 0 {
-                out.fill(E::from_f32(self.fill_value));
-                (valid, overflows) = (false, true);
-            }
+            let picked = pick(times, until, time, group.mode, &group.limits);
+            let sample = |i: usize| &stream.history.row(i)[channels.clone()];
+            let written = blend::write(group.mode, picked, sample, false, fill, &mut out[channels.clone()]);
+            valid &= written == Written::Value;
+            overflows |= written == Written::Overflow;
         }
         Known {
             valid,
