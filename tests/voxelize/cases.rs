@@ -4,10 +4,10 @@ use super::backend::Voxelizer;
 use super::oracle;
 use super::support::{TestCloud, bits, config, coo, dense, run};
 use robocache::device::{Dtype, Element};
-use robocache::ops::voxelize::{Cloud, CloudError, Counters, Extrinsic, VoxelInput, VoxelLayout, VoxelizeConfig};
+use robocache::ops::voxelize::{Cloud, CloudError, Extrinsic, VoxelCounters, VoxelInput, VoxelLayout, VoxelizeConfig};
 
-fn counters(kept: u64, nonfinite: u64, outside: u64, overflow: u64) -> Counters {
-    Counters {
+fn counters(kept: u64, nonfinite: u64, outside: u64, overflow: u64) -> VoxelCounters {
+    VoxelCounters {
         points_in: kept + nonfinite + outside + overflow,
         points_kept: kept,
         dropped_nonfinite: nonfinite,
@@ -17,7 +17,7 @@ fn counters(kept: u64, nonfinite: u64, outside: u64, overflow: u64) -> Counters 
 }
 
 /// Along x, in a grid of four cells of half a metre from -1 to 1.
-fn along_x(values: &[f64]) -> (Counters, Vec<i32>) {
+fn along_x(values: &[f64]) -> (VoxelCounters, Vec<i32>) {
     let points: Vec<_> = values.iter().map(|x| [*x, 0.0, 0.0]).collect();
     let output = run(&config(-1.0, 0.5, [4, 4, 4], &["count"]), &TestCloud::xyz(&points));
     (output.counters, output.coords.iter().map(|c| c[0]).collect())
@@ -190,14 +190,14 @@ fn an_empty_cloud_is_a_grid_without_voxels() {
     let cloud = TestCloud::new(["x", "y", "z", "i"], &[]);
     for message in [cloud.to_struct(), cloud.to_tensor()] {
         let output = coo(&mut Voxelizer::new(&config).unwrap(), &[(0, &message)]);
-        assert_eq!(output.counters, Counters::default());
+        assert_eq!(output.counters, VoxelCounters::default());
         assert!(output.coords.is_empty());
         assert!(dense(&config, &[(0, &message)]).1.iter().all(|v| v.to_bits() == 0));
         assert!(bits(&config, &[(0, &message)]).1.iter().all(|byte| *byte == 0));
     }
     assert_eq!(
         coo(&mut Voxelizer::new(&config).unwrap(), &[]).counters,
-        Counters::default()
+        VoxelCounters::default()
     );
 }
 

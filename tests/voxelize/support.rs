@@ -3,7 +3,7 @@
 use super::backend::Voxelizer;
 use half::{bf16, f16};
 use robocache::device::Dtype;
-use robocache::ops::voxelize::{Cloud, Counters, VoxelInput, VoxelLayout, VoxelizeConfig};
+use robocache::ops::voxelize::{Cloud, VoxelCounters, VoxelInput, VoxelLayout, VoxelizeConfig};
 use robocache::stream::{Cells, Message};
 
 /// A column: values that are rounded to a type.
@@ -118,7 +118,7 @@ impl TestCloud {
 /// Everything a run gives, bit for bit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
-    pub counters: Counters,
+    pub counters: VoxelCounters,
     pub unusable: Vec<u64>,
     pub coords: Vec<[i32; 3]>,
     /// The bits of the features, by rows.
@@ -155,7 +155,7 @@ pub fn coo(voxelizer: &mut Voxelizer, clouds: &[(usize, &Message)]) -> Output {
 }
 
 /// The dense float32 output of clouds, every element of it written over something else.
-pub fn dense(config: &VoxelizeConfig, clouds: &[(usize, &Message)]) -> (Counters, Vec<f32>) {
+pub fn dense(config: &VoxelizeConfig, clouds: &[(usize, &Message)]) -> (VoxelCounters, Vec<f32>) {
     let config = VoxelizeConfig {
         layout: VoxelLayout::Dense,
         max_voxels: None,
@@ -173,7 +173,7 @@ pub fn dense(config: &VoxelizeConfig, clouds: &[(usize, &Message)]) -> (Counters
 }
 
 /// The bitmap of clouds.
-pub fn bits(config: &VoxelizeConfig, clouds: &[(usize, &Message)]) -> (Counters, Vec<u8>) {
+pub fn bits(config: &VoxelizeConfig, clouds: &[(usize, &Message)]) -> (VoxelCounters, Vec<u8>) {
     let config = VoxelizeConfig {
         layout: VoxelLayout::Bits,
         channels: vec!["occupancy".parse().unwrap()],

@@ -7,7 +7,7 @@ use crate::device::{Backend, Device, Dtype, Placement};
 use crate::ops::ConfigError;
 use crate::ops::voxelize::cuda::{CudaVoxelizer, VoxelizeError};
 use crate::ops::voxelize::{
-    Arrival, Cloud, CloudError, Collector, Counters, CpuVoxelizer, VoxelLayout, VoxelizeConfig,
+    Arrival, Cloud, CloudError, Collector, CpuVoxelizer, VoxelCounters, VoxelLayout, VoxelizeConfig,
 };
 use crate::stream::{Layout, Message};
 use half::{bf16, f16};
@@ -291,7 +291,7 @@ impl LeftOut {
 
 /// A grid that is gathered, and can be written.
 struct Made {
-    counters: Counters,
+    counters: VoxelCounters,
     device: Device,
     /// Bytes of its clouds.
     work: usize,
@@ -343,14 +343,11 @@ impl Grids {
         }
     }
 
-    fn gather_on_cpu(&mut self, clouds: &[Message], used: &[usize]) -> Counters {
+    fn gather_on_cpu(&mut self, clouds: &[Message], used: &[usize]) -> VoxelCounters {
         self.faults.clear();
-        self.cpu.begin();
-        for &input in used {
-            let added = Cloud::from_message(&clouds[input]).and_then(|cloud| self.cpu.add(input, &cloud));
-            self.faults.extend(added.err().map(|error| (input, error)));
-        }
-        self.cpu.finish()
+        let messages = used.iter().map(|&input| (input, &clouds[input]));
+        self.cpu
+            .gather(messages, |input, error| self.faults.push((input, error)))
     }
 
     /// The form and size of a grid, in memory that is to be given back to `layout`.
@@ -375,7 +372,7 @@ impl Grids {
             made.counters = self.gather_on_cpu(clouds, used);
             made.device = Device::Cpu;
         }
-        let cpu = &self.cpu;
+        let cpu = &mut self.cpu;
         match (self.form, self.dtype) {
             (VoxelLayout::Bits, _) => cpu.write_bits(payload.column(0)),
             (VoxelLayout::Coo, _) => {

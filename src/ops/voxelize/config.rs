@@ -1,4 +1,4 @@
-use super::{Channel, ConfigError, Grid, VoxelLayout};
+use super::{Channel, ConfigError, VoxelGrid, VoxelLayout};
 use crate::device::Dtype;
 use crate::ops::NotYet;
 use serde::Deserialize;
@@ -132,9 +132,9 @@ impl VoxelizeConfig {
     ///
     /// # Errors
     /// As [`validate`](Self::validate).
-    pub fn grid(&self) -> Result<Grid, ConfigError> {
+    pub fn grid(&self) -> Result<VoxelGrid, ConfigError> {
         self.validate()?;
-        Ok(Grid::new(self.origin_m, self.voxel_size_m, self.shape))
+        Ok(VoxelGrid::new(self.origin_m, self.voxel_size_m, self.shape))
     }
 
     /// Bytes of the payload of each grid, where they don't depend on the clouds. The configuration must be valid.

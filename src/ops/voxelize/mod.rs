@@ -49,7 +49,7 @@
 //! # Example
 //! ```
 //! use robocache::device::Dtype;
-//! use robocache::ops::voxelize::{Cloud, VoxelizeConfig, CpuVoxelizer};
+//! use robocache::ops::voxelize::{CpuVoxelizer, VoxelizeConfig};
 //! use robocache::stream::{Cells, Message};
 //!
 //! let config: VoxelizeConfig = serde_yaml::from_str(
@@ -63,9 +63,8 @@
 //! message.add_column("", Dtype::Float32, Cells::One).data.copy_from(bytemuck::cast_slice(&points));
 //!
 //! let mut voxelizer = CpuVoxelizer::new(&config)?;
-//! voxelizer.begin();
-//! voxelizer.add(0, &Cloud::from_message(&message)?)?;
-//! assert_eq!(voxelizer.finish().points_kept, 2);
+//! let counters = voxelizer.gather([(0, &message)], |_, error| panic!("{error}"));
+//! assert_eq!(counters.points_kept, 2);
 //! let (mut coords, mut features) = ([0; 3], [0.0; 2]);
 //! voxelizer.write_coo(&mut coords, &mut features);
 //! assert_eq!((coords, features), ([0, 0, 0], [2.0, 0.5]));
@@ -91,13 +90,13 @@ pub use cloud::{Cloud, CloudError, Field};
 pub use collector::{Arrival, Collector};
 pub use config::{Extrinsic, VoxelInput, VoxelizeConfig};
 pub use cpu::CpuVoxelizer;
-pub use grid::{Grid, Transform};
+pub use grid::{Transform, VoxelGrid};
 
 use super::ConfigError;
 
 /// What became of the points of a grid: `points_in` is the sum of the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
+pub struct VoxelCounters {
     /// Points of all clouds.
     pub points_in: u64,
     /// Points that are in the output.

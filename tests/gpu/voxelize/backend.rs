@@ -4,7 +4,9 @@ use crate::support::gpu;
 use robocache::device::Element;
 use robocache::ops::ConfigError;
 use robocache::ops::voxelize::cuda::{CudaVoxelizer, VoxelizeError};
-use robocache::ops::voxelize::{Channel, Cloud, CloudError, Counters, CpuVoxelizer, Grid, VoxelLayout, VoxelizeConfig};
+use robocache::ops::voxelize::{
+    Channel, Cloud, CloudError, CpuVoxelizer, VoxelCounters, VoxelGrid, VoxelLayout, VoxelizeConfig,
+};
 use robocache::stream::Layout;
 use std::cell::Cell;
 
@@ -28,7 +30,7 @@ impl Voxelizer {
         }
     }
 
-    pub fn grid(&self) -> &Grid {
+    pub fn grid(&self) -> &VoxelGrid {
         match self {
             Cuda(voxelizer, ..) => voxelizer.grid(),
             Cpu(voxelizer) => voxelizer.grid(),
@@ -70,7 +72,7 @@ impl Voxelizer {
         }
     }
 
-    pub fn finish(&mut self) -> Counters {
+    pub fn finish(&mut self) -> VoxelCounters {
         match self {
             Cuda(voxelizer, ..) => voxelizer.finish().unwrap(),
             Cpu(voxelizer) => voxelizer.finish(),

@@ -5,7 +5,9 @@ use crate::support::{Random, gpu, ran, random_cases};
 use robocache::device::Dtype;
 use robocache::device::cuda::{Budget, DeviceBuf};
 use robocache::ops::voxelize::cuda::CudaVoxelizer;
-use robocache::ops::voxelize::{Cloud, Counters, CpuVoxelizer, Extrinsic, VoxelInput, VoxelLayout, VoxelizeConfig};
+use robocache::ops::voxelize::{
+    Cloud, CpuVoxelizer, Extrinsic, VoxelCounters, VoxelInput, VoxelLayout, VoxelizeConfig,
+};
 use robocache::stream::Message;
 
 /// How the points of a cloud lie.
@@ -119,7 +121,7 @@ pub fn on_cpu(voxelizer: &mut CpuVoxelizer, layout: VoxelLayout, clouds: &[(usiz
 }
 
 /// Everything that is counted.
-pub fn said(counters: Counters, unusable: &[u64], saturated: u64) -> String {
+pub fn said(counters: VoxelCounters, unusable: &[u64], saturated: u64) -> String {
     format!("{counters:?}, unusable {unusable:?}, saturated {saturated}")
 }
 
