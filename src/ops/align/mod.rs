@@ -21,7 +21,11 @@
 
 mod config;
 pub mod cpu;
+#[cfg(feature = "cuda")]
 pub mod cuda;
+#[cfg(not(feature = "cuda"))]
+#[path = "no_cuda.rs"]
+pub(crate) mod cuda;
 #[cfg(test)]
 mod tests;
 mod timeline;
