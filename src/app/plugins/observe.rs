@@ -3,13 +3,13 @@
 
 use super::number_or_null;
 use super::watch::Watch;
-use crate::app::{Change, Fault, Operation, Outbox, Parameter, Parameters, Payload, Value, Wake};
+use crate::app::{Change, Fault, Operation, Outbox, Value, Wake};
 use crate::device::cuda::{Budget, CudaError, Gpu};
 use crate::device::{Backend, Device, Dtype, HostBuf, Placement, Values};
 use crate::ops::ConfigError;
 use crate::ops::align::cuda::{CudaFuser, DeviceSample, PushError};
 use crate::ops::align::{AlignConfig, Masks, Pushed, Target, Timeline, cpu};
-use crate::stream::{Layout, Message};
+use crate::stream::{Header, Layout, Message, Payload};
 use half::{bf16, f16};
 use std::ops::Range;
 use std::time::Instant;
@@ -25,7 +25,7 @@ enum SamplesError {
         "`shape` {shape:?} is not that of {samples} samples of {dim} values (allowed: [{dim}], or [{samples}, {dim}])"
     )]
     Shape {
-        shape: Vec<usize>,
+        shape: Vec<i64>,
         samples: usize,
         dim: usize,
     },
@@ -33,7 +33,6 @@ enum SamplesError {
 
 /// The operation of the sections `align:` and `fuse:`.
 pub(super) struct Observe {
-    section: &'static str,
     windows: Windows,
     outputs: Vec<Output>,
     watch: Watch,
@@ -94,15 +93,15 @@ struct Output {
 
 impl Observe {
     /// One output of all modalities.
-    pub fn fused(config: &AlignConfig, placement: &Placement) -> Result<Self, ConfigError> {
-        Self::new("fuse", config, placement, |modalities| {
+    pub fn fused(name: &str, config: &AlignConfig, placement: &Placement) -> Result<Self, ConfigError> {
+        Self::new(("fuse", name), config, placement, |modalities| {
             std::iter::once(0..modalities).collect()
         })
     }
 
     /// One output of each modality.
-    pub fn aligned(config: &AlignConfig, placement: &Placement) -> Result<Self, ConfigError> {
-        let mut observe = Self::new("align", config, placement, |modalities| {
+    pub fn aligned(name: &str, config: &AlignConfig, placement: &Placement) -> Result<Self, ConfigError> {
+        let mut observe = Self::new(("align", name), config, placement, |modalities| {
             (0..modalities).map(|i| i..i + 1).collect()
         })?;
         for output in &mut observe.outputs {
@@ -112,7 +111,7 @@ impl Observe {
     }
 
     fn new(
-        section: &'static str,
+        (section, name): (&'static str, &str),
         config: &AlignConfig,
         placement: &Placement,
         outputs: impl FnOnce(usize) -> Vec<Range<usize>>,
@@ -123,8 +122,7 @@ impl Observe {
         let backend = Backend::new(section, placement, CPU_BYTES, cuda)?;
         let outputs = outputs(aligner.modalities()).into_iter();
         Ok(Self {
-            section,
-            watch: Watch::new(section, aligner.inputs(), aligner.period_ns()),
+            watch: Watch::new(name, aligner.inputs(), aligner.period_ns()),
             taken: vec![None; aligner.modalities()],
             left: None,
             outputs: outputs.map(|modalities| Output::new(&aligner, modalities)).collect(),
@@ -157,8 +155,8 @@ impl Observe {
                 self.windows.masks.overflows.clear();
                 let sent = output.send_on_device(i, &mut self.windows, &target, out);
                 if !sent {
-                    out.send(i, &output.layout, |payload| {
-                        output.observe(&mut self.windows, &target, payload)
+                    out.send(i, &output.layout, |payload, header| {
+                        output.observe(&mut self.windows, &target, payload, header);
                     });
                 }
                 output.count_overflows(&self.windows, out);
@@ -182,18 +180,19 @@ impl Observe {
     /// The stamps before and at which the rows of a message were taken already: those of an observation that the one
     /// before it held, too, as a window repeats all rows but the newest.
     fn taken_until(&mut self, input: usize, message: &Message) -> Option<i64> {
-        if message.modalities().is_empty() {
+        let header = &message.header;
+        if header.modalities.is_empty() {
             return None;
         }
-        let newest = message.timestamps_ns.last().copied().unwrap_or(message.timestamp_ns);
+        let newest = header.timestamps_ns.last().copied().unwrap_or(*header.timestamp_ns);
         let before = self.taken[input].filter(|taken| {
             let back = taken.stamp_ns.saturating_sub(newest);
-            back <= 0 || (back <= OBSERVATIONS_RESET && taken.epoch == message.epoch)
+            back <= 0 || (back <= OBSERVATIONS_RESET && taken.epoch == *header.epoch)
         });
         let until = before.map(|taken| taken.stamp_ns);
         self.taken[input] = Some(Taken {
             stamp_ns: until.map_or(newest, |until| until.max(newest)),
-            epoch: message.epoch,
+            epoch: *header.epoch,
         });
         until
     }
@@ -203,7 +202,7 @@ impl Observe {
     /// Takes the samples of a message, and publishes what each makes due.
     fn take(&mut self, input: usize, message: &Message, out: &mut Outbox<'_>) -> Result<(), SamplesError> {
         if let Some(frame_id) = self.outputs.get_mut(input).and_then(|output| output.frame_id.as_mut()) {
-            frame_id.clone_from(&message.frame_id);
+            frame_id.clone_from(&message.header.frame_id);
         }
         let samples = self.samples(input, message)?;
         let taken_until = self.taken_until(input, message);
@@ -224,8 +223,8 @@ impl Observe {
             (None, Some(values)) => values.len(),
             (None, None) => return Err(SamplesError::Struct { dim }),
         };
-        let stamps = match message.timestamps_ns.as_slice() {
-            [] => std::slice::from_ref(&message.timestamp_ns),
+        let stamps = match message.header.timestamps_ns.as_slice() {
+            [] => std::slice::from_ref(&*message.header.timestamp_ns),
             several if len == several.len() * dim => several,
             several => {
                 return Err(SamplesError::Stamps {
@@ -243,10 +242,11 @@ impl Observe {
     fn take_rows(&mut self, left: Left, (stamps, len): (&[i64], usize), message: &Message, out: &mut Outbox<'_>) {
         let Left { input, taken_until, .. } = left;
         let dim = self.windows.aligner.dim(input);
-        let parts = message.valid.len() / stamps.len();
+        let valid = message.header.valid.as_slice();
+        let parts = valid.len() / stamps.len();
         for (row, &stamp) in stamps.iter().enumerate().skip(left.row) {
             // A row that an aligning node upstream says nothing of is no sample, nor is one that came before.
-            let is_masked = message.valid[row * parts..(row + 1) * parts].contains(&0);
+            let is_masked = valid[row * parts..(row + 1) * parts].contains(&0);
             if is_masked || taken_until.is_some_and(|until| stamp <= until) {
                 continue;
             }
@@ -308,16 +308,18 @@ impl Observe {
 
 /// A shape says how many samples there are, and how many values each has.
 fn check_shape(message: &Message, samples: usize, dim: usize) -> Result<(), SamplesError> {
-    let shape = message.shape.as_slice();
+    let shape = message.header.shape.as_slice();
     // The bits of a voxel grid are eight cells to a byte.
-    let is_bits = message.metadata.get("grid_shape").is_some();
-    let fits_dim = |shape: &[usize]| {
-        let values = shape.iter().try_fold(1usize, |product, &n| product.checked_mul(n));
+    let is_bits = message.header.grid_shape.is_present();
+    let fits_dim = |shape: &[i64]| {
+        let values = shape
+            .iter()
+            .try_fold(1usize, |product, &n| product.checked_mul(n as usize));
         values.is_some_and(|values| values == dim || is_bits && values.div_ceil(8) == dim)
     };
     let fits = match shape {
         [] => true,
-        [first, rest @ ..] if !rest.is_empty() && *first == samples && fits_dim(rest) => true,
+        [first, rest @ ..] if !rest.is_empty() && *first as usize == samples && fits_dim(rest) => true,
         all => samples == 1 && fits_dim(all),
     };
     match fits {
@@ -372,12 +374,8 @@ impl Operation for Observe {
         Ok(())
     }
 
-    /// Sets `max_wait_ms` or `<input>.latency_ms`, with or without the section's name and `modalities.` before it.
+    /// Sets `max_wait_ms` or `<input>.latency_ms`, with or without `modalities.` before it.
     fn parameter(&mut self, key: &str, value: &Value) -> Result<bool, Fault> {
-        let key = key
-            .strip_prefix(self.section)
-            .and_then(|key| key.strip_prefix('.'))
-            .unwrap_or(key);
         let key = key.strip_prefix("modalities.").unwrap_or(key);
         if key == "max_wait_ms" {
             self.windows.aligner.set_max_wait_ms(number_or_null(value)?)?;
@@ -542,7 +540,7 @@ impl Output {
         }
         let dtype = windows.aligner.dtype();
         let budget = windows.budget.clone();
-        let sent = out.send_on_device(output, (dtype, self.layout.rows), (&gpu, &budget), |memory| {
+        let sent = out.send_on_device(output, (dtype, self.layout.rows), (&gpu, &budget), |memory, header| {
             let start = Instant::now();
             let Windows {
                 aligner,
@@ -553,7 +551,8 @@ impl Output {
             if let Some(cuda) = backend.resident() {
                 cuda.window_on_device(aligner, target, self.modalities.clone(), memory, masks)?;
             }
-            Ok(self.describe(windows, target, windows.backend.device(), start))
+            self.describe(windows, target, windows.backend.device(), start, header);
+            Ok(())
         });
         if let Err(error) = sent {
             windows.failed(work, error);
@@ -583,43 +582,34 @@ impl Output {
             .sum()
     }
 
-    /// Writes an observation into a payload of the aligner's element type, times it, and gives its metadata.
-    fn observe(&self, windows: &mut Windows, target: &Target, payload: &mut Payload<'_>) -> Parameters {
+    /// Writes an observation into a payload of the aligner's element type, times it, and writes its header.
+    fn observe(&self, windows: &mut Windows, target: &Target, payload: &mut Payload<'_>, header: &mut Header) {
         let start = Instant::now();
         let device = windows.write(target, self.modalities.clone(), payload);
-        self.describe(windows, target, device, start)
+        self.describe(windows, target, device, start, header);
     }
 
-    /// The metadata of an observation that was begun at `start` and is done.
-    fn describe(&self, windows: &Windows, target: &Target, device: Device, start: Instant) -> Parameters {
-        let compute_us = start.elapsed().as_secs_f64() * 1e6;
+    /// Writes the header of an observation that was begun at `start` and is done.
+    fn describe(&self, windows: &Windows, target: &Target, device: Device, start: Instant, header: &mut Header) {
+        header.compute_us.set(start.elapsed().as_secs_f64() * 1e6);
         let Windows { aligner, masks, .. } = windows;
         let width = self.offsets.last().copied().unwrap_or(0);
-        let entries = [
-            ("shape", Parameter::ListInt(vec![aligner.window() as i64, width])),
-            ("dtype", Parameter::String(aligner.dtype().name().into())),
-            ("timestamp_ns", Parameter::Integer(target.time_ns)),
-            ("timestamps_ns", Parameter::ListInt(masks.timestamps_ns.clone())),
-            ("modalities", Parameter::ListString(self.names.clone())),
-            ("offsets", Parameter::ListInt(self.offsets.clone())),
-            ("valid", Parameter::ListInt(masks.valid.clone())),
-            ("age_ns", Parameter::ListInt(masks.age_ns.clone())),
-            ("epoch", Parameter::Integer(target.epoch)),
-            ("late_samples", Parameter::Integer(target.late_samples)),
-            ("device", Parameter::String(device.to_string())),
-            ("compute_us", Parameter::Float(compute_us)),
-        ];
-        let mut parameters: Parameters = entries
-            .map(|(key, value)| (key.to_owned(), value))
-            .into_iter()
-            .collect();
+        header.shape.set([aligner.window() as i64, width]);
+        header.dtype.set(aligner.dtype());
+        header.timestamp_ns.set(target.time_ns);
+        header.timestamps_ns.set(&masks.timestamps_ns);
+        header.modalities.set(&self.names);
+        header.offsets.set(&self.offsets);
+        header.valid.set(&masks.valid);
+        header.age_ns.set(&masks.age_ns);
+        header.epoch.set(target.epoch);
+        header.late_samples.set(target.late_samples);
+        header.device.set(device);
         if device != Device::Cpu {
-            let bytes = Parameter::Integer(windows.budget.used() as i64);
-            parameters.insert("device_bytes".into(), bytes);
+            header.device_bytes.set(windows.budget.used() as i64);
         }
         if let Some(frame_id) = self.frame_id.as_ref().filter(|frame_id| !frame_id.is_empty()) {
-            parameters.insert("frame_id".into(), Parameter::String(frame_id.clone()));
+            header.frame_id.set(frame_id);
         }
-        parameters
     }
 }
