@@ -1,13 +1,11 @@
 //! Random clouds, one voxelizer for many grids, held against the CPU's.
 
-use super::support::{TestCloud, config, coo};
+use super::support::{TestCloud, config, coo, voxelizer};
 use crate::support::{Random, gpu, ran, random_cases};
 use robocache::device::Dtype;
 use robocache::device::cuda::{Budget, DeviceBuf};
 use robocache::ops::voxelize::cuda::CudaVoxelizer;
-use robocache::ops::voxelize::{
-    Cloud, CpuVoxelizer, Extrinsic, VoxelCounters, VoxelInput, VoxelLayout, VoxelizeConfig,
-};
+use robocache::ops::voxelize::{CpuVoxelizer, Extrinsic, VoxelCounters, VoxelInput, VoxelLayout, VoxelizeConfig};
 use robocache::stream::Message;
 
 /// How the points of a cloud lie.
@@ -111,11 +109,7 @@ macro_rules! written {
 
 /// What became of the points, and the bytes of the output.
 pub fn on_cpu(voxelizer: &mut CpuVoxelizer, layout: VoxelLayout, clouds: &[(usize, &Message)]) -> (String, Vec<u8>) {
-    voxelizer.begin();
-    for (input, message) in clouds {
-        voxelizer.add(*input, &Cloud::from_message(message).unwrap()).unwrap();
-    }
-    let counters = voxelizer.finish();
+    let counters = voxelizer.gather(clouds.iter().copied(), |_, error| panic!("{error}"));
     let out = written!(voxelizer, layout);
     (said(counters, voxelizer.unusable(), voxelizer.saturated()), out)
 }
@@ -246,10 +240,7 @@ fn what_is_no_cloud_of_the_grid_leaves_it_as_it_was() {
     });
     assert_eq!(counters.unwrap().points_kept, 1);
     assert_eq!(refused.len(), 4, "{refused:?}");
-    assert_eq!(
-        coo(&mut super::backend::Voxelizer::new(&config).unwrap(), &[(0, &message)]).values(),
-        [[1.0, 2.0]]
-    );
+    assert_eq!(coo(&mut voxelizer(&config), &[(0, &message)]).values(), [[1.0, 2.0]]);
     ran(&gpu, "voxelize: refused clouds", 2);
 }
 
