@@ -111,9 +111,9 @@ fn on_cpu(
 ) -> Result<(), Box<dyn Error>> {
     let (cells, bits) = (shape.cells(), shape.cells().div_ceil(8));
     for at in 0..shape.clouds {
-        voxelizer.begin();
-        voxelizer.add(0, &Cloud::from_message(&sweeps[sweep_of(set, at)])?)?;
-        voxelizer.finish();
+        let mut refused = None;
+        voxelizer.gather([(0, &sweeps[sweep_of(set, at)])], |_, error| refused = Some(error));
+        refused.map_or(Ok(()), Err)?;
         out.voxels = voxelizer.voxels();
         match layout {
             VoxelLayout::Dense => voxelizer.write_dense(&mut out.dense.as_mut_slice::<f32>()[at * cells..][..cells]),
