@@ -83,6 +83,54 @@ pub fn live(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
         let times = play_on(gpu, &rules, usize::MAX)?;
         rows.add("fuse", &config, "cuda", Scope::Host, times, bytes);
     }
+    gpu.map_or(Ok(()), |gpu| take(rows, gpu))
+}
+
+/// Large samples that are on the device already, as of an operation before in the same process: the bits of a voxel grid
+/// of 512 x 512 x 40, and 2 M floats.
+const LARGE_SAMPLES: [(Dtype, usize); 2] = [(Dtype::UInt8, 512 * 512 * 40 / 8), (Dtype::Float32, 1 << 21)];
+
+/// Measures how long a sample takes from the device's memory into its history, which stays there.
+fn take(rows: &mut Rows, gpu: &Gpu) -> Result<(), Box<dyn Error>> {
+    const SETS: usize = 8;
+    for (dtype, dim) in LARGE_SAMPLES {
+        if !timing::is_wanted(dim) {
+            continue;
+        }
+        let config: AlignConfig = serde_yaml::from_str(&format!(
+            "{{ rate_hz: 10, modalities: [{{ input: voxels, dim: {dim}, interpolation: previous }}] }}"
+        ))?;
+        let mut aligner = Timeline::new(&config)?;
+        let budget = Budget::new(None);
+        let mut fuser = CudaFuser::new(&aligner, gpu, &budget);
+        let bytes = dim * dtype.size();
+        let mut memory = DeviceBuf::new(gpu, &budget);
+        memory.reserve(SETS * bytes)?;
+        memory.clear(0, SETS * bytes)?;
+        gpu.synchronize()?;
+        let (mut stamp, mut failed) = (0, None);
+        let times = timing::host(SETS, |set| {
+            let sample = DeviceSample {
+                memory: &memory,
+                at: set * bytes,
+                dtype,
+                len: dim,
+            };
+            stamp += 100_000_000;
+            failed = fuser.push(&mut aligner, 0, stamp, sample).err().or(failed.take());
+            while aligner.due().is_some() {}
+        });
+        failed.map_or(Ok(()), Err)?;
+        let config = format!("take of a sample on the device, {dim} {dtype}");
+        rows.add(
+            "fuse",
+            &config,
+            "cuda",
+            Scope::Host,
+            times,
+            bytes + dim * size_of::<f32>(),
+        );
+    }
     Ok(())
 }
 
