@@ -1,5 +1,6 @@
 use super::observe::Observe;
 use crate::app::{App, AppError, Plugin, Registration};
+use crate::ops::align::Aligner;
 
 /// Publishes each stream of `align:` by itself, on the common targets, as an output of the input's name.
 pub struct AlignPlugin;
@@ -14,7 +15,8 @@ impl Plugin for AlignPlugin {
     }
 
     fn build(&self, app: &mut App) -> Result<(), AppError> {
-        let operation = Observe::aligned(&app.config()?, app.placement()).map_err(|error| app.refused(&error))?;
+        let aligner = Aligner::split(&app.config()?, app.placement()).map_err(|error| app.refused(&error))?;
+        let operation = Observe::new(self.name(), aligner, true);
         app.add_operation(Registration {
             name: self.name().into(),
             inputs: operation.inputs(),

@@ -1,5 +1,6 @@
 use super::observe::Observe;
 use crate::app::{App, AppError, Plugin, Registration};
+use crate::ops::align::Aligner;
 
 /// Publishes the streams of `fuse:` as one tensor, `fused`.
 pub struct FusePlugin;
@@ -14,7 +15,8 @@ impl Plugin for FusePlugin {
     }
 
     fn build(&self, app: &mut App) -> Result<(), AppError> {
-        let operation = Observe::fused(&app.config()?, app.placement()).map_err(|error| app.refused(&error))?;
+        let aligner = Aligner::new(&app.config()?, app.placement()).map_err(|error| app.refused(&error))?;
+        let operation = Observe::new(self.name(), aligner, false);
         app.add_operation(Registration {
             name: self.name().into(),
             inputs: operation.inputs(),

@@ -69,6 +69,7 @@ pub struct BatchOutput {
 pub struct FuseBatch {
     gpu: Gpu,
     params: FuseParams,
+    columns: usize,
     dtype: Dtype,
     grid: [u32; 3],
     /// What does not travel with the launch.
@@ -107,7 +108,8 @@ impl FuseBatch {
         let no_sample = tables.put_each(widest, std::iter::repeat_n(0f32, widest));
 
         let mut groups = Vec::with_capacity(group_count);
-        let mut column = 0;
+        let columns: usize = modalities.iter().map(|modality| modality.dim).sum();
+        let mut out = output.values;
         let mut describe = |modality: &BatchModality| {
             let first_group = groups.len();
             let mut next = 0;
@@ -126,32 +128,31 @@ impl FuseBatch {
             let params = ModalityParams {
                 times: modality.times,
                 values: if is_empty { no_sample } else { modality.values },
+                out,
                 pitch: modality.samples as i64,
                 head: 0,
                 count: modality.samples as u32,
                 mask: u32::MAX,
                 dim: modality.dim as u32,
                 dtype: modality.dtype.code(),
-                column,
+                columns: columns as u32,
                 first_group: first_group as u32,
                 groups: modality.groups.len() as u32,
             };
-            column += modality.dim as u32;
+            out += (modality.dim * output.dtype.size()) as u64;
             params
         };
         let modality_params: Vec<ModalityParams> = modalities.iter().map(&mut describe).collect();
 
         let mut params = FuseParams::zeroed();
         params.targets = shape.targets;
-        params.out = output.values;
         params.age = output.age_ns;
         params.valid = output.valid;
         params.target_pitch = if shape.shared_targets { 0 } else { shape.rows as i64 };
         params.rows = shape.rows as u32;
-        params.columns = column;
         params.fill = output.fill_value;
         if FuseParams::holds(modality_params.len(), groups.len()) {
-            params.take(&modality_params, &groups);
+            params.embed(&modality_params, &groups);
         } else {
             params.point_to(tables.put(&modality_params), tables.put(&groups));
         }
@@ -161,6 +162,7 @@ impl FuseBatch {
         Ok(Self {
             gpu: gpu.clone(),
             params,
+            columns,
             dtype: output.dtype,
             grid: [
                 shape.rows.div_ceil(RUN as usize) as u32,
@@ -173,7 +175,7 @@ impl FuseBatch {
 
     /// D, the columns of a row.
     pub fn columns(&self) -> usize {
-        self.params.columns as usize
+        self.columns
     }
 
     /// Puts the launch into the device's stream.

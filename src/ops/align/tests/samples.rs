@@ -112,24 +112,24 @@ fn what_waits_for_another_stream_is_bounded() {
     assert!(t.push_all("a", 64, &sample(64), &[]).overflowed);
     assert!(t.push_all("a", 65, &sample(65), &[]).overflowed);
     // 0 and 1 are gone, so that a has something from 2 on, and the first target is 10
-    t.aligner.push(1, 0, Values::from_f32(&[0.0])).unwrap();
-    assert_eq!(t.aligner.due(), None);
-    t.aligner.push(1, 10 * MS, Values::from_f32(&[0.0])).unwrap();
-    assert_eq!(t.aligner.due().map(|target| target.time_ns), Some(10 * MS));
+    t.timeline.push(1, 0, Values::from_f32(&[0.0])).unwrap();
+    assert_eq!(t.timeline.due(), None);
+    t.timeline.push(1, 10 * MS, Values::from_f32(&[0.0])).unwrap();
+    assert_eq!(t.timeline.due().map(|target| target.time_ns), Some(10 * MS));
 }
 
 #[test]
 fn a_long_run_forgets_what_no_window_needs() {
     let mut t = Script::new("window: 4", &["input: a", "input: b, interpolation: linear"]);
     for k in 0..5000i64 {
-        t.aligner
+        t.timeline
             .push(0, 3 * k * MS, Values::from_f32(&[(3 * k) as f32]))
             .unwrap();
-        t.aligner
+        t.timeline
             .push(1, 7 * k * MS / 2, Values::from_f32(&[3.5 * k as f32]))
             .unwrap();
         let mut last = None;
-        while let Some(target) = t.aligner.due() {
+        while let Some(target) = t.timeline.due() {
             last = Some(t.show(&target));
         }
         // a at multiples of 3, b at multiples of 3.5, such as 14959 = 3.5 * 4274 and 14980 = 3.5 * 4280
