@@ -91,7 +91,7 @@ test-python: build out/policy.onnx emulator | test-rust
 build: .venv/.stamp
 	$(CARGO) build --release --workspace --locked
 
-target/kernels/.checked-cuda12: $(CUDA12_KERNELS) kernels/cuda12.py README.md
+target/kernels/.checked-cuda12: $(CUDA12_KERNELS) kernels/cuda12.py docs/gpu.md
 	$(PYTHON) kernels/cuda12.py check $(CUDA12_KERNELS)
 	@touch $@
 

@@ -1,4 +1,4 @@
-//! Embeds the compiled kernels, `kernels/*.fatbin`.
+//! Embeds the compiled kernels, `kernels/*.fatbin`, with the feature `cuda`.
 //!
 //! They are checked in, so that building needs no CUDA. With `ROBOCACHE_NVCC=path` they are compiled anew from
 //! `kernels/*.cu` by that compiler instead, all but those for drivers of CUDA 12; a compiler that merely lies on the PATH
@@ -14,6 +14,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=kernels");
     println!("cargo::rerun-if-env-changed=ROBOCACHE_NVCC");
+    if env::var_os("CARGO_FEATURE_CUDA").is_none() {
+        return Ok(());
+    }
     let kernels = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("kernels");
     let out = PathBuf::from(env::var("OUT_DIR")?);
     let nvcc = env::var_os("ROBOCACHE_NVCC");

@@ -60,20 +60,20 @@ def link(image: bytes, capability: str) -> str:
 
 
 def promised() -> tuple[list[str], list[str]]:
-    """The compute capabilities that the README names: of machine code for CUDA 13, and of devices for CUDA 12."""
-    rows = re.findall(r"^\| CUDA 1[23].*$", (ROOT / "README.md").read_text(), re.M)
+    """The compute capabilities that docs/gpu.md names: of machine code for CUDA 13, and of devices for CUDA 12."""
+    rows = re.findall(r"^\| CUDA 1[23].*$", (ROOT / "docs/gpu.md").read_text(), re.M)
     if len(rows) != 2:
-        sys.exit("cuda12.py: README.md has no row for each of CUDA 13 and CUDA 12")
+        sys.exit("cuda12.py: docs/gpu.md has no row for each of CUDA 13 and CUDA 12")
     return tuple(re.findall(r"\b\d+\.\d\b", row.split("|")[2]) for row in rows)
 
 
 def check(images: list[str]) -> None:
-    """Holds the images, and nvcc.options, against the README."""
+    """Holds the images, and nvcc.options, against docs/gpu.md."""
     machine_code, capabilities = promised()
     options = (ROOT / "kernels/nvcc.options").read_text()
     made = [f"{code[:-1]}.{code[-1]}" for code in re.findall(r"code=sm_(\d+)", options)]
     if made != machine_code:
-        sys.exit(f"cuda12.py: README.md names machine code for {machine_code}, nvcc.options makes {made}")
+        sys.exit(f"cuda12.py: docs/gpu.md names machine code for {machine_code}, nvcc.options makes {made}")
     # An image that the linker can't read ends its process.
     with concurrent.futures.ProcessPoolExecutor() as processes:
         checks = [(image, capability) for image in images for capability in capabilities]

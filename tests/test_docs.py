@@ -124,6 +124,28 @@ def test_the_least_sender_is_fused(tmp_path):
     assert len(got) >= 40 and all(message.values.tolist() == [0.5, 1.5] for message in got)
 
 
+def test_the_page_on_messages_has_the_types_and_keys_that_dora_is_told():
+    page = (ROOT / "docs" / "messages.md").read_text()
+    metadata = page.split("\n## Metadata\n")[1].split("\n## ")[0]
+    keys = dict(re.findall(r"^\| `(\w+)` \| (\w+) \|", metadata, re.MULTILINE))
+    types = yaml.safe_load((ROOT / "types" / "robocache" / "v1.yml").read_text())["types"]
+    assert len(keys) > 25 and len(types) > 8
+    for name, declared in types.items():
+        assert f"`{name}`" in page
+        for entry in declared.get("metadata", []):
+            # `Integer or Float: ...`, `ListInt, M + 1: ...`
+            allowed = re.split(r"[,:]", entry["description"])[0].split(" or ")
+            assert keys.get(entry["key"]) in allowed, (name, entry["key"])
+
+
+def test_the_program_of_the_page_on_messages_reads_a_recording(tmp_path):
+    (program,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "messages.md").read_text(), re.MULTILINE | re.DOTALL)
+    convert.write(tmp_path, {"lidar": convert.Stream(np.array([1, 2]), np.ones((2, 3)))})
+    variables = {}
+    exec(program.replace("lidar.arrow", str(tmp_path / "lidar.arrow")), variables)
+    assert variables["batch"].num_rows == 2 and variables["later"] == []
+
+
 @pytest.mark.parametrize("page", sorted(ROOT.glob("docs/*.md")), ids=lambda page: page.name)
 def test_dora_takes_the_dataflows_of_the_documentation(page):
     # What every README of a node must show, a page need not.

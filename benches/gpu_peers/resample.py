@@ -11,7 +11,7 @@ import torch
 import triton
 import triton.language as tl
 
-from .timing import SETS, Rows, kernel_rows, sets_for, torch_rows
+from .timing import SETS, Peer, Rows, sets_for
 
 SHAPES = [
     (32, 50, 32, 16),
@@ -137,7 +137,7 @@ def linear_cupy(times, values, targets):
     return torch.from_dlpack(a + weight * (b - a))
 
 
-def unique_bytes(times, values, targets) -> int:
+def touched_bytes(times, values, targets) -> int:
     """Every row that some target needs once, with its stamp; targets once; values and validity written once."""
     left, right = bracket(times, targets)
     needed = torch.zeros(times.shape, dtype=torch.bool, device=times.device)
@@ -172,22 +172,24 @@ def resample_shape(rows: Rows, dtype: torch.dtype, batch: int, samples: int, cou
         return times, uniform((batch, samples, dim), dtype, seed + 2), targets
 
     first = one(0)
-    touched = sum(array.numel() * array.element_size() for array in first) + batch * count * dim * dtype.itemsize
+    touched = touched_bytes(*first)
     sets = [first] + [one(3 * seed) for seed in range(1, sets_for(touched))]
-    size = unique_bytes(*first)
     config = f"{batch}x{samples}->{count}x{dim} {str(dtype).removeprefix('torch.')}"
 
     def check(out, inputs):
         check_linear(out, *inputs)
 
-    torch_rows(rows, "resample", config, linear, sets, check, size)
-    kernel_rows(rows, "resample", config, "triton", linear_triton, sets, check, size)
+    def measure(config, sets):
+        peer = Peer(rows, "resample", config, sets, check, touched)
+        peer.torch(linear)
+        peer.measure("triton", linear_triton)
+        return peer
+
+    peer = measure(config, sets)
     if (batch, samples, count, dim) == SHAPES[0] and dtype is torch.bfloat16:
-        in_cache = f"{config}, in L2"
-        torch_rows(rows, "resample", in_cache, linear, sets[: SETS[0]], check, size)
-        kernel_rows(rows, "resample", in_cache, "triton", linear_triton, sets[: SETS[0]], check, size)
+        measure(f"{config}, in L2", sets[: SETS[0]])
     if dtype is torch.float32:
-        kernel_rows(rows, "resample", config, "cupy", linear_cupy, sets, check, size, graph=False)
+        peer.measure("cupy", linear_cupy, graph=False)
 
 
 def fuse(rows: Rows) -> None:
@@ -204,13 +206,11 @@ def fuse(rows: Rows) -> None:
         return targets, *(array for pair in zip(times, values) for array in pair)
 
     first = one(0)
-    width = sum(dim for _, dim in streams)
-    touched = sum(array.numel() * array.element_size() for array in first) + batch * count * width * 2
-    sets = [first] + [one(7 * seed) for seed in range(1, sets_for(touched))]
     pairs = list(zip(first[1::2], first[2::2]))
     # Targets are read once. Validity and age are of each modality.
-    size = sum(unique_bytes(times, values, first[0]) + batch * count * 8 for times, values in pairs)
-    size -= (len(pairs) - 1) * batch * count * 8
+    touched = sum(touched_bytes(times, values, first[0]) + batch * count * 8 for times, values in pairs)
+    touched -= (len(pairs) - 1) * batch * count * 8
+    sets = [first] + [one(7 * seed) for seed in range(1, sets_for(touched))]
 
     def check(out, inputs):
         column = 0
@@ -221,5 +221,6 @@ def fuse(rows: Rows) -> None:
 
     columns = "+".join(str(dim) for _, dim in streams)
     config = f"{batch}x{count} of {columns} from {'/'.join(str(s) for s, _ in streams)} bfloat16"
-    torch_rows(rows, "fuse", config, fused, sets, check, size)
-    kernel_rows(rows, "fuse", config, "triton", fused_triton, sets, check, size)
+    peer = Peer(rows, "fuse", config, sets, check, touched)
+    peer.torch(fused)
+    peer.measure("triton", fused_triton)

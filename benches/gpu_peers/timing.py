@@ -1,7 +1,9 @@
 """How a peer is timed, and the row that comes of it.
 
-Inputs and outputs go through more memory than the L2 cache holds before one is seen again. Without a graph, a pass
-over the sets of inputs is timed as one, launches and all; with one, the pass is captured once and replayed.
+A pass goes through sets of inputs and outputs, so many that together the calls touch several times what the L2 cache
+holds before a set is used again. Without a graph, a pass is timed as one, launches and all; with one, it is captured
+once and replayed. A call that stands alone is issued and waited for by itself, after the cache was filled with
+something else.
 """
 
 import json
@@ -11,22 +13,24 @@ import time
 import numpy as np
 import torch
 
+# As robocache-bench has them
 ROTATED_BYTES = 256 << 20
 SETS = (8, 4096)
-# One set is past the cache by itself
+# A call that touches more than this leaves nothing of the call before in any cache
 LARGE_SET_BYTES, LARGE_SETS = 128 << 20, 4
 # Launches of Python, not of the device, are what a pass without a graph shows: it needs no more sets than this.
 UNCAPTURED_SETS = 256
 # So that what lies between two replays does not count
 GRAPH_CALLS = 64
-SECONDS, PASSES = 0.25, (20, 300)
+SECONDS, PASSES = 0.2, (20, 300)
+ALONE_SECONDS, ALONE_CALLS = 0.1, (20, 200)
 
 
-def sets_for(set_bytes: int) -> int:
-    """How many sets of inputs and outputs, of so many bytes each, to rotate through."""
-    if set_bytes > LARGE_SET_BYTES:
+def sets_for(touched_bytes: int) -> int:
+    """How many sets of inputs and outputs to rotate through, where a call touches so many bytes of its set."""
+    if touched_bytes > LARGE_SET_BYTES:
         return LARGE_SETS
-    return min(max(-(-ROTATED_BYTES // set_bytes), SETS[0]), SETS[1])
+    return min(max(-(-ROTATED_BYTES // touched_bytes), SETS[0]), SETS[1])
 
 
 def time_passes(one_pass, calls: int) -> list[float]:
@@ -49,7 +53,22 @@ def time_passes(one_pass, calls: int) -> list[float]:
     return [before.elapsed_time(after) * 1e3 / calls for before, after in zip(marks, marks[1:])]
 
 
-def time_calls(work, sets: list[tuple]) -> list[float]:
+def time_alone(call) -> list[float]:
+    """Microseconds on the CPU's clock of calls, each of which is waited for."""
+    cache = torch.empty(ROTATED_BYTES // 4, device="cuda")
+    taken: list[float] = []
+    began = time.perf_counter()
+    while len(taken) < ALONE_CALLS[0] or len(taken) < ALONE_CALLS[1] and time.perf_counter() - began < ALONE_SECONDS:
+        cache.sum()
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        call()
+        torch.cuda.synchronize()
+        taken.append((time.perf_counter() - start) * 1e6)
+    return taken
+
+
+def time_calls(work, sets: list[tuple]) -> "Times":
     sets = sets[:UNCAPTURED_SETS]
     kept = [None] * len(sets)
 
@@ -57,10 +76,12 @@ def time_calls(work, sets: list[tuple]) -> list[float]:
         for place, inputs in enumerate(sets):
             kept[place] = work(*inputs)
 
-    return time_passes(one_pass, len(sets))
+    times = time_passes(one_pass, len(sets))
+    kept.clear()
+    return Times(times, time_alone(lambda: work(*sets[0])), len(sets))
 
 
-def time_graph(work, sets: list[tuple]) -> list[float]:
+def time_graph(work, sets: list[tuple]) -> "Times":
     """What `work` returns is kept until the end of the capture, so that every call writes to memory of its own."""
     for inputs in sets[:3]:
         work(*inputs)
@@ -71,7 +92,19 @@ def time_graph(work, sets: list[tuple]) -> list[float]:
         kept = [work(*inputs) for inputs in calls]
     times = time_passes(graph.replay, len(calls))
     del kept, graph
-    return times
+    one = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(one):
+        kept = work(*sets[0])
+    alone = time_alone(one.replay)
+    del kept, one
+    return Times(times, alone, len(sets))
+
+
+class Times:
+    """Microseconds of a call: of many in a row, and of some that stand alone; and the sets that the former go through."""
+
+    def __init__(self, us: list[float], alone: list[float], sets: int):
+        self.us, self.alone, self.sets = us, alone, sets
 
 
 class Rows:
@@ -80,51 +113,63 @@ class Rows:
     def __init__(self):
         self.copy_gbps = None
 
-    def add(self, op: str, config: str, backend: str, times: list[float], size: int, scope="device") -> dict:
-        p50, p99 = np.percentile(times, [50, 99], method="nearest")
-        gbps = size / p50 / 1e3
+    def add(self, op: str, config: str, backend: str, times: Times, touched: int, scope="device") -> dict:
+        p50, p99 = np.percentile(times.us, [50, 99], method="nearest")
+        gbps = touched / p50 / 1e3
+        is_device = scope == "device"
         row = {"op": op, "config": config, "backend": backend, "scope": scope}
-        row |= {"us_p50": round(float(p50), 2), "us_p99": round(float(p99), 2), "bytes": size, "gbps": round(gbps, 1)}
-        row["of_copy"] = round(gbps / self.copy_gbps, 3) if self.copy_gbps and size and scope == "device" else None
+        row |= {"us_p50": round(float(p50), 2), "us_p99": round(float(p99), 2), "us_early_off": None}
+        row["us_alone"] = round(float(np.median(times.alone)), 2) if is_device and times.alone else None
+        row |= {"sets": times.sets if is_device else None, "touched_bytes": touched, "gbps": round(gbps, 1)}
+        row["of_copy"] = round(gbps / self.copy_gbps, 3) if self.copy_gbps and touched and is_device else None
         print(json.dumps(row), flush=True)
         return row
 
-    def try_add(self, op: str, config: str, backend: str, timed, size: int) -> None:
+    def missing(self, op: str, config: str, backend: str, why: str) -> None:
+        """A row that says why there are no figures."""
+        print(f"{op}, {config}, {backend}: {why}", file=sys.stderr)
+        print(json.dumps({"op": op, "config": config, "backend": backend, "missing": why}), flush=True)
+
+    def try_add(self, op: str, config: str, backend: str, timed, touched: int) -> bool:
         began = time.perf_counter()
         try:
-            self.add(op, config, backend, timed(), size)
+            self.add(op, config, backend, timed(), touched)
         except Exception as error:  # noqa: BLE001
             lines = str(error).strip().splitlines()
-            print(f"{op}, {config}, {backend}: {type(error).__name__}: {' | '.join(lines[:3])}", file=sys.stderr)
-        print(f"  {backend}: {time.perf_counter() - began:.1f} s", file=sys.stderr)
+            self.missing(op, config, backend, f"{type(error).__name__}: {' | '.join(lines[:3])}")
+            return False
+        finally:
+            print(f"  {backend}: {time.perf_counter() - began:.1f} s", file=sys.stderr)
+        return True
 
 
-def torch_rows(rows: Rows, op: str, config: str, work, sets, check, size: int, graph: bool = True, name="") -> None:
-    """The four rows of something written in PyTorch. `check` raises where a result is wrong."""
-    for backend, function in [("torch eager", work), ("torch.compile", None)]:
-        if function is None:
-            torch._dynamo.reset()
-            function = torch.compile(work, dynamic=False)
-        label = f"{backend}{name}"
+class Peer:
+    """Work of others on one configuration: its inputs in sets, and a `check` that raises where a result is wrong.
 
-        def checked(function=function):
-            check(function(*sets[0]), sets[0])
-            return time_calls(function, sets)
+    Work that leaves its result where it stays gets the same place twice, with other inputs in the second half of the sets.
+    """
 
-        rows.try_add(op, config, label, checked, size)
-        if graph:
-            rows.try_add(op, config, f"{label} + graph", lambda f=function: time_graph(f, sets), size)
+    def __init__(self, rows: Rows, op: str, config: str, sets: list[tuple], check, touched: int, are_pairs: bool = False):
+        self.rows, self.op, self.config, self.sets = rows, op, config, sets
+        self.check, self.touched, self.are_pairs = check, touched, are_pairs
+
+    def torch(self, work, name: str = "", graph: bool = True, uncaptured: bool = True) -> None:
+        """The rows of something written in PyTorch, as it is and compiled, each as it is and captured."""
+        self.measure(f"torch eager{name}", work, graph, uncaptured)
+        torch._dynamo.reset()
+        self.measure(f"torch.compile{name}", torch.compile(work, dynamic=False), graph, uncaptured)
+
+    def measure(self, backend: str, work, graph: bool = True, uncaptured: bool = True) -> None:
+        """The rows of a function: as it is, and captured. One that gives a wrong result has none."""
+
+        def timed(time_sets):
+            work(*self.sets[len(self.sets) // 2])
+            self.check(work(*self.sets[0]), self.sets[0])
+            times = time_sets(work, self.sets)
+            times.sets //= 2 if self.are_pairs else 1
+            return times
+
+        for label, time_sets, is_wanted in [(backend, time_calls, uncaptured), (f"{backend} + graph", time_graph, graph)]:
+            if is_wanted:
+                self.rows.try_add(self.op, self.config, label, lambda: timed(time_sets), self.touched)
         torch.cuda.empty_cache()
-
-
-def kernel_rows(rows: Rows, op: str, config: str, backend: str, work, sets, check, size: int, graph=True) -> None:
-    """The rows of something that is no PyTorch program: as it is, and captured."""
-
-    def checked():
-        check(work(*sets[0]), sets[0])
-        return time_calls(work, sets)
-
-    rows.try_add(op, config, backend, checked, size)
-    if graph:
-        rows.try_add(op, config, f"{backend} + graph", lambda: time_graph(work, sets), size)
-    torch.cuda.empty_cache()

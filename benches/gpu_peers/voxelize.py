@@ -1,8 +1,11 @@
 """Occupancy as a dense grid and as bits, and sparse voxels with count and mean: what `voxelize` does.
 
 A point outside the grid goes to a cell past its end, so that nothing waits for the device and all but `unique` can be
-captured in a graph.
+captured in a graph. Grids are made in two ways: anew, all zeros first, and kept from call to call, of which only the
+cells are cleared that the call before set.
 """
+
+import functools
 
 import numpy as np
 import torch
@@ -10,7 +13,7 @@ import triton
 import triton.language as tl
 
 from .scene import sweep
-from .timing import Rows, kernel_rows, sets_for, torch_rows
+from .timing import Peer, Rows, sets_for
 
 EXTENT_M = 51.2
 # Clouds a call, beams and columns of one, cells along an axis
@@ -33,6 +36,15 @@ def dense(points: torch.Tensor, side: int) -> torch.Tensor:
     cells = points.shape[0] * side**3
     grid = torch.zeros(cells + 1, device=points.device)
     return grid.scatter_(0, cells_of(points, side).flatten().long(), 1.0)[:cells]
+
+
+def dense_kept(points: torch.Tensor, side: int, grid: torch.Tensor, touched: torch.Tensor) -> torch.Tensor:
+    """Clears the cells `touched` by the call before, and sets those of the points, which are then the touched ones."""
+    cell = cells_of(points, side).flatten()
+    grid[touched] = 0.0
+    grid[cell] = 1.0
+    touched.copy_(cell)
+    return grid[: points.shape[0] * side**3]
 
 
 def bits(points: torch.Tensor, side: int) -> torch.Tensor:
@@ -68,37 +80,92 @@ def coordinates(cell: torch.Tensor, side: int) -> torch.Tensor:
     return torch.stack([cell // (side * side), cell // side % side, cell % side], dim=1)
 
 
+BLOCKS = [(128, 4), (256, 2), (256, 4), (512, 4), (512, 8), (1024, 8)]
+
+
+def autotuned(key: list[str]):
+    """Blocks and warps by trial. Every kernel here may be launched twice on the same memory."""
+    configs = [triton.Config({"BLOCK": block}, num_warps=warps) for block, warps in BLOCKS]
+    return triton.autotune(configs, key, do_bench=functools.partial(triton.testing.do_bench, warmup=5, rep=20))
+
+
+@autotuned(["count", "SIDE", "BITS", "KEPT"])
 @triton.jit
-def scatter_kernel(
-    points, grid, count, low, scale, SIDE: tl.constexpr, CELLS: tl.constexpr, BITS: tl.constexpr, BLOCK: tl.constexpr
+def set_kernel(
+    points,
+    grid,
+    touched,
+    count,
+    low,
+    scale,
+    SIDE: tl.constexpr,
+    BITS: tl.constexpr,
+    KEPT: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     there = at < count
     cloud = tl.program_id(1).to(tl.int64)
-    points += (cloud * count + at) * 3
+    place = cloud * count + at
+    points += place * 3
     x = tl.floor((tl.load(points, mask=there, other=1e9) - low) * scale)
     y = tl.floor((tl.load(points + 1, mask=there, other=1e9) - low) * scale)
     z = tl.floor((tl.load(points + 2, mask=there, other=1e9) - low) * scale)
     inside = there & (x >= 0) & (x < SIDE) & (y >= 0) & (y < SIDE) & (z >= 0) & (z < SIDE)
-    cell = cloud * CELLS + (x.to(tl.int64) * SIDE + y.to(tl.int64)) * SIDE + z.to(tl.int64)
+    cell = (x.to(tl.int32) * SIDE + y.to(tl.int32)) * SIDE + z.to(tl.int32)
+    whole = cloud * (SIDE * SIDE * SIDE) + cell
     if BITS:
-        one = (tl.full([BLOCK], 1, tl.int32) << (cell & 31).to(tl.int32)).to(tl.int32)
-        tl.atomic_or(grid + (cell >> 5), one, mask=inside, sem="relaxed")
+        one = (tl.full([BLOCK], 1, tl.int32) << (cell & 31)).to(tl.int32)
+        tl.atomic_or(grid + (whole >> 5), one, mask=inside, sem="relaxed")
     else:
-        tl.store(grid + cell, 1.0, mask=inside)
+        tl.store(grid + whole, 1.0, mask=inside)
+    if KEPT:
+        tl.store(touched + place, tl.where(inside, cell, -1), mask=there)
 
 
-def scatter_triton(points: torch.Tensor, side: int, packed: bool) -> torch.Tensor:
-    batch, count, _ = points.shape
+@autotuned(["count", "SIDE", "BITS"])
+@triton.jit
+def clear_kernel(grid, touched, count, SIDE: tl.constexpr, BITS: tl.constexpr, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    cloud = tl.program_id(1).to(tl.int64)
+    cell = tl.load(touched + cloud * count + at, mask=at < count, other=-1)
+    whole = cloud * (SIDE * SIDE * SIDE) + cell
+    if BITS:
+        tl.store(grid + (whole >> 5), tl.zeros([BLOCK], tl.int32), mask=cell >= 0)
+    else:
+        tl.store(grid + whole, 0.0, mask=cell >= 0)
+
+
+def new_grid(batch: int, side: int, packed: bool) -> torch.Tensor:
     cells = batch * side**3
     if packed:
-        grid = torch.zeros(cells // 32, device=points.device, dtype=torch.int32)
-    else:
-        grid = torch.zeros(cells, device=points.device)
-    scatter_kernel[(triton.cdiv(count, 256), batch)](
-        points, grid, count, -EXTENT_M / 2, side / EXTENT_M, SIDE=side, CELLS=side**3, BITS=packed, BLOCK=256
+        return torch.zeros(cells // 32, device="cuda", dtype=torch.int32)
+    return torch.zeros(cells, device="cuda")
+
+
+def set_triton(points, side, grid, touched=None) -> torch.Tensor:
+    batch, count, _ = points.shape
+    packed = grid.dtype == torch.int32
+    set_kernel[lambda meta: (triton.cdiv(count, meta["BLOCK"]), batch)](
+        points,
+        grid,
+        grid if touched is None else touched,
+        count,
+        -EXTENT_M / 2,
+        side / EXTENT_M,
+        SIDE=side,
+        BITS=packed,
+        KEPT=touched is not None,
     )
     return grid.view(torch.uint8) if packed else grid
+
+
+def kept_triton(points, side, grid, touched) -> torch.Tensor:
+    """As `dense_kept`, for bits too: of those the words are cleared."""
+    batch, count, _ = points.shape
+    packed = grid.dtype == torch.int32
+    clear_kernel[lambda meta: (triton.cdiv(count, meta["BLOCK"]), batch)](grid, touched, count, SIDE=side, BITS=packed)
+    return set_triton(points, side, grid, touched)
 
 
 def cells_cupy(points, side: int):
@@ -190,39 +257,119 @@ def clouds(batch: int, beams: int, columns: int, uniform: bool) -> list[torch.Te
     return [torch.stack([made[(first + one) % CLOUDS] for one in range(batch)]) for first in range(CLOUDS)]
 
 
+def sectors(points: torch.Tensor, side: int) -> int:
+    """How many 32-byte sectors of dense grids have a point."""
+    cell = cells_of(points, side).flatten()
+    return len(torch.unique(cell[cell < points.shape[0] * side**3] // 8))
+
+
 def measure(rows: Rows, shapes: list[tuple[int, int, int, int]], uniform: bool = False) -> None:
     for batch, beams, columns, side in shapes:
         made = clouds(batch, beams, columns, uniform)
         what = f"{batch} x {beams * columns}" if batch > 1 else f"room, {beams * columns}"
         what += " uniform" if uniform else ""
-        for layout, out_bytes in [("dense", batch * side**3 * 4), ("bits", batch * side**3 // 8), ("coo", None)]:
-            if layout == "coo" and batch > 1:
-                continue
-            points_bytes = made[0].numel() * 4
-            if layout == "coo":
-                out_bytes = len(expected_cells(made[0], side)[0]) * (3 * 4 + 2 * 4 + 3 * 4)
-            count = sets_for(points_bytes + out_bytes)
-            sets = [(made[place % CLOUDS].clone(), side) for place in range(count)]
+        for layout in ["dense", "bits"] + ["coo"] * (batch == 1):
             config = f"{what} points, {side}x{side}x{side}, {layout}"
-            one_layout(rows, config, layout, sets, points_bytes + out_bytes)
+            if layout == "coo":
+                sparse(rows, config, made, side)
+            else:
+                # Without a graph they are the same for all: what Python takes.
+                grids(rows, config, made, side, layout == "bits", uncaptured=not uniform)
             torch.cuda.empty_cache()
 
 
-def one_layout(rows: Rows, config: str, layout: str, sets: list[tuple], size: int) -> None:
+def grids(rows: Rows, config: str, made: list[torch.Tensor], side: int, packed: bool, uncaptured: bool) -> None:
+    """Grids of CLOUDS calls' worth of clouds, made anew and kept."""
+    batch, count, _ = made[0].shape
+    points_bytes, cells = made[0].numel() * 4, batch * side**3
+    verify = check_bits if packed else check_dense
+
     def check(out, inputs):
-        {"dense": check_dense, "bits": check_bits, "coo": check_coo}[layout](out, *inputs)
+        verify(out, *inputs[:2])
 
-    if layout == "coo":
-        torch_rows(rows, "voxelize", config, coo_sorted, sets, check, size, name=", sort")
-        torch_rows(rows, "voxelize", config, coo_unique, sets, check, size, graph=False, name=", unique")
-        kernel_rows(rows, "voxelize", config, "cupy", coo_cupy, sets, check, size, graph=False)
+    touched = points_bytes + (cells // 8 if packed else cells * 4)
+    sets = [(made[place % CLOUDS].clone(), side) for place in range(sets_for(touched))]
+    peer = Peer(rows, "voxelize", config, sets, check, touched)
+    peer.torch(bits if packed else dense, uncaptured=uncaptured)
+    anew = lambda points, side: set_triton(points, side, new_grid(batch, side, packed))  # noqa: E731
+    peer.measure("triton", anew, uncaptured=uncaptured)
+    if batch == 1:
+        peer.measure("cupy", bits_cupy if packed else dense_cupy, graph=False)
+    del sets, peer
+    torch.cuda.empty_cache()
+
+    # Sectors that are set, and those of the call before that are cleared; the words of bits are not fewer bytes.
+    touched = points_bytes + (cells // 8 if packed else 64 * sectors(made[0], side))
+    count_of = sets_for(touched)
+    both = [made[place % CLOUDS].clone() for place in range(count_of + 1)]
+
+    def pairs(grid, nothing):
+        """Every grid twice, of other points the second time: those it holds are what it has to clear."""
+        kept = [(grid(), nothing()) for _ in range(count_of)]
+        return [(both[place + turn], side, *kept[place]) for turn in (0, 1) for place in range(count_of)]
+
+    if not packed:
+        sets = pairs(
+            lambda: torch.zeros(cells + 1, device="cuda"),
+            lambda: torch.full((batch * count,), cells, device="cuda", dtype=torch.int32),
+        )
+        peer = Peer(rows, "voxelize", config, sets, check, touched, are_pairs=True)
+        peer.torch(dense_kept, ", kept", uncaptured=uncaptured)
+        del sets, peer
+        torch.cuda.empty_cache()
+    sets = pairs(
+        lambda: new_grid(batch, side, packed),
+        lambda: torch.full((batch, count), -1, device="cuda", dtype=torch.int32),
+    )
+    peer = Peer(rows, "voxelize", config, sets, check, touched, are_pairs=True)
+    peer.measure("triton, kept", kept_triton, uncaptured=uncaptured)
+
+
+def sparse(rows: Rows, config: str, made: list[torch.Tensor], side: int) -> None:
+    touched = made[0].numel() * 4 + len(expected_cells(made[0], side)[0]) * (3 * 4 + 2 * 4 + 3 * 4)
+    sets = [(made[place % CLOUDS].clone(), side) for place in range(sets_for(touched))]
+
+    def check(out, inputs):
+        check_coo(out, *inputs)
+
+    peer = Peer(rows, "voxelize", config, sets, check, touched)
+    peer.torch(coo_sorted, ", sort")
+    peer.torch(coo_unique, ", unique", graph=False)
+    peer.measure("cupy", coo_cupy, graph=False)
+    with_spconv(rows, config, made, side, touched)
+
+
+# No voxel of the room has more points, so that spconv leaves none out.
+MOST_POINTS = 32
+
+
+def with_spconv(rows: Rows, config: str, made: list[torch.Tensor], side: int, touched: int) -> None:
+    """Its GPU hash table. It waits for the number of voxels, so it can't be captured, and gives them in no order."""
+    try:
+        from spconv.pytorch.utils import PointToVoxel
+    except Exception as error:  # noqa: BLE001
+        rows.missing("voxelize", config, "spconv", f"not installed: {error}")
         return
-    work = {"dense": dense, "bits": bits}[layout]
-    torch_rows(rows, "voxelize", config, work, sets, check, size)
+    count = made[0].shape[1]
+    edge, far = EXTENT_M / side, EXTENT_M / 2
+    generator = PointToVoxel([edge] * 3, [-far] * 3 + [far] * 3, 3, count, MOST_POINTS, device=torch.device("cuda"))
 
-    def with_triton(points, side):
-        return scatter_triton(points, side, layout == "bits")
+    def counted(points):
+        return generator(points)
 
-    kernel_rows(rows, "voxelize", config, "triton", with_triton, sets, check, size)
-    with_cupy = {"dense": dense_cupy, "bits": bits_cupy}[layout]
-    kernel_rows(rows, "voxelize", config, "cupy", with_cupy, sets, check, size, graph=False)
+    def with_mean(points):
+        voxels, coords, counts = generator(points)
+        # Room for a point without one holds zeros.
+        return voxels.sum(dim=1) / counts[:, None], coords, counts
+
+    def check(out, inputs):
+        _, coords, counts = out
+        expected = len(expected_cells(inputs[0][None], side)[0])
+        # It divides by the voxel size, which puts a few points into the cell beside.
+        assert abs(len(coords) - expected) <= 1e-3 * expected
+        assert int(counts.max()) < MOST_POINTS and int(counts.sum()) <= count
+
+    sets = [(made[place % CLOUDS][0].clone(),) for place in range(sets_for(touched))]
+    peer = Peer(rows, "voxelize", config, sets, check, touched)
+    peer.measure("spconv, points and count", counted, graph=False)
+    peer.measure("spconv, points, count, then mean", with_mean, graph=False)

@@ -5,7 +5,11 @@
 //! between them is written out.
 
 mod backend;
+#[cfg(feature = "cuda")]
 pub mod cuda;
+#[cfg(not(feature = "cuda"))]
+#[path = "no_cuda.rs"]
+pub(crate) mod cuda;
 mod dtype;
 mod host;
 mod placement;

@@ -1,5 +1,5 @@
 use super::DeviceChoice;
-use super::cuda::{CudaError, Gpu, Unavailable, device_count};
+use super::cuda::{CudaError, Gpu};
 use std::fmt;
 
 /// The devices of an operation: what `device:`, `devices:` and `max_device_mb:` come to on this machine.
@@ -49,7 +49,8 @@ impl Placement {
     /// Finds the devices. With `devices`, batches are shared among those, and the first is that of everything else.
     ///
     /// # Errors
-    /// If a device was asked for by name and can't be used. `auto` takes the CPU then.
+    /// If a device was asked for by name and can't be used, as none can where the feature `cuda` is off. `auto` takes the
+    /// CPU then.
     pub fn resolve(choice: DeviceChoice, devices: Option<&[usize]>) -> Result<Self, DeviceError> {
         let named = match (choice, devices) {
             (DeviceChoice::Auto | DeviceChoice::Cuda(None), Some(devices)) => {
@@ -74,7 +75,7 @@ impl Placement {
             Some(devices) => format!("devices: {devices:?}"),
             None => choice.to_string(),
         };
-        match open(&named) {
+        match named.iter().map(|&ordinal| Gpu::open(ordinal)).collect() {
             Ok(gpus) => Ok(Self {
                 gpus,
                 max_bytes: None,
@@ -119,14 +120,6 @@ impl Placement {
     }
 }
 
-fn open(ordinals: &[usize]) -> Result<Vec<Gpu>, CudaError> {
-    let count = device_count()?;
-    if let Some(&ordinal) = ordinals.iter().find(|&&ordinal| ordinal >= count) {
-        return Err(Unavailable::NoSuchDevice { ordinal, count }.into());
-    }
-    ordinals.iter().map(|&ordinal| Gpu::open(ordinal)).collect()
-}
-
 impl fmt::Debug for Placement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Placement({self})")
@@ -144,5 +137,27 @@ impl fmt::Display for Placement {
             write!(f, "{separator}cuda:{} {}", gpu.ordinal(), gpu.name())?;
         }
         write!(f, " ({})", self.reason)
+    }
+}
+
+#[cfg(all(test, not(feature = "cuda")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_build_without_cuda_says_so() {
+        let auto = Placement::resolve(DeviceChoice::Auto, None).unwrap();
+        assert!(auto.gpu().is_none());
+        assert_eq!(
+            auto.to_string(),
+            "cpu (auto: this program was built without CUDA (its feature `cuda`))"
+        );
+        let error = Placement::resolve(DeviceChoice::Cuda(Some(1)), None).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "`cuda:1` can't be used: this program was built without CUDA (its feature `cuda`) (allowed on any machine: \
+             auto, cpu)"
+        );
+        assert!(Placement::resolve(DeviceChoice::Auto, Some(&[0])).is_err());
     }
 }

@@ -25,8 +25,8 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Bytes of values in and out, times, targets and validity.
-    pub fn touched_bytes(&self) -> usize {
+    /// Bytes of values in and out, times, targets and validity, whether or not a call needs them.
+    pub fn held_bytes(&self) -> usize {
         let row = self.dim * self.dtype.size();
         self.rows * (self.samples * (8 + row) + self.targets * (8 + row + 1))
     }
@@ -112,9 +112,9 @@ fn add(message: &mut Message, name: &str, dtype: Dtype, bytes: &[u8]) {
     column.offsets.extend((0..=rows).map(|row| (row * len / rows) as i32));
 }
 
-/// Bytes that must move for a batch of this shape: each sample that some target needs once, with its time; targets,
+/// Bytes that a call on a batch of this shape touches: each sample that some target needs once, with its time; targets,
 /// values and validity once.
-pub fn unique_bytes(shape: &Shape, times: &[i64], targets: &[i64]) -> usize {
+pub fn touched_bytes(shape: &Shape, times: &[i64], targets: &[i64]) -> usize {
     let row = shape.dim * shape.dtype.size();
     let needed: usize = (0..shape.rows)
         .map(|i| {

@@ -2,8 +2,9 @@
 
 use crate::scene::{sweep, uniform};
 use robocache::device::{Dtype, HostBuf};
-use robocache::ops::voxelize::{VoxelLayout, VoxelizeConfig};
+use robocache::ops::voxelize::{Cloud, CpuVoxelizer, VoxelLayout, VoxelizeConfig};
 use robocache::stream::{Cells, Message};
+use std::error::Error;
 
 /// Clouds a call, beams and columns of each, cells along an axis of its grid.
 #[derive(Clone, Copy)]
@@ -29,6 +30,8 @@ pub const SHAPES: [Shape; 7] = [
 /// Sweeps that differ.
 pub const SWEEPS: usize = 8;
 
+/// A point's x, y, z.
+const POINT_BYTES: usize = 3 * 4;
 /// A voxel's x, y, z, and its occupancy, count and three means.
 const COORDS_BYTES: usize = 3 * 4;
 const FEATURES_BYTES: usize = 5 * 4;
@@ -94,17 +97,33 @@ impl Shape {
             name(layout)
         ))
     }
+}
 
-    /// Bytes that must move for a call, `voxels` being those of all its clouds.
-    pub fn bytes(&self, layout: VoxelLayout, voxels: usize) -> usize {
-        let grids = self.clouds * self.cells();
-        let out = match layout {
-            VoxelLayout::Dense => grids * 4,
-            VoxelLayout::Bits => grids / 8,
-            VoxelLayout::Coo => voxels * (COORDS_BYTES + FEATURES_BYTES),
+/// Bytes of inputs and outputs that a call touches, each once: all points and, of the output, what a call that follows
+/// another has to write. Of a dense grid those are the 32-byte sectors that it sets and those that the call before set,
+/// which it clears; of bits all, and of sparse voxels their rows.
+pub fn touched_bytes(shape: &Shape, layout: VoxelLayout, sweeps: &[Message]) -> Result<usize, Box<dyn Error>> {
+    const SECTOR_BYTES: usize = 32;
+    let mut voxelizer = CpuVoxelizer::new(&shape.voxelize(VoxelLayout::Bits)?)?;
+    let mut bits = vec![0; shape.cells().div_ceil(8)];
+    let mut out = 0;
+    for (sweep, message) in sweeps.iter().enumerate() {
+        voxelizer.begin();
+        voxelizer.add(0, &Cloud::from_message(message)?)?;
+        voxelizer.finish();
+        let each = match layout {
+            VoxelLayout::Dense => {
+                voxelizer.write_bits(&mut bits);
+                // 8 cells are a byte here and a sector there.
+                2 * SECTOR_BYTES * bits.iter().filter(|&&byte| byte != 0).count()
+            }
+            VoxelLayout::Bits => bits.len(),
+            VoxelLayout::Coo => voxelizer.voxels() * (COORDS_BYTES + FEATURES_BYTES),
         };
-        self.clouds * self.points() * 12 + out
+        let clouds = (0..shape.clouds).filter(|&cloud| sweep_of(0, cloud) == sweep);
+        out += each * clouds.count();
     }
+    Ok(shape.clouds * shape.points() * POINT_BYTES + out)
 }
 
 /// The layout as a configuration has it.

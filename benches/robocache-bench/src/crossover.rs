@@ -48,8 +48,7 @@ pub fn resample(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>
     let mut cpu = CpuResampler::new(&config)?;
     let mut cuda = gpu.map(|gpu| CudaResampler::new(&config, gpu, None)).transpose()?;
     for shape in TRAJECTORIES.map(trajectories) {
-        let mut sets = resample::sets(&shape);
-        let bytes = resample::bytes(&shape, &sets);
+        let (mut sets, bytes) = resample::sets(&shape);
         let times = resample::host(&mut sets, |batch, values, valid| Ok(cpu.run(batch, values, valid)))?;
         rows.add("resample", &shape.config(), "cpu", Scope::Host, times, bytes);
         if let Some(cuda) = &mut cuda {
@@ -101,8 +100,7 @@ pub fn sharded(rows: &mut Rows) -> Result<(), Box<dyn Error>> {
 
 fn sharded_resample(rows: &mut Rows, gpus: &[Gpu], backend: &str) -> Result<(), Box<dyn Error>> {
     let config = ResampleConfig::default();
-    let mut sets = resample::sets(&SHARED);
-    let bytes = resample::bytes(&SHARED, &sets);
+    let (mut sets, bytes) = resample::sets(&SHARED);
     let mut sharded = ShardedResampler::new(&config, gpus, None)?;
     let times = resample::host(&mut sets, |batch, values, valid| sharded.run(batch, values, valid))?;
     rows.add("resample", &SHARED.config(), backend, Scope::Host, times, bytes);
@@ -115,8 +113,8 @@ fn resample_on_devices(rows: &mut Rows, gpus: &[Gpu], shape: &Shape, backend: &s
         rows: shape.rows / gpus.len(),
         ..*shape
     };
-    let sets = resample::sets(&share);
-    let bytes = gpus.len() * resample::bytes(&share, &sets);
+    let (sets, bytes) = resample::sets(&share);
+    let bytes = gpus.len() * bytes;
     let on_devices = gpus
         .iter()
         .map(|gpu| {
@@ -138,8 +136,8 @@ fn resample_on_devices(rows: &mut Rows, gpus: &[Gpu], shape: &Shape, backend: &s
 fn sharded_voxelize(rows: &mut Rows, gpus: &[Gpu], backend: &str) -> Result<(), Box<dyn Error>> {
     let (shape, layout) = (SHARED_CLOUDS, VoxelLayout::Bits);
     let name = shape.config(layout);
-    let bytes = shape.bytes(layout, 0);
     let sweeps = clouds::sweeps(&shape);
+    let bytes = clouds::touched_bytes(&shape, layout, &sweeps)?;
     let mut sharded = VoxelizeShards::new(&shape.voxelize(layout)?, gpus, None)?;
     let mut out = VoxelBatch::default();
     let times = voxelize::host(|set| {

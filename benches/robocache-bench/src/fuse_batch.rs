@@ -74,13 +74,13 @@ impl Windows {
         }
     }
 
-    /// What must move, each byte once: samples that are needed, targets, values and masks.
-    fn unique_bytes(&self) -> usize {
+    /// Bytes that a call touches, each once: samples that are needed, targets, values and masks.
+    fn touched_bytes(&self) -> usize {
         let (windows, rows, streams) = BATCH;
         let targets = windows * rows * size_of::<i64>();
         let ages = windows * rows * streams.len() * size_of::<i64>();
         let all = self.streams.iter();
-        let each = all.map(|(shape, times, _)| batch::unique_bytes(shape, times, &self.targets) - targets);
+        let each = all.map(|(shape, times, _)| batch::touched_bytes(shape, times, &self.targets) - targets);
         targets + ages + each.sum::<usize>()
     }
 
@@ -116,7 +116,8 @@ impl OnDevice {
         for (samples, dim) in streams {
             parts.extend([windows * samples * 8, windows * samples * dim * 2]);
         }
-        let sets = timing::sets_for(parts.iter().sum());
+        let first = Windows::new(0);
+        let sets = timing::sets_for(first.touched_bytes());
         let slab = Slab::new(gpu, sets, &parts)?;
         let mut fusers = Vec::new();
         for set in 0..sets {
@@ -128,11 +129,7 @@ impl OnDevice {
             }
             fusers.push(fuser(gpu, &slab, set)?);
         }
-        Ok(Self {
-            slab,
-            first: Windows::new(0),
-            fusers,
-        })
+        Ok(Self { slab, first, fusers })
     }
 }
 
@@ -158,7 +155,7 @@ pub fn measure(rows: &mut Rows, gpu: &Gpu) -> Result<(), Box<dyn Error>> {
     if came != expected {
         return Err("the fused values are not those of each modality by itself".into());
     }
-    let bytes = on_device.first.unique_bytes();
+    let bytes = on_device.first.touched_bytes();
     rows.add("fuse", &batch_config(), "cuda", Scope::Device, times, bytes);
     Ok(())
 }

@@ -4,11 +4,19 @@
 //!
 //! PART is ceilings, resample, fuse, live (one robot's observation), voxelize, crossover (sizes from one robot's upwards)
 //! or devices (work shared among several); all of them if none is named. `profile` is no part of these: it launches each
-//! kernel a few times, for Nsight Compute to look at. A row has the keys `op`, `config`,
-//! `backend` (`cpu` or `cuda`), `scope` (`device`: the work on the device alone, from a graph of many launches; `host`:
-//! the whole operation, from a message in host memory to an output in host memory), `us_p50`, `us_p99`, `bytes` (those
-//! that must move, each once), `gbps` and `of_copy` (the share of the device's copy rate). Inputs and outputs are rotated
-//! through more memory than the caches hold. Without a GPU there are rows of the CPU only. Progress goes to stderr. With
+//! kernel a few times, for Nsight Compute to look at. A row has the keys
+//! - `op`, `config`, `backend` (`cpu` or `cuda`),
+//! - `scope`: `device`, the work on the device alone, from a graph of many calls, or `host`, the whole operation, from a
+//!   message in host memory to an output in host memory,
+//! - `us_p50`, `us_p99`: of one call,
+//! - `us_early_off`: the median where no kernel starts before the one ahead of it has ended ([`Gpu::set_early_start`]),
+//! - `us_alone`: the median of a call that is issued and waited for by itself,
+//! - `sets`: how many sets of inputs and outputs the calls go through,
+//! - `touched_bytes`: what one call reads or writes of its set, each byte once; times `sets` it is several times what
+//!   caches hold, but for rows that say otherwise,
+//! - `gbps`, `of_copy`: the rate of these bytes, and its share of the device's copy rate.
+//!
+//! The middle three are null for `host`. Without a GPU there are rows of the CPU only. Progress goes to stderr. With
 //! `--quick` everything is done a few times only, and nothing large: it shows that all works, not what it costs.
 
 mod batch;

@@ -64,7 +64,7 @@ pub fn launch(_: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
 }
 
 fn resample(gpu: &Gpu, shape: &batch::Shape) -> Result<(), Box<dyn Error>> {
-    let sets = resample::sets(shape);
+    let (sets, _) = resample::sets(shape);
     let resampler = CudaResampler::new(&ResampleConfig::default(), gpu, None)?;
     let on_device = resample::OnDevice::new(gpu, shape, &sets)?;
     for set in 0..sets.len() {
@@ -77,7 +77,7 @@ fn resample(gpu: &Gpu, shape: &batch::Shape) -> Result<(), Box<dyn Error>> {
 /// Where dropped samples are counted.
 fn resample_from_host(gpu: &Gpu, shape: &batch::Shape) -> Result<(), Box<dyn Error>> {
     let mut resampler = CudaResampler::new(&ResampleConfig::default(), gpu, None)?;
-    for set in &mut resample::sets(shape) {
+    for set in &mut resample::sets(shape).0 {
         let batch = Trajectories::from_message(&set.message)?;
         resampler.run(&batch, set.values.bytes_mut(), set.valid.bytes_mut())?;
     }

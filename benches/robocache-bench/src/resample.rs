@@ -3,7 +3,7 @@
 use crate::batch::{self, Shape};
 use crate::rows::{Rows, Scope};
 use crate::slab::Slab;
-use crate::timing;
+use crate::timing::{self, Times};
 use robocache::device::cuda::{CudaError, Gpu};
 use robocache::device::{Dtype, HostBuf};
 use robocache::ops::resample::cuda::{CudaResampler, DeviceBatch};
@@ -43,8 +43,8 @@ pub struct Set {
     pub valid: HostBuf,
 }
 
-/// Sets to rotate through.
-pub fn sets(shape: &Shape) -> Vec<Set> {
+/// Sets to rotate through, and the bytes that a call on the first of them touches.
+pub fn sets(shape: &Shape) -> (Vec<Set>, usize) {
     let set = |seed| {
         let (mut values, mut valid) = (HostBuf::default(), HostBuf::default());
         values.resize(shape.rows * shape.targets * shape.dim * shape.dtype.size());
@@ -55,19 +55,17 @@ pub fn sets(shape: &Shape) -> Vec<Set> {
             valid,
         }
     };
-    (0..timing::sets_for(shape.touched_bytes()) as u64).map(set).collect()
-}
-
-/// What must move for the first of the sets.
-pub fn bytes(shape: &Shape, sets: &[Set]) -> usize {
-    let column = |name| sets[0].message.column(name).map_or(&[][..], |c| c.data.as_slice());
-    batch::unique_bytes(shape, column("timestamps_ns"), column("targets_ns"))
+    let first = set(0);
+    let column = |name| first.message.column(name).map_or(&[][..], |c| c.data.as_slice());
+    let touched = batch::touched_bytes(shape, column("timestamps_ns"), column("targets_ns"));
+    let others = (1..timing::sets_for(touched) as u64).map(set);
+    (std::iter::once(first).chain(others).collect(), touched)
 }
 
 /// Measures all shapes on the CPU, and on the device if there is one. What fails costs its rows alone.
 pub fn measure(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
     let mut result = Ok(());
-    for shape in shapes().filter(|shape| timing::is_wanted(shape.touched_bytes())) {
+    for shape in shapes().filter(|shape| timing::is_wanted(shape.held_bytes())) {
         if let Err(error) = one_shape(rows, gpu, &shape) {
             eprintln!("{}: {error}", shape.config());
             result = Err("not every shape could be measured".into());
@@ -80,8 +78,7 @@ fn one_shape(rows: &mut Rows, gpu: Option<&Gpu>, shape: &Shape) -> Result<(), Bo
     let rules = ResampleConfig::default();
     let mut resampler = CpuResampler::new(&rules)?;
     let config = shape.config();
-    let mut sets = sets(shape);
-    let bytes = bytes(shape, &sets);
+    let (mut sets, bytes) = sets(shape);
     let times = host(
         &mut sets,
         |batch, values, valid| Ok(resampler.run(batch, values, valid)),
@@ -130,7 +127,7 @@ pub fn host(
     result.map(|()| times)
 }
 
-fn device(resampler: &CudaResampler, shape: &Shape, sets: &[Set], expected: &[u8]) -> Result<Vec<f64>, Box<dyn Error>> {
+fn device(resampler: &CudaResampler, shape: &Shape, sets: &[Set], expected: &[u8]) -> Result<Times, Box<dyn Error>> {
     let on_device = OnDevice::new(resampler.gpu(), shape, sets)?;
     // SAFETY: the slab outlives the launches, and was made for batches of this shape with ascending times.
     let times = timing::device(resampler.gpu(), sets.len(), |set| unsafe {

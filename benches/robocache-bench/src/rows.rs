@@ -1,5 +1,7 @@
 //! The figures, one JSON line each.
 
+use crate::timing::{Times, percentile};
+
 /// What the times are of.
 #[derive(Clone, Copy)]
 pub enum Scope {
@@ -16,27 +18,39 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// Prints a row. `bytes` are those that must move, each counted once; `times` are in us.
-    pub fn add(&mut self, op: &str, config: &str, backend: &str, scope: Scope, mut times: Vec<f64>, bytes: usize) {
-        times.sort_by(f64::total_cmp);
-        let at = |part: f64| times[(part * (times.len() - 1) as f64).round() as usize];
-        let (p50, p99) = (at(0.5), at(0.99));
-        let gbps = bytes as f64 / p50 / 1e3;
+    /// Prints a row. `touched_bytes` are those of inputs and outputs that one call reads or writes, each once.
+    pub fn add(
+        &mut self,
+        op: &str,
+        config: &str,
+        backend: &str,
+        scope: Scope,
+        times: impl Into<Times>,
+        touched_bytes: usize,
+    ) {
+        let times = times.into();
+        let (p50, p99) = (percentile(&times.us, 0.5), percentile(&times.us, 0.99));
+        let gbps = touched_bytes as f64 / p50 / 1e3;
         let (scope, of_copy) = match (scope, self.copy_gbps) {
-            (Scope::Device, Some(copy)) if bytes > 0 => ("device", format!("{:.3}", gbps / copy)),
+            (Scope::Device, Some(copy)) if touched_bytes > 0 => ("device", format!("{:.3}", gbps / copy)),
             (Scope::Device, _) => ("device", "null".to_owned()),
             (Scope::Host, _) => ("host", "null".to_owned()),
         };
+        let median = |times: &[f64]| match times {
+            [] => "null".to_owned(),
+            times => format!("{:.2}", percentile(times, 0.5)),
+        };
         println!(
-            r#"{{"op":"{op}","config":"{config}","backend":"{backend}","scope":"{scope}","us_p50":{p50:.2},"us_p99":{p99:.2},"bytes":{bytes},"gbps":{gbps:.1},"of_copy":{of_copy}}}"#
+            r#"{{"op":"{op}","config":"{config}","backend":"{backend}","scope":"{scope}","us_p50":{p50:.2},"us_p99":{p99:.2},"us_early_off":{},"us_alone":{},"sets":{},"touched_bytes":{touched_bytes},"gbps":{gbps:.1},"of_copy":{of_copy}}}"#,
+            median(&times.early_off),
+            median(&times.alone),
+            times.sets.map_or("null".to_owned(), |sets| sets.to_string()),
         );
     }
 
     /// Prints the row of the device's copy rate and holds the rows after it against that.
-    pub fn add_copy(&mut self, config: &str, times: Vec<f64>, bytes: usize) {
-        let mut sorted = times.clone();
-        sorted.sort_by(f64::total_cmp);
-        self.copy_gbps = Some(bytes as f64 / sorted[sorted.len() / 2] / 1e3);
+    pub fn add_copy(&mut self, config: &str, times: Times, bytes: usize) {
+        self.copy_gbps = Some(bytes as f64 / percentile(&times.us, 0.5) / 1e3);
         self.add("ceiling", config, "cuda", Scope::Device, times, bytes);
     }
 }

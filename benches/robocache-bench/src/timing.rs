@@ -1,13 +1,14 @@
-//! How something is timed: over inputs and outputs that are gone by the time they come round again.
+//! How something is timed: over inputs and outputs that have left the cache before they are used again.
 
 use robocache::device::cuda::{CudaError, Gpu};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// Bytes of inputs and outputs to go through before one is seen again: several times a GPU's L2 cache.
+/// Bytes to touch before a set of inputs and outputs is used again: four times the L2 cache of an H200, twice that of a
+/// B200.
 const ROTATED_BYTES: usize = 256 << 20;
 const SETS: (usize, usize) = (8, 4096);
-/// A set larger than this is past every cache by itself.
+/// A call that touches more than this leaves nothing of the call before in any cache.
 const LARGE_SET_BYTES: usize = 128 << 20;
 const LARGE_SETS: usize = 4;
 /// Launches in a graph at least, so that what lies between two replays does not count.
@@ -16,7 +17,7 @@ const GRAPH_LAUNCHES: usize = 64;
 /// Launches in each device's graph where several are waited for, so that the wait does not count.
 const SHARED_LAUNCHES: usize = 256;
 
-const SPENT: Duration = Duration::from_millis(400);
+const SPENT: Duration = Duration::from_millis(300);
 const WARM_UP: usize = 3;
 const RUNS: (usize, usize) = (5, 400);
 
@@ -36,15 +37,45 @@ pub fn is_wanted(elements: usize) -> bool {
     !is_quick() || elements <= 1 << 22
 }
 
-/// How many sets of inputs and outputs, of so many bytes each, to rotate through.
-pub fn sets_for(set_bytes: usize) -> usize {
+/// What was measured, in us of one call.
+pub struct Times {
+    pub us: Vec<f64>,
+    /// On the device, where kernels don't start early; empty elsewhere.
+    pub early_off: Vec<f64>,
+    /// On the device, of calls each of which is issued and waited for by itself, on the CPU's clock; empty elsewhere.
+    pub alone: Vec<f64>,
+    /// How many sets of inputs and outputs were rotated through.
+    pub sets: Option<usize>,
+}
+
+impl From<Vec<f64>> for Times {
+    fn from(us: Vec<f64>) -> Self {
+        Self {
+            us,
+            early_off: Vec::new(),
+            alone: Vec::new(),
+            sets: None,
+        }
+    }
+}
+
+/// The value below which that part of the values is.
+pub fn percentile(values: &[f64], part: f64) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted[(part * (sorted.len() - 1) as f64).round() as usize]
+}
+
+/// How many sets of inputs and outputs to rotate through, where a call touches so many bytes of its set. What the set
+/// holds beside them does not count: it takes no room in a cache.
+pub fn sets_for(touched_bytes: usize) -> usize {
     if is_quick() {
         return 2;
     }
-    if set_bytes > LARGE_SET_BYTES {
+    if touched_bytes > LARGE_SET_BYTES {
         return LARGE_SETS;
     }
-    ROTATED_BYTES.div_ceil(set_bytes.max(1)).clamp(SETS.0, SETS.1)
+    ROTATED_BYTES.div_ceil(touched_bytes.max(1)).clamp(SETS.0, SETS.1)
 }
 
 fn runs_for(one: Duration) -> usize {
@@ -87,18 +118,40 @@ fn calls_for(sets: usize) -> usize {
     }
 }
 
-/// Times what `launch` puts into the stream of `gpu`, in us of the device for one call: all sets in one graph, which is
-/// replayed many times.
+/// Times what `launch` puts into the stream of `gpu`: the calls of all sets in one graph, which is replayed many times,
+/// with and without the early start of kernels; and calls that are each issued and waited for by themselves. Call
+/// numbers up to `calls` are those of the sets.
 pub fn device(
     gpu: &Gpu,
-    sets: usize,
+    calls: usize,
     mut launch: impl FnMut(usize) -> Result<(), CudaError>,
-) -> Result<Vec<f64>, CudaError> {
+) -> Result<Times, CudaError> {
     // Kernels are loaded at their first launch, which must not be within a capture.
-    (0..sets).try_for_each(&mut launch)?;
+    (0..calls).try_for_each(&mut launch)?;
     gpu.synchronize()?;
-    let calls = calls_for(sets);
-    let graph = gpu.capture(|| (0..calls).try_for_each(|call| launch(call % sets)))?;
+    let us = graph(gpu, calls, &mut launch)?;
+    gpu.set_early_start(false);
+    let early_off = graph(gpu, calls, &mut launch);
+    gpu.set_early_start(true);
+    let early_off = early_off?;
+    // Last: an operation whose states take turns is left in another one than the graphs began with.
+    let alone = alone(gpu, calls, &mut launch)?;
+    Ok(Times {
+        us,
+        early_off,
+        alone,
+        sets: Some(calls),
+    })
+}
+
+/// Times a graph that goes through all calls, and more than once where they are few.
+fn graph(
+    gpu: &Gpu,
+    calls: usize,
+    launch: &mut impl FnMut(usize) -> Result<(), CudaError>,
+) -> Result<Vec<f64>, CudaError> {
+    let captured = calls_for(calls);
+    let graph = gpu.capture(|| (0..captured).try_for_each(|call| launch(call % calls)))?;
     // SAFETY: what `launch` works on outlives this function, and the graph does not.
     let replay = || unsafe { graph.launch() };
     replay()?;
@@ -107,22 +160,48 @@ pub fn device(
     replay()?;
     gpu.synchronize()?;
     let runs = runs_for(start.elapsed());
-    marked(gpu, runs, calls, replay)
+    marked(gpu, runs, captured, replay)
 }
 
-/// As [`device`], each call issued by itself instead of from a graph: for what a graph does in another way.
+/// Times calls on the CPU's clock, from before each is issued until it is done.
+fn alone(
+    gpu: &Gpu,
+    calls: usize,
+    launch: &mut impl FnMut(usize) -> Result<(), CudaError>,
+) -> Result<Vec<f64>, CudaError> {
+    let mut once = |call: usize| {
+        let start = Instant::now();
+        launch(call % calls)?;
+        gpu.synchronize()?;
+        Ok::<_, CudaError>(start.elapsed())
+    };
+    let mut one = Duration::MAX;
+    for call in 0..WARM_UP {
+        one = one.min(once(call)?);
+    }
+    (WARM_UP..WARM_UP + runs_for(one))
+        .map(|call| once(call).map(|took| took.as_secs_f64() * 1e6))
+        .collect()
+}
+
+/// Times calls on the device that are issued one after the other instead of from a graph: for what a graph does in
+/// another way.
 pub fn stream(
     gpu: &Gpu,
     sets: usize,
     mut launch: impl FnMut(usize) -> Result<(), CudaError>,
-) -> Result<Vec<f64>, CudaError> {
+) -> Result<Times, CudaError> {
     let mut all = || (0..sets).try_for_each(&mut launch);
     all()?;
     gpu.synchronize()?;
     let start = Instant::now();
     all()?;
     gpu.synchronize()?;
-    marked(gpu, runs_for(start.elapsed()), sets, all)
+    let us = marked(gpu, runs_for(start.elapsed()), sets, all)?;
+    Ok(Times {
+        sets: Some(sets),
+        ..Times::from(us)
+    })
 }
 
 /// The time between events before and after each of many rounds of `calls` calls, in us for one call.

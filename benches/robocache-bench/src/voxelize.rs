@@ -1,6 +1,6 @@
 //! Lidar sweeps in grids, one cloud a call and batches, on the CPU and on a device.
 
-use crate::clouds::{Output, SHAPES, SWEEPS, Shape, sweep_of, sweeps};
+use crate::clouds::{Output, SHAPES, SWEEPS, Shape, sweep_of, sweeps, touched_bytes};
 use crate::rows::{Rows, Scope};
 use crate::timing;
 use crate::voxelize_device;
@@ -46,7 +46,7 @@ fn one_layout(
     let mut expected = Output::new(shape, layout);
     let mut voxelizer = CpuVoxelizer::new(&shape.voxelize(layout)?)?;
     on_cpu(&mut voxelizer, shape, layout, sweeps, 0, &mut expected)?;
-    let bytes = shape.bytes(layout, expected.voxels);
+    let bytes = touched_bytes(shape, layout, sweeps)?;
     for (name, times) in voxelize_device::measure(gpu, shape, layout, sweeps, &expected)? {
         let config = format!("{}{name}", shape.config(layout));
         rows.add("voxelize", &config, "cuda", Scope::Device, times, bytes);
@@ -66,7 +66,7 @@ pub fn hosts(
     let mut out = Output::new(shape, layout);
     let mut voxelizer = CpuVoxelizer::new(&config)?;
     let times = host(|set| on_cpu(&mut voxelizer, shape, layout, sweeps, set, &mut out))?;
-    let bytes = shape.bytes(layout, out.voxels);
+    let bytes = touched_bytes(shape, layout, sweeps)?;
     rows.add("voxelize", &shape.config(layout), "cpu", Scope::Host, times, bytes);
     let Some(gpu) = gpu else { return Ok(()) };
     let times = if shape.clouds == 1 {

@@ -1,7 +1,7 @@
 //! Grids on a device, of points that are there.
 
-use crate::clouds::{Output, Shape, sweep_of};
-use crate::timing;
+use crate::clouds::{Output, Shape, sweep_of, touched_bytes};
+use crate::timing::{self, Times};
 use robocache::device::Dtype;
 use robocache::device::cuda::{Budget, CudaError, DeviceBuf, Gpu};
 use robocache::ops::voxelize::VoxelLayout;
@@ -19,9 +19,9 @@ pub struct OnDevice {
 }
 
 impl OnDevice {
-    /// Copies of the sweeps, and as many grids as go past the cache with them.
+    /// Copies of the sweeps, and as many grids as it takes for one to have left the cache before it is made again.
     pub fn new(gpu: &Gpu, shape: &Shape, layout: VoxelLayout, sweeps: &[Message]) -> Result<Self, Box<dyn Error>> {
-        let grids = timing::sets_for(shape.bytes(layout, shape.points() / 2));
+        let grids = timing::sets_for(touched_bytes(shape, layout, sweeps)?);
         // One more, so that a grid's next points are others.
         Self::of(gpu, shape, layout, sweeps, grids, grids + 1)
     }
@@ -113,7 +113,7 @@ pub fn cuda_error(error: VoxelizeError) -> CudaError {
 }
 
 /// Times, with what they add to the name of a row.
-pub type Named = (&'static str, Vec<f64>);
+pub type Named = (&'static str, Times);
 
 /// Times calls on the device, into grids that are rotated and into those of one operation, with what each adds to the
 /// name of a row. Before and after, the grids of the first set must be those expected.
@@ -129,8 +129,9 @@ pub fn measure(
         let calls = on_device.calls();
         // SAFETY: it outlives the launches.
         let launch = |call| unsafe { on_device.launch(call) }.map_err(cuda_error);
-        let times = timing::device(gpu, calls, launch)?;
+        let mut times = timing::device(gpu, calls, launch)?;
         on_device.check(gpu, layout, expected)?;
+        times.sets = Some(on_device.grids.len());
         Ok::<_, Box<dyn Error>>(times)
     };
     let rotated = time(OnDevice::new(gpu, shape, layout, sweeps)?)?;

@@ -3,8 +3,19 @@
 use serde_yaml::Value;
 use std::process::Command;
 
-const KEYS: [&str; 9] = [
-    "op", "config", "backend", "scope", "us_p50", "us_p99", "bytes", "gbps", "of_copy",
+const KEYS: [&str; 12] = [
+    "op",
+    "config",
+    "backend",
+    "scope",
+    "us_p50",
+    "us_p99",
+    "us_early_off",
+    "us_alone",
+    "sets",
+    "touched_bytes",
+    "gbps",
+    "of_copy",
 ];
 
 fn bench(arguments: &[&str]) -> std::process::Output {
@@ -29,6 +40,10 @@ fn every_row_has_the_keys_and_every_operation_has_rows() {
         assert_eq!(row.as_mapping().unwrap().len(), KEYS.len());
         assert!(KEYS.iter().all(|key| row.get(key).is_some()), "{row:?}");
         assert!(row["us_p50"].as_f64().unwrap() > 0.0, "{row:?}");
+        let is_device = row["scope"] == "device";
+        for key in ["us_early_off", "us_alone", "sets"] {
+            assert_eq!(row[key].is_number(), is_device, "{key}, {row:?}");
+        }
     }
     for op in ["resample", "fuse", "voxelize"] {
         for backend in ["cpu"]

@@ -1,3 +1,4 @@
+use super::slice::SliceError;
 use cudarc::driver::DriverError;
 use cudarc::driver::sys::CUresult;
 
@@ -77,6 +78,9 @@ pub enum CudaError {
         /// The tensor's.
         came: usize,
     },
+    /// A tensor on a device is not the one that an operation takes.
+    #[error(transparent)]
+    Slice(#[from] SliceError),
     /// A kernel and its caller don't mean the same parameters.
     #[error("cuda:{device}: {kernel} takes parameters of {expected} bytes, it is launched with {came}")]
     Parameters {

@@ -6,6 +6,7 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::ffi::{CString, c_void};
 use std::marker::PhantomData;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// The compiled kernels of one file.
@@ -86,6 +87,7 @@ unsafe impl Send for Modules {}
 pub struct Gpu {
     context: Arc<Context>,
     stream: Arc<CudaStream>,
+    starts_early: Arc<AtomicBool>,
 }
 
 impl Gpu {
@@ -101,7 +103,12 @@ impl Gpu {
         let context = Context::open(ordinal)?;
         let failed = |error| CudaError::driver(ordinal, "cuStreamCreate", error, "a stream");
         let stream = context.cuda.new_stream().map_err(failed)?;
-        Ok(Self { context, stream })
+        let starts_early = Arc::new(AtomicBool::new(true));
+        Ok(Self {
+            context,
+            stream,
+            starts_early,
+        })
     }
 
     /// The device's ordinal, N of `cuda:N`.
@@ -117,6 +124,14 @@ impl Gpu {
     /// How many multiprocessors it has.
     pub fn multiprocessors(&self) -> u32 {
         self.context.multiprocessors
+    }
+
+    /// Sets whether a kernel may start while the one before it in the stream ends (programmatic dependent launch). It
+    /// may, unless this says otherwise, on devices that can do so: compute capability 9.0 and later. Results are the
+    /// same; benchmarks switch it off to show what it saves. Clones share the setting, as they share the stream, and a
+    /// graph keeps the one it was captured with.
+    pub fn set_early_start(&self, starts_early: bool) {
+        self.starts_early.store(starts_early, Ordering::Relaxed);
     }
 
     /// Puts a kernel into the stream. A grid without blocks does nothing.
@@ -158,7 +173,7 @@ impl Gpu {
             sharedMemBytes: 0,
             hStream: self.bound()?,
             attrs: &raw mut starts_early,
-            numAttrs: u32::from(waits),
+            numAttrs: u32::from(waits && self.starts_early.load(Ordering::Relaxed)),
         };
         // SAFETY: the function takes one struct by value, which the driver copies before it returns, as it does the
         // configuration; what the addresses in it point to is the caller's promise.

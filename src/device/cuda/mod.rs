@@ -13,6 +13,7 @@ mod gpu;
 pub mod images;
 mod memory;
 mod probe;
+mod slice;
 pub(crate) mod staging;
 mod transfer;
 
@@ -20,4 +21,5 @@ pub use error::{CudaError, Unavailable};
 pub use gpu::{Event, Gpu, Graph, Image, Kernel, Params};
 pub use memory::{Budget, DeviceBuf, PinnedBuf, is_page_locked};
 pub use probe::device_count;
+pub use slice::{DeviceSlice, SliceError};
 pub(crate) use transfer::Transfer;

@@ -24,7 +24,11 @@
 mod aligner;
 mod config;
 pub mod cpu;
+#[cfg(feature = "cuda")]
 pub mod cuda;
+#[cfg(not(feature = "cuda"))]
+#[path = "no_cuda.rs"]
+pub(crate) mod cuda;
 mod samples;
 mod spec;
 #[cfg(test)]

@@ -43,7 +43,11 @@
 
 mod config;
 mod cpu;
+#[cfg(feature = "cuda")]
 pub mod cuda;
+#[cfg(not(feature = "cuda"))]
+#[path = "no_cuda.rs"]
+pub(crate) mod cuda;
 mod sample;
 mod trajectories;
 

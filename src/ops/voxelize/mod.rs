@@ -78,7 +78,11 @@ mod cloud;
 mod collector;
 mod config;
 mod cpu;
+#[cfg(feature = "cuda")]
 pub mod cuda;
+#[cfg(not(feature = "cuda"))]
+#[path = "no_cuda.rs"]
+pub(crate) mod cuda;
 mod grid;
 mod kernels;
 mod plan;
