@@ -430,7 +430,7 @@ fn publish(config: &str, messages: &[(usize, robocache::stream::Message)]) -> Ve
     graph.close_all(&mut sink);
     let mut sent = sink.take();
     for message in &mut sent {
-        message.parameters.remove("compute_us");
+        message.header.compute_us.clear();
     }
     sent
 }

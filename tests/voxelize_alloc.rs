@@ -51,8 +51,8 @@ fn cloud(points: usize, seed: u32, tensor: bool) -> Message {
     let mut message = Message::default();
     if tensor {
         message.rows = values.len();
-        message.shape = vec![points, 4];
-        message.set_fields(&names);
+        message.header.shape.set([points as i64, 4]);
+        message.header.fields.set(&names);
         let column = message.add_column("", Dtype::Float32, Cells::One);
         column.data.copy_from(bytemuck::cast_slice(&values));
     } else {

@@ -4,9 +4,9 @@ use super::faults::Faults;
 use super::free::FreeList;
 use super::operation::{Change, Operation, Wake};
 use super::outbox::{Delivery, InputRoute, Internal, Outbox, OutputRoute, Sink};
-use super::{AppError, Registration};
+use super::value::Json;
+use super::{AppError, Registration, Value};
 use crate::stream::Message;
-use dora_node_api::serde_json::Value;
 use std::time::Instant;
 
 /// The operations of a node in order, wired to one another and to the inputs and outputs of the dataflow. It knows no
@@ -107,7 +107,7 @@ impl Graph {
                 Some(from) => {
                     let output = &mut self.nodes[from.0].outputs[from.1];
                     output.consumers.push((index, i));
-                    self.shared.internal.free[output.place].keep_one_more();
+                    self.shared.internal.free[output.index].keep_one_more();
                     internals.push(InternalInput {
                         input: i,
                         from,
@@ -128,7 +128,7 @@ impl Graph {
                 consumers: Vec::new(),
                 device: None,
                 fault_place: faults.add_place(format!("{}: output `{name}`", registration.name)),
-                place: internal.free.len() - 1,
+                index: internal.free.len() - 1,
                 name,
             }
         });
@@ -202,7 +202,7 @@ impl Graph {
         self.shared.faults.counts()
     }
 
-    /// A message came on an input of the dataflow (by its place in [`external_inputs`](Self::external_inputs)).
+    /// A message came on an input of the dataflow (by its index in [`external_inputs`](Self::external_inputs)).
     pub fn message(&mut self, external: usize, message: &Message, sink: &mut dyn Sink) {
         for i in 0..self.externals[external].1.len() {
             let (operation, input) = self.externals[external].1[i];
@@ -227,25 +227,27 @@ impl Graph {
         }
     }
 
-    /// A parameter was set.
+    /// A parameter was set: of the operation whose name stands before it, or of every operation that has it.
     pub fn parameter(&mut self, key: &str, value: &Value, sink: &mut dyn Sink) {
         let mut known = false;
+        let json = Json(value);
         for node in &mut self.nodes {
-            match node.operation.parameter(key, value) {
+            let own = key.strip_prefix(&node.name).and_then(|key| key.strip_prefix('.'));
+            match node.operation.parameter(own.unwrap_or(key), value) {
                 Ok(mine) => {
                     if mine {
-                        tracing::info!("{}: parameter `{key}` is now {value}", node.name);
+                        tracing::info!("{}: parameter `{key}` is now {json}", node.name);
                     }
                     known |= mine;
                 }
                 Err(error) => {
                     known = true;
-                    tracing::warn!("{}: parameter `{key}` = {value} is refused: {error}", node.name);
+                    tracing::warn!("{}: parameter `{key}` = {json} is refused: {error}", node.name);
                 }
             }
         }
         if !known {
-            tracing::warn!("parameter `{key}` = {value}: no operation of this node has it");
+            tracing::warn!("parameter `{key}` = {json}: no operation of this node has it");
         }
         self.settle(sink);
     }

@@ -165,7 +165,7 @@ fn where_an_input_is_wanted_may_change_and_a_device_without_memory_is_asked_once
         let taker = Taker::default();
         let config = voxelize("dense", [8, 8, 4]);
         let config = format!("device: {device}\nplugins: [{{ {config} }}, {{ taker: {{}} }}]");
-        let app = App::new(Config::parse(Path::new("robot.yml"), &config).unwrap());
+        let app = App::new().with_config(Config::parse(Path::new("robot.yml"), &config).unwrap());
         let app = app.add_plugins(plugins::all()).add_plugin(taker.clone());
         let mut graph = app.build(|_| false).unwrap();
         let lidar = input(&graph, "lidar");

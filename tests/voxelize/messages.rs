@@ -9,8 +9,8 @@ use robocache::stream::{Cells, Message};
 fn tensor(fields: &[&str], shape: &[usize], length: usize) -> Message {
     let mut message = Message::default();
     message.rows = length;
-    message.shape = shape.to_vec();
-    message.set_fields(fields);
+    message.header.shape.set(shape.iter().map(|&n| n as i64));
+    message.header.fields.set(fields);
     let values: Vec<f32> = (0..length).map(|i| i as f32).collect();
     message
         .add_column("", Dtype::Float32, Cells::One)

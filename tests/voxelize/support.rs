@@ -106,8 +106,8 @@ impl TestCloud {
         let names: Vec<_> = self.columns.iter().map(|c| c.name.as_str()).collect();
         let mut message = Message::default();
         message.rows = self.len() * names.len();
-        message.shape = vec![self.len(), names.len()];
-        message.set_fields(&names);
+        message.header.shape.set([self.len() as i64, names.len() as i64]);
+        message.header.fields.set(&names);
         let rows = (0..self.len()).flat_map(|i| self.columns.iter().map(move |column| column.values[i]));
         let bytes: Vec<u8> = rows.flat_map(|v| encode(dtype, v).0).collect();
         message.add_column("", dtype, Cells::One).data.copy_from(&bytes);

@@ -98,7 +98,7 @@ pub fn message(shape: &Shape, seed: u64) -> Message {
 pub fn message_of(shape: &Shape, times: &[i64], values: &[u8], targets: &[i64]) -> Message {
     let mut message = Message::default();
     message.rows = shape.rows;
-    message.dim = shape.dim;
+    message.header.dim.set(shape.dim as i64);
     add(&mut message, "timestamps_ns", Dtype::Int64, bytemuck::cast_slice(times));
     add(&mut message, "values", shape.dtype, values);
     add(&mut message, "targets_ns", Dtype::Int64, bytemuck::cast_slice(targets));

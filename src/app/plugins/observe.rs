@@ -2,16 +2,15 @@
 
 use super::number_or_null;
 use super::watch::Watch;
-use crate::app::{Change, Fault, Operation, Outbox, Parameter, Parameters, Value, Wake};
+use crate::app::{Change, Fault, Operation, Outbox, Value, Wake};
 use crate::device::Device;
 use crate::device::cuda::{Budget, Gpu};
 use crate::ops::align::{Aligner, Pushed, Samples, SamplesError, Wanted, Window};
-use crate::stream::{Layout, Message};
+use crate::stream::{Header, Layout, Message};
 use std::time::Instant;
 
 /// The operation of the sections `align:` and `fuse:`.
 pub(super) struct Observe {
-    section: &'static str,
     aligner: Aligner,
     outputs: Vec<Published>,
     watch: Watch,
@@ -41,8 +40,8 @@ struct Published {
 }
 
 impl Observe {
-    /// The outputs of an aligner, as the operation of that section. One of `align:` passes the frames of its streams on.
-    pub fn new(section: &'static str, aligner: Aligner, has_frames: bool) -> Self {
+    /// The operation of that name. `has_frames`: each output is that of one stream, whose frame it passes on.
+    pub fn new(name: &str, aligner: Aligner, has_frames: bool) -> Self {
         let timeline = aligner.timeline();
         let published = aligner.outputs().iter().map(|output| {
             let modalities = output.modalities();
@@ -55,9 +54,8 @@ impl Observe {
             }
         });
         Self {
-            section,
             outputs: published.collect(),
-            watch: Watch::new(section, timeline.inputs(), timeline.period_ns()),
+            watch: Watch::new(name, timeline.inputs(), timeline.period_ns()),
             pending: Pending::Nothing,
             aligner,
         }
@@ -157,7 +155,7 @@ impl Observe {
 impl Operation for Observe {
     fn input(&mut self, input: usize, message: &Message, out: &mut Outbox<'_>) -> Result<(), Fault> {
         if let Some(frame_id) = self.outputs.get_mut(input).and_then(|output| output.frame_id.as_mut()) {
-            frame_id.clone_from(&message.frame_id);
+            frame_id.clone_from(&message.header.frame_id);
         }
         let samples = self.aligner.samples(input, message);
         let samples = samples.inspect_err(|_: &SamplesError| self.watch.refused(input))?;
@@ -197,12 +195,8 @@ impl Operation for Observe {
         Ok(())
     }
 
-    /// Sets `max_wait_ms` or `<input>.latency_ms`, whether or not the section's name and `modalities.` stand before it.
+    /// Sets `max_wait_ms` or `<input>.latency_ms`, with or without `modalities.` before it.
     fn parameter(&mut self, key: &str, value: &Value) -> Result<bool, Fault> {
-        let key = key
-            .strip_prefix(self.section)
-            .and_then(|key| key.strip_prefix('.'))
-            .unwrap_or(key);
         let key = key.strip_prefix("modalities.").unwrap_or(key);
         if key == "max_wait_ms" {
             self.aligner.set_max_wait_ms(number_or_null(value)?)?;
@@ -228,18 +222,19 @@ impl Published {
             (Wanted::Nowhere, _) => return,
             (Wanted::OnDevice, Some((gpu, budget))) => {
                 let tensor = (window.timeline().dtype(), self.layout.rows);
-                let sent = out.send_on_device(i, tensor, (gpu, budget), |memory| {
+                let sent = out.send_on_device(i, tensor, (gpu, budget), |memory, header| {
                     window.leave_on_device(i, memory)?;
-                    Ok(self.describe(window))
+                    self.describe(window, header);
+                    Ok(())
                 });
-                is_sent = sent.map_err(|error| window.failed_to_leave(&error)).is_ok();
+                is_sent = sent.map_err(|error| window.failed_to_leave(error)).is_ok();
             }
             _ => {}
         }
         if !is_sent {
-            out.send(i, &self.layout, |payload| {
+            out.send(i, &self.layout, |payload, header| {
                 window.write(i, payload.column::<u8>(0));
-                self.describe(window)
+                self.describe(window, header);
             });
         }
         let dtype = window.timeline().dtype();
@@ -253,36 +248,27 @@ impl Published {
         }
     }
 
-    /// The metadata of the output that was taken last.
-    fn describe(&self, window: &Window<'_>) -> Parameters {
+    /// Writes the header of the output that was taken last.
+    fn describe(&self, window: &Window<'_>, header: &mut Header) {
         let (target, masks, timeline) = (window.target(), window.masks(), window.timeline());
-        let (device, compute_us) = (window.device(), window.compute_time().as_secs_f64() * 1e6);
         let width = self.offsets.last().copied().unwrap_or(0);
-        let entries = [
-            ("shape", Parameter::ListInt(vec![timeline.window() as i64, width])),
-            ("dtype", Parameter::String(timeline.dtype().name().into())),
-            ("timestamp_ns", Parameter::Integer(target.time_ns)),
-            ("timestamps_ns", Parameter::ListInt(masks.timestamps_ns.clone())),
-            ("modalities", Parameter::ListString(self.names.clone())),
-            ("offsets", Parameter::ListInt(self.offsets.clone())),
-            ("valid", Parameter::ListInt(masks.valid.clone())),
-            ("age_ns", Parameter::ListInt(masks.age_ns.clone())),
-            ("epoch", Parameter::Integer(target.epoch)),
-            ("late_samples", Parameter::Integer(target.late_samples)),
-            ("device", Parameter::String(device.to_string())),
-            ("compute_us", Parameter::Float(compute_us)),
-        ];
-        let mut parameters: Parameters = entries
-            .map(|(key, value)| (key.to_owned(), value))
-            .into_iter()
-            .collect();
-        if device != Device::Cpu {
-            let bytes = Parameter::Integer(window.device_bytes() as i64);
-            parameters.insert("device_bytes".into(), bytes);
+        header.shape.set([timeline.window() as i64, width]);
+        header.dtype.set(timeline.dtype());
+        header.timestamp_ns.set(target.time_ns);
+        header.timestamps_ns.set(&masks.timestamps_ns);
+        header.modalities.set(&self.names);
+        header.offsets.set(&self.offsets);
+        header.valid.set(&masks.valid);
+        header.age_ns.set(&masks.age_ns);
+        header.epoch.set(target.epoch);
+        header.late_samples.set(target.late_samples);
+        header.device.set(window.device());
+        header.compute_us.set(window.compute_time().as_secs_f64() * 1e6);
+        if window.device() != Device::Cpu {
+            header.device_bytes.set(window.device_bytes() as i64);
         }
         if let Some(frame_id) = self.frame_id.as_ref().filter(|frame_id| !frame_id.is_empty()) {
-            parameters.insert("frame_id".into(), Parameter::String(frame_id.clone()));
+            header.frame_id.set(frame_id);
         }
-        parameters
     }
 }

@@ -1,7 +1,5 @@
 use super::number_or_null;
-use crate::app::{
-    App, AppError, Change, Fault, Operation, Outbox, Parameter, Parameters, Payload, Plugin, Registration, Value,
-};
+use crate::app::{App, AppError, Change, Fault, Operation, Outbox, Plugin, Registration, Value};
 use crate::device::cuda::{CudaError, Gpu};
 use crate::device::{Backend, Device, Dtype, Placement};
 use crate::ops::ConfigError;
@@ -9,12 +7,22 @@ use crate::ops::voxelize::cuda::{CudaVoxelizer, VoxelizeError};
 use crate::ops::voxelize::{
     Arrival, Cloud, CloudError, Collector, Counters, CpuVoxelizer, VoxelLayout, VoxelizeConfig,
 };
-use crate::stream::{Layout, Message};
+use crate::stream::{Header, Layout, Message, Payload};
 use half::{bf16, f16};
 use std::time::{Duration, Instant};
 
 /// Publishes the clouds of `voxelize:` as voxel grids, `voxels`.
-pub struct VoxelizePlugin;
+#[derive(Default)]
+pub struct VoxelizePlugin {
+    config: Option<VoxelizeConfig>,
+}
+
+impl VoxelizePlugin {
+    /// With a configuration from the program. [`default`](Self::default) takes it from the file.
+    pub fn new(config: VoxelizeConfig) -> Self {
+        Self { config: Some(config) }
+    }
+}
 
 impl Plugin for VoxelizePlugin {
     fn name(&self) -> &'static str {
@@ -25,12 +33,16 @@ impl Plugin for VoxelizePlugin {
         "Publishes point clouds as voxel grids, `voxels`."
     }
 
+    fn is_configured(&self) -> bool {
+        self.config.is_some()
+    }
+
     fn build(&self, app: &mut App) -> Result<(), AppError> {
-        let config: VoxelizeConfig = app.config()?;
+        let config: VoxelizeConfig = app.config_or(&self.config)?;
         check_size(&config, app).map_err(|error| app.refused(&error))?;
         let operation = Voxelize::new(config, app.placement()).map_err(|error| app.refused(&error))?;
         app.add_operation(Registration {
-            name: self.name().into(),
+            name: app.name().into(),
             inputs: operation.names.clone(),
             outputs: vec!["voxels".into()],
             operation: Box::new(operation),
@@ -121,16 +133,14 @@ impl Voxelize {
             return;
         }
         let layout = self.grids.take_layout(&grid);
-        out.send(0, &layout, |payload| {
+        out.send(0, &layout, |payload, header| {
             // What lies between is the transport's: it makes room for the message.
             let start = Instant::now();
             self.grids.write(&mut grid, clouds, &self.used, payload);
             let time = gathered + start.elapsed();
             self.grids.backend.took(grid.work, grid.device, time);
-            let compute_us = time.as_secs_f64() * 1e6;
-            let mut parameters = Parameters::from([("compute_us".into(), Parameter::Float(compute_us))]);
-            self.describe(stamp, &grid, &mut parameters);
-            parameters
+            header.compute_us.set(time.as_secs_f64() * 1e6);
+            self.describe(stamp, &grid, header);
         });
         self.grids.layout = layout;
         self.grids.left_out.say(&self.grids.cpu, out);
@@ -154,16 +164,15 @@ impl Voxelize {
         let (gpu, budget) = (cuda.gpu().clone(), cuda.budget().clone());
         let layout = self.grids.cpu.layout();
         let (dtype, len) = (layout.columns[0].dtype, layout.rows);
-        let sent = out.send_on_device(0, (dtype, len), (&gpu, &budget), |memory| {
+        let sent = out.send_on_device(0, (dtype, len), (&gpu, &budget), |memory, header| {
             let start = Instant::now();
             if let Some(cuda) = self.grids.backend.resident() {
                 cuda.write_on_device(memory)?;
                 self.grids.left_out.note(cuda.saturated(), cuda.unusable()?);
             }
-            let compute_us = (gathered + start.elapsed()).as_secs_f64() * 1e6;
-            let mut parameters = Parameters::from([("compute_us".into(), Parameter::Float(compute_us))]);
-            self.describe(stamp, made, &mut parameters);
-            Ok(parameters)
+            header.compute_us.set((gathered + start.elapsed()).as_secs_f64() * 1e6);
+            self.describe(stamp, made, header);
+            Ok(())
         });
         // The usual way finds out what else is lost, and has the CPU make the grid again.
         if let Err(error) = &sent
@@ -174,63 +183,43 @@ impl Voxelize {
         sent.is_ok()
     }
 
-    fn describe(&mut self, stamp: i64, made: &Made, parameters: &mut Parameters) {
+    fn describe(&mut self, stamp: i64, made: &Made, header: &mut Header) {
         let counters = &made.counters;
         let grid = self.grids.cpu.grid();
         let channels = self.grids.cpu.channels();
         let cells = grid.shape().map(|n| n as i64);
-        let floats = |values: [f32; 3]| Parameter::ListFloat(values.map(f64::from).to_vec());
-        let integer = |count: u64| Parameter::Integer(count as i64);
-        let entries = [
-            ("timestamp_ns", Parameter::Integer(stamp)),
-            (
-                "channels",
-                Parameter::ListString(channels.iter().map(ToString::to_string).collect()),
-            ),
-            ("origin_m", floats(grid.origin_m())),
-            ("voxel_size_m", floats(grid.voxel_size_m())),
-            ("grid_shape", Parameter::ListInt(cells.to_vec())),
-            ("points_in", integer(counters.points_in)),
-            ("points_kept", integer(counters.points_kept)),
-            ("dropped_nonfinite", integer(counters.dropped_nonfinite)),
-            ("dropped_outside", integer(counters.dropped_outside)),
-            ("dropped_overflow", integer(counters.dropped_overflow)),
-            ("unusable", Parameter::ListInt(self.grids.left_out.unusable.clone())),
-            ("saturated", integer(self.grids.left_out.saturated)),
-            ("inputs", Parameter::ListString(self.names.clone())),
-            (
-                "inputs_valid",
-                Parameter::ListInt(self.collector.inputs_valid().to_vec()),
-            ),
-            (
-                "inputs_age_ns",
-                Parameter::ListInt(self.collector.inputs_age_ns().to_vec()),
-            ),
-            ("device", Parameter::String(made.device.to_string())),
-        ];
-        parameters.extend(entries.map(|(key, value)| (key.to_owned(), value)));
-        let shape = match self.config.layout {
-            VoxelLayout::Dense => [&[channels.len() as i64], cells.as_slice()].concat(),
-            VoxelLayout::Bits => cells.to_vec(),
-            VoxelLayout::Coo => Vec::new(),
-        };
-        if !shape.is_empty() {
-            parameters.insert("shape".into(), Parameter::ListInt(shape));
-        }
-        let dtype = match self.config.layout {
-            VoxelLayout::Dense => Some(self.config.dtype),
-            VoxelLayout::Bits => Some(Dtype::UInt8),
-            VoxelLayout::Coo => None,
-        };
-        if let Some(dtype) = dtype {
-            parameters.insert("dtype".into(), Parameter::String(dtype.name().into()));
+        header.timestamp_ns.set(stamp);
+        header.channels.set(channels);
+        header.origin_m.set(grid.origin_m().map(f64::from));
+        header.voxel_size_m.set(grid.voxel_size_m().map(f64::from));
+        header.grid_shape.set(cells);
+        header.points_in.set(counters.points_in as i64);
+        header.points_kept.set(counters.points_kept as i64);
+        header.dropped_nonfinite.set(counters.dropped_nonfinite as i64);
+        header.dropped_outside.set(counters.dropped_outside as i64);
+        header.dropped_overflow.set(counters.dropped_overflow as i64);
+        header.unusable.set(&self.grids.left_out.unusable);
+        header.saturated.set(self.grids.left_out.saturated as i64);
+        header.inputs.set(&self.names);
+        header.inputs_valid.set(self.collector.inputs_valid());
+        header.inputs_age_ns.set(self.collector.inputs_age_ns());
+        header.device.set(made.device);
+        match self.config.layout {
+            VoxelLayout::Dense => {
+                header.shape.set(std::iter::once(channels.len() as i64).chain(cells));
+                header.dtype.set(self.config.dtype);
+            }
+            VoxelLayout::Bits => {
+                header.shape.set(cells);
+                header.dtype.set(Dtype::UInt8);
+            }
+            VoxelLayout::Coo => {}
         }
         if let (Device::Cuda(_), Some(cuda)) = (made.device, self.grids.backend.resident()) {
-            let bytes = Parameter::Integer(cuda.used_bytes() as i64);
-            parameters.insert("device_bytes".into(), bytes);
+            header.device_bytes.set(cuda.used_bytes() as i64);
         }
         if !self.frame_id.is_empty() {
-            parameters.insert("frame_id".into(), Parameter::String(self.frame_id.clone()));
+            header.frame_id.set(&self.frame_id);
         }
     }
 
@@ -239,7 +228,7 @@ impl Voxelize {
         if let [only] = self.config.inputs.as_slice()
             && only.extrinsic.is_none()
         {
-            self.frame_id.clone_from(&message.frame_id);
+            self.frame_id.clone_from(&message.header.frame_id);
         }
     }
 }
@@ -412,7 +401,7 @@ impl Operation for Voxelize {
     fn input(&mut self, input: usize, message: &Message, out: &mut Outbox<'_>) -> Result<(), Fault> {
         let start = Instant::now();
         self.grids.cpu.check(&Cloud::from_message(message)?)?;
-        let unused = match self.collector.arrived(input, message.timestamp_ns) {
+        let unused = match self.collector.arrived(input, message.timestamp_ns()) {
             Arrival::Waits => None,
             Arrival::Replaces => Some(Unused::Superseded),
             Arrival::Jumped { dropped } => Some(Unused::Jumped(dropped)),
@@ -443,7 +432,7 @@ impl Operation for Voxelize {
     }
 
     fn parameter(&mut self, key: &str, value: &Value) -> Result<bool, Fault> {
-        if key.strip_prefix("voxelize.").unwrap_or(key) != "max_wait_ms" {
+        if key != "max_wait_ms" {
             return Ok(false);
         }
         self.collector.set_max_wait_ms(number_or_null(value)?)?;

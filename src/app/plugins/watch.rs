@@ -22,7 +22,7 @@ const JUDGE_SAMPLES: u64 = 5;
 
 /// Looks at the samples and observations of one operation.
 pub(super) struct Watch {
-    operation: &'static str,
+    operation: String,
     /// Observations may be this far apart.
     silent: Duration,
     start: Option<Instant>,
@@ -58,13 +58,13 @@ impl Stream {
 
 impl Watch {
     /// A watch on the streams of these names, whose observations come every `period_ns`.
-    pub fn new<'a>(operation: &'static str, names: impl Iterator<Item = &'a str>, period_ns: i64) -> Self {
+    pub fn new<'a>(operation: &str, names: impl Iterator<Item = &'a str>, period_ns: i64) -> Self {
         let stream = |name: &str| Stream {
             name: name.to_owned(),
             ..Stream::default()
         };
         Self {
-            operation,
+            operation: operation.to_owned(),
             silent: SILENT.max(Duration::from_nanos(period_ns.unsigned_abs()) * 2),
             start: None,
             last_observation: None,

@@ -2,9 +2,8 @@ use crate::device::Dtype;
 use crate::time::Interpolation;
 use serde::Deserialize;
 
-/// Keys of the sections `align:` and `fuse:` that a later version will know, `[]` standing for any entry of a list. Asking
-/// for one is refused as not supported yet.
-pub const LATER: &[&str] = &["trigger"];
+/// Keys of the sections `align:` and `fuse:` that a later version will know. They are refused as not supported yet.
+pub const LATER: &[&str] = &["trigger", "attach"];
 
 /// What align and fuse do: the sections `align:` and `fuse:` of a configuration.
 ///

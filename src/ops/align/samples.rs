@@ -31,7 +31,7 @@ pub enum SamplesError {
     )]
     Shape {
         /// The shape that came.
-        shape: Vec<usize>,
+        shape: Vec<i64>,
         /// Samples in the message.
         samples: usize,
         /// The modality's `dim`.
@@ -101,7 +101,7 @@ impl Aligner {
         Ok(Samples {
             modality,
             next_row: 0,
-            stamp_ns: message.timestamp_ns,
+            stamp_ns: *message.header.timestamp_ns,
             taken_until: self.taken_until(modality, message),
         })
     }
@@ -111,11 +111,12 @@ impl Aligner {
     /// The message must be the one that [`samples`](Self::samples) got.
     pub fn push_next(&mut self, samples: &mut Samples, message: &Message) -> Option<Result<Pushed, PushError>> {
         let stamps = stamps(message);
-        let masks_per_row = message.valid.len() / stamps.len();
+        let valid = message.header.valid.as_slice();
+        let masks_per_row = valid.len() / stamps.len();
         while let Some(&stamp) = stamps.get(samples.next_row) {
             let row = samples.next_row;
             samples.next_row += 1;
-            let masks = message.valid.get(row * masks_per_row..(row + 1) * masks_per_row);
+            let masks = valid.get(row * masks_per_row..(row + 1) * masks_per_row);
             let is_masked = masks.is_some_and(|masks| masks.contains(&0));
             let was_taken = samples.taken_until.is_some_and(|until| stamp <= until);
             if is_masked || was_taken {
@@ -131,7 +132,7 @@ impl Aligner {
     /// A row of a message. Where it is the only one, it is the whole payload, whatever its length.
     fn sample<'a>(&self, modality: usize, row: usize, message: &'a Message) -> Sample<'a> {
         let dim = self.timeline.dim(modality);
-        let elements = |len: usize| match message.timestamps_ns.len() {
+        let elements = |len: usize| match message.header.timestamps_ns.len() {
             0 | 1 => 0..len,
             _ => row * dim..(row + 1) * dim,
         };
@@ -151,7 +152,7 @@ impl Aligner {
             (None, Some(values)) => values.len(),
             (None, None) => return Err(SamplesError::Struct { dim }),
         };
-        let stamps = message.timestamps_ns.len();
+        let stamps = message.header.timestamps_ns.len();
         if stamps > 0 && values != stamps * dim {
             return Err(SamplesError::Stamps { stamps, values, dim });
         }
@@ -160,18 +161,18 @@ impl Aligner {
 
     /// The stamp up to which the rows of an observation were taken from an earlier one.
     fn taken_until(&mut self, modality: usize, message: &Message) -> Option<i64> {
-        if message.modalities().is_empty() {
+        if message.header.modalities.is_empty() {
             return None;
         }
         let newest = stamps(message).last().copied()?;
         let before = self.newest_rows[modality].filter(|before| {
             let back = before.stamp_ns.saturating_sub(newest);
-            back <= 0 || (back <= OBSERVATIONS_RESET && before.epoch == message.epoch)
+            back <= 0 || (back <= OBSERVATIONS_RESET && before.epoch == *message.header.epoch)
         });
         let until = before.map(|before| before.stamp_ns);
         self.newest_rows[modality] = Some(NewestRow {
             stamp_ns: until.map_or(newest, |until| until.max(newest)),
-            epoch: message.epoch,
+            epoch: *message.header.epoch,
         });
         until
     }
@@ -179,24 +180,25 @@ impl Aligner {
 
 /// The stamp of each sample of a message.
 fn stamps(message: &Message) -> &[i64] {
-    match message.timestamps_ns.as_slice() {
-        [] => std::slice::from_ref(&message.timestamp_ns),
+    match message.header.timestamps_ns.as_slice() {
+        [] => std::slice::from_ref(&*message.header.timestamp_ns),
         several => several,
     }
 }
 
 /// Checks that a shape, where there is one, is that of so many samples of `dim` values.
 fn check_shape(message: &Message, samples: usize, dim: usize) -> Result<(), SamplesError> {
-    let shape = message.shape.as_slice();
+    let shape = message.header.shape.as_slice();
     // The bits of a voxel grid are eight cells to a byte.
-    let is_bits = message.metadata.get("grid_shape").is_some();
-    let fits_dim = |shape: &[usize]| {
-        let values = shape.iter().try_fold(1usize, |product, &n| product.checked_mul(n));
+    let is_bits = message.header.grid_shape.is_present();
+    let fits_dim = |shape: &[i64]| {
+        let mut sizes = shape.iter().map(|&n| usize::try_from(n).ok());
+        let values = sizes.try_fold(1usize, |product, n| product.checked_mul(n?));
         values.is_some_and(|values| values == dim || is_bits && values.div_ceil(8) == dim)
     };
     let fits = match shape {
         [] => true,
-        [first, rest @ ..] if !rest.is_empty() && *first == samples && fits_dim(rest) => true,
+        [first, rest @ ..] if !rest.is_empty() && usize::try_from(*first) == Ok(samples) && fits_dim(rest) => true,
         all => samples == 1 && fits_dim(all),
     };
     match fits {

@@ -68,7 +68,7 @@ pub enum Wanted {
     Nowhere,
     /// In the host's memory.
     OnHost,
-    /// On the device of [`Aligner::output_gpu`]. It can be written to the host all the same.
+    /// On the device of [`Aligner::output_gpu`].
     OnDevice,
 }
 
@@ -120,7 +120,7 @@ impl<'a> Window<'a> {
     /// Writes the values of an output to host memory: `[T, D]` elements of the published type, newest target last.
     ///
     /// # Panics
-    /// If `out` is not as large or not aligned for the elements, or the output is wanted nowhere.
+    /// If `out` is not as large or not aligned for the elements, or the output is [wanted](Self::wanted) elsewhere.
     pub fn write<E: Pod>(&mut self, output: usize, out: &mut [E]) {
         let start = Instant::now();
         let out: &mut [u8] = bytemuck::cast_slice_mut(out);
@@ -129,35 +129,26 @@ impl<'a> Window<'a> {
             self.aligner.outputs[output].bytes(),
             "bytes of output {output}"
         );
-        if self.device != Device::Cpu
-            && let Err(error) = self.read(output, out)
-        {
-            self.aligner.failed(self.work, error);
-            self.device = Device::Cpu;
-        }
-        if self.device == Device::Cpu {
-            self.compute(output, out);
+        assert_eq!(self.wanted(output), Wanted::OnHost, "output {output}");
+        match self.device {
+            Device::Cpu => self.compute(output, out),
+            Device::Cuda(_) => self.read(output, out),
         }
         self.took(start);
     }
 
     /// Copies what the device made of an output.
-    fn read(&mut self, output: usize, out: &mut [u8]) -> Result<(), CudaError> {
+    fn read(&mut self, output: usize, out: &mut [u8]) {
         let Aligner {
             backend,
             timeline,
-            wanted,
             masks,
             ..
         } = &mut *self.aligner;
-        let Some(cuda) = backend.resident() else { return Ok(()) };
-        match wanted[output] {
-            Wanted::Nowhere => panic!("output {output} is wanted nowhere"),
-            Wanted::OnHost => out.copy_from_slice(cuda.values(output)),
-            Wanted::OnDevice => cuda.fetch(output, out)?,
+        if let Some(cuda) = backend.resident() {
+            out.copy_from_slice(cuda.values(output));
+            cuda.masks(output, timeline, &self.target, masks);
         }
-        cuda.masks(output, timeline, &self.target, masks);
-        Ok(())
     }
 
     fn compute(&mut self, output: usize, out: &mut [u8]) {
@@ -181,7 +172,7 @@ impl<'a> Window<'a> {
     /// any other the values are copied.
     ///
     /// # Errors
-    /// What the driver says. The output can be [written](Self::write) to the host then.
+    /// What the driver says: see [`failed_to_leave`](Self::failed_to_leave).
     ///
     /// # Panics
     /// If it is not on the device: see [`wanted`](Self::wanted).
@@ -203,9 +194,11 @@ impl<'a> Window<'a> {
         Ok(())
     }
 
-    /// There was no memory to leave an output in: outputs are wanted on the host for a while.
-    pub fn failed_to_leave(&mut self, error: &CudaError) {
-        self.aligner.backend.failed_to_hand_on(error);
+    /// The device failed when an output was to be left there, or handed on. The CPU makes it again, and whatever else has not
+    /// been taken: all of it is wanted on the host now.
+    pub fn failed_to_leave(&mut self, error: CudaError) {
+        self.aligner.failed(self.work, error);
+        self.device = Device::Cpu;
     }
 
     fn took(&mut self, start: Instant) {

@@ -58,7 +58,7 @@
 //! )?;
 //! let mut message = Message::default();
 //! message.rows = 6;
-//! message.set_fields(&["x", "y", "z"]);
+//! message.header.fields.set(["x", "y", "z"]);
 //! let points: [f32; 6] = [0.25, 0.5, 0.5, 0.75, 0.5, 0.5];
 //! message.add_column("", Dtype::Float32, Cells::One).data.copy_from(bytemuck::cast_slice(&points));
 //!

@@ -361,11 +361,6 @@ impl CudaFuser {
         &self.result.bytes()[self.pass.parts[output].values.clone()]
     }
 
-    /// Copies the values of an output that stayed on the device to the host.
-    pub fn fetch(&self, output: usize, to: &mut [u8]) -> Result<(), CudaError> {
-        self.kept[output].fetch(0, to)
-    }
-
     /// Leaves the values of an output that stayed on the device, so many bytes, in other memory of it: exchanges the two
     /// where that memory counts in the same budget, and copies otherwise.
     pub fn leave(&mut self, output: usize, bytes: usize, memory: &mut DeviceBuf) -> Result<(), CudaError> {
