@@ -84,7 +84,7 @@ pub enum PushError {
 /// What a device failed with.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
-pub struct DeviceFailure(CudaError);
+pub struct DeviceFailure(#[from] CudaError);
 
 /// A sample where it lies.
 #[derive(Clone, Copy)]

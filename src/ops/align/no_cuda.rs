@@ -19,8 +19,8 @@ pub enum FuserError {
 pub struct DeviceSample<'a>(&'a DeviceBuf);
 
 impl<'a> DeviceSample<'a> {
-    pub fn of(tensor: &'a DeviceTensor, _: Range<usize>) -> Self {
-        Self(&tensor.memory)
+    pub fn of(tensor: &'a DeviceTensor, _: Range<usize>) -> Result<Self, CudaError> {
+        Ok(Self(&tensor.memory))
     }
 
     pub fn fetch(self, _: &mut HostBuf) -> Result<Values<'_>, CudaError> {

@@ -2,7 +2,7 @@
 
 use super::aligner::Sample;
 use super::cuda::DeviceSample;
-use super::{Aligner, PushError, Pushed};
+use super::{Aligner, DeviceFailure, PushError, Pushed};
 use crate::device::Values;
 use crate::stream::Message;
 
@@ -124,24 +124,25 @@ impl Aligner {
             }
             samples.stamp_ns = stamp;
             let sample = self.sample(samples.modality, row, message);
-            return Some(self.push_sample(samples.modality, stamp, sample));
+            return Some(sample.and_then(|sample| self.push_sample(samples.modality, stamp, sample)));
         }
         None
     }
 
     /// A row of a message. Where it is the only one, it is the whole payload, whatever its length.
-    fn sample<'a>(&self, modality: usize, row: usize, message: &'a Message) -> Sample<'a> {
+    fn sample<'a>(&self, modality: usize, row: usize, message: &'a Message) -> Result<Sample<'a>, PushError> {
         let dim = self.timeline.dim(modality);
         let elements = |len: usize| match message.header.timestamps_ns.len() {
             0 | 1 => 0..len,
             _ => row * dim..(row + 1) * dim,
         };
         if let Some(tensor) = message.on_device() {
-            return Sample::Device(DeviceSample::of(tensor, elements(tensor.len)));
+            let sample = DeviceSample::of(tensor, elements(tensor.len));
+            return Ok(Sample::Device(sample.map_err(DeviceFailure::from)?));
         }
         let values = message.flat().unwrap_or(Values::from_f32(&[]));
         let elements = elements(values.len());
-        Sample::Host(values.slice(elements.start, elements.end))
+        Ok(Sample::Host(values.slice(elements.start, elements.end)))
     }
 
     /// Checks that a message is samples of a modality.

@@ -278,7 +278,7 @@ impl Timeline {
     ///
     /// # Errors
     /// As [`push`](Self::push).
-    pub(super) fn restore(&mut self, modality: usize, stamp_ns: i64, sample: Values<'_>) -> Result<(), SampleError> {
+    pub fn restore(&mut self, modality: usize, stamp_ns: i64, sample: Values<'_>) -> Result<(), SampleError> {
         self.read(modality, stamp_ns, sample)?;
         let stream = &mut self.streams[modality];
         stream.history.insert(stamp_ns - stream.spec.latency, &stream.sample);
@@ -287,7 +287,7 @@ impl Timeline {
 
     /// Gives up the samples whose rows are on a device, which was lost. Their streams begin anew on the host, and the grid
     /// goes on.
-    pub(super) fn forget_elsewhere(&mut self) {
+    pub fn forget_elsewhere(&mut self) {
         for (modality, stream) in self.streams.iter_mut().enumerate() {
             if stream.history.rows_are_elsewhere() {
                 let samples = stream.history.times().len();

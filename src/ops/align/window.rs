@@ -18,7 +18,8 @@ pub struct Output {
 }
 
 impl Output {
-    pub(super) fn new(timeline: &Timeline, modalities: Range<usize>) -> Self {
+    /// A run of the modalities of a timeline.
+    pub fn new(timeline: &Timeline, modalities: Range<usize>) -> Self {
         let mut offsets = vec![0];
         let mut columns = 0;
         for modality in modalities.clone() {

@@ -14,8 +14,7 @@ mod push;
 mod ring;
 
 pub use batch::{BatchGroup, BatchModality, BatchOutput, BatchShape, FuseBatch};
-pub use push::DeviceSample;
-pub(super) use push::FuserError;
+pub use push::{DeviceSample, FuserError};
 
 use super::window::{Output, Wanted};
 use super::{Masks, Target, Timeline};
@@ -28,11 +27,12 @@ use params::{APPEND, AppendParams, BLOCK, Fresh, FuseParams, GroupParams, Modali
 use ring::Ring;
 use std::ops::Range;
 
-/// Makes the windows of one timeline, whose histories it follows on a device.
+/// Makes the windows of one timeline, whose histories it follows on a device. [`Aligner`](super::Aligner) is this with the
+/// choice between it and the CPU.
 ///
 /// It must be the only one of its timeline. After an error it can be used again: it copies the histories anew. After one
 /// of [`push`](Self::push) or [`push_host`](Self::push_host), [`bring_back`](Self::bring_back) comes first.
-pub(super) struct CudaFuser {
+pub struct CudaFuser {
     gpu: Gpu,
     budget: Budget,
     rings: Vec<Ring>,

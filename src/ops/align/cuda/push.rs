@@ -3,7 +3,7 @@
 use super::params::{BLOCK, Fresh, INSERT, InsertParams, TAKE, TAKEN_AT_ONCE, TakeParams, Verdict};
 use super::{CudaFuser, put_samples, sample_room};
 use crate::device::cuda::staging::{self, room};
-use crate::device::cuda::{CudaError, DeviceBuf};
+use crate::device::cuda::{CudaError, DeviceBuf, DeviceSlice, SliceError};
 use crate::device::{Dtype, HostBuf, Values};
 use crate::ops::align::{Pushed, SampleError, Timeline};
 use crate::stream::{DeviceTensor, Place};
@@ -31,35 +31,38 @@ pub enum FuserError {
     },
 }
 
-/// A sample in the memory of a device.
+/// A sample in the memory of a device. What writes it has been waited for.
 #[derive(Clone, Copy)]
 pub struct DeviceSample<'a> {
-    /// The memory. What writes it has been waited for.
-    pub memory: &'a DeviceBuf,
-    /// The byte at which it begins, a multiple of the size of its elements.
-    pub offset: usize,
-    /// The type of its values.
-    pub dtype: Dtype,
-    /// How many there are.
-    pub len: usize,
+    memory: &'a DeviceBuf,
+    offset: usize,
+    values: DeviceSlice,
 }
 
 impl<'a> DeviceSample<'a> {
+    /// `len` values of type `dtype` from byte `offset` of the memory on.
+    ///
+    /// # Errors
+    /// [`SliceError`]: they are not within the memory, or not aligned.
+    pub fn new(memory: &'a DeviceBuf, offset: usize, dtype: Dtype, len: usize) -> Result<Self, SliceError> {
+        Ok(Self {
+            values: memory.slice(offset, dtype, len)?,
+            memory,
+            offset,
+        })
+    }
+
     /// Some elements of a tensor.
-    pub(in crate::ops::align) fn of(tensor: &'a DeviceTensor, elements: Range<usize>) -> Self {
-        Self {
-            memory: &tensor.memory,
-            offset: elements.start * tensor.dtype.size(),
-            dtype: tensor.dtype,
-            len: elements.len(),
-        }
+    pub(in crate::ops::align) fn of(tensor: &'a DeviceTensor, elements: Range<usize>) -> Result<Self, CudaError> {
+        let offset = elements.start * tensor.dtype.size();
+        Ok(Self::new(&tensor.memory, offset, tensor.dtype, elements.len())?)
     }
 
     /// Copies it to the host.
     pub(in crate::ops::align) fn fetch(self, to: &mut HostBuf) -> Result<Values<'_>, CudaError> {
-        to.resize(self.len * self.dtype.size());
+        to.resize(self.values.bytes());
         self.memory.fetch(self.offset, to.bytes_mut())?;
-        Ok(Values::new(self.dtype, to.bytes()))
+        Ok(Values::new(self.values.dtype(), to.bytes()))
     }
 }
 
@@ -74,9 +77,6 @@ impl CudaFuser {
     /// [`FuserError::Sample`] as [`Timeline::push`]. After one of the others, which are the device's, the rows have to be
     /// brought [back](Self::bring_back), or are [lost](Timeline::forget_elsewhere) with it. Then the sample can be
     /// [pushed](Timeline::push) on the host, or [restored](Timeline::restore) after [`FuserError::Lost`].
-    ///
-    /// # Panics
-    /// If the memory is smaller than the sample.
     pub fn push(
         &mut self,
         timeline: &mut Timeline,
@@ -85,16 +85,8 @@ impl CudaFuser {
         sample: DeviceSample<'_>,
     ) -> Result<Pushed, FuserError> {
         self.gpu.check(sample.memory.gpu())?;
-        timeline.check(modality, stamp_ns, sample.len)?;
-        assert!(
-            sample.offset + sample.len * sample.dtype.size() <= sample.memory.capacity(),
-            "{} {} elements at byte {} of {}",
-            sample.len,
-            sample.dtype,
-            sample.offset,
-            sample.memory.capacity()
-        );
-        if let Some(Verdict { channel, value }) = self.take(sample)? {
+        timeline.check(modality, stamp_ns, sample.values.len())?;
+        if let Some(Verdict { channel, value }) = self.take(sample.values)? {
             let channel = channel as usize;
             return Err(SampleError::NonFinite { channel, value }.into());
         }
@@ -108,17 +100,17 @@ impl CudaFuser {
     }
 
     /// Converts a sample to float32 in `row`. Returns its first value that is not finite, if there is one.
-    fn take(&mut self, sample: DeviceSample<'_>) -> Result<Option<Verdict>, CudaError> {
+    fn take(&mut self, sample: DeviceSlice) -> Result<Option<Verdict>, CudaError> {
         let most = TAKING_BLOCKS * self.gpu.multiprocessors();
-        let blocks = (sample.len as u32).div_ceil(BLOCK * TAKEN_AT_ONCE).clamp(1, most);
-        self.row.reserve(sample.len * size_of::<f32>())?;
+        let blocks = (sample.len() as u32).div_ceil(BLOCK * TAKEN_AT_ONCE).clamp(1, most);
+        self.row.reserve(sample.len() * size_of::<f32>())?;
         self.result.resize(blocks as usize * size_of::<Verdict>())?;
         let params = TakeParams {
-            sample: sample.memory.address() + sample.offset as u64,
+            sample: sample.address(),
             row: self.row.address(),
             verdicts: staging::address(&mut self.result),
-            dim: sample.len as u32,
-            dtype: sample.dtype.code(),
+            dim: sample.len() as u32,
+            dtype: sample.dtype().code(),
         };
         // SAFETY: the parameters are those of the kernel, `row` has room for the values and `result` for a verdict of each
         // block, and the stream is synchronized before any of it is used otherwise.
