@@ -172,6 +172,7 @@ fn streams_whose_rows_are_on_a_device_begin_anew_when_it_is_lost() {
     assert_eq!(notices, [Notice::SamplesLost { modality, samples }]);
     // What comes on the host goes on.
     t.push("b", 15, 4.0, &[]);
-    t.push_all("a", 22, &[7.0, 8.0], &[]);
-    t.push("b", 25, 5.0, &["20: a=0,0!@- b=4@5"]);
+    t.push_all("a", 18, &[7.0, 8.0], &[]);
+    t.push("b", 25, 5.0, &[]);
+    t.push_all("a", 30, &[9.0, 9.0], &["20: a=7,8@2 b=4@5"]);
 }
