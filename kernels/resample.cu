@@ -102,24 +102,26 @@ template <> struct Vector<2> {
     __device__ __forceinline__ void store(void* at) const { __stcs((u16*)at, (u16)words[0]); }
 };
 
-// lerp of the elements in words of a and b. `watch` becomes a NaN if a result, and so if an element, is not finite.
+// blend of the elements in words of a and b. `watch` becomes a NaN if a result, and so if an element, is not finite.
 template <u32 WORDS>
-__device__ __forceinline__ void lerp_words(const u32* a, const u32* b, float w, u32* out, float& watch, float) {
+__device__ __forceinline__ void blend_words(u32 mode, const u32* a, const u32* b, float w, u32* out, float& watch,
+                                            float) {
 #pragma unroll
     for (u32 i = 0; i < WORDS; ++i) {
-        float value = lerp(__uint_as_float(a[i]), __uint_as_float(b[i]), w);
+        float value = blend(mode, __uint_as_float(a[i]), __uint_as_float(b[i]), w);
         watch = fmaf(value, 0.0f, watch);
         out[i] = __float_as_uint(value);
     }
 }
 
 template <u32 WORDS>
-__device__ __forceinline__ void lerp_words(const u32* a, const u32* b, double w, u32* out, float& watch, double) {
+__device__ __forceinline__ void blend_words(u32 mode, const u32* a, const u32* b, double w, u32* out, float& watch,
+                                            double) {
 #pragma unroll
     for (u32 i = 0; i < WORDS; i += 2) {
         double from = __longlong_as_double((i64)((u64)a[i + 1] << 32 | a[i]));
         double to = __longlong_as_double((i64)((u64)b[i + 1] << 32 | b[i]));
-        u64 bits = (u64)__double_as_longlong(lerp(from, to, w));
+        u64 bits = (u64)__double_as_longlong(blend(mode, from, to, w));
         out[i] = (u32)bits;
         out[i + 1] = (u32)(bits >> 32);
         // All ones in the exponent become a NaN or an infinity of float32.
@@ -128,11 +130,12 @@ __device__ __forceinline__ void lerp_words(const u32* a, const u32* b, double w,
 }
 
 template <u32 WORDS, class Half>
-__device__ __forceinline__ void lerp_words(const u32* a, const u32* b, float w, u32* out, float& watch, Half) {
+__device__ __forceinline__ void blend_words(u32 mode, const u32* a, const u32* b, float w, u32* out, float& watch,
+                                            Half) {
 #pragma unroll
     for (u32 i = 0; i < WORDS; ++i) {
-        float low = lerp(to_f32(Half{(u16)a[i]}), to_f32(Half{(u16)b[i]}), w);
-        float high = lerp(to_f32(Half{(u16)(a[i] >> 16)}), to_f32(Half{(u16)(b[i] >> 16)}), w);
+        float low = blend(mode, to_f32(Half{(u16)a[i]}), to_f32(Half{(u16)b[i]}), w);
+        float high = blend(mode, to_f32(Half{(u16)(a[i] >> 16)}), to_f32(Half{(u16)(b[i] >> 16)}), w);
         watch = fmaf(low, 0.0f, watch);
         watch = fmaf(high, 0.0f, watch);
         out[i] = pack<Half>(low, high);
@@ -145,9 +148,9 @@ __device__ __forceinline__ bool is_finite(double v) {
     return ((u64)__double_as_longlong(v) >> 52 & 0x7ff) != 0x7ff;
 }
 
-__device__ __forceinline__ double lerp_element(double a, double b, double w) { return lerp(a, b, w); }
-template <class T> __device__ __forceinline__ T lerp_element(T a, T b, double w) {
-    return from_f32<T>(lerp(to_f32(a), to_f32(b), (float)w));
+__device__ __forceinline__ double blend_element(u32 mode, double a, double b, double w) { return blend(mode, a, b, w); }
+template <class T> __device__ __forceinline__ T blend_element(u32 mode, T a, T b, double w) {
+    return from_f32<T>(blend(mode, to_f32(a), to_f32(b), (float)w));
 }
 
 // Whether all of a sample is finite. All lanes of the warp call it.
@@ -198,9 +201,10 @@ __device__ __noinline__ void redo_target(const ResampleParams& p, const Resample
             after = sample_finite(values + (u64)i * p.dim, p.dim) ? i : after;
         }
     }
-    Pick picked = pick(found, target, p.mode, p.limits);
+    u32 mode = p.mode;
+    Pick picked = pick(found, target, mode, p.limits);
     const T* a = values + (u64)(picked.kind == PICK_AFTER ? after : before - 1) * p.dim;
-    const T* b = values + (u64)after * p.dim;
+    const T* b = picked.kind == PICK_BETWEEN || SAMPLES_KEEP_BITS ? values + (u64)after * p.dim : a;
     T fill;
     memcpy(&fill, &p.fill, sizeof fill);
     T* out = (T*)p.out + target_index * p.dim;
@@ -209,7 +213,8 @@ __device__ __noinline__ void redo_target(const ResampleParams& p, const Resample
         if (picked.kind == PICK_INVALID) {
             out[i] = fill;
         } else {
-            out[i] = picked.kind == PICK_BETWEEN ? lerp_element(a[i], b[i], picked.weight) : a[i];
+            bool is_made = picked.kind == PICK_BETWEEN || !SAMPLES_KEEP_BITS;
+            out[i] = is_made ? blend_element(mode, a[i], b[i], picked.weight) : a[i];
             held &= is_finite(out[i]);
         }
     }
@@ -251,24 +256,26 @@ __device__ __forceinline__ Choice<Real> choose(const ResampleParams& p, const Br
         choice.weight = picked.kind == PICK_INVALID ? (Real)FILL : (Real)SAMPLE;
     }
     bool takes_after = picked.kind == PICK_AFTER || picked.kind == PICK_BETWEEN;
-    bool may_hold = picked.kind == PICK_INVALID && p.mode == LINEAR && found.has_before && found.has_after &&
+    bool may_hold = picked.kind == PICK_INVALID && IS_BETWEEN(p.mode) && found.has_before && found.has_after &&
                     distance(found.before, target) <= p.limits.extrapolate;
     is_doubtful = (takes_after && found.tied) || may_hold;
     return choice;
 }
 
-// The value made of two samples. Returns whether they are finite, as far as they count.
+// The value made of two samples, or the fill value. Returns whether the samples are finite, as far as they count.
 template <class T, u32 BYTES, class Real>
-__device__ __forceinline__ bool blend(const ResampleParams& p, const Vector<BYTES>& a, const Vector<BYTES>& b,
-                                      Real weight, Vector<BYTES>& result) {
+__device__ __forceinline__ bool make_value(const ResampleParams& p, const Vector<BYTES>& a, const Vector<BYTES>& b,
+                                           Real weight, Vector<BYTES>& result) {
     constexpr u32 WORDS = BYTES < 4 ? 1 : BYTES / 4;
     float watch = 0.0f;
-    lerp_words<WORDS>(a.words, b.words, weight, result.words, watch, T{});
+    blend_words<WORDS>(p.mode, a.words, b.words, weight, result.words, watch, T{});
     bool is_fill = weight == (Real)FILL;
     if (weight < 0) {
 #pragma unroll
         for (u32 w = 0; w < WORDS; ++w) {
-            result.words[w] = is_fill ? (u32)(w % 2 ? p.fill >> 32 : p.fill) : a.words[w];
+            result.words[w] = is_fill             ? (u32)(w % 2 ? p.fill >> 32 : p.fill)
+                              : SAMPLES_KEEP_BITS ? a.words[w]
+                                                  : result.words[w];
         }
     }
     return watch == 0.0f || is_fill;
@@ -348,7 +355,7 @@ template <class T, u32 BYTES, u32 UNROLL> __device__ __forceinline__ void resamp
                 b.words[w] = to_after ? b.words[w] : a.words[w];
                 a.words[w] = from_before ? a.words[w] : other.words[w];
             }
-            is_doubtful |= !blend<T>(p, a, b, choice.weight, result);
+            is_doubtful |= !make_value<T>(p, a, b, choice.weight, result);
             result.store(out + (u64)threadIdx.x * BYTES);
         } else {
             choices[own] = choice;
@@ -386,7 +393,7 @@ template <class T, u32 BYTES, u32 UNROLL> __device__ __forceinline__ void resamp
 #pragma unroll
         for (u32 i = 0; i < UNROLL; ++i) {
             Vector<BYTES> result;
-            if (!blend<T>(p, a[i], b[i], weights[i], result)) {
+            if (!make_value<T>(p, a[i], b[i], weights[i], result)) {
                 is_doubtful = true;
                 doubts.add(rows[i]);
             }
@@ -454,7 +461,7 @@ template <class T, u32 BYTES> __device__ __forceinline__ void resample_short(con
         Vector<BYTES> result;
         const Vector<BYTES>& a = samples[choice.first * p.row_vectors + vector];
         const Vector<BYTES>& b = samples[choice.second * p.row_vectors + vector];
-        is_doubtful |= !blend<T>(p, a, b, choice.weight, result);
+        is_doubtful |= !make_value<T>(p, a, b, choice.weight, result);
         result.store((u8*)p.out + ((first_target + row) * p.row_vectors + vector) * BYTES);
         if (vector == 0) {
             p.valid[first_target + row] = choice.weight != (Real)FILL;

@@ -126,9 +126,19 @@ __device__ __forceinline__ Bracket find_bracket(const Times& times, const Slice&
     return bracket_at(any_time, at_or_before(any_time, times.count, target), times.count);
 }
 
+// The modes: `Interpolation` of src/time/blend.rs, where all that the CPU knows of them stands. From here on this file is
+// its counterpart, and all that the kernels know of them.
 enum Interpolation : u32 { PREVIOUS = 0, NEAREST = 1, LINEAR = 2 };
 
-// How far from a target its samples may be, ns: `Limits` of src/time/interpolate.rs.
+// Whether a mode makes its value of both samples around a target, limited by `max_gap` and `extrapolate`. The others
+// take one sample, limited by `max_age`. A macro, as what a function is inlined to has its branches in another order.
+#define IS_BETWEEN(mode) ((mode) == LINEAR)
+
+// Whether in every mode the value at a sample's own time, or where that sample is held, has the bits of the sample. Where
+// one changes them, this is false, and that value is `blend` of the sample with itself.
+constexpr bool SAMPLES_KEEP_BITS = true;
+
+// How far from a target its samples may be, ns: `Limits` of src/time/blend.rs.
 struct Limits {
     i64 max_age;
     i64 max_gap;
@@ -140,7 +150,7 @@ enum PickKind : u32 { PICK_INVALID = 0, PICK_BEFORE = 1, PICK_AFTER = 2, PICK_BE
 
 struct Pick {
     PickKind kind;
-    // PICK_BETWEEN: before + weight * (after - before).
+    // PICK_BETWEEN: the weight of the later sample.
     double weight;
 };
 
@@ -150,14 +160,14 @@ __device__ __forceinline__ i64 distance(i64 earlier, i64 later) {
     return (i64)min(apart, 0x7fffffffffffffffull);
 }
 
-// Equals `pick` of src/time/interpolate.rs.
+// Equals `pick` of src/time/blend.rs.
 __device__ __forceinline__ Pick pick(const Bracket& found, i64 target, u32 mode, const Limits& limits) {
     Pick picked{PICK_INVALID, 0.0};
     i64 age = found.has_before ? distance(found.before, target) : 0;
     i64 ahead = found.has_after ? distance(target, found.after) : 0;
     if (found.has_before && age == 0) {
         picked.kind = PICK_BEFORE;
-    } else if (mode == LINEAR) {
+    } else if (IS_BETWEEN(mode)) {
         if (found.has_before && found.has_after) {
             i64 gap = distance(found.before, found.after);
             if (gap <= limits.max_gap) {
@@ -177,5 +187,13 @@ __device__ __forceinline__ Pick pick(const Bracket& found, i64 target, u32 mode,
     return picked;
 }
 
-// a + weight * (b - a), without a fused multiply-add.
-template <class Real> __device__ __forceinline__ Real lerp(Real a, Real b, Real weight) { return a + weight * (b - a); }
+// Equals `between` of src/time/blend.rs for one channel: the value between samples a and b, with the weight of b. The
+// kernels are compiled without fused multiply-adds. Of finite numbers it is no NaN.
+template <class Real> __device__ __forceinline__ Real blend(u32, Real a, Real b, Real weight) {
+    return a + weight * (b - a);
+}
+
+// A line, for kernels that know of no other mode between samples.
+template <class Real> __device__ __forceinline__ Real lerp(Real a, Real b, Real weight) {
+    return blend(LINEAR, a, b, weight);
+}

@@ -1,8 +1,8 @@
 //! Time: int64 nanoseconds, the grid of targets, and the value of a stream at a target.
 
-mod interpolate;
+pub mod blend;
 
-pub use interpolate::{Interpolation, Limits, Pick, pick};
+pub use blend::{Interpolation, Limits, Pick, pick};
 
 /// Nanoseconds of so many milliseconds, rounded to the nearest.
 pub fn ms_to_ns(ms: f64) -> i64 {

@@ -1,8 +1,9 @@
 //! The values of a window on the CPU: the specification that other backends equal to the bit.
 
 use super::{Masks, Target, Timeline};
-use crate::device::{Dtype, Element};
-use crate::time::{Pick, pick};
+use crate::device::Element;
+use crate::time::blend::{self, Written};
+use crate::time::pick;
 use std::ops::Range;
 
 /// Writes the window of a run of modalities side by side, `[T, D]` row-major, newest target last, and its masks.
@@ -67,37 +68,11 @@ fn value_at<E: Element>(timeline: &Timeline, modality: usize, time: i64, out: &m
     }
     for group in timeline.groups(modality) {
         let channels = group.from..group.to;
-        let out = &mut out[channels.clone()];
-        let mut overflow = 0;
-        match pick(times, until, time, group.mode, &group.limits) {
-            Pick::Invalid => {
-                out.fill(fill);
-                valid = false;
-            }
-            Pick::Sample(i) => {
-                for (to, &from) in out.iter_mut().zip(&history.row(i)[channels]) {
-                    *to = E::from_f32(from);
-                    // In float32 a sample is finite, and copying it is all there is to do.
-                    if E::DTYPE != Dtype::Float32 {
-                        overflow |= E::overflow_bit(from);
-                    }
-                }
-            }
-            Pick::Between { before, after, weight } => {
-                let weight = weight as f32;
-                let before = &history.row(before)[channels.clone()];
-                let after = &history.row(after)[channels];
-                for ((to, &a), &b) in out.iter_mut().zip(before).zip(after) {
-                    let value = a + weight * (b - a);
-                    *to = E::from_f32(value);
-                    overflow |= E::overflow_bit(value);
-                }
-            }
-        }
-        if overflow >> 31 != 0 {
-            out.fill(fill);
-            (valid, overflows) = (false, true);
-        }
+        let picked = pick(times, until, time, group.mode, &group.limits);
+        let sample = |i: usize| &history.row(i)[channels.clone()];
+        let written = blend::write(group.mode, picked, sample, false, fill, &mut out[channels.clone()]);
+        valid &= written == Written::Value;
+        overflows |= written == Written::Overflow;
     }
     Known {
         valid,

@@ -286,7 +286,7 @@ impl ModalityConfig {
                 mode: group.interpolation.or(self.interpolation).ok_or_else(|| {
                     ConfigError::new(
                         format!("{key}.interpolation"),
-                        "it is missing (allowed: previous, nearest, linear)",
+                        format!("it is missing (allowed: {})", Interpolation::names()),
                     )
                 })?,
                 limits: self.limits(&key, group)?,

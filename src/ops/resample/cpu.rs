@@ -1,8 +1,8 @@
-use super::sample::Sample;
 use super::{ResampleConfig, Trajectories};
-use crate::device::Dtype;
+use crate::device::{Dtype, Float};
 use crate::ops::ConfigError;
-use crate::time::{Interpolation, Limits, Pick, pick};
+use crate::time::blend::{self, Written};
+use crate::time::{Interpolation, Limits, pick};
 use half::{bf16, f16};
 use std::ops::Range;
 
@@ -119,7 +119,7 @@ struct Part<'a> {
 impl Part<'_> {
     /// Halves the part, and runs the halves side by side, until there is one for each piece of scratch memory. The
     /// rows have nothing to do with each other, so the result is the same however they are shared.
-    fn share<T: Sample>(self, scratch: &mut [Kept], values: &mut [T], valid: &mut [u8]) -> Counters {
+    fn share<T: Float>(self, scratch: &mut [Kept], values: &mut [T], valid: &mut [u8]) -> Counters {
         let Self { rules, batch, rows } = self;
         if let ([kept], _) | ([kept, ..], 0 | 1) = (&mut *scratch, rows.len()) {
             return Self { rules, batch, rows }.dispatch(kept, values, valid);
@@ -139,7 +139,7 @@ impl Part<'_> {
     }
 
     /// The same code for the widest vectors there are. They change no result: each lane computes what a scalar would.
-    fn dispatch<T: Sample>(&self, kept: &mut Kept, values: &mut [T], valid: &mut [u8]) -> Counters {
+    fn dispatch<T: Float>(&self, kept: &mut Kept, values: &mut [T], valid: &mut [u8]) -> Counters {
         #[cfg(target_arch = "x86_64")]
         if std::arch::is_x86_feature_detected!("avx2") {
             // SAFETY: the CPU has AVX2.
@@ -150,12 +150,12 @@ impl Part<'_> {
 
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2")]
-    fn run_avx2<T: Sample>(&self, kept: &mut Kept, values: &mut [T], valid: &mut [u8]) -> Counters {
+    fn run_avx2<T: Float>(&self, kept: &mut Kept, values: &mut [T], valid: &mut [u8]) -> Counters {
         self.run_typed(kept, values, valid)
     }
 
     #[inline(always)]
-    fn run_typed<T: Sample>(&self, kept: &mut Kept, values: &mut [T], valid: &mut [u8]) -> Counters {
+    fn run_typed<T: Float>(&self, kept: &mut Kept, values: &mut [T], valid: &mut [u8]) -> Counters {
         let Self { rules, batch, rows } = self;
         let dim = batch.dim;
         let mut counters = Counters {
@@ -174,11 +174,11 @@ impl Part<'_> {
             let valid = &mut valid[span];
             if !batch.has_ties && all_moderate_ahead(samples) {
                 let sample = |i: usize| &samples[i * dim..][..dim];
-                rules.row::<T, false>(times, sample, targets, out, valid, &mut counters);
+                rules.row::<T, true>(times, sample, targets, out, valid, &mut counters);
             } else {
                 counters.dropped_nonfinite += kept.choose(times, samples, dim);
                 let sample = |i: usize| &samples[kept.indices[i] * dim..][..dim];
-                rules.row::<T, true>(&kept.times, sample, targets, out, valid, &mut counters);
+                rules.row::<T, false>(&kept.times, sample, targets, out, valid, &mut counters);
             }
         }
         counters
@@ -186,9 +186,9 @@ impl Part<'_> {
 }
 
 impl Rules {
-    /// One trajectory, whose times ascend strictly. Without `MAY_OVERFLOW` its samples are moderate.
+    /// One trajectory, whose times ascend strictly.
     #[inline(always)]
-    fn row<'a, T: Sample, const MAY_OVERFLOW: bool>(
+    fn row<'a, T: Float, const IS_MODERATE: bool>(
         &self,
         times: &[i64],
         sample: impl Fn(usize) -> &'a [T],
@@ -198,28 +198,16 @@ impl Rules {
         counters: &mut Counters,
     ) {
         let mut until = 0;
-        let fill = T::from_fill(self.fill);
+        let fill = T::from_f32(self.fill);
         let dim = out.len() / targets.len().max(1);
         for (i, (&target, valid)) in targets.iter().zip(valid).enumerate() {
             let out = &mut out[i * dim..][..dim];
             until = at_or_before(times, until, target);
-            let mut is_valid = true;
-            match pick(times, until, target, self.mode, &self.limits) {
-                Pick::Between { before, after, weight } => {
-                    T::lerp(sample(before), sample(after), weight, out);
-                    if MAY_OVERFLOW && !T::all_finite(out) {
-                        is_valid = false;
-                        counters.dropped_overflow += 1;
-                    }
-                }
-                Pick::Sample(i) => out.copy_from_slice(sample(i)),
-                Pick::Invalid => is_valid = false,
-            }
-            if !is_valid {
-                out.fill(fill);
-                counters.invalid += 1;
-            }
-            *valid = u8::from(is_valid);
+            let picked = pick(times, until, target, self.mode, &self.limits);
+            let written = blend::write(self.mode, picked, &sample, IS_MODERATE, fill, out);
+            counters.invalid += u64::from(written != Written::Value);
+            counters.dropped_overflow += u64::from(written == Written::Overflow);
+            *valid = u8::from(written == Written::Value);
         }
     }
 }
@@ -227,7 +215,7 @@ impl Rules {
 /// Whether all of a trajectory is moderate. Nothing has read its samples before, so this has the cache fetch them a few
 /// kilobytes ahead: the time for a batch is the time to read it, and the CPU by itself does not look far enough.
 #[inline(always)]
-fn all_moderate_ahead<T: Sample>(samples: &[T]) -> bool {
+fn all_moderate_ahead<T: Float>(samples: &[T]) -> bool {
     const PIECE_BYTES: usize = 2048;
     const PIECES_AHEAD: usize = 4;
     let pieces = samples.chunks(PIECE_BYTES / size_of::<T>());
@@ -244,7 +232,7 @@ fn all_moderate_ahead<T: Sample>(samples: &[T]) -> bool {
 
 /// Has the second-level cache fetch `values`.
 #[inline(always)]
-fn prefetch<T: Sample>(values: &[T]) {
+fn prefetch<T: Float>(values: &[T]) {
     #[cfg(target_arch = "x86_64")]
     for line in values.chunks(64 / size_of::<T>()) {
         use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
@@ -258,7 +246,7 @@ fn prefetch<T: Sample>(values: &[T]) {
 impl Kept {
     /// Keeps the samples without a NaN or an infinity, the last one of each time. Returns how many were not finite.
     #[inline(always)]
-    fn choose<T: Sample>(&mut self, times: &[i64], samples: &[T], dim: usize) -> u64 {
+    fn choose<T: Float>(&mut self, times: &[i64], samples: &[T], dim: usize) -> u64 {
         self.times.clear();
         self.indices.clear();
         let mut dropped = 0;

@@ -48,7 +48,6 @@ pub mod cuda;
 #[cfg(not(feature = "cuda"))]
 #[path = "no_cuda.rs"]
 pub(crate) mod cuda;
-mod sample;
 mod trajectories;
 
 pub use config::ResampleConfig;

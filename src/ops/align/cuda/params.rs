@@ -54,11 +54,7 @@ impl GroupParams {
             extrapolate: limits.extrapolate,
             from: channels.start as u32,
             to: channels.end as u32,
-            mode: match mode {
-                Interpolation::Previous => 0,
-                Interpolation::Nearest => 1,
-                Interpolation::Linear => 2,
-            },
+            mode: mode.code(),
             unused: 0,
         }
     }

@@ -140,8 +140,11 @@ pub(super) enum Tiling {
 /// What stands in `valid` where the type can't hold the result, if it is asked for.
 pub(super) const OVERFLOW: u8 = 2;
 
-/// `BLOCK` of the kernels.
+/// Threads of a block. tests/layout.py checks that these are the kernels' numbers.
 const BLOCK: u32 = 128;
+
+/// The most vectors that the samples of a short trajectory have.
+const SHORT_VECTORS: usize = 4 * BLOCK as usize;
 
 /// Rows of blocks that a grid can have. Batches of more trajectories are several launches.
 const MOST_ROWS: usize = 65_535;
@@ -206,11 +209,10 @@ impl Batch {
 
     /// How many targets a block takes of a batch of few and short trajectories; `None` where it is another.
     fn short_tile_targets(&self, gpu: &Gpu, [rows, samples, targets]: [usize; 3]) -> Option<usize> {
-        const MOST_VECTORS: usize = 4 * BLOCK as usize;
         const BLOCKS_PER_MULTIPROCESSOR: usize = 4;
         let row_vectors = self.row_bytes() / self.vector_bytes();
         let tile = BLOCK as usize / row_vectors;
-        let is_short = tile > 0 && samples < BLOCK as usize && samples * row_vectors <= MOST_VECTORS;
+        let is_short = tile > 0 && samples < BLOCK as usize && samples * row_vectors <= SHORT_VECTORS;
         let most_blocks = BLOCKS_PER_MULTIPROCESSOR * gpu.multiprocessors() as usize;
         (is_short && rows * targets.div_ceil(tile) <= most_blocks).then_some(tile)
     }
@@ -279,11 +281,7 @@ impl Rules {
             step_vectors: BLOCK % row_vectors,
             row_magic: (1u64 << 32).div_ceil(u64::from(row_vectors)),
             dim: batch.dim as u32,
-            mode: match self.mode {
-                Interpolation::Previous => 0,
-                Interpolation::Nearest => 1,
-                Interpolation::Linear => 2,
-            },
+            mode: self.mode.code(),
             overflow: overflow.into(),
             unused: 0,
         };
