@@ -12,6 +12,8 @@ pub(super) const BLOCK: u32 = 256;
 pub(super) const RUN: u32 = 64;
 /// Elements that a thread of [`TAKE`] has in flight, as in `kernels/fuse.cu`.
 pub(super) const TAKEN_AT_ONCE: u32 = 4;
+/// In a [`Verdict`]: there is no channel that is not finite.
+pub(super) const ALL_FINITE: u32 = 0xffff_ffff;
 /// In `valid` of a window: the published type can't hold the value.
 pub(super) const OVERFLOW: u8 = 2;
 
@@ -142,13 +144,9 @@ unsafe impl Params for AppendParams {}
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
 pub(super) struct Verdict {
-    /// The first channel that is not finite; [`ALL_FINITE`](Self::ALL_FINITE) where there is none.
+    /// The first channel that is not finite; [`ALL_FINITE`] where there is none.
     pub channel: u32,
     pub value: f32,
-}
-
-impl Verdict {
-    pub const ALL_FINITE: u32 = u32::MAX;
 }
 
 #[repr(C)]

@@ -1,6 +1,6 @@
 //! Samples that are on the device already: their rows never leave it.
 
-use super::params::{BLOCK, Fresh, INSERT, InsertParams, TAKE, TAKEN_AT_ONCE, TakeParams, Verdict};
+use super::params::{ALL_FINITE, BLOCK, Fresh, INSERT, InsertParams, TAKE, TAKEN_AT_ONCE, TakeParams, Verdict};
 use super::{CudaFuser, put_samples, sample_room};
 use crate::device::cuda::staging::{self, room};
 use crate::device::cuda::{CudaError, DeviceBuf, DeviceSlice, SliceError};
@@ -118,7 +118,7 @@ impl CudaFuser {
         taken.and(self.gpu.synchronize())?;
         let verdicts: &[Verdict] = self.result.as_slice();
         let first = verdicts.iter().min_by_key(|verdict| verdict.channel);
-        Ok(first.copied().filter(|first| first.channel != Verdict::ALL_FINITE))
+        Ok(first.copied().filter(|first| first.channel != ALL_FINITE))
     }
 
     /// Ends the arrival of a sample, whose row may have failed to get into its ring.
