@@ -14,11 +14,14 @@ pub mod cuda;
 #[path = "no_cuda.rs"]
 pub(crate) mod cuda;
 mod dtype;
+mod float;
 mod host;
 mod placement;
 
 pub use backend::{Backend, FIRST_RETRY, LONGEST_RETRY};
 pub use dtype::{Dtype, Element, Values};
+pub use float::{Float, Real};
+pub(crate) use float::{convert, zip_map};
 pub use host::{HostBuf, HostMemory};
 pub use placement::{DeviceError, Placement};
 

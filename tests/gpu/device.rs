@@ -214,22 +214,26 @@ fn a_graph_does_its_work_each_time() {
     let params = EmptyParams { unused: 0 };
     // SAFETY: the struct is the kernel's, which uses no memory.
     unsafe { gpu.launch(EMPTY, [1, 1, 1], 32, &params) }.unwrap();
-    let graph = gpu
-        .capture(|| {
-            // SAFETY: the page-locked memory is written between the launches of the graph alone, when all is done.
-            unsafe { device.upload(0, pinned.bytes()) }?;
-            // SAFETY: as above.
-            unsafe { gpu.launch(EMPTY, [1, 1, 1], 32, &params) }?;
-            copy.copy_from(0, &device, 0, 256)
-        })
-        .unwrap();
-    for round in 0..3 {
-        pinned.bytes_mut().copy_from_slice(&pattern(256, round));
-        // SAFETY: the buffers are still there.
-        unsafe { graph.launch() }.unwrap();
-        assert_eq!(contents(&copy, 256), pattern(256, round));
+    for starts_early in [true, false] {
+        // Clones share the setting.
+        gpu.clone().set_early_start(starts_early);
+        let graph = gpu
+            .capture(|| {
+                // SAFETY: the page-locked memory is written between the launches of the graph alone, when all is done.
+                unsafe { device.upload(0, pinned.bytes()) }?;
+                // SAFETY: as above.
+                unsafe { gpu.launch(EMPTY, [1, 1, 1], 32, &params) }?;
+                copy.copy_from(0, &device, 0, 256)
+            })
+            .unwrap();
+        for round in 0..3 {
+            pinned.bytes_mut().copy_from_slice(&pattern(256, round));
+            // SAFETY: the buffers are still there.
+            unsafe { graph.launch() }.unwrap();
+            assert_eq!(contents(&copy, 256), pattern(256, round));
+        }
     }
-    ran(&gpu, "device: graphs", 3);
+    ran(&gpu, "device: graphs", 6);
 }
 
 #[test]

@@ -98,7 +98,7 @@ pub fn message(shape: &Shape, seed: u64, memory: &HostMemory) -> Message {
 pub fn message_of(shape: &Shape, (times, values, targets): (&[i64], &[u8], &[i64]), memory: &HostMemory) -> Message {
     let mut message = Message::new(memory);
     message.rows = shape.rows;
-    message.dim = shape.dim;
+    message.header.dim.set(shape.dim as i64);
     add(&mut message, "timestamps_ns", Dtype::Int64, bytemuck::cast_slice(times));
     add(&mut message, "values", shape.dtype, values);
     add(&mut message, "targets_ns", Dtype::Int64, bytemuck::cast_slice(targets));

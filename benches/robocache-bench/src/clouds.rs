@@ -139,7 +139,7 @@ pub fn name(layout: VoxelLayout) -> &'static str {
 pub fn tensor<const COLUMNS: usize>(points: &[[f32; COLUMNS]], memory: &HostMemory) -> Message {
     let mut message = Message::new(memory);
     message.rows = points.len() * COLUMNS;
-    message.shape = vec![points.len(), COLUMNS];
+    message.header.shape.set([points.len() as i64, COLUMNS as i64]);
     let column = message.add_column("", Dtype::Float32, Cells::One);
     column.data.copy_from(bytemuck::cast_slice(points.as_flattened()));
     message

@@ -155,9 +155,10 @@ fn sharded_voxelize(rows: &mut Rows, gpus: &[Gpu], backend: &str) -> Result<(), 
         clouds: shape.clouds / gpus.len(),
         ..shape
     };
+    let grids = timing::sets_for(bytes / gpus.len());
     let mut on_devices = gpus
         .iter()
-        .map(|gpu| voxelize_device::OnDevice::new(gpu, &share, layout, &sweeps))
+        .map(|gpu| voxelize_device::OnDevice::new(gpu, &share, layout, &sweeps, grids))
         .collect::<Result<Vec<_>, _>>()?;
     let calls = on_devices[0].calls();
     let times = timing::devices(gpus, calls, |device, call| {

@@ -31,6 +31,9 @@ const OTHER_SAMPLES: [(Dtype, usize); 12] = [
     (Dtype::BFloat16, 7),
 ];
 
+/// Of each shape, made twice in turn.
+const GRIDS: usize = 2;
+
 const LAYOUTS: [VoxelLayout; 3] = [VoxelLayout::Dense, VoxelLayout::Bits, VoxelLayout::Coo];
 
 /// Launches them.
@@ -86,7 +89,7 @@ fn resample_from_host(gpu: &Gpu, shape: &batch::Shape) -> Result<(), Box<dyn Err
 
 fn voxelize(gpu: &Gpu, shape: &clouds::Shape, sweeps: &[Message]) -> Result<(), Box<dyn Error>> {
     for layout in LAYOUTS {
-        let mut on_device = OnDevice::new(gpu, shape, layout, sweeps)?;
+        let mut on_device = OnDevice::new(gpu, shape, layout, sweeps, GRIDS)?;
         for call in 0..on_device.calls() {
             // SAFETY: the memory outlives the launches.
             unsafe { on_device.launch(call) }?;

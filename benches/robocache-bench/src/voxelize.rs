@@ -49,7 +49,8 @@ fn one_layout(
     let mut voxelizer = CpuVoxelizer::new(&shape.voxelize(layout)?)?;
     on_cpu(&mut voxelizer, shape, layout, sweeps, 0, &mut expected)?;
     let bytes = touched_bytes(shape, layout, sweeps)?;
-    for (name, times) in voxelize_device::measure(gpu, shape, layout, sweeps, &expected)? {
+    let grids = timing::sets_for(bytes);
+    for (name, times) in voxelize_device::measure(gpu, shape, layout, sweeps, &expected, grids)? {
         let config = format!("{}{name}", shape.config(layout));
         rows.add("voxelize", &config, "cuda", Scope::Device, times, bytes);
     }
@@ -110,9 +111,9 @@ fn on_cpu(
 ) -> Result<(), Box<dyn Error>> {
     let (cells, bits) = (shape.cells(), shape.cells().div_ceil(8));
     for at in 0..shape.clouds {
-        voxelizer.begin();
-        voxelizer.add(0, &Cloud::from_message(&sweeps[sweep_of(set, at)])?)?;
-        voxelizer.finish();
+        let mut refused = None;
+        voxelizer.gather([(0, &sweeps[sweep_of(set, at)])], |_, error| refused = Some(error));
+        refused.map_or(Ok(()), Err)?;
         out.voxels = voxelizer.voxels();
         match layout {
             VoxelLayout::Dense => voxelizer.write_dense(&mut out.dense.as_mut_slice::<f32>()[at * cells..][..cells]),

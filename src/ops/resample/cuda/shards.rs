@@ -1,10 +1,10 @@
-use super::super::{Counters, ResampleConfig, Trajectories};
+use super::super::{ResampleConfig, ResampleCounters, Trajectories};
 use super::CudaResampler;
 use crate::device::cuda::share::{cut, run_each, split_off};
 use crate::device::cuda::{CudaError, Gpu};
 use crate::ops::ConfigError;
 
-/// Shares the trajectories of a batch among several devices. The result is that of one.
+/// Resamples each batch on several devices, each of which does some of its trajectories. The bytes are those of one.
 pub struct ShardedResampler {
     shards: Vec<CudaResampler>,
 }
@@ -13,7 +13,7 @@ impl ShardedResampler {
     /// A resampler of that configuration on each of the devices, each of which holds at most `max_bytes`.
     ///
     /// # Errors
-    /// Which key can't be what it is.
+    /// The key that is not allowed.
     pub fn new(config: &ResampleConfig, gpus: &[Gpu], max_bytes: Option<usize>) -> Result<Self, ConfigError> {
         let shards = gpus.iter().map(|gpu| CudaResampler::new(config, gpu, max_bytes));
         Ok(Self {
@@ -29,7 +29,7 @@ impl ShardedResampler {
     /// Does what [`CudaResampler::run`] does.
     ///
     /// # Errors
-    /// The first one of the devices.
+    /// That of the first device that fails.
     ///
     /// # Panics
     /// As [`CudaResampler::run`]; if there is no device.
@@ -38,7 +38,7 @@ impl ShardedResampler {
         batch: &Trajectories<'_>,
         mut values: &mut [u8],
         mut valid: &mut [u8],
-    ) -> Result<Counters, CudaError> {
+    ) -> Result<ResampleCounters, CudaError> {
         let [alone] = self.shards.as_mut_slice() else {
             assert_eq!(
                 values.len(),
@@ -57,7 +57,7 @@ impl ShardedResampler {
             let results = run_each(works.collect(), |(shard, rows, values, valid)| {
                 shard.run_rows(batch, rows, values, valid)
             });
-            let mut counters = Counters::default();
+            let mut counters = ResampleCounters::default();
             for result in results {
                 counters += result?;
             }
