@@ -94,7 +94,10 @@ pub fn zip_map<S: Float, T: Float<Real = S::Real>>(
 #[inline(always)]
 pub fn convert<S: Float, T: Float<Real = S::Real>>(values: &[S], out: &mut [T]) -> bool {
     if S::DTYPE == T::DTYPE {
-        out.copy_from_slice(bytemuck::cast_slice(values));
+        // A loop, because calling memcpy for a few channels takes longer.
+        for (out, &value) in out.iter_mut().zip(values) {
+            *out = bytemuck::cast(value);
+        }
         return true;
     }
     let (mut nonfinite, mut finite) = (0, true);

@@ -172,10 +172,11 @@ pub enum Pick {
     },
 }
 
-/// Picks the samples for `target`, given the ascending `times` of all samples and how many of them are at or before it.
+/// Picks the samples that give the value at `target`, by the ascending `times` of all samples.
 ///
-/// `until` is `times.partition_point(|t| t <= target)`: the bracket, found once and shared by every group of channels.
-/// A sample exactly at the target is picked whatever the mode.
+/// `until` is how many of them are at or before the target, `times.partition_point(|&t| t <= target)`: the bracket, which
+/// is found once for all groups of channels. A sample exactly at the target is picked whatever the mode.
+#[inline]
 pub fn pick(times: &[i64], until: usize, target: i64, mode: Interpolation, limits: &Limits) -> Pick {
     let before = until.checked_sub(1);
     let age = before.map(|i| target.saturating_sub(times[i]));
@@ -266,7 +267,7 @@ mod tests {
     const TIMES: [i64; 3] = [100, 200, 400];
 
     #[test]
-    fn the_codes_are_the_places_and_the_names_are_read_back() {
+    fn the_codes_are_the_indices_and_the_names_are_read_back() {
         for (code, mode) in (0..).zip(Interpolation::ALL) {
             assert_eq!(mode.code(), code);
             assert_eq!(serde_yaml::from_str::<Interpolation>(mode.name()).unwrap(), mode);

@@ -5,8 +5,8 @@ use crate::random::Random;
 use crate::rows::{Rows, Scope};
 use crate::slab::Slab;
 use crate::timing;
-use robocache::device::Dtype;
 use robocache::device::cuda::{Budget, CudaError, Gpu};
+use robocache::device::{Dtype, HostMemory};
 use robocache::ops::align::cuda::{BatchGroup, BatchModality, BatchOutput, BatchShape, FuseBatch};
 use robocache::ops::resample::{CpuResampler, ResampleConfig, Trajectories};
 use robocache::time::{Interpolation, Limits};
@@ -90,7 +90,7 @@ impl Windows {
         let mut resampler = CpuResampler::new(&ResampleConfig::default())?;
         let mut each = Vec::new();
         for (shape, times, values) in &self.streams {
-            let message = batch::message_of(shape, times, values, &self.targets);
+            let message = batch::message_of(shape, (times, values, &self.targets), &HostMemory::pageable());
             let (mut out, mut valid) = (vec![0; windows * rows * shape.dim * 2], vec![0; windows * rows]);
             resampler.run(&Trajectories::from_message(&message)?, &mut out, &mut valid);
             each.push((shape.dim * 2, out));
