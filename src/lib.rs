@@ -4,11 +4,12 @@
 //!
 //! | layer | what it holds |
 //! |---|---|
-//! | [`app`] | [`Plugin`](app::Plugin), [`App`](app::App) and dora's event loop (feature `dora`, on by default) |
+//! | `dora` | dora's event loop, queue, transport and wire format (feature `dora`, on by default) |
+//! | [`app`] | [`Plugin`](app::Plugin), [`App`](app::App), [`Graph`](app::Graph): operations wired to each other |
 //! | [`ops`] | the operations: align, fuse, resample, voxelize; they know no dora |
 //! | [`stream`], [`time`], [`device`] | messages and histories; the grid and interpolation; element types and memory |
 //!
-//! Without default features the crate is the engine alone, for use from another runtime.
+//! Without default features the crate has all of it but dora, for use from another runtime.
 
 // Without CUDA no value of a device's types exists. Code that takes one still compiles, and is never reached.
 #![cfg_attr(
@@ -16,7 +17,6 @@
     allow(dead_code, unreachable_code, unused_assignments, unused_mut, unused_variables)
 )]
 
-#[cfg(feature = "dora")]
 pub mod app;
 pub mod device;
 #[cfg(feature = "dora")]

@@ -146,7 +146,8 @@ fn trajectories_have_the_values_of_their_table_at_its_targets() {
     let at: Vec<i64> = targets.rows.iter().map(|row| ns(&row[0])).collect();
     let mut message = Message::default();
     message.rows = 1;
-    message.dim = values.len() / stamps.len();
+    let dim = values.len() / stamps.len();
+    message.header.dim.set(dim as i64);
     for (name, dtype, bytes, len) in [
         (
             "timestamps_ns",
@@ -164,10 +165,10 @@ fn trajectories_have_the_values_of_their_table_at_its_targets() {
     let batch = Trajectories::from_message(&message).unwrap();
     let config: ResampleConfig = samples.section("resample");
     let mut resampler = CpuResampler::new(&config).unwrap();
-    let (mut values, mut valid) = (vec![0.0f32; at.len() * message.dim], vec![0; at.len()]);
+    let (mut values, mut valid) = (vec![0.0f32; at.len() * dim], vec![0; at.len()]);
     resampler.run(&batch, bytemuck::cast_slice_mut(&mut values), &mut valid);
     for (i, row) in targets.rows.iter().enumerate() {
-        let value = &values[i * message.dim..][..message.dim];
+        let value = &values[i * dim..][..dim];
         match row[1].as_str() {
             "masked" => assert_eq!((valid[i], value), (0, &[0.0, 0.0][..]), "{row:?}"),
             expected => assert_eq!((valid[i], value), (1, numbers(expected).as_slice()), "{row:?}"),
@@ -189,7 +190,7 @@ fn a_cloud_makes_the_cells_of_its_table() {
     assert_eq!(cells.header, format!("| cell | {} |", shown.join(" | ")));
     let mut message = Message::default();
     message.rows = 4 * points.rows.len();
-    message.set_fields(&["x", "y", "z", "intensity"]);
+    message.header.fields.set(["x", "y", "z", "intensity"]);
     let values: Vec<f32> = points
         .rows
         .iter()

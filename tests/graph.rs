@@ -7,11 +7,10 @@ mod common;
 use arrow::array::{ArrayRef, Float32Array, Int32Array, StringArray};
 use common::{MS, Recorder, Sent, faults, graph, graph_of, input, sample, samples};
 use robocache::app::{
-    App, AppError, Change, Config, Fault, Graph, Operation, Outbox, Parameter, Parameters, Plugin, Registration, Value,
-    plugins, read_message,
+    App, AppError, Change, Config, Fault, Graph, Operation, Outbox, Plugin, Registration, Value, plugins,
 };
 use robocache::device::Dtype;
-use robocache::stream::{Cells, Message, MetadataValue};
+use robocache::stream::{Cells, Header, Message, MetadataRef};
 use std::cell::RefCell;
 use std::path::Path;
 use std::rc::Rc;
@@ -114,10 +113,7 @@ fn an_output_can_be_published_and_taken() {
     let sent = robot.comes("b", &sample(0, &[5.0]));
     assert_eq!(sent[0].values, [3.0, 4.0]);
     assert_eq!(sent[0].integers("shape"), [1, 2]);
-    assert_eq!(
-        sent[0].parameters["modalities"],
-        Parameter::ListString(vec!["a".into()])
-    );
+    assert_eq!(**sent[0].header.modalities, ["a"]);
     assert_eq!(sent[2].values[4..], [5.0, 3.0, 4.0, 7.0]);
 }
 
@@ -186,7 +182,7 @@ fn what_is_wrong_with_a_message_is_counted_at_its_input_and_the_node_lives_on() 
         message
     };
     let mut no_stamps_for_all = samples(&[0, 10 * MS], &[1.0; 4]);
-    no_stamps_for_all.timestamps_ns.push(20 * MS);
+    no_stamps_for_all.header.timestamps_ns.push(20 * MS);
     let wrong = [
         sample(0, &[1.0]),
         sample(0, &[1.0, 2.0, 3.0]),
@@ -254,7 +250,7 @@ fn a_shape_that_contradicts_the_samples_is_an_error() {
     let mut robot = Robot::new(graph(&fuse(ONE)));
     let shaped = |stamps: &[i64], values: &[f32], shape: &[usize]| {
         let mut message = samples(stamps, values);
-        message.shape = shape.to_vec();
+        message.header.shape.set(shape.iter().map(|&n| n as i64));
         message
     };
     let (two, values) = ([0, 10 * MS], [1.0, 2.0, 3.0, 4.0]);
@@ -271,13 +267,15 @@ fn a_shape_that_contradicts_the_samples_is_an_error() {
     assert_eq!(robot.comes("a", &shaped(&[40 * MS], &[5.0, 6.0], &[])).len(), 1);
 }
 
-/// As dora hands it over.
-fn read(stamp: Option<Parameter>, array: ArrayRef) -> Result<Message, String> {
+/// As a transport hands it over, whose own stamp is 30 ms.
+fn read(stamp: Option<MetadataRef<'_>>, array: ArrayRef) -> Result<Message, String> {
     let mut message = Message::default();
-    message.timestamp_ns = 30 * MS; // the stamp of the transport
-    let parameters: Parameters = stamp.into_iter().map(|stamp| ("timestamp_ns".into(), stamp)).collect();
-    let stamped = read_message(&parameters, &array, &mut message).map_err(|error| error.to_string())?;
-    assert_eq!(stamped, !parameters.is_empty());
+    let metadata = stamp.map(|stamp| ("timestamp_ns", stamp));
+    message.read(metadata, &array).map_err(|error| error.to_string())?;
+    assert_eq!(message.header.timestamp_ns.is_present(), stamp.is_some());
+    if stamp.is_none() {
+        message.header.timestamp_ns.set(30 * MS);
+    }
     Ok(message)
 }
 
@@ -285,7 +283,7 @@ fn read(stamp: Option<Parameter>, array: ArrayRef) -> Result<Message, String> {
 fn messages_of_the_transport_are_of_any_number_type_and_may_have_no_stamp() {
     let mut robot = Robot::new(graph(&fuse(ONE)));
     let ints = Arc::new(Int32Array::from(vec![-3, 4]));
-    let sent = robot.comes("a", &read(Some(Parameter::Integer(20 * MS)), ints.clone()).unwrap());
+    let sent = robot.comes("a", &read(Some(MetadataRef::Integer(20 * MS)), ints.clone()).unwrap());
     assert_eq!(
         (ms(&sent), sent[0].values.as_slice()),
         (vec![20.0], [-3.0, 4.0].as_slice())
@@ -297,7 +295,7 @@ fn messages_of_the_transport_are_of_any_number_type_and_may_have_no_stamp() {
         Arc::new(Int32Array::from(vec![None, Some(4)])),
     ] {
         let before = faults(&robot.graph, "fuse: input `a`");
-        let nulls = read(Some(Parameter::Integer(40 * MS)), array).unwrap();
+        let nulls = read(Some(MetadataRef::Integer(40 * MS)), array).unwrap();
         assert_eq!(robot.comes("a", &nulls), []);
         assert_eq!(faults(&robot.graph, "fuse: input `a`"), before + 1);
     }
@@ -305,7 +303,7 @@ fn messages_of_the_transport_are_of_any_number_type_and_may_have_no_stamp() {
     let text = refused(None, Arc::new(StringArray::from(vec!["a", "b"])));
     assert!(text.contains("Arrow type Utf8"), "{text}");
     let stamp = refused(
-        Some(Parameter::Float(0.5)),
+        Some(MetadataRef::Float(0.5)),
         Arc::new(Float32Array::from(vec![1.0, 2.0])),
     );
     assert!(
@@ -387,7 +385,10 @@ fn two_operations_that_publish_the_same_output_are_refused() {
   - fuse: { rate_hz: 10, modalities: [{ input: a, dim: 1, interpolation: previous }] }";
     let refused = graph(config).err().unwrap();
     assert!(refused.is_config());
-    assert_eq!(refused.to_string(), "robot.yml: plugins: two of them publish `fused`");
+    assert_eq!(
+        refused.to_string(),
+        "robot.yml: plugins: two of them publish `fused` (a `name:` in an entry tells them apart)"
+    );
 }
 
 #[test]
@@ -409,8 +410,8 @@ fn fuse_and_voxelize_run_side_by_side() {
       inputs: [{ input: lidar }] }";
     let mut robot = Robot::new(graph(config));
     let mut cloud = sample(5 * MS, &[0.5, 0.5, 2.5, 0.5, 0.5, 2.75, 0.5, 9.0, 0.5]);
-    cloud.shape = vec![3, 3];
-    cloud.set_fields(&["x", "y", "z"]);
+    cloud.header.shape.set([3, 3]);
+    cloud.header.fields.set(&["x", "y", "z"]);
     let sent = robot.comes("lidar", &cloud);
     assert_eq!((sent.len(), sent[0].output.as_str()), (1, "voxels"));
     assert_eq!(sent[0].values, [0.0, 0.0, 2.0, 0.0]);
@@ -422,18 +423,8 @@ fn fuse_and_voxelize_run_side_by_side() {
     assert_eq!(faults(&robot.graph, "fuse: input `a`"), 0);
 }
 
-/// Keeps what it is handed of an observation.
-struct Witness(Rc<RefCell<Vec<Seen>>>);
-
-#[derive(Debug, PartialEq)]
-struct Seen {
-    modalities: Vec<String>,
-    valid: Vec<i64>,
-    epoch: i64,
-    stamps: Vec<i64>,
-    keys: Vec<String>,
-    ages: Option<MetadataValue>,
-}
+/// Keeps the headers of the observations that it is handed.
+struct Witness(Rc<RefCell<Vec<Box<Header>>>>);
 
 impl Plugin for Witness {
     fn name(&self) -> &'static str {
@@ -442,7 +433,7 @@ impl Plugin for Witness {
 
     fn build(&self, app: &mut App) -> Result<(), AppError> {
         app.add_operation(Registration {
-            name: "witness".into(),
+            name: app.name().into(),
             inputs: vec!["fused".into()],
             outputs: Vec::new(),
             operation: Box::new(Self(self.0.clone())),
@@ -453,15 +444,7 @@ impl Plugin for Witness {
 
 impl Operation for Witness {
     fn input(&mut self, _: usize, message: &Message, _: &mut Outbox<'_>) -> Result<(), Fault> {
-        let keys = message.metadata.iter().map(|(key, _)| key.to_owned());
-        self.0.borrow_mut().push(Seen {
-            modalities: message.modalities().to_vec(),
-            valid: message.valid.clone(),
-            epoch: message.epoch,
-            stamps: message.timestamps_ns.clone(),
-            keys: keys.collect(),
-            ages: message.metadata.get("age_ns").cloned(),
-        });
+        self.0.borrow_mut().push(message.header.clone());
         Ok(())
     }
 }
@@ -476,7 +459,8 @@ fn an_observation_within_the_process_says_all_that_a_published_one_does() {
       { input: b, dim: 1, interpolation: previous, wait: false } ] }
   - witness: {}";
     let config = Config::parse(Path::new("robot.yml"), config).unwrap();
-    let app = App::new(config)
+    let app = App::new()
+        .with_config(config)
         .add_plugins(plugins::all())
         .add_plugin(Witness(seen.clone()));
     let mut robot = Robot::new(app.build(|_| true));
@@ -485,28 +469,11 @@ fn an_observation_within_the_process_says_all_that_a_published_one_does() {
     let reset = robot.comes("a", &sample(-5000 * MS, &[3.0]));
     let (seen, sent) = (seen.borrow(), [sent, reset].concat());
     assert_eq!((seen.len(), sent.len()), (3, 3));
-    assert_eq!(seen[2].epoch, 1);
-    assert_eq!(seen[1].ages, Some(MetadataValue::ListInt(vec![0, 7 * MS])));
+    assert_eq!(*seen[2].epoch, 1);
+    assert_eq!(*seen[1].age_ns, [0, 7 * MS]);
     for (seen, sent) in seen.iter().zip(&sent) {
-        assert_eq!(seen.modalities, ["a", "b"]);
-        assert_eq!(seen.valid, sent.integers("valid"));
-        assert_eq!(seen.epoch, sent.integer("epoch"));
-        assert_eq!(seen.stamps, sent.integers("timestamps_ns"));
-        let fields = [
-            "timestamp_ns",
-            "timestamps_ns",
-            "shape",
-            "dtype",
-            "valid",
-            "modalities",
-            "epoch",
-        ];
-        let mut keys = seen.keys.clone();
-        keys.extend(fields.map(str::to_owned));
-        keys.sort();
-        // What a field can't tell from what is not there, such as an epoch of 0, is in both.
-        keys.dedup();
-        assert_eq!(keys, sent.parameters.keys().cloned().collect::<Vec<_>>());
+        assert_eq!(**seen.modalities, ["a", "b"]);
+        assert_eq!(*seen, sent.header);
     }
 }
 
@@ -568,7 +535,7 @@ fn what_falls_due_at_once_does_not_pile_up_between_operations() {
             &mut self,
             output: &str,
             layout: &robocache::stream::Layout,
-            fill: &mut dyn FnMut(&mut robocache::app::Payload<'_>) -> robocache::app::Parameters,
+            fill: &mut dyn FnMut(&mut robocache::stream::Payload<'_>, &mut Header),
         ) -> Result<(), Fault> {
             if output == "a" {
                 let mut behind = self.0.borrow_mut();
@@ -587,7 +554,8 @@ fn what_falls_due_at_once_does_not_pile_up_between_operations() {
         "modalities: [{ input: a, dim: 1, interpolation: previous }, { input: b, dim: 1, interpolation: previous }]";
     let text = format!("plugins: [align: {{ rate_hz: 1000, {two} }}, fuse: {{ rate_hz: 1000, {two} }}, taker: {{}}]");
     let config = Config::parse(Path::new("robot.yml"), &text).unwrap();
-    let app = App::new(config)
+    let app = App::new()
+        .with_config(config)
         .add_plugins(plugins::all())
         .add_plugin(Taker(behind.clone()));
     let mut graph = app.build(|_| true).unwrap();
@@ -633,11 +601,13 @@ fn a_message_goes_on_where_it_made_much_due() {
 fn nulls_that_a_recording_does_not_keep_are_counted() {
     let folder = std::env::temp_dir().join(format!("robocache-nulls-{}", std::process::id()));
     let text = format!("plugins: [record: {{ path: {} }}]", folder.display());
-    let app = App::new(Config::parse(Path::new("robot.yml"), &text).unwrap()).add_plugins(plugins::all());
+    let app = App::new()
+        .with_config(Config::parse(Path::new("robot.yml"), &text).unwrap())
+        .add_plugins(plugins::all());
     let mut graph = app.with_wired_inputs(["a".to_owned()]).build(|_| true).unwrap();
     let mut comes = |array: ArrayRef| {
         let mut message = Message::default();
-        read_message(&Parameters::default(), &array, &mut message).unwrap();
+        message.read([], &array).unwrap();
         graph.message(0, &message, &mut Recorder::default());
         faults(&graph, "record: input `a`")
     };
@@ -645,11 +615,13 @@ fn nulls_that_a_recording_does_not_keep_are_counted() {
     assert_eq!(comes(Arc::new(Float32Array::from(vec![1.0, 2.0]))), 0);
     graph.finish(&mut Recorder::default()).unwrap();
     std::fs::remove_dir_all(&folder).unwrap();
-    let app = App::new(Config::parse(Path::new("robot.yml"), &text).unwrap()).add_plugins(plugins::all());
+    let app = App::new()
+        .with_config(Config::parse(Path::new("robot.yml"), &text).unwrap())
+        .add_plugins(plugins::all());
     let mut graph = app.with_wired_inputs(["a".to_owned()]).build(|_| true).unwrap();
     let mut message = Message::default();
     let array: ArrayRef = Arc::new(Int32Array::from(vec![Some(1), None]));
-    read_message(&Parameters::default(), &array, &mut message).unwrap();
+    message.read([], &array).unwrap();
     graph.message(0, &message, &mut Recorder::default());
     assert_eq!(faults(&graph, "record: input `a`"), 1);
     graph.finish(&mut Recorder::default()).unwrap();
@@ -665,7 +637,7 @@ fn a_grid_of_bits_is_a_sample() {
   - fuse: { rate_hz: 100, modalities: [{ input: voxels, dim: 8, interpolation: previous }] }";
     let mut robot = Robot::new(graph_of(config, |output| output == "fused"));
     let mut cloud = sample(0, &[0.5, 0.5, 0.5]);
-    cloud.shape = vec![1, 3];
+    cloud.header.shape.set([1, 3]);
     let sent = robot.comes("lidar", &cloud);
     assert_eq!(faults(&robot.graph, "fuse: input `voxels`"), 0);
     assert_eq!(sent[0].values, [1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]);

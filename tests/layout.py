@@ -24,7 +24,7 @@ OPERATIONS = {"resample": "resample", "align": "fuse", "voxelize": "voxelize"}
 # The constants that the Rust code and the kernels of an operation share, by their names in Rust.
 SHARED = {
     "resample": {"BLOCK", "SHORT_VECTORS"},
-    "align": {"BLOCK", "RUN", "INLINE"},
+    "align": {"BLOCK", "RUN", "INLINE", "TAKEN_AT_ONCE", "ALL_FINITE"},
     "voxelize": {
         *("BLOCK", "POINT_BLOCK", "RANK_BLOCK", "COUNTER_SLOTS", "MAX_SUPERBLOCKS"),
         *("MAX_FIELDS", "MAX_SUMS", "MAX_EXTREMES", "MAX_CHANNELS"),

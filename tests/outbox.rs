@@ -1,21 +1,19 @@
-//! What becomes of a message that can't be sent, or whose metadata can't be read: the same on the host and on a device.
+//! What becomes of a message that can't be sent, or whose header contradicts its payload: the same on the host and on a device.
 
 #![allow(clippy::unwrap_used)]
 
 mod common;
 
 use common::{faults, input, sample};
-use robocache::app::{
-    App, AppError, Config, Fault, Graph, Operation, Outbox, Parameter, Parameters, Payload, Plugin, Registration, Sink,
-};
+use robocache::app::{App, AppError, Config, Fault, Graph, Operation, Outbox, Plugin, Registration, Sink};
 use robocache::device::Dtype;
 use robocache::device::cuda::{Budget, Gpu, device_count};
-use robocache::stream::{Layout, Message};
+use robocache::stream::{Header, Layout, Message, Payload};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-/// Hands `a` on as `b`, on the device where there is one; a negative value is one that its metadata can't say.
+/// Hands `a` on as `b`, on the device where there is one; a negative value with a shape that is not its own.
 struct Source;
 
 /// Two operations that take `b`.
@@ -84,34 +82,35 @@ impl Plugin for Takers {
 impl Operation for Sending {
     fn input(&mut self, _: usize, message: &Message, out: &mut Outbox<'_>) -> Result<(), Fault> {
         let values = message.flat().ok_or("a struct")?;
-        let stamp = match values.as_slice::<f32>() {
-            [value, ..] if *value < 0.0 => Parameter::String("yesterday".into()),
-            _ => Parameter::Integer(message.timestamp_ns),
-        };
-        let parameters = Parameters::from([("timestamp_ns".into(), stamp)]);
+        let mut header = Header::default();
+        header.timestamp_ns.set(message.timestamp_ns());
+        if values.as_slice::<f32>()[0] < 0.0 {
+            header.shape.set([2, 2]);
+        }
         let twice = values.as_slice::<f32>()[0] > 10.0;
         for _ in 0..1 + usize::from(twice) {
-            self.send(values.bytes(), parameters.clone(), out)?;
+            self.send(values.bytes(), &header, out)?;
         }
         Ok(())
     }
 }
 
 impl Sending {
-    fn send(&self, bytes: &[u8], parameters: Parameters, out: &mut Outbox<'_>) -> Result<(), Fault> {
+    fn send(&self, bytes: &[u8], described: &Header, out: &mut Outbox<'_>) -> Result<(), Fault> {
         let Some(gpu) = self.0.as_ref().filter(|gpu| out.is_wanted_on_device(0, gpu)) else {
-            out.send(0, &Layout::flat(Dtype::Float32, 1), |payload| {
+            out.send(0, &Layout::flat(Dtype::Float32, 1), |payload, header| {
                 payload.column(0).copy_from_slice(bytes);
-                parameters
+                header.copy_from(described);
             });
             return Ok(());
         };
         let budget = Budget::new(None);
-        out.send_on_device(0, (Dtype::Float32, 1), (gpu, &budget), |memory| {
+        out.send_on_device(0, (Dtype::Float32, 1), (gpu, &budget), |memory, header| {
             // SAFETY: the message is borrowed until the stream is synchronized.
             let copied = unsafe { memory.upload(0, bytes) };
             copied.and(gpu.synchronize())?;
-            Ok(parameters)
+            header.copy_from(described);
+            Ok(())
         })?;
         Ok(())
     }
@@ -148,9 +147,9 @@ impl Sink for Picky {
         &mut self,
         _: &str,
         layout: &Layout,
-        fill: &mut dyn FnMut(&mut Payload<'_>) -> Parameters,
+        fill: &mut dyn FnMut(&mut Payload<'_>, &mut Header),
     ) -> Result<(), Fault> {
-        fill(&mut Payload::in_message(&mut self.memory, layout));
+        self.memory.write(layout, fill);
         let value = self.memory.flat().ok_or("a struct")?.as_slice::<f32>()[0];
         if value % 2.0 != 0.0 {
             return Err("it is odd".into());
@@ -171,7 +170,7 @@ fn built(device: &str, most_on_device: usize) -> Option<(Graph, Arc<Log>)> {
         on_device: AtomicUsize::new(0),
     });
     let config = format!("device: {device}\nplugins: [{{ source: {{}} }}, {{ takers: {{}} }}]");
-    let app = App::new(Config::parse(Path::new("robot.yml"), &config).unwrap());
+    let app = App::new().with_config(Config::parse(Path::new("robot.yml"), &config).unwrap());
     let app = app.add_plugin(Source).add_plugin(Takers(log.clone()));
     Some((app.build(|_| true).unwrap(), log))
 }
@@ -191,11 +190,11 @@ fn what_goes_wrong_with_one_taker_of_a_message_holds_up_no_other() {
         for value in [2.0, 3.0, -4.0, -5.0, 6.0] {
             graph.message(a, &sample(1, &[value]), &mut sink);
         }
-        // The dataflow reads its metadata by itself.
+        // The dataflow looks at headers by itself.
         assert_eq!(sink.took, [2.0, -4.0, 6.0], "{device}");
         let came = log.came.lock().unwrap();
         assert_eq!(*came, [2.0, 3.0, 6.0].map(both).as_flattened(), "{device}");
-        // 3 and -5 are not sent, -4 and -5 can't be read.
+        // 3 and -5 are not sent, -4 and -5 can't be taken.
         assert_eq!(faults(&graph, "source: output `b`"), 4, "{device}");
         assert_eq!(faults(&graph, "source: input `a`"), 0, "{device}");
     }

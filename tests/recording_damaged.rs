@@ -39,11 +39,11 @@ static COUNTING: Counting = Counting;
 
 fn message(stream: &str, i: usize) -> Message {
     let mut message = Message::default();
-    message.timestamp_ns = i as i64 * 1000;
+    message.header.timestamp_ns.set(i as i64 * 1000);
     if stream == "force" {
         message.rows = 6;
-        message.shape.extend([2, 3]);
-        message.timestamps_ns.extend([i as i64, i as i64 + 1]);
+        message.header.shape.extend([2, 3]);
+        message.header.timestamps_ns.extend([i as i64, i as i64 + 1]);
         let column = message.add_column("", Dtype::Float32, Cells::One);
         column.data.copy_from(&[i as u8; 24]);
     } else {
@@ -63,9 +63,12 @@ fn message(stream: &str, i: usize) -> Message {
         column.data.copy_from(&vec![i as u8; points * 2]);
         column.offsets.extend((0..=points as i32).map(|row| row * 2));
     }
-    *message.metadata.set("encoding") = MetadataValue::String("rgb8".into());
-    *message.metadata.set("seq") = MetadataValue::Integer(i as i64);
-    message.frame_id.push_str(if i % 50 < 40 { "map" } else { "odom" });
+    *message.header.other.set("encoding") = MetadataValue::String("rgb8".into());
+    *message.header.other.set("seq") = MetadataValue::Integer(i as i64);
+    message
+        .header
+        .frame_id
+        .push_str(if i % 50 < 40 { "map" } else { "odom" });
     message
 }
 

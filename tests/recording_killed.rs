@@ -25,7 +25,7 @@ fn record_for_ever(folder: PathBuf) {
     for number in 0u32.. {
         let large = number.is_multiple_of(50);
         message.clear();
-        message.timestamp_ns = now_ns();
+        message.header.timestamp_ns.set(now_ns());
         message.rows = if large { 400_000 } else { 6 };
         let column = message.add_column("", Dtype::UInt32, Cells::One);
         column.data.resize(4 * if large { 400_000 } else { 6 });
@@ -84,7 +84,7 @@ fn a_killed_recording_opens_and_lacks_no_more_than_its_last_second() {
                 0 => number + 1,
                 _ => number + 50,
             };
-            newest[stream] = message.timestamp_ns;
+            newest[stream] = message.timestamp_ns();
         }
         for (name, newest) in names.iter().zip(newest) {
             let lost = (killed - newest) as f64 / 1e9;

@@ -29,7 +29,7 @@ fn eight_hours_write_little_more_than_the_file_and_can_be_read_at_any_moment() {
         let now = start + Duration::from_millis(500 * half_second);
         for i in 0..2 {
             message.clear();
-            message.timestamp_ns = (half_second * 2 + i) as i64;
+            message.header.timestamp_ns.set((half_second * 2 + i) as i64);
             message.rows = 6;
             let column = message.add_column("", Dtype::Float32, Cells::One);
             column.data.copy_from(&[i as u8; 24]);

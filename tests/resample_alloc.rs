@@ -26,7 +26,7 @@ fn nothing_is_allocated_in_steady_state() {
     let targets: Vec<i64> = (0..ROWS * 200).map(|i| (i * 37 % 2600) as i64).collect();
     let mut message = Message::default();
     message.rows = ROWS;
-    message.dim = DIM;
+    message.header.dim.set(DIM as i64);
     add(
         &mut message,
         "timestamps_ns",

@@ -3,9 +3,9 @@
 use arrow::array::Float32Array;
 use dora_node_api::dora_core::config::DataId;
 use dora_node_api::{DoraNode, Event, Parameter};
-use robocache::app::read_message;
-use robocache::ops::voxelize::{Cloud, CpuVoxelizer, VoxelizeConfig};
-use robocache::stream::Message;
+use robocache::dora::read_message;
+use robocache::ops::voxelize::{CpuVoxelizer, VoxelizeConfig};
+use robocache::stream::{Message, key};
 use std::error::Error;
 use std::time::Instant;
 
@@ -25,14 +25,14 @@ pub fn run(config: &str) -> Result<(), Box<dyn Error>> {
         };
         read_message(&metadata.parameters, data.as_array(), &mut message)?;
         let start = Instant::now();
-        voxelizer.begin();
-        voxelizer.add(0, &Cloud::from_message(&message)?)?;
-        voxelizer.finish();
+        let mut refused = None;
+        voxelizer.gather([(0, &message)], |_, error| refused = Some(error));
+        refused.map_or(Ok(()), Err)?;
         voxelizer.write_dense(&mut grid[..]);
         let compute_us = start.elapsed().as_secs_f64() * 1e6;
         metadata
             .parameters
-            .insert("compute_us".into(), Parameter::Float(compute_us));
+            .insert(key::compute_us.into(), Parameter::Float(compute_us));
         let array = Float32Array::from(grid);
         node.send_output(output.clone(), metadata.parameters, array.clone())?;
         // The same memory each time: fresh pages would cost more than the copy.

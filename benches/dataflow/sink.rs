@@ -2,6 +2,7 @@
 
 use crate::now_ns;
 use dora_node_api::{DoraNode, Event, Parameter};
+use robocache::stream::key;
 use std::error::Error;
 use std::fmt::Write;
 
@@ -15,11 +16,11 @@ pub fn run(log: &str) -> Result<(), Box<dyn Error>> {
         let Event::Input { id, metadata, data } = event else {
             continue;
         };
-        let stamp = match metadata.parameters.get("timestamp_ns") {
+        let stamp = match metadata.parameters.get(key::timestamp_ns) {
             Some(Parameter::Integer(stamp)) => *stamp,
             other => return Err(format!("input `{id}`: `timestamp_ns` is {other:?}").into()),
         };
-        let compute_us = match metadata.parameters.get("compute_us") {
+        let compute_us = match metadata.parameters.get(key::compute_us) {
             Some(Parameter::Float(us)) => *us,
             _ => 0.0,
         };

@@ -5,6 +5,7 @@ use arrow::array::{ArrayRef, Float32Array, StructArray};
 use arrow::datatypes::{DataType, Field};
 use dora_node_api::dora_core::config::DataId;
 use dora_node_api::{DoraNode, IntoArrow, MetadataParameters, Parameter};
+use robocache::stream::key;
 use std::error::Error;
 use std::fmt::Write;
 use std::sync::Arc;
@@ -30,7 +31,7 @@ struct Source {
 
 impl Source {
     fn send(&mut self, output: &'static str, stamp: i64, data: impl IntoArrow) -> Result<(), Box<dyn Error>> {
-        let parameters = MetadataParameters::from([("timestamp_ns".to_owned(), Parameter::Integer(stamp))]);
+        let parameters = MetadataParameters::from([(key::timestamp_ns.to_owned(), Parameter::Integer(stamp))]);
         writeln!(self.log, "{output},{stamp},{}", now_ns())?;
         self.node
             .send_output(DataId::from(output.to_owned()), parameters, data)?;

@@ -1,14 +1,18 @@
-use super::{AppError, Config, Graph, Operation};
-use crate::device::{Placement, page_lock_messages};
-use crate::dora::arguments::{self, Arguments, Task};
-use crate::dora::limits::Limits;
-use crate::dora::runtime;
+use super::config::Step;
+use super::{AppError, Config, Graph, Operation, Value};
+use crate::device::Placement;
 use crate::ops::ConfigError;
 use serde::de::DeserializeOwned;
-use serde_yaml::Value;
-use std::io::Write;
 
 /// An operation that can be added to an [`App`].
+///
+/// A plugin is made by the program. When the app is built, its [`build`](Self::build) is called once for each time that
+/// it is to run: for every entry of `plugins:` with its name, or once where the configuration has no such list. It reads
+/// its configuration and registers an [`Operation`], whose documentation has an example of both. All of that happens
+/// before the node joins its dataflow, so that a configuration which can't be used is found out at once.
+///
+/// By convention a plugin has two constructors: `new(config)` for a program that has its configuration in code, and
+/// `default()` for one that leaves it to the YAML file.
 pub trait Plugin {
     /// Its name: the key of its section in the configuration.
     fn name(&self) -> &'static str;
@@ -18,73 +22,170 @@ pub trait Plugin {
         ""
     }
 
-    /// Reads its section with [`App::config`] and registers what it runs with [`App::add_operation`]. Where
-    /// [`App::is_check`], it leaves everything as it is, and nothing is wired.
+    /// Whether it has its configuration from the program. Then it needs no section, and runs whether or not `plugins:`
+    /// lists it.
+    fn is_configured(&self) -> bool {
+        false
+    }
+
+    /// What tells it from another plugin of its [`name`](Self::name): see [`with_name`](Self::with_name).
+    fn own_name(&self) -> Option<&str> {
+        None
+    }
+
+    /// Keys of its section that a later version will have. Each is refused as not supported yet.
+    fn later(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Reads its configuration with [`App::config`] or [`App::config_or`] and registers what it runs with
+    /// [`App::add_operation`]. Where [`App::is_check`], it leaves everything as it is, and nothing is wired.
     ///
     /// # Errors
-    /// A configuration that can't be used ends the node before it joins the dataflow.
+    /// A configuration that can't be used.
     fn build(&self, app: &mut App) -> Result<(), AppError>;
+
+    /// Gives it a name of its own, so that the same operation can run twice in a process. With the name `wrist` the
+    /// operation is `wrist` in the log and in live parameters (`wrist.max_wait_ms`), and its output `fused` is
+    /// `wrist/fused`: for the dataflow, and for the operations after it. In a YAML file, `name: wrist` in an entry of
+    /// `plugins:` does the same.
+    fn with_name(self, name: impl Into<String>) -> Named<Self>
+    where
+        Self: Sized,
+    {
+        Named {
+            plugin: self,
+            name: name.into(),
+        }
+    }
+}
+
+/// A plugin with a name of its own: [`Plugin::with_name`].
+pub struct Named<P> {
+    plugin: P,
+    name: String,
+}
+
+impl<P: Plugin> Plugin for Named<P> {
+    fn name(&self) -> &'static str {
+        self.plugin.name()
+    }
+
+    fn about(&self) -> &'static str {
+        self.plugin.about()
+    }
+
+    fn is_configured(&self) -> bool {
+        self.plugin.is_configured()
+    }
+
+    fn own_name(&self) -> Option<&str> {
+        Some(&self.name)
+    }
+
+    fn later(&self) -> &'static [&'static str] {
+        self.plugin.later()
+    }
+
+    fn build(&self, app: &mut App) -> Result<(), AppError> {
+        self.plugin.build(app)
+    }
 }
 
 /// A running operation with what it listens to and what it publishes.
 pub struct Registration {
-    /// Its name in the log.
+    /// Its name in the log and in live parameters: [`App::name`].
     pub name: String,
-    /// The inputs it listens to; [`Operation::input`] gets their places in this list.
+    /// The inputs it listens to; [`Operation::input`] gets their indices in this list.
     pub inputs: Vec<String>,
-    /// The outputs it publishes; [`Outbox::send`](super::Outbox::send) takes their places in this list.
+    /// The outputs it publishes; [`Outbox::send`](super::Outbox::send) takes their indices in this list.
     pub outputs: Vec<String>,
     /// The operation itself.
     pub operation: Box<dyn Operation>,
 }
 
-/// A node being put together from plugins and a configuration.
+/// Operations being put together from plugins and a configuration.
+///
+/// ```
+/// use robocache::app::{App, AppError, Config, plugins::FusePlugin};
+/// use std::path::Path;
+///
+/// # fn main() -> Result<(), AppError> {
+/// let text = "fuse: { rate_hz: 50, modalities: [{ input: force, dim: 6, interpolation: linear }] }";
+/// let config = Config::parse(Path::new("robot.yml"), text)?;
+/// let graph = App::new()
+///     .with_config(config)
+///     .add_plugin(FusePlugin::default())
+///     .build(|_output| true)?;
+/// let inputs: Vec<_> = graph.external_inputs().map(|(input, _operation)| input).collect();
+/// assert_eq!(inputs, ["force"]);
+/// # Ok(())
+/// # }
+/// ```
 pub struct App {
     config: Config,
+    /// From the program, in place of the configuration's.
+    given_placement: Option<Placement>,
     plugins: Vec<Box<dyn Plugin>>,
-    section: (&'static str, Value),
-    placement: Placement,
     wired: Vec<String>,
-    limits: Limits,
+    limit: Option<Box<MessageLimit>>,
+    is_check: bool,
+    /// The plugin that is being built, and its devices.
+    at: Option<Building>,
+    placement: Placement,
     operations: Vec<Registration>,
-    task: Task,
+}
+
+/// Says why messages of so many bytes can't be sent on an output.
+type MessageLimit = dyn Fn(&str, usize) -> Result<(), String>;
+
+/// A plugin that is being built.
+struct Building {
+    plugin: &'static str,
+    own_name: Option<String>,
+    section: Option<Value>,
+    later: &'static [&'static str],
+}
+
+impl Default for App {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl App {
-    /// An app with the configuration that the command line (`--config FILE`) or `ROBOCACHE_CONFIG` names. With `--check`,
-    /// `--help` or `--version` that is all that [`run`](Self::run) does.
-    ///
-    /// # Errors
-    /// Without a configuration, or where it can't be read.
-    pub fn from_env() -> Result<Self, AppError> {
-        let arguments = Arguments::parse(std::env::args_os().skip(1))?;
-        let task = arguments.task;
-        let config = match task {
-            Task::Help | Task::Version => Config::none(),
-            Task::Run | Task::Check => Config::read(&arguments.config_file()?, task == Task::Check)?,
-        };
-        Ok(Self {
-            task,
-            ..Self::new(config)
-        })
-    }
-
-    /// An app with this configuration.
-    pub fn new(config: Config) -> Self {
+    /// An app without plugins and without a configuration file.
+    pub fn new() -> Self {
         Self {
-            placement: config.placement().clone(),
-            config,
+            config: Config::default(),
+            given_placement: None,
             plugins: Vec::new(),
-            section: ("", Value::Null),
             wired: Vec::new(),
-            limits: Limits::from_env(),
+            limit: None,
+            is_check: false,
+            at: None,
+            placement: Placement::cpu("nothing is being built"),
             operations: Vec::new(),
-            task: Task::Run,
         }
     }
 
-    /// Makes a plugin available. Without `plugins:` in the configuration it runs, and its section is required; with
-    /// it, those run that are listed there.
+    /// Takes the configuration of a file.
+    #[must_use]
+    pub fn with_config(mut self, config: Config) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// Sets the devices of all operations, whatever the configuration says.
+    #[must_use]
+    pub fn with_placement(mut self, placement: Placement) -> Self {
+        self.given_placement = Some(placement);
+        self
+    }
+
+    /// Makes a plugin available. Without `plugins:` in the configuration it runs, and needs its section there unless it
+    /// has its configuration from the program. With `plugins:`, those run that are listed, and before them those that
+    /// have theirs from the program and are not.
     #[must_use]
     pub fn add_plugin(mut self, plugin: impl Plugin + 'static) -> Self {
         self.plugins.push(Box::new(plugin));
@@ -98,17 +199,78 @@ impl App {
         self
     }
 
-    /// The section of the plugin that is being built.
+    /// Says which inputs are wired: [`wired_inputs`](Self::wired_inputs).
+    #[must_use]
+    pub fn with_wired_inputs(mut self, inputs: impl IntoIterator<Item = String>) -> Self {
+        self.wired = inputs.into_iter().collect();
+        self
+    }
+
+    /// Says what messages are too large for the transport: [`check_message_size`](Self::check_message_size).
+    #[must_use]
+    pub fn with_message_limit(mut self, limit: impl Fn(&str, usize) -> Result<(), String> + 'static) -> Self {
+        self.limit = Some(Box::new(limit));
+        self
+    }
+
+    /// The plugins that were added.
+    pub fn plugins(&self) -> impl Iterator<Item = &dyn Plugin> {
+        self.plugins.iter().map(Box::as_ref)
+    }
+
+    /// The configuration of the plugin that is being built, from its section.
     ///
     /// # Errors
-    /// Unknown keys, wrong types: the file, the key and what is allowed.
+    /// No section; unknown keys, wrong types: the file, the key and what is allowed.
     pub fn config<C: DeserializeOwned>(&self) -> Result<C, AppError> {
-        self.config.section(self.section.0, &self.section.1)
+        let at = self.at.as_ref();
+        let later = at.map_or(&[][..], |at| at.later);
+        match at.and_then(|at| at.section.as_ref()) {
+            Some(section) => self.config.section(&self.label(), section, later),
+            None => {
+                let problem = format!("the section `{}:` is missing", self.label());
+                Err(self.config.error("configuration", problem))
+            }
+        }
+    }
+
+    /// The configuration of the plugin that is being built: what the program gave it, else from its section.
+    ///
+    /// # Errors
+    /// As [`config`](Self::config).
+    pub fn config_or<C: DeserializeOwned + Clone>(&self, given: &Option<C>) -> Result<C, AppError> {
+        let Some(given) = given else {
+            return self.config();
+        };
+        let section = self.at.as_ref().and_then(|at| at.section.as_ref());
+        let is_empty = |section: &Value| section.is_null() || section.as_mapping().is_some_and(|map| map.is_empty());
+        if section.is_some_and(|section| !is_empty(section)) {
+            let (file, label) = (self.config.file().display(), self.label());
+            tracing::warn!("{file}: {label}: not used: the program has a configuration of its own");
+        }
+        Ok(given.clone())
+    }
+
+    /// The name of the operation that is being built: its own, or that of its plugin.
+    pub fn name(&self) -> &str {
+        let at = self.at.as_ref();
+        at.map_or("", |at| at.own_name.as_deref().unwrap_or(at.plugin))
+    }
+
+    /// What errors call the plugin that is being built.
+    fn label(&self) -> String {
+        match &self.at {
+            None => String::new(),
+            Some(at) => match &at.own_name {
+                None => at.plugin.to_owned(),
+                Some(name) => format!("{} `{name}`", at.plugin),
+            },
+        }
     }
 
     /// Makes the refusal of a configuration an error that names the file and the section.
     pub fn refused(&self, error: &ConfigError) -> AppError {
-        self.config.refused(self.section.0, error)
+        self.config.error(&self.label(), error.to_string())
     }
 
     /// The devices of the plugin that is being built, and how much of their memory its operation may hold.
@@ -118,19 +280,12 @@ impl App {
 
     /// Whether the configuration is only checked: nothing is to run, and no dataflow is there.
     pub fn is_check(&self) -> bool {
-        self.task == Task::Check
+        self.is_check
     }
 
-    /// The inputs that the dataflow wires to this node, for an operation that takes whatever comes.
+    /// The inputs that the dataflow wires, for an operation that takes whatever comes.
     pub fn wired_inputs(&self) -> &[String] {
         &self.wired
-    }
-
-    /// Says what [`wired_inputs`](Self::wired_inputs) are.
-    #[must_use]
-    pub fn with_wired_inputs(mut self, inputs: impl IntoIterator<Item = String>) -> Self {
-        self.wired = inputs.into_iter().collect();
-        self
     }
 
     /// Whether messages of so many bytes can be made, and sent on an output where the dataflow wants it.
@@ -138,79 +293,116 @@ impl App {
     /// # Errors
     /// What they are too large for.
     pub fn check_message_size(&self, output: &str, bytes: usize) -> Result<(), String> {
-        self.limits.check(output, bytes)
+        if host_memory().is_some_and(|memory| bytes > memory) {
+            return Err("more than this machine has memory".to_owned());
+        }
+        match &self.limit {
+            Some(limit) => limit(&self.output_name(output), bytes),
+            None => Ok(()),
+        }
     }
 
-    /// Registers an operation.
-    pub fn add_operation(&mut self, registration: Registration) {
+    /// Registers an operation. Where it has a name of its own, that stands before its outputs.
+    pub fn add_operation(&mut self, mut registration: Registration) {
+        for output in &mut registration.outputs {
+            *output = self.output_name(output);
+        }
         self.operations.push(registration);
     }
 
-    /// Builds the plugins that the configuration asks for, without running them.
+    fn output_name(&self, output: &str) -> String {
+        match self.at.as_ref().and_then(|at| at.own_name.as_ref()) {
+            Some(name) => format!("{name}/{output}"),
+            None => output.to_owned(),
+        }
+    }
+
+    /// Builds the operations. `is_published` says which outputs the dataflow wants.
     ///
     /// # Errors
-    /// A configuration that can't be used; two operations with an output of the same name.
+    /// Devices or a configuration that can't be used; two operations with an output of the same name.
     pub fn build(mut self, is_published: impl Fn(&str) -> bool) -> Result<Graph, AppError> {
-        tracing::info!("device {}", self.placement());
-        if let Some(gpu) = self.placement().gpu() {
-            page_lock_messages(gpu);
-        }
+        let placement = match self.given_placement.take() {
+            Some(placement) => placement,
+            None => self.config.placement(self.is_check)?,
+        };
+        tracing::info!("device {placement}");
+        let memory = placement.host_memory();
         let plugins = std::mem::take(&mut self.plugins);
-        let available: Vec<&'static str> = plugins.iter().map(|plugin| plugin.name()).collect();
-        for (name, mut section) in self.config.operations(&available)? {
-            let max_bytes = self.config.take_max_bytes(name, &mut section)?;
-            self.placement = self.config.placement().clone().with_max_bytes(max_bytes);
-            self.section = (name, section);
-            if let Some(plugin) = plugins.iter().find(|plugin| plugin.name() == name) {
-                plugin.build(&mut self)?;
-            }
+        for step in self.config.steps(&plugins)? {
+            let plugin = plugins[step.plugin].as_ref();
+            self.begin(step, plugin, &placement)?;
+            plugin.build(&mut self)?;
         }
         let outputs = || self.operations.iter().flat_map(|operation| &operation.outputs);
         for (i, output) in outputs().enumerate() {
             if outputs().take(i).any(|earlier| earlier == output) {
-                return Err(self.config.error("plugins", format!("two of them publish `{output}`")));
+                let problem = format!("two of them publish `{output}` (a `name:` in an entry tells them apart)");
+                return Err(self.config.error("plugins", problem));
             }
         }
-        Ok(Graph::new(self.operations, is_published))
+        Ok(Graph::new(self.operations, is_published, &memory))
     }
 
-    /// Builds the plugins, joins the dataflow and runs until it ends; or does what else the command line asks for.
+    /// Makes a plugin the one that is being built.
+    fn begin(&mut self, step: Step, plugin: &dyn Plugin, placement: &Placement) -> Result<(), AppError> {
+        let mut section = step.section;
+        let at = self.at.insert(Building {
+            plugin: plugin.name(),
+            own_name: step.name.or_else(|| plugin.own_name().map(str::to_owned)),
+            section: None,
+            later: plugin.later(),
+        });
+        let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+        if let Some(name) = at.own_name.as_deref()
+            && (name.is_empty() || !name.chars().all(is_name))
+        {
+            let problem = format!("name: `{name}` is no name (allowed: letters a to z, digits, `_` and `-`)");
+            return Err(self.config.error(plugin.name(), problem));
+        }
+        let label = self.label();
+        let own = section
+            .as_mut()
+            .map(|section| self.config.take_max_bytes(&label, section));
+        let max_bytes = own.transpose()?.flatten().or(placement.max_bytes());
+        self.placement = placement.clone().with_max_bytes(max_bytes);
+        if let Some(at) = &mut self.at {
+            at.section = section;
+        }
+        Ok(())
+    }
+
+    /// Builds the operations only to see that the configuration can be used: it may name devices that this machine lacks,
+    /// and nothing outside the process is touched.
     ///
     /// # Errors
-    /// A configuration that can't be used, before the dataflow is joined; afterwards only what ends the node.
-    pub fn run(self) -> Result<(), AppError> {
-        match self.task {
-            Task::Run => runtime::run(self),
-            Task::Check => self.check(),
-            Task::Help => {
-                let plugins: Vec<_> = self
-                    .plugins
-                    .iter()
-                    .map(|plugin| (plugin.name(), plugin.about()))
-                    .collect();
-                print(&arguments::help(&plugins));
-                Ok(())
-            }
-            Task::Version => {
-                print(&format!("{}\n", arguments::version()));
-                Ok(())
-            }
-        }
-    }
-
-    /// Builds the plugins and says what they take and publish.
-    fn check(self) -> Result<(), AppError> {
-        let mut text = format!("{} can be used\n", self.config.file().display());
-        let graph = self.build(|_| true)?;
-        for operation in graph.operations() {
-            text.push_str(&format!("  {operation}\n"));
-        }
-        print(&text);
-        Ok(())
+    /// As [`build`](Self::build).
+    pub fn check(mut self) -> Result<Graph, AppError> {
+        self.is_check = true;
+        self.build(|_| true)
     }
 }
 
-/// Writes to standard output, which whoever asked may have closed.
-fn print(text: &str) {
-    let _ = std::io::stdout().write_all(text.as_bytes());
+/// Bytes of memory that this machine has, where it says.
+fn host_memory() -> Option<usize> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kibibytes: usize = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kibibytes.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_more_than_all_memory_is_refused() {
+        let memory = host_memory().unwrap();
+        assert!(memory > 64 << 20);
+        let app = App::new();
+        assert!(app.check_message_size("voxels", memory + 1).is_err());
+        assert!(app.check_message_size("voxels", 1 << 20).is_ok());
+        let app = app.with_message_limit(|output, _| Err(output.to_owned()));
+        assert_eq!(app.check_message_size("voxels", 1), Err("voxels".to_owned()));
+    }
 }

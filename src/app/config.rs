@@ -1,58 +1,11 @@
+use super::value::Json;
+use super::{AppError, Plugin, Value};
 use crate::device::{DeviceChoice, DeviceError, Placement};
-use crate::ops::ConfigError;
 use crate::yaml;
 use serde::de::DeserializeOwned;
-use serde_yaml::Value;
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-
-/// Why a node can't run.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum AppError {
-    /// The command line can't be used.
-    #[error("{0} (allowed: --config FILE or the environment variable ROBOCACHE_CONFIG; --check, --help, --version)")]
-    Arguments(String),
-    /// The configuration can't be used.
-    #[error("{file}: {section}: {problem}", file = .file.display())]
-    Config {
-        /// The file it came from.
-        file: PathBuf,
-        /// The section, such as `fuse`; `configuration` for the file as a whole.
-        section: String,
-        /// The key, what came and what is allowed.
-        problem: String,
-    },
-    /// The dataflow does not wire what the configuration asks for.
-    #[error("{operation}: input `{input}` is not wired in the dataflow (wired: {wired})")]
-    NotWired {
-        /// The operation that asks for it.
-        operation: String,
-        /// The input.
-        input: String,
-        /// The inputs the dataflow wires.
-        wired: String,
-    },
-    /// dora failed.
-    #[error("dora: {0}")]
-    Dora(String),
-    /// An operation can't go on.
-    #[error("{operation}: {error}")]
-    Operation {
-        /// The operation.
-        operation: String,
-        /// Why.
-        error: Box<dyn std::error::Error + Send + Sync>,
-    },
-}
-
-impl AppError {
-    /// Whether it is the configuration that is wrong: exit code 2.
-    pub fn is_config(&self) -> bool {
-        matches!(self, Self::Arguments(_) | Self::Config { .. } | Self::NotWired { .. })
-    }
-}
 
 /// Sections of robocache's own nodes, which share one file with each other.
 const SECTIONS: [&str; 7] = ["align", "fuse", "resample", "voxelize", "record", "replay", "sim"];
@@ -61,19 +14,38 @@ const SECTIONS: [&str; 7] = ["align", "fuse", "resample", "voxelize", "record", 
 /// one.
 const MAX_DEVICE_MB: &str = "max_device_mb";
 
-/// A configuration file: its sections, each of them read by the plugin of that name.
+/// A configuration file: its sections, each of them read by the plugin of that name. The default is that of an app
+/// without a file.
 #[derive(Debug)]
 pub struct Config {
     file: PathBuf,
-    /// `None` where the file lists `plugins:`.
     sections: BTreeMap<String, Value>,
+    /// `None` where the file does not list `plugins:`.
     plugins: Option<Vec<(String, Value)>>,
-    placement: Placement,
+    device: DeviceChoice,
+    devices: Option<Vec<usize>>,
+    max_bytes: Option<usize>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            file: "the program".into(),
+            sections: BTreeMap::new(),
+            plugins: None,
+            device: DeviceChoice::Auto,
+            devices: None,
+            max_bytes: None,
+        }
+    }
 }
 
 impl Config {
-    /// Reads a file. Where it is only to be checked, it may name devices that this machine lacks.
-    pub(super) fn read(file: &Path, is_check: bool) -> Result<Self, AppError> {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// A file that can't be read, or is no configuration. What is in its sections is looked at when the app is built.
+    pub fn read(file: &Path) -> Result<Self, AppError> {
         let mut text = String::new();
         // One byte past the limit tells a text that is too long, even where it never ends.
         let read =
@@ -83,15 +55,14 @@ impl Config {
             section: "configuration".into(),
             problem: format!("it can't be read: {error}"),
         })?;
-        Self::parse_for(file, &text, is_check)
+        Self::parse(file, &text)
     }
 
     /// Reads the text of a file; `file` is for messages.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
     pub fn parse(file: &Path, text: &str) -> Result<Self, AppError> {
-        Self::parse_for(file, text, false)
-    }
-
-    fn parse_for(file: &Path, text: &str, is_check: bool) -> Result<Self, AppError> {
         let error = |section: &str, problem: String| AppError::Config {
             file: file.to_owned(),
             section: section.into(),
@@ -100,52 +71,27 @@ impl Config {
         let whole = |problem: String| error("configuration", problem);
         let mut sections = sections(text).map_err(whole)?;
         let mut take = |key: &str| sections.remove(key).filter(|value| !value.is_null());
-        let choice: DeviceChoice = match take("device") {
+        let device = match take("device") {
             Some(value) => serde_yaml::from_value(value).map_err(|problem| error("device", problem.to_string()))?,
             None => DeviceChoice::Auto,
         };
-        let devices: Option<Vec<usize>> =
-            take("devices")
-                .map(serde_yaml::from_value)
-                .transpose()
-                .map_err(|problem| {
-                    error(
-                        "devices",
-                        format!("{problem} (allowed: a list of ordinals of CUDA devices)"),
-                    )
-                })?;
-        let max_bytes = take(MAX_DEVICE_MB)
-            .map(max_bytes)
-            .transpose()
-            .map_err(|problem| error(MAX_DEVICE_MB, problem))?;
-        let key = if devices.is_some() { "devices" } else { "device" };
-        let placement = match Placement::resolve(choice, devices.as_deref()) {
-            Err(problem @ DeviceError::Cuda { .. }) if is_check => {
-                tracing::warn!("{key}: {problem}; the rest is checked without it");
-                Placement::cpu("to check the configuration")
-            }
-            placement => placement.map_err(|problem| error(key, problem.to_string()))?,
-        };
-        let plugins = match sections.remove("plugins") {
-            Some(value) => Some(plugin_list(value).map_err(|problem| error("plugins", problem))?),
-            None => None,
-        };
+        let devices = take("devices").map(serde_yaml::from_value).transpose();
+        let devices = devices.map_err(|problem| {
+            let problem = format!("{problem} (allowed: a list of ordinals of CUDA devices)");
+            error("devices", problem)
+        })?;
+        let max_bytes = take(MAX_DEVICE_MB).map(max_bytes).transpose();
+        let max_bytes = max_bytes.map_err(|problem| error(MAX_DEVICE_MB, problem))?;
+        let plugins = sections.remove("plugins").map(plugin_list).transpose();
+        let plugins = plugins.map_err(|problem| error("plugins", problem))?;
         Ok(Self {
             file: file.to_owned(),
             sections,
             plugins,
-            placement: placement.with_max_bytes(max_bytes),
+            device,
+            devices,
+            max_bytes,
         })
-    }
-
-    /// A configuration that nothing is to be run with.
-    pub(super) fn none() -> Self {
-        Self {
-            file: PathBuf::new(),
-            sections: BTreeMap::new(),
-            plugins: None,
-            placement: Placement::cpu("nothing runs"),
-        }
     }
 
     /// The file it came from.
@@ -153,15 +99,26 @@ impl Config {
         &self.file
     }
 
-    /// What `device:`, `devices:` and `max_device_mb:` come to on this machine.
-    pub fn placement(&self) -> &Placement {
-        &self.placement
+    /// What `device:`, `devices:` and `max_device_mb:` come to on this machine. Where the configuration is only checked,
+    /// it may name devices that the machine lacks.
+    pub(super) fn placement(&self, is_check: bool) -> Result<Placement, AppError> {
+        let key = if self.devices.is_some() { "devices" } else { "device" };
+        let placement = match Placement::resolve(self.device, self.devices.as_deref()) {
+            Err(problem @ DeviceError::Cuda { .. }) if is_check => {
+                tracing::warn!("{key}: {problem}; the rest is checked without it");
+                Placement::cpu("to check the configuration")
+            }
+            placement => placement.map_err(|problem| self.error(key, problem.to_string()))?,
+        };
+        Ok(placement.with_max_bytes(self.max_bytes))
     }
 
-    /// The operations to run, in order, each with its section: those that `plugins:` lists, else those of `available`.
-    pub(super) fn operations(&self, available: &[&'static str]) -> Result<Vec<(&'static str, Value)>, AppError> {
+    /// What is to be built of these plugins, in order: each with its section. That is what `plugins:` lists, else every
+    /// plugin; and those that have their configuration from the program in any case.
+    pub(super) fn steps(&self, plugins: &[Box<dyn Plugin>]) -> Result<Vec<Step>, AppError> {
+        let names: Vec<&'static str> = plugins.iter().map(|plugin| plugin.name()).collect();
         let mut known: Vec<&str> = SECTIONS.to_vec();
-        known.extend(available.iter().filter(|name| !SECTIONS.contains(name)));
+        known.extend(names.iter().filter(|name| !SECTIONS.contains(name)));
         if let Some(key) = self.sections.keys().find(|key| !known.contains(&key.as_str())) {
             return Err(self.error(
                 "configuration",
@@ -171,61 +128,94 @@ impl Config {
                 ),
             ));
         }
-        let find = |name: &str| available.iter().copied().find(|known| *known == name);
-        match &self.plugins {
-            Some(listed) => listed
-                .iter()
-                .map(|(name, section)| match find(name) {
-                    Some(name) => Ok((name, section.clone())),
-                    None => Err(self.error(
-                        "plugins",
-                        format!("`{name}` is no plugin of this node (allowed: {})", available.join(", ")),
-                    )),
-                })
-                .collect(),
-            None => available
-                .iter()
-                .map(|&name| match self.sections.get(name) {
-                    Some(section) => Ok((name, section.clone())),
-                    None if available.len() == 1 => {
-                        Err(self.error("configuration", format!("the section `{name}:` is missing")))
-                    }
-                    None => Err(self.error(
-                        "configuration",
-                        format!(
-                            "the key `plugins:` is missing: a list of what this node is to run, in order, such as \
-                             `plugins: [{name}: {{ ... }}]` (allowed: {})",
-                            available.join(", ")
-                        ),
-                    )),
-                })
-                .collect(),
+        let Some(listed) = &self.plugins else {
+            return self.all_steps(plugins, &names);
+        };
+        for name in self.sections.keys().filter(|key| names.contains(&key.as_str())) {
+            tracing::warn!(
+                "{}: the section `{name}:` is not used: `plugins:` lists what runs, with its configuration",
+                self.file.display()
+            );
         }
+        let mut steps = Vec::with_capacity(listed.len());
+        for (name, section) in listed {
+            let named = || (0..plugins.len()).filter(|&plugin| names[plugin] == name);
+            let from_file = named().find(|&plugin| !plugins[plugin].is_configured());
+            let Some(plugin) = from_file.or_else(|| named().next()) else {
+                return Err(self.error(
+                    "plugins",
+                    format!("`{name}` is no plugin of this node (allowed: {})", names.join(", ")),
+                ));
+            };
+            let mut section = section.clone();
+            let name = take_name(&mut section).map_err(|problem| self.error(name, problem))?;
+            steps.push(Step {
+                plugin,
+                section: Some(section),
+                name,
+            });
+        }
+        let is_listed = |plugin: usize| steps.iter().any(|step| step.plugin == plugin);
+        let others = (0..plugins.len()).filter(|&plugin| plugins[plugin].is_configured() && !is_listed(plugin));
+        let others: Vec<Step> = others.map(Step::of).collect();
+        steps.splice(0..0, others);
+        Ok(steps)
     }
 
-    /// Takes the limit to device memory out of a section. Without one there, that of the file holds.
-    pub(super) fn take_max_bytes(&self, name: &str, section: &mut Value) -> Result<Option<usize>, AppError> {
-        let own = section
-            .as_mapping_mut()
-            .and_then(|section| section.remove(MAX_DEVICE_MB));
-        match own.filter(|value| !value.is_null()).map(max_bytes) {
-            None => Ok(self.placement.max_bytes()),
-            Some(own) => own
-                .map(Some)
-                .map_err(|problem| self.error(name, format!("{MAX_DEVICE_MB}: {problem}"))),
+    fn all_steps(&self, plugins: &[Box<dyn Plugin>], names: &[&'static str]) -> Result<Vec<Step>, AppError> {
+        let mut steps = Vec::with_capacity(plugins.len());
+        for (i, plugin) in plugins.iter().enumerate() {
+            let section = self.sections.get(plugin.name());
+            let problem = match section {
+                Some(_) => None,
+                None if plugin.is_configured() => None,
+                None if plugins.len() == 1 => Some(format!("the section `{}:` is missing", plugin.name())),
+                None => Some(format!(
+                    "the key `plugins:` is missing: a list of what this node is to run, in order, such as `plugins: \
+                     [{}: {{ ... }}]` (allowed: {})",
+                    plugin.name(),
+                    names.join(", ")
+                )),
+            };
+            if let Some(problem) = problem {
+                return Err(self.error("configuration", problem));
+            }
+            steps.push(Step {
+                section: section.cloned(),
+                ..Step::of(i)
+            });
         }
+        Ok(steps)
     }
 
-    /// Reads a section into its typed configuration.
-    pub(super) fn section<C: DeserializeOwned>(&self, name: &str, section: &Value) -> Result<C, AppError> {
-        serde_path_to_error::deserialize(section.clone()).map_err(|error| {
+    /// Takes the limit to device memory out of a section, where there is one.
+    pub(super) fn take_max_bytes(&self, label: &str, section: &mut Value) -> Result<Option<usize>, AppError> {
+        let own = take_key(section, MAX_DEVICE_MB).map(max_bytes).transpose();
+        own.map_err(|problem| self.error(label, format!("{MAX_DEVICE_MB}: {problem}")))
+    }
+
+    /// Reads a section into its typed configuration. The keys in `later` are refused by name: a later version has them.
+    pub(super) fn section<C: DeserializeOwned>(
+        &self,
+        label: &str,
+        section: &Value,
+        later: &[&str],
+    ) -> Result<C, AppError> {
+        let mut section = section.clone();
+        for key in later {
+            // Null is a key that is not there.
+            if take_key(&mut section, key).is_some() {
+                return Err(self.error(label, format!("{key}: not supported yet")));
+            }
+        }
+        serde_path_to_error::deserialize(section).map_err(|error| {
             let path = error.path().to_string();
-            let place = if path == "." {
+            let path = if path == "." {
                 String::new()
             } else {
                 format!("{path}: ")
             };
-            self.error(name, format!("{place}{}", error.into_inner()))
+            self.error(label, format!("{path}{}", error.into_inner()))
         })
     }
 
@@ -237,10 +227,40 @@ impl Config {
             problem,
         }
     }
+}
 
-    /// A checked configuration was refused.
-    pub(super) fn refused(&self, section: &str, refused: &ConfigError) -> AppError {
-        self.error(section, refused.to_string())
+/// One operation to build.
+pub(super) struct Step {
+    /// Its index among the plugins.
+    pub plugin: usize,
+    /// Its section, where the file has one.
+    pub section: Option<Value>,
+    /// Its own name, where the file gives it one.
+    pub name: Option<String>,
+}
+
+impl Step {
+    fn of(plugin: usize) -> Self {
+        Self {
+            plugin,
+            section: None,
+            name: None,
+        }
+    }
+}
+
+/// Takes a key out of a section. One that is null is not there.
+fn take_key(section: &mut Value, key: &str) -> Option<Value> {
+    let value = section.as_mapping_mut()?.remove(key)?;
+    (!value.is_null()).then_some(value)
+}
+
+/// Takes the name out of an entry of `plugins:`.
+fn take_name(section: &mut Value) -> Result<Option<String>, String> {
+    match take_key(section, "name") {
+        None => Ok(None),
+        Some(Value::String(name)) => Ok(Some(name)),
+        Some(other) => Err(format!("name: {} is no name (allowed: text)", Json(&other))),
     }
 }
 
@@ -291,22 +311,41 @@ fn plugin_list(value: Value) -> Result<Vec<(String, Value)>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::app::App;
     use crate::ops::align::AlignConfig;
+
+    struct Bare(&'static str);
+
+    impl Plugin for Bare {
+        fn name(&self) -> &'static str {
+            self.0
+        }
+
+        fn build(&self, _: &mut App) -> Result<(), AppError> {
+            Ok(())
+        }
+    }
+
+    fn plugins(names: &[&'static str]) -> Vec<Box<dyn Plugin>> {
+        names
+            .iter()
+            .map(|&name| Box::new(Bare(name)) as Box<dyn Plugin>)
+            .collect()
+    }
 
     fn parse(text: &str) -> Result<Config, AppError> {
         Config::parse(Path::new("robot.yml"), text)
     }
 
     fn refusal(text: &str) -> String {
-        let config = match parse(text) {
-            Ok(config) => config,
-            Err(error) => return error.to_string(),
+        let section = || {
+            let config = parse(text)?;
+            config.placement(false)?;
+            let steps = config.steps(&plugins(&["fuse"]))?;
+            let section = steps[0].section.clone().unwrap_or_default();
+            config.section::<AlignConfig>("fuse", &section, &["trigger"])
         };
-        let operations = match config.operations(&["fuse"]) {
-            Ok(operations) => operations,
-            Err(error) => return error.to_string(),
-        };
-        let error = config.section::<AlignConfig>("fuse", &operations[0].1).unwrap_err();
+        let error = section().unwrap_err();
         assert!(error.is_config());
         error.to_string()
     }
@@ -395,8 +434,9 @@ mod tests {
     fn a_node_of_several_operations_says_that_it_wants_a_list() {
         let words = parse("voxelize: {}")
             .unwrap()
-            .operations(&["fuse", "voxelize"])
-            .unwrap_err()
+            .steps(&plugins(&["fuse", "voxelize"]))
+            .err()
+            .unwrap()
             .to_string();
         for word in [
             "robot.yml",
@@ -409,27 +449,23 @@ mod tests {
         assert!(
             parse("voxelize: {}\nfuse: {}")
                 .unwrap()
-                .operations(&["fuse", "voxelize"])
+                .steps(&plugins(&["fuse", "voxelize"]))
                 .is_ok()
         );
     }
 
     #[test]
     fn devices_that_are_not_there_keep_nobody_from_checking_the_rest() {
-        let text = "device: cuda:4711\nfuse: {}";
-        assert!(Config::parse_for(Path::new("robot.yml"), text, true).is_ok());
-        assert!(Config::parse_for(Path::new("robot.yml"), "device: gpu\nfuse: {}", true).is_err());
+        let config = parse("device: cuda:4711\nfuse: {}").unwrap();
+        assert!(config.placement(true).is_ok() && config.placement(false).is_err());
+        assert!(parse("device: gpu\nfuse: {}").is_err());
     }
 
     #[test]
     fn plugins_are_listed_in_order_and_may_repeat() {
-        let config = parse("plugins: [{voxelize: {}}, {fuse: {}}, {voxelize: {}}]").unwrap();
-        let names: Vec<_> = config
-            .operations(&["fuse", "voxelize"])
-            .unwrap()
-            .into_iter()
-            .map(|(name, _)| name)
-            .collect();
-        assert_eq!(names, ["voxelize", "fuse", "voxelize"]);
+        let config = parse("plugins: [{voxelize: {}}, {fuse: {name: wrist}}, {voxelize: {}}]").unwrap();
+        let steps = config.steps(&plugins(&["fuse", "voxelize"])).unwrap();
+        let steps: Vec<_> = steps.iter().map(|step| (step.plugin, step.name.as_deref())).collect();
+        assert_eq!(steps, [(1, None), (0, Some("wrist")), (1, None)]);
     }
 }

@@ -4,9 +4,10 @@ use super::faults::Faults;
 use super::free::FreeList;
 use super::operation::{Change, Operation, Wake};
 use super::outbox::{Delivery, InputRoute, Internal, Outbox, OutputRoute, Sink};
-use super::{AppError, Registration};
+use super::value::Json;
+use super::{AppError, Registration, Value};
+use crate::device::HostMemory;
 use crate::stream::Message;
-use dora_node_api::serde_json::Value;
 use std::time::Instant;
 
 /// The operations of a node in order, wired to one another and to the inputs and outputs of the dataflow. It knows no
@@ -17,6 +18,7 @@ pub struct Graph {
     externals: Vec<(String, Vec<(usize, usize)>)>,
     external_places: Vec<usize>,
     shared: Shared,
+    memory: HostMemory,
 }
 
 /// What every operation of a node uses.
@@ -26,8 +28,8 @@ struct Shared {
     faults: Faults,
     /// Why the node has to end.
     ended: Option<AppError>,
-    /// A copy on the host of a message whose taker does not take it on its device any more.
-    on_host: Message,
+    /// Memory for a copy on the host of a message whose taker does not take it on its device any more.
+    on_host: Option<Message>,
 }
 
 struct Node {
@@ -67,13 +69,22 @@ impl Node {
 
 impl Graph {
     /// Wires the operations: an input is taken from an earlier operation's output of that name, else from the
-    /// dataflow. `is_published` says which outputs the dataflow wants.
-    pub fn new(operations: Vec<Registration>, is_published: impl Fn(&str) -> bool) -> Self {
+    /// dataflow. `is_published` says which outputs the dataflow wants. Messages between operations get their memory from
+    /// `memory`.
+    pub fn new(operations: Vec<Registration>, is_published: impl Fn(&str) -> bool, memory: &HostMemory) -> Self {
         let mut graph = Self {
             nodes: Vec::with_capacity(operations.len()),
             externals: Vec::new(),
             external_places: Vec::new(),
-            shared: Shared::default(),
+            shared: Shared {
+                internal: Internal {
+                    on_host: Message::new(memory),
+                    ..Internal::default()
+                },
+                on_host: Message::new(memory),
+                ..Shared::default()
+            },
+            memory: memory.clone(),
         };
         for (index, registration) in operations.into_iter().enumerate() {
             graph.add(index, registration, &is_published);
@@ -84,6 +95,11 @@ impl Graph {
                 .push(graph.shared.faults.add_place(format!("input `{name}`")));
         }
         graph
+    }
+
+    /// Where messages to this graph should have their memory.
+    pub(crate) fn host_memory(&self) -> &HostMemory {
+        &self.memory
     }
 
     fn add(&mut self, index: usize, registration: Registration, is_published: impl Fn(&str) -> bool) {
@@ -107,7 +123,7 @@ impl Graph {
                 Some(from) => {
                     let output = &mut self.nodes[from.0].outputs[from.1];
                     output.consumers.push((index, i));
-                    self.shared.internal.free[output.place].keep_one_more();
+                    self.shared.internal.free[output.index].keep_one_more();
                     internals.push(InternalInput {
                         input: i,
                         from,
@@ -122,13 +138,13 @@ impl Graph {
         }
         let Shared { internal, faults, .. } = &mut self.shared;
         let outputs = registration.outputs.into_iter().map(|name| {
-            internal.free.push(FreeList::new(1));
+            internal.free.push(FreeList::new(1, &self.memory));
             OutputRoute {
                 published: is_published(&name),
                 consumers: Vec::new(),
                 device: None,
                 fault_place: faults.add_place(format!("{}: output `{name}`", registration.name)),
-                place: internal.free.len() - 1,
+                index: internal.free.len() - 1,
                 name,
             }
         });
@@ -202,7 +218,7 @@ impl Graph {
         self.shared.faults.counts()
     }
 
-    /// A message came on an input of the dataflow (by its place in [`external_inputs`](Self::external_inputs)).
+    /// A message came on an input of the dataflow (by its index in [`external_inputs`](Self::external_inputs)).
     pub fn message(&mut self, external: usize, message: &Message, sink: &mut dyn Sink) {
         for i in 0..self.externals[external].1.len() {
             let (operation, input) = self.externals[external].1[i];
@@ -227,25 +243,27 @@ impl Graph {
         }
     }
 
-    /// A parameter was set.
+    /// A parameter was set: of the operation whose name stands before it, or of every operation that has it.
     pub fn parameter(&mut self, key: &str, value: &Value, sink: &mut dyn Sink) {
         let mut known = false;
+        let json = Json(value);
         for node in &mut self.nodes {
-            match node.operation.parameter(key, value) {
+            let own = key.strip_prefix(&node.name).and_then(|key| key.strip_prefix('.'));
+            match node.operation.parameter(own.unwrap_or(key), value) {
                 Ok(mine) => {
                     if mine {
-                        tracing::info!("{}: parameter `{key}` is now {value}", node.name);
+                        tracing::info!("{}: parameter `{key}` is now {json}", node.name);
                     }
                     known |= mine;
                 }
                 Err(error) => {
                     known = true;
-                    tracing::warn!("{}: parameter `{key}` = {value} is refused: {error}", node.name);
+                    tracing::warn!("{}: parameter `{key}` = {json} is refused: {error}", node.name);
                 }
             }
         }
         if !known {
-            tracing::warn!("parameter `{key}` = {value}: no operation of this node has it");
+            tracing::warn!("parameter `{key}` = {json}: no operation of this node has it");
         }
         self.settle(sink);
     }
@@ -349,7 +367,7 @@ impl Graph {
             return;
         }
         // It was sent before its taker went back to the host.
-        let mut on_host = std::mem::take(&mut self.shared.on_host);
+        let mut on_host = self.shared.on_host.take().unwrap_or_default();
         match on_host.fetch(message) {
             Ok(()) => self.put_in(to, input, &on_host, sink),
             Err(error) => self
@@ -357,7 +375,7 @@ impl Graph {
                 .faults
                 .count(self.nodes[to].inputs[input].fault_place, 1, error),
         }
-        self.shared.on_host = on_host;
+        self.shared.on_host = Some(on_host);
     }
 
     fn put_in(&mut self, to: usize, input: usize, message: &Message, sink: &mut dyn Sink) {

@@ -1,16 +1,111 @@
-use super::Outbox;
+use super::{Outbox, Value};
 use crate::stream::Message;
-use dora_node_api::serde_json::Value;
 use std::fmt;
 use std::time::Instant;
 
-/// A running operation: what a plugin registers.
+/// A running operation: what a plugin registers, and a [`Graph`](super::Graph) calls.
 ///
-/// All calls come from one thread, in the order in which the events arrived.
+/// # Lifecycle
+///
+/// 1. [`wake`](Self::wake) is called once at the start, before any message. A source begins here.
+/// 2. [`input`](Self::input) is called for each message, [`changed`](Self::changed) when an input closes or opens again,
+///    [`parameter`](Self::parameter) when a parameter is set, and [`wake`](Self::wake) when the time comes that it last
+///    asked for; in the order in which these things happened. Whatever it publishes in a call reaches the operations after
+///    it before the next event does.
+/// 3. [`finish`](Self::finish) is called once at the end: no more messages come, and what it holds is to be put away. When
+///    every input closes, each gets its [`changed`](Self::changed) before that.
+///
+/// All calls come from one thread, which need not be the one that built the operation's plugin but never changes. A call
+/// may take as long as the work takes: meanwhile messages wait in a bounded queue, of which each input drops its oldest.
+/// It should not wait for anything else, such as a network or a sleep: other operations of the process wait with it.
+///
+/// # Errors
+///
+/// An error of [`input`](Self::input) or [`go_on`](Self::go_on) is one of the sender: it is counted, logged at a limited
+/// rate, and the node lives on. So is a parameter that is refused. An error of [`wake`](Self::wake) or
+/// [`finish`](Self::finish), and one given to [`Outbox::end`], ends the node with exit code 1.
+///
+/// # Example
+///
+/// An operation that doubles what comes, in a graph without a dataflow:
+///
+/// ```
+/// use robocache::app::{App, AppError, Fault, Graph, Operation, Outbox, Plugin, Registration, Sink};
+/// use robocache::device::Dtype;
+/// use robocache::stream::{Header, Layout, Message, Payload};
+///
+/// struct Double;
+///
+/// impl Operation for Double {
+///     fn input(&mut self, _input: usize, message: &Message, out: &mut Outbox<'_>) -> Result<(), Fault> {
+///         let values = message.flat().ok_or("a struct came (allowed: a flat array)")?;
+///         // An output's layout comes first: the payload is written where it is sent from.
+///         out.send(0, &Layout::flat(Dtype::Float32, values.len()), |payload, header| {
+///             values.to_f32(payload.column(0));
+///             payload.column::<f32>(0).iter_mut().for_each(|value| *value *= 2.0);
+///             header.timestamp_ns.set(message.timestamp_ns());
+///         });
+///         Ok(())
+///     }
+/// }
+///
+/// struct DoublePlugin;
+///
+/// impl Plugin for DoublePlugin {
+///     fn name(&self) -> &'static str {
+///         "double"
+///     }
+///
+///     fn is_configured(&self) -> bool {
+///         true // it has nothing to configure
+///     }
+///
+///     fn build(&self, app: &mut App) -> Result<(), AppError> {
+///         app.add_operation(Registration {
+///             name: app.name().to_owned(),
+///             inputs: vec!["force".into()],
+///             outputs: vec!["doubled".into()],
+///             operation: Box::new(Double),
+///         });
+///         Ok(())
+///     }
+/// }
+///
+/// /// Keeps the last message that was published.
+/// #[derive(Default)]
+/// struct Last(Message);
+///
+/// impl Sink for Last {
+///     fn send(
+///         &mut self,
+///         _output: &str,
+///         layout: &Layout,
+///         fill: &mut dyn FnMut(&mut Payload<'_>, &mut Header),
+///     ) -> Result<(), Fault> {
+///         self.0.write(layout, fill);
+///         Ok(())
+///     }
+/// }
+///
+/// # fn main() -> Result<(), AppError> {
+/// let mut graph: Graph = App::new().add_plugin(DoublePlugin).build(|_output| true)?;
+/// let mut last = Last::default();
+///
+/// let mut message = Message::default();
+/// message.write(&Layout::flat(Dtype::Float32, 2), |payload, header| {
+///     payload.column(0).copy_from_slice(&[1.0f32, 2.5]);
+///     header.timestamp_ns.set(1_000_000);
+/// });
+/// graph.message(0, &message, &mut last);
+///
+/// assert_eq!(last.0.timestamp_ns(), 1_000_000);
+/// assert_eq!(last.0.columns()[0].values().as_slice::<f32>(), [2.0, 5.0]);
+/// # Ok(())
+/// # }
+/// ```
 pub trait Operation {
-    /// A message came on one of the inputs (by its place in the registration). An error is one of whoever sent it: it is
-    /// counted and logged as an error at a limited rate, and the node lives on. What is no error of the sender goes to
-    /// [`Outbox::warn`].
+    /// A message came on one of the inputs (by its index in the registration). An error is one of whoever sent it; what
+    /// is no error of the sender goes to [`Outbox::warn`].
     fn input(&mut self, input: usize, message: &Message, out: &mut Outbox<'_>) -> Result<(), Fault>;
 
     /// The CUDA device at which it takes the flat tensors of an input where they lie, from operations of this process
@@ -36,7 +131,8 @@ pub trait Operation {
     /// The state of an input changed.
     fn changed(&mut self, _input: usize, _change: Change, _out: &mut Outbox<'_>) {}
 
-    /// A parameter was set while the node runs; `Ok(false)` where it is not one of this operation.
+    /// A parameter was set while the node runs; `Ok(false)` where it is not one of this operation. The key comes without
+    /// the operation's name before it: both `fuse.max_wait_ms` and `max_wait_ms` come as `max_wait_ms`.
     fn parameter(&mut self, _key: &str, _value: &Value) -> Result<bool, Fault> {
         Ok(false)
     }

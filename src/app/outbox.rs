@@ -3,17 +3,21 @@ use super::free::FreeList;
 use super::{AppError, Fault};
 use crate::device::Dtype;
 use crate::device::cuda::{Budget, CudaError, DeviceBuf, Gpu};
-use crate::stream::{Layout, Message, Payload};
-use dora_node_api::MetadataParameters;
+use crate::stream::{Header, Layout, Message, Payload};
 
-/// Where published messages go: dora, or a test.
+/// Where published messages go: a dataflow, or a test.
 pub trait Sink {
-    /// Makes room for a payload of this layout, has `fill` write it and say its metadata, and sends it.
+    /// Makes room for a payload of this layout, has `fill` write it and an empty header, and sends both.
+    ///
+    /// [`Message::write`] does the first part for a sink that keeps messages in this process.
+    ///
+    /// # Errors
+    /// The message can't be sent. It is counted; nothing else happens.
     fn send(
         &mut self,
         output: &str,
         layout: &Layout,
-        fill: &mut dyn FnMut(&mut Payload<'_>) -> MetadataParameters,
+        fill: &mut dyn FnMut(&mut Payload<'_>, &mut Header),
     ) -> Result<(), Fault>;
 }
 
@@ -24,8 +28,8 @@ pub(super) struct OutputRoute {
     /// The device at which every one of the consumers takes tensors.
     pub device: Option<usize>,
     pub fault_place: usize,
-    /// Its place among the outputs of all operations.
-    pub place: usize,
+    /// Its index among the outputs of all operations.
+    pub index: usize,
 }
 
 pub(super) struct InputRoute {
@@ -39,7 +43,7 @@ pub(super) struct Delivery {
     pub operation: usize,
     pub input: usize,
     pub message: Message,
-    /// The place of the output that it came from.
+    /// The index of the output that it came from, among those of all operations.
     pub from: usize,
 }
 
@@ -49,13 +53,13 @@ pub(super) struct Internal {
     pub pending: std::collections::VecDeque<Delivery>,
     /// For each output its own, as the memory on a device counts in the budget of the operation that sends.
     pub free: Vec<FreeList>,
-    /// A copy on the host of what is on a device.
-    pub on_host: Message,
+    /// Memory for a copy on the host of what is on a device.
+    pub on_host: Option<Message>,
 }
 
 impl Internal {
     fn take(&mut self, route: &OutputRoute) -> Message {
-        self.free[route.place].take()
+        self.free[route.index].take()
     }
 
     /// Memory for a message on the host. What it has on a device is given back once nobody wants it there.
@@ -68,8 +72,8 @@ impl Internal {
     }
 
     /// Gives the memory of a message of an output back.
-    pub fn give_back(&mut self, place: usize, message: Message) {
-        self.free[place].put(message);
+    pub fn give_back(&mut self, output: usize, message: Message) {
+        self.free[output].put(message);
     }
 }
 
@@ -85,42 +89,42 @@ pub struct Outbox<'a> {
 }
 
 impl Outbox<'_> {
-    /// Whether anybody gets what is published on this output (by its place in the registration).
+    /// Whether anybody gets what is published on this output (by its index in the registration).
     pub fn is_wanted(&self, output: usize) -> bool {
         let route = &self.outputs[output];
         route.published || !route.consumers.is_empty()
     }
 
-    /// Publishes a message: `fill` writes the payload, once, and gives the metadata. Nothing is done where nobody
-    /// listens.
+    /// Publishes a message: `fill` writes the payload and the header, once. Nothing is done where nobody listens.
     ///
     /// What goes wrong is counted and logged, and holds up nobody else: a message that can't be sent to the dataflow
-    /// still comes to the operations of this process; one whose metadata they can't read comes to none of them, and
-    /// still to the dataflow.
-    pub fn send(&mut self, output: usize, layout: &Layout, fill: impl FnOnce(&mut Payload<'_>) -> MetadataParameters) {
+    /// still comes to the operations of this process; one whose header contradicts its payload comes to none of them,
+    /// and still to the dataflow.
+    pub fn send(&mut self, output: usize, layout: &Layout, fill: impl FnOnce(&mut Payload<'_>, &mut Header)) {
         let outputs = self.outputs;
         let route = &outputs[output];
         let Some((&last, others)) = route.consumers.split_last() else {
             if route.published {
                 let mut fill = Some(fill);
-                // Straight to its final place.
-                self.publish(route, layout, &mut |payload| {
-                    fill.take().map(|fill| fill(payload)).unwrap_or_default()
+                // Straight into the memory that it is sent from.
+                self.publish(route, layout, &mut |payload, header| {
+                    if let Some(fill) = fill.take() {
+                        fill(payload, header);
+                    }
                 });
             }
             return;
         };
         let mut message = self.internal.take_for_host(route);
-        let parameters = fill(&mut Payload::in_message(&mut message, layout));
-        self.publish_copy(route, layout, &message, &parameters);
-        if !self.read(route, &parameters, &mut message) {
-            return self.internal.give_back(route.place, message);
+        message.write(layout, fill);
+        self.publish_copy(route, layout, &message);
+        if !self.check(route, &mut message) {
+            return self.internal.give_back(route.index, message);
         }
         for &consumer in others {
-            let mut copied = self.internal.take_for_host(route);
-            copy(&message, &mut Payload::in_message(&mut copied, layout));
-            self.read(route, &parameters, &mut copied);
-            self.hand_on(route, consumer, copied);
+            let mut copy = self.internal.take_for_host(route);
+            copy.copy_from(&message);
+            self.hand_on(route, consumer, copy);
         }
         self.hand_on(route, last, message);
     }
@@ -131,10 +135,10 @@ impl Outbox<'_> {
         self.outputs[output].device == Some(gpu.ordinal())
     }
 
-    /// Publishes a flat tensor that stays on the device, in memory that counts in `budget`: `fill` writes it there,
-    /// waits for it, and gives the metadata.
+    /// Publishes a flat tensor that stays on the device, in memory that counts in `budget`: `fill` writes it there and
+    /// waits for it, and writes the header.
     ///
-    /// Where the dataflow wants the output, too, it gets a copy on the host. What goes wrong with that, or the metadata,
+    /// Where the dataflow wants the output, too, it gets a copy on the host. What goes wrong with that, or the header,
     /// is as in [`send`](Self::send).
     ///
     /// # Errors
@@ -144,40 +148,39 @@ impl Outbox<'_> {
         output: usize,
         (dtype, len): (Dtype, usize),
         (gpu, budget): (&Gpu, &Budget),
-        fill: impl FnOnce(&mut DeviceBuf) -> Result<MetadataParameters, CudaError>,
+        fill: impl FnOnce(&mut DeviceBuf, &mut Header) -> Result<(), CudaError>,
     ) -> Result<(), CudaError> {
         let outputs = self.outputs;
         let route = &outputs[output];
         let mut message = self.internal.take(route);
-        let memory = message.lay_out_on_device(dtype, len, gpu, budget)?;
-        let parameters = fill(memory)?;
+        let (memory, header) = message.lay_out_on_device(dtype, len, gpu, budget)?;
+        fill(memory, header)?;
         let memory = &*memory;
         // Nothing is sent before all copies are there.
         let copies = route.consumers.iter().skip(1).map(|_| {
             let mut copy = self.internal.take(route);
-            let to = copy.lay_out_on_device(dtype, len, gpu, budget)?;
+            let (to, to_header) = copy.lay_out_on_device(dtype, len, gpu, budget)?;
             to.copy_from(0, memory, 0, len * dtype.size())?;
+            to_header.copy_from(header);
             Ok(copy)
         });
-        let mut copies = copies.collect::<Result<Vec<_>, CudaError>>()?;
+        let copies = copies.collect::<Result<Vec<_>, CudaError>>()?;
         if !copies.is_empty() {
             gpu.synchronize()?;
         }
         if route.published {
             let layout = Layout::flat(dtype, len);
-            let mut on_host = std::mem::take(&mut self.internal.on_host);
+            let mut on_host = self.internal.on_host.take().unwrap_or_default();
             memory.fetch(0, Payload::in_message(&mut on_host, &layout).column(0))?;
-            self.publish_copy(route, &layout, &on_host, &parameters);
-            self.internal.on_host = on_host;
+            on_host.header.copy_from(header);
+            self.publish_copy(route, &layout, &on_host);
+            self.internal.on_host = Some(on_host);
         }
-        if !self.read(route, &parameters, &mut message) {
+        if !self.check(route, &mut message) {
             for message in std::iter::once(message).chain(copies) {
-                self.internal.give_back(route.place, message);
+                self.internal.give_back(route.index, message);
             }
             return Ok(());
-        }
-        for copy in &mut copies {
-            self.read(route, &parameters, copy);
         }
         for (message, &consumer) in std::iter::once(message).chain(copies).zip(&route.consumers) {
             self.hand_on(route, consumer, message);
@@ -186,37 +189,27 @@ impl Outbox<'_> {
     }
 
     /// Sends a message to the dataflow. One that can't be sent is counted.
-    fn publish(
-        &mut self,
-        route: &OutputRoute,
-        layout: &Layout,
-        fill: &mut dyn FnMut(&mut Payload<'_>) -> MetadataParameters,
-    ) {
+    fn publish(&mut self, route: &OutputRoute, layout: &Layout, fill: &mut dyn FnMut(&mut Payload<'_>, &mut Header)) {
         if let Err(error) = self.sink.send(&route.name, layout, fill) {
             self.faults.count(route.fault_place, 1, error);
         }
     }
 
     /// Sends a copy of a message to the dataflow, where it wants the output.
-    fn publish_copy(
-        &mut self,
-        route: &OutputRoute,
-        layout: &Layout,
-        message: &Message,
-        parameters: &MetadataParameters,
-    ) {
+    fn publish_copy(&mut self, route: &OutputRoute, layout: &Layout, message: &Message) {
         if route.published {
-            self.publish(route, layout, &mut |payload| {
-                copy(message, payload);
-                parameters.clone()
+            self.publish(route, layout, &mut |payload, header| {
+                payload.copy_from(message);
+                header.copy_from(&message.header);
             });
         }
     }
 
-    /// Reads the metadata of a message for the operations of this process. What can't be read is counted.
-    fn read(&mut self, route: &OutputRoute, parameters: &MetadataParameters, message: &mut Message) -> bool {
-        let read = super::message::read_parameters(parameters, message);
-        read.map_err(|error| self.faults.count(route.fault_place, 1, error))
+    /// Whether the operations of this process can use a message. One that they can't is counted.
+    fn check(&mut self, route: &OutputRoute, message: &mut Message) -> bool {
+        let checked = message.check();
+        checked
+            .map_err(|error| self.faults.count(route.fault_place, 1, error))
             .is_ok()
     }
 
@@ -226,7 +219,7 @@ impl Outbox<'_> {
             operation,
             input,
             message,
-            from: route.place,
+            from: route.index,
         });
     }
 
@@ -259,12 +252,5 @@ impl Outbox<'_> {
     /// Counts so many faults of one of the operation's outputs and logs them at a limited rate.
     pub fn fault_of_output(&mut self, output: usize, times: u64, error: impl std::fmt::Display) {
         self.faults.count(self.outputs[output].fault_place, times, error);
-    }
-}
-
-fn copy(message: &Message, payload: &mut Payload<'_>) {
-    for (i, column) in message.columns().iter().enumerate() {
-        payload.column::<u8>(i).copy_from_slice(column.data.bytes());
-        payload.offsets(i).copy_from_slice(&column.offsets);
     }
 }

@@ -1,7 +1,7 @@
 //! The command line of a node.
 
+use super::NodeError;
 use super::log::FILTER;
-use crate::app::AppError;
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -24,9 +24,9 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     /// Reads the words after the program's name.
-    pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Self, AppError> {
+    pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Self, NodeError> {
         use lexopt::Arg::{Long, Short, Value};
-        let refused = |error: lexopt::Error| AppError::Arguments(error.to_string());
+        let refused = |error: lexopt::Error| NodeError::Arguments(error.to_string());
         let mut arguments = lexopt::Parser::from_args(words);
         let mut found = Self {
             task: Task::Run,
@@ -57,10 +57,9 @@ impl Arguments {
     }
 
     /// The configuration to read: the one that the command line names, else that of the environment.
-    pub fn config_file(self) -> Result<PathBuf, AppError> {
+    pub fn config_file(self) -> Option<PathBuf> {
         self.config
             .or_else(|| std::env::var_os("ROBOCACHE_CONFIG").map(PathBuf::from))
-            .ok_or_else(|| AppError::Arguments("no configuration is given".into()))
     }
 }
 

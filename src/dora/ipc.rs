@@ -181,7 +181,6 @@ fn data_type(layout: &Layout) -> DataType {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::app::read_message;
     use crate::device::{Dtype, HostBuf};
     use crate::stream::{ColumnLayout, Message};
     use dora_node_api::arrow_utils::decode_arrow_ipc;
@@ -193,7 +192,7 @@ mod tests {
         fill(&mut framing.write(sample.bytes_mut()));
         let array = decode_arrow_ipc(sample.bytes()).unwrap();
         let mut message = Message::default();
-        read_message(&Default::default(), array.as_array(), &mut message).unwrap();
+        message.read([], array.as_array()).unwrap();
         message
     }
 
@@ -243,7 +242,7 @@ mod tests {
             assert_eq!(body.iter().filter(|&&byte| byte != 0).count(), filled);
             let array = decode_arrow_ipc(sample.bytes()).unwrap();
             let mut message = Message::default();
-            read_message(&Default::default(), array.as_array(), &mut message).unwrap();
+            message.read([], array.as_array()).unwrap();
             assert_eq!(message.columns().len(), columns);
             for (i, column) in message.columns().iter().enumerate() {
                 assert_eq!(column.name, format!("c{i}"));

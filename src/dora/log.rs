@@ -14,15 +14,15 @@ use tracing_subscriber::registry::LookupSpan;
 
 /// What is logged where `RUST_LOG` does not say: dora's node API warns of every large message that it sends, and the
 /// runtime says itself what is lost.
-pub(crate) const FILTER: &str = "info,dora_node_api=error,zenoh=error,zenoh_shm=error,zenoh_transport=error";
+pub(super) const FILTER: &str = "info,dora_node_api=error,zenoh=error,zenoh_shm=error,zenoh_transport=error";
 
 /// Sets up the log of this process, on standard error. A logger that the process has set already stays.
-pub(crate) fn set_up() {
+pub(super) fn set_up() {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(FILTER));
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr);
-    if super::runtime::is_under_a_daemon() {
+    if super::is_under_a_daemon() {
         let _ = log.event_format(DaemonLines).try_init();
         // dora takes the text of a panic for output of the lowest level.
         let text = std::panic::take_hook();

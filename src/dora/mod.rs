@@ -1,10 +1,138 @@
-//! dora's event loop, queue, transport and wire format.
+//! Runs an app as a node of a dora dataflow: command line, log, event loop, queue, transport and wire format.
+//!
+//! A node is a few lines:
+//!
+//! ```no_run
+//! use robocache::app::{App, plugins::FusePlugin};
+//! use robocache::dora;
+//! use std::process::ExitCode;
+//!
+//! fn main() -> ExitCode {
+//!     dora::main(|| Ok(dora::run(App::new().add_plugin(FusePlugin::default()))?))
+//! }
+//! ```
 
-pub(crate) mod arguments;
+mod arguments;
 mod ipc;
-pub(crate) mod limits;
-pub(crate) mod log;
+mod limits;
+mod log;
+mod message;
 mod queue;
-pub(crate) mod runtime;
+mod runtime;
 mod sender;
-pub(crate) mod transport;
+mod transport;
+
+pub use message::read_message;
+
+use crate::app::{App, AppError, Config, Plugin};
+use arguments::{Arguments, Task};
+use std::io::Write;
+use std::process::ExitCode;
+
+/// Where dora's daemon says what the node is in its dataflow.
+const NODE_CONFIG: &str = "DORA_NODE_CONFIG";
+
+/// Whether dora's daemon has started this process.
+fn is_under_a_daemon() -> bool {
+    std::env::var_os(NODE_CONFIG).is_some()
+}
+
+/// Why a node can't run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NodeError {
+    /// The command line can't be used.
+    #[error("{0} (allowed: --config FILE or the environment variable ROBOCACHE_CONFIG; --check, --help, --version)")]
+    Arguments(String),
+    /// The dataflow does not wire what the configuration asks for.
+    #[error("{operation}: input `{input}` is not wired in the dataflow (wired: {wired})")]
+    NotWired {
+        /// The operation that asks for it.
+        operation: String,
+        /// The input.
+        input: String,
+        /// The inputs the dataflow wires.
+        wired: String,
+    },
+    /// dora failed.
+    #[error("dora: {0}")]
+    Dora(String),
+    /// The app can't be built, or can't go on.
+    #[error(transparent)]
+    App(#[from] AppError),
+}
+
+impl NodeError {
+    /// Whether it is the configuration or the command line that is wrong: exit code 2.
+    pub fn is_config(&self) -> bool {
+        match self {
+            Self::Arguments(_) | Self::NotWired { .. } => true,
+            Self::App(error) => error.is_config(),
+            Self::Dora(_) => false,
+        }
+    }
+}
+
+/// The `main` of a node: sets up its log, on standard error, and dora's transport, and turns the result of `run` into an
+/// exit code: 0, 2 for a configuration or a command line that can't be used, 1 for anything else. An error is logged with
+/// its causes.
+///
+/// It is to be the first thing that `main` does, while there is one thread: under dora's daemon it sets the environment
+/// variable `DORA_ZENOH_CONFIG_OVERLAY`, so that bursts lose nothing, unless that or `ZENOH_CONFIG` is set.
+pub fn main(run: impl FnOnce() -> eyre::Result<()>) -> ExitCode {
+    log::set_up();
+    let _overlay = is_under_a_daemon().then(transport::Overlay::set);
+    let Err(report) = run() else {
+        return ExitCode::SUCCESS;
+    };
+    tracing::error!("{report:#}");
+    let is_config = report.downcast_ref().is_some_and(NodeError::is_config)
+        || report.downcast_ref().is_some_and(AppError::is_config);
+    ExitCode::from(if is_config { 2 } else { 1 })
+}
+
+/// Does with an app what the command line asks for: reads the configuration that `--config FILE` or `ROBOCACHE_CONFIG`
+/// names, joins the dataflow and runs until it ends; or checks it only (`--check`), or prints `--help` or `--version`.
+///
+/// An app whose plugins all have their configuration from the program needs no file.
+///
+/// # Errors
+/// A command line or a configuration that can't be used, before the dataflow is joined; afterwards what ends the node.
+pub fn run(app: App) -> Result<(), NodeError> {
+    let arguments = Arguments::parse(std::env::args_os().skip(1))?;
+    let task = arguments.task;
+    match task {
+        Task::Help => {
+            let plugins: Vec<_> = app.plugins().map(|plugin| (plugin.name(), plugin.about())).collect();
+            print(&arguments::help(&plugins));
+            return Ok(());
+        }
+        Task::Version => {
+            print(&format!("{}\n", arguments::version()));
+            return Ok(());
+        }
+        Task::Run | Task::Check => {}
+    }
+    let file = arguments.config_file();
+    let app = match &file {
+        Some(file) => app.with_config(Config::read(file)?),
+        None if app.plugins().all(Plugin::is_configured) => app,
+        None => return Err(NodeError::Arguments("no configuration is given".into())),
+    };
+    if task == Task::Run {
+        return runtime::run(app);
+    }
+    let graph = app.check()?;
+    let file = file.map_or_else(|| "the configuration".to_owned(), |file| file.display().to_string());
+    let mut text = format!("{file} can be used\n");
+    for operation in graph.operations() {
+        text.push_str(&format!("  {operation}\n"));
+    }
+    print(&text);
+    Ok(())
+}
+
+/// Writes to standard output, which whoever asked may have closed.
+fn print(text: &str) {
+    let _ = std::io::stdout().write_all(text.as_bytes());
+}

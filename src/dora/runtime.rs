@@ -3,10 +3,13 @@
 //! A thread of its own drains dora's events in the order in which they arrive and copies the payloads out at once, into
 //! a bounded queue; the thread of the node takes them from there, runs the operations and publishes.
 
+use super::limits::Limits;
+use super::message::read_message;
 use super::queue::{Bound, Item, Losses, Note, Queue};
 use super::sender::Sender;
 use super::transport::wait_until_read;
-use crate::app::{App, AppError, Change, Graph, read_message};
+use super::{NODE_CONFIG, NodeError};
+use crate::app::{App, AppError, Change, Graph};
 use dora_node_api::futures::channel::oneshot;
 use dora_node_api::futures::future::{Either, select};
 use dora_node_api::futures::{StreamExt, executor::block_on};
@@ -60,27 +63,23 @@ impl InputWiring {
     }
 }
 
-/// Where dora's daemon says what the node is in its dataflow.
-const NODE_CONFIG: &str = "DORA_NODE_CONFIG";
-
-/// Whether dora's daemon has started this process.
-pub(crate) fn is_under_a_daemon() -> bool {
-    std::env::var_os(NODE_CONFIG).is_some()
-}
-
 /// `None` outside a dataflow, as in dora's testing mode.
-fn wiring() -> Result<Option<RunConfig>, AppError> {
+fn wiring() -> Result<Option<RunConfig>, NodeError> {
     match std::env::var(NODE_CONFIG) {
         Ok(text) => serde_yaml::from_str::<Wiring>(&text)
             .map(|wiring| Some(wiring.run_config))
-            .map_err(|error| AppError::Dora(format!("DORA_NODE_CONFIG can't be read: {error}"))),
+            .map_err(|error| NodeError::Dora(format!("{NODE_CONFIG} can't be read: {error}"))),
         Err(_) => Ok(None),
     }
 }
 
-pub(crate) fn run(app: App) -> Result<(), AppError> {
+/// Builds the app, joins the dataflow and runs until it ends.
+pub(super) fn run(app: App) -> Result<(), NodeError> {
     let wiring = wiring()?;
-    let app = app.with_wired_inputs(wiring.iter().flat_map(|wiring| wiring.inputs.keys().cloned()));
+    let limits = Limits::from_env();
+    let app = app
+        .with_wired_inputs(wiring.iter().flat_map(|wiring| wiring.inputs.keys().cloned()))
+        .with_message_limit(move |output, bytes| limits.check(output, bytes));
     let mut graph = app.build(|output| wiring.as_ref().is_none_or(|wiring| wiring.outputs.contains(output)))?;
     let names: Vec<String> = graph.external_inputs().map(|(name, _)| name.to_owned()).collect();
     let mut bounds = Vec::with_capacity(names.len());
@@ -90,7 +89,7 @@ pub(crate) fn run(app: App) -> Result<(), AppError> {
             None => Some(Bound::new(None, false)),
         };
         bounds.push(bound.ok_or_else(|| {
-            AppError::NotWired {
+            NodeError::NotWired {
                 operation: operation.to_owned(),
                 input: name.to_owned(),
                 wired: wiring
@@ -104,14 +103,14 @@ pub(crate) fn run(app: App) -> Result<(), AppError> {
     if let Some(wiring) = &wiring {
         warn_of_unknown_outputs(wiring, &graph);
     }
-    let (node, events) = DoraNode::init_from_env().map_err(|error| AppError::Dora(error.to_string()))?;
-    let queue = Arc::new(Queue::new(&bounds));
+    let (node, events) = DoraNode::init_from_env().map_err(|error| NodeError::Dora(error.to_string()))?;
+    let queue = Arc::new(Queue::new(&bounds, graph.host_memory()));
     let (stop, stopped) = oneshot::channel();
     let drain = std::thread::Builder::new().name("drain".into()).spawn({
         let drain = Drain::new(names.clone(), queue.clone());
         move || drain.run(events, stopped)
     });
-    let drain = drain.map_err(|error| AppError::Dora(format!("the drain thread can't be started: {error}")))?;
+    let drain = drain.map_err(|error| NodeError::Dora(format!("the drain thread can't be started: {error}")))?;
     let mut sender = Sender::new(node);
     let result = work(&mut graph, &queue, names, &mut sender);
     queue.end();
@@ -121,7 +120,7 @@ pub(crate) fn run(app: App) -> Result<(), AppError> {
     wait_until_read(LINGER);
     drop(events);
     drop(sender);
-    result
+    Ok(result?)
 }
 
 /// Warns of outputs that somebody may wait for in vain.
@@ -307,7 +306,7 @@ impl Drain {
 
     fn handle(&mut self, event: Event) {
         match event {
-            Event::Input { id, metadata, data } => match self.place(id.as_ref()) {
+            Event::Input { id, metadata, data } => match self.index(id.as_ref()) {
                 Some(input) => self.input(input, &metadata, data.as_array()),
                 None => {
                     if self.ignored.insert(id.to_string()) {
@@ -316,12 +315,12 @@ impl Drain {
                 }
             },
             Event::InputClosed { id } => {
-                if let Some(input) = self.place(id.as_ref()) {
+                if let Some(input) = self.index(id.as_ref()) {
                     self.queue.push_change(input, Change::Closed);
                 }
             }
             Event::InputRecovered { id } => {
-                if let Some(input) = self.place(id.as_ref()) {
+                if let Some(input) = self.index(id.as_ref()) {
                     self.queue.push_change(input, Change::Opened);
                 }
             }
@@ -335,7 +334,10 @@ impl Drain {
                 self.log(true, text);
             }
             Event::NodeRestarted { id } => self.log(false, format!("node `{id}` is back")),
-            Event::ParamUpdate { key, value } => self.queue.push(Note::Parameter { key, value }),
+            Event::ParamUpdate { key, value } => match serde_yaml::to_value(&value) {
+                Ok(value) => self.queue.push(Note::Parameter { key, value }),
+                Err(error) => self.log(false, format!("parameter `{key}` = {value} is refused: {error}")),
+            },
             Event::ParamDeleted { key } => {
                 self.log(false, format!("parameter `{key}` was deleted: its last value stays"));
             }
@@ -348,16 +350,16 @@ impl Drain {
         self.queue.push(Note::Log { is_error, text });
     }
 
-    fn place(&self, id: &str) -> Option<usize> {
+    fn index(&self, id: &str) -> Option<usize> {
         self.names.iter().position(|name| name == id)
     }
 
     fn input(&self, input: usize, metadata: &Metadata, array: &arrow::array::ArrayRef) {
         let mut message = self.queue.take_free(input);
-        message.timestamp_ns = unix_ns(metadata);
         match read_message(&metadata.parameters, array, &mut message) {
-            Ok(stamped) => {
-                if !stamped {
+            Ok(()) => {
+                if !message.header.timestamp_ns.is_present() {
+                    message.header.timestamp_ns.set(unix_ns(metadata));
                     self.queue.count(input, |losses| losses.unstamped += 1);
                 }
                 self.queue.push_message(input, message);
@@ -372,7 +374,7 @@ impl Drain {
     fn count_losses(&mut self, events: &mut EventStream) {
         self.look = Instant::now() + LOOK_EVERY;
         for (id, count) in events.drain_drop_counts() {
-            if let Some(input) = self.place(id.as_ref()).filter(|_| count > 0) {
+            if let Some(input) = self.index(id.as_ref()).filter(|_| count > 0) {
                 self.queue.count(input, |losses| losses.lost_by_dora += count);
             }
         }

@@ -1,10 +1,10 @@
 //! Publishing through dora.
 
 use super::ipc::Framing;
+use super::message::parameters;
 use crate::app::{Fault, Sink};
-use crate::stream::{Layout, Payload};
-use dora_node_api::metadata::{FRAMING, FRAMING_ARROW_IPC};
-use dora_node_api::{DoraNode, MetadataParameters, Parameter, SampleAllocator, dora_core::config::DataId};
+use crate::stream::{Header, Layout, Payload};
+use dora_node_api::{DoraNode, SampleAllocator, dora_core::config::DataId};
 use std::collections::HashMap;
 
 /// Has payloads written straight into dora's samples, which are shared memory where the message is large enough.
@@ -12,6 +12,7 @@ pub(crate) struct Sender {
     node: DoraNode,
     allocator: SampleAllocator,
     framings: HashMap<String, (DataId, Framing)>,
+    header: Header,
 }
 
 impl Sender {
@@ -20,6 +21,7 @@ impl Sender {
             allocator: node.sample_allocator(),
             node,
             framings: HashMap::new(),
+            header: Header::default(),
         }
     }
 }
@@ -29,10 +31,10 @@ impl Sink for Sender {
         &mut self,
         output: &str,
         layout: &Layout,
-        fill: &mut dyn FnMut(&mut Payload<'_>) -> MetadataParameters,
+        fill: &mut dyn FnMut(&mut Payload<'_>, &mut Header),
     ) -> Result<(), Fault> {
         if !self.framings.contains_key(output) {
-            let id = DataId::from(output.to_owned());
+            let id: DataId = output.parse().map_err(|error| format!("{error}"))?;
             self.framings.insert(output.to_owned(), (id, Framing::default()));
         }
         let Some((id, framing)) = self.framings.get_mut(output) else {
@@ -40,10 +42,10 @@ impl Sink for Sender {
         };
         let bytes = framing.prepare(layout)?;
         let mut sample = self.allocator.allocate(bytes).map_err(|error| error.to_string())?;
-        let mut parameters = fill(&mut framing.write(&mut sample));
-        parameters.insert(FRAMING.to_owned(), Parameter::String(FRAMING_ARROW_IPC.to_owned()));
+        self.header.clear();
+        fill(&mut framing.write(&mut sample), &mut self.header);
         self.node
-            .send_output_sample(id.clone(), parameters, Some(sample))
+            .send_output_sample(id.clone(), parameters(&self.header), Some(sample))
             .map_err(|error| error.to_string())?;
         Ok(())
     }

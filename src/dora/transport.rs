@@ -18,18 +18,25 @@ const OVERLAY_VARIABLE: &str = "DORA_ZENOH_CONFIG_OVERLAY";
 
 /// The file of the overlay, which is there for as long as this is. Nobody else can have made it, read it or foreseen its
 /// name.
-pub(crate) struct Overlay(Option<(File, Option<PathBuf>)>);
+pub(super) struct Overlay(Option<(File, Option<PathBuf>)>);
 
 impl Overlay {
-    /// Sets the transport up for the node that this process will be, unless the operator has done so with
-    /// `DORA_ZENOH_CONFIG_OVERLAY` or `ZENOH_CONFIG`. Must be called before there is a second thread.
+    /// Sets the transport up for the node that this process will be: the one change that robocache makes to its
+    /// environment. Nothing is done where the operator has set `DORA_ZENOH_CONFIG_OVERLAY` or `ZENOH_CONFIG`, nor where
+    /// the process has a second thread, which may read the environment meanwhile.
     pub fn set() -> Self {
         if std::env::var_os(OVERLAY_VARIABLE).is_some() || std::env::var_os("ZENOH_CONFIG").is_some() {
             return Self(None);
         }
+        if threads() > 1 {
+            tracing::warn!(
+                "there is a second thread already, so the transport stays as it is; bursts may lose messages"
+            );
+            return Self(None);
+        }
         match Self::write() {
             Ok((overlay, path)) => {
-                // SAFETY: the process has no other thread yet, so nothing reads the environment at the same time.
+                // SAFETY: this is the only thread, so nothing reads the environment at the same time.
                 unsafe { std::env::set_var(OVERLAY_VARIABLE, path) };
                 overlay
             }
@@ -68,6 +75,11 @@ impl Overlay {
     }
 }
 
+/// How many threads this process has; 1 where the system does not say.
+fn threads() -> usize {
+    std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count)
+}
+
 impl Drop for Overlay {
     fn drop(&mut self) {
         if let Some((_, Some(path))) = &self.0 {
@@ -81,7 +93,7 @@ impl Drop for Overlay {
 ///
 /// A node that ends earlier takes what is still on its way with it: the daemon tells consumers that their input closed
 /// before they have read the data, and shared memory goes with the process that made it.
-pub(crate) fn wait_until_read(limit: Duration) {
+pub(super) fn wait_until_read(limit: Duration) {
     const POLL: Duration = Duration::from_millis(2);
     /// Data moves from one socket to the next unseen, so one look is not enough.
     const QUIET_POLLS: u32 = 5;

@@ -1,6 +1,7 @@
 use crate::device::cuda::{Budget, CudaError, DeviceBuf, Gpu};
-use crate::device::{Dtype, HostBuf, Values};
-use crate::stream::Metadata;
+use crate::device::{Dtype, HostBuf, HostMemory, Values};
+use crate::stream::{Header, MessageError, MetadataRef, Payload};
+use arrow::array::{Array, ArrayRef};
 use arrow::datatypes::FieldRef;
 use std::borrow::Cow;
 
@@ -130,31 +131,15 @@ pub struct DeviceTensor {
     pub len: usize,
 }
 
-/// A message copied out of the transport: payload and what its metadata says, in memory that is reused.
+/// A message: what it says of itself, and its payload, in memory that is reused.
 #[derive(Default)]
 pub struct Message {
-    /// Capture time of the newest sample, ns.
-    pub timestamp_ns: i64,
-    /// Capture time of each row, where the message carries several samples; otherwise empty.
-    pub timestamps_ns: Vec<i64>,
-    /// Dimensions, row-major; empty where the message does not say.
-    pub shape: Vec<usize>,
-    /// Names of the last axis; empty where the message does not say.
-    pub fields: Vec<String>,
-    /// Coordinate frame; may be empty.
-    pub frame_id: String,
-    /// `dim` of a batch of trajectories; 0 where the message does not say.
-    pub dim: usize,
-    /// 0/1 for each sample or part of one, as a fused tensor carries it; empty where the message does not say.
-    pub valid: Vec<i64>,
-    /// `epoch` of an observation: how often its clock has jumped; 0 where the message does not say.
-    pub epoch: i64,
-    /// Whatever else its metadata says.
-    pub metadata: Metadata,
+    /// Its metadata. Boxed, as messages move from queue to queue.
+    pub header: Box<Header>,
     /// Rows of the Arrow array.
     pub rows: usize,
-    modalities: Vec<String>,
-    used_modalities: usize,
+    /// Where the columns get their memory from.
+    memory: HostMemory,
     columns: Vec<Column>,
     used: usize,
     skipped: Vec<Skipped>,
@@ -164,36 +149,36 @@ pub struct Message {
 }
 
 impl Message {
+    /// An empty message, whose payload gets its memory from `memory`.
+    pub fn new(memory: &HostMemory) -> Self {
+        Self {
+            memory: memory.clone(),
+            ..Self::default()
+        }
+    }
+
+    /// Capture time of the newest sample, ns; 0 where the header has none.
+    pub fn timestamp_ns(&self) -> i64 {
+        *self.header.timestamp_ns
+    }
+
     /// Makes it empty, keeping its memory.
     pub fn clear(&mut self) {
-        self.timestamp_ns = 0;
-        self.timestamps_ns.clear();
-        self.shape.clear();
-        self.frame_id.clear();
-        self.dim = 0;
-        self.valid.clear();
-        self.epoch = 0;
-        self.metadata.clear();
+        self.header.clear();
+        self.clear_payload();
+    }
+
+    fn clear_payload(&mut self) {
         self.rows = 0;
-        self.used_modalities = 0;
         self.used = 0;
         self.skipped.clear();
         self.is_on_device = false;
     }
 
-    /// Makes it a copy of another message, keeping its memory.
+    /// Makes it a copy of another message, keeping its memory. What is on a device is not copied.
     pub fn copy_from(&mut self, other: &Self) {
-        self.clear();
-        self.timestamp_ns = other.timestamp_ns;
-        self.timestamps_ns.extend_from_slice(&other.timestamps_ns);
-        self.shape.extend_from_slice(&other.shape);
-        self.set_fields(&other.fields);
-        self.frame_id.push_str(&other.frame_id);
-        self.dim = other.dim;
-        self.valid.extend_from_slice(&other.valid);
-        self.epoch = other.epoch;
-        self.metadata.copy_from(&other.metadata);
-        self.set_modalities(other.modalities());
+        self.clear_payload();
+        self.header.copy_from(&other.header);
         self.rows = other.rows;
         for column in other.columns() {
             let copy = self.add_column(&column.name, column.dtype, column.cells);
@@ -203,6 +188,71 @@ impl Message {
             copy.null_rows.extend_from_slice(&column.null_rows);
         }
         self.skipped.clone_from(&other.skipped);
+    }
+
+    /// Makes it a copy of an Arrow array with this metadata, keeping its memory.
+    ///
+    /// A null becomes NaN, as a value that is not there. A time becomes int64 nanoseconds. A column of a struct that no
+    /// operation can use is skipped: [`skipped`](Self::skipped).
+    ///
+    /// # Errors
+    /// An array of a type that no operation takes; metadata that can't be, or that the array contradicts. The message is
+    /// of no use then.
+    pub fn read<'a>(
+        &mut self,
+        metadata: impl IntoIterator<Item = (&'a str, MetadataRef<'a>)>,
+        array: &ArrayRef,
+    ) -> Result<(), MessageError> {
+        self.clear_payload();
+        let header = self.header.read(metadata);
+        self.rows = array.len();
+        let is_bfloat16 = *self.header.dtype == *Dtype::BFloat16.name();
+        super::arrow::read(array, is_bfloat16, self).map_err(|why| MessageError::ArrowType {
+            came: array.data_type().to_string(),
+            why,
+        })?;
+        header?;
+        self.check()
+    }
+
+    /// Holds the header against the payload: its element type, shape and lengths. bfloat16, which travels as uint16, is
+    /// told from it here.
+    ///
+    /// # Errors
+    /// What they do not agree on.
+    pub fn check(&mut self) -> Result<(), MessageError> {
+        self.check_dtype()?;
+        let len = match (self.on_device(), self.flat()) {
+            (Some(tensor), _) => Some(tensor.len),
+            (None, values) => values.map(|values| values.len()),
+        };
+        self.header.check(len)
+    }
+
+    fn check_dtype(&mut self) -> Result<(), MessageError> {
+        let Some(name) = self.header.dtype.get() else {
+            return Ok(());
+        };
+        let refused = |came, allowed| {
+            let key = super::key::dtype;
+            Err(MessageError::Metadata { key, came, allowed })
+        };
+        let Some(dtype) = Dtype::from_name(name) else {
+            let allowed = "float32, float64, float16, bfloat16, int8 to int64, uint8 to uint64";
+            return refused(format!("`{name}`"), allowed);
+        };
+        let columns = &mut self.columns[..self.used];
+        let is_flat = matches!(columns, [only] if only.name.is_empty());
+        for column in columns.iter_mut().filter(|column| is_flat || column.name == "values") {
+            let came = column.integers.unwrap_or(column.dtype);
+            if dtype == Dtype::BFloat16 && column.dtype == Dtype::UInt16 {
+                column.dtype = Dtype::BFloat16;
+            } else if dtype != came {
+                let allowed = "the payload's type, or bfloat16 with a payload of UInt16";
+                return refused(format!("`{name}`, the payload is {came}"), allowed);
+            }
+        }
+        Ok(())
     }
 
     /// The columns of the payload.
@@ -247,7 +297,10 @@ impl Message {
     /// Appends a column and returns it, to be filled. Its memory is that of an earlier use.
     pub fn add_column(&mut self, name: &str, dtype: Dtype, cells: Cells) -> &mut Column {
         if self.used == self.columns.len() {
-            self.columns.push(Column::default());
+            self.columns.push(Column {
+                data: HostBuf::new(&self.memory),
+                ..Column::default()
+            });
         }
         let column = &mut self.columns[self.used];
         self.used += 1;
@@ -259,39 +312,6 @@ impl Message {
         column.offsets.clear();
         column.null_rows.clear();
         column
-    }
-
-    /// The streams of an observation, in the order of the last axis; empty where the message is none.
-    pub fn modalities(&self) -> &[String] {
-        &self.modalities[..self.used_modalities]
-    }
-
-    /// Makes it an observation of these streams, keeping the memory of earlier names.
-    pub fn set_modalities<S: AsRef<str>>(&mut self, names: &[S]) {
-        self.used_modalities = names.len();
-        for (i, name) in names.iter().enumerate() {
-            match self.modalities.get_mut(i) {
-                Some(modality) => {
-                    modality.clear();
-                    modality.push_str(name.as_ref());
-                }
-                None => self.modalities.push(name.as_ref().to_owned()),
-            }
-        }
-    }
-
-    /// Sets the names of the last axis, keeping their memory.
-    pub fn set_fields<S: AsRef<str>>(&mut self, names: &[S]) {
-        self.fields.truncate(names.len());
-        for (i, name) in names.iter().enumerate() {
-            match self.fields.get_mut(i) {
-                Some(field) => {
-                    field.clear();
-                    field.push_str(name.as_ref());
-                }
-                None => self.fields.push(name.as_ref().to_owned()),
-            }
-        }
     }
 
     /// Bytes of the payload.
@@ -326,8 +346,8 @@ impl Message {
         self.is_on_device = false;
     }
 
-    /// Makes it a message with a tensor of `len` elements on a device, in memory that counts in `budget`, and returns
-    /// the memory to be filled.
+    /// Makes it a message with a tensor of `len` elements on a device, in memory that counts in `budget`, and an empty
+    /// header. Returns both, to be filled.
     ///
     /// # Errors
     /// No memory; what the driver says.
@@ -337,7 +357,7 @@ impl Message {
         len: usize,
         gpu: &Gpu,
         budget: &Budget,
-    ) -> Result<&mut DeviceBuf, CudaError> {
+    ) -> Result<(&mut DeviceBuf, &mut Header), CudaError> {
         self.clear();
         self.rows = len;
         let memory = match self.device.take() {
@@ -347,12 +367,22 @@ impl Message {
         let tensor = self.device.insert(DeviceTensor { memory, dtype, len });
         tensor.memory.reserve(len * dtype.size())?;
         self.is_on_device = true;
-        Ok(&mut tensor.memory)
+        Ok((&mut tensor.memory, &mut self.header))
     }
 
-    /// Makes it a message without rows that has the memory for `layout`, and returns its columns to be filled.
+    /// Makes it a message of this layout with what `fill` writes into it.
+    pub fn write(&mut self, layout: &Layout, fill: impl FnOnce(&mut Payload<'_>, &mut Header)) {
+        self.header.clear();
+        self.lay_out(layout);
+        let Self {
+            header, columns, used, ..
+        } = self;
+        fill(&mut Payload::in_columns(&mut columns[..*used]), header);
+    }
+
+    /// Gives it a payload of this layout, and returns its columns, to be filled. The header stays.
     pub fn lay_out(&mut self, layout: &Layout) -> &mut [Column] {
-        self.clear();
+        self.clear_payload();
         self.rows = layout.rows;
         for spec in &layout.columns {
             let column = self.add_column(&spec.name, spec.dtype, spec.cells);
@@ -380,19 +410,14 @@ mod tests {
             .add_column("y", Dtype::Float64, Cells::One)
             .data
             .copy_from(&[0; 16]);
-        message.set_fields(&["a", "b"]);
-        message.set_modalities(&["camera", "force"]);
-        message.epoch = 3;
-        *message.metadata.add("width") = crate::stream::MetadataValue::Integer(640);
+        message.header.modalities.set(["camera", "force"]);
+        message.header.epoch.set(3);
         assert_eq!(message.bytes(), 24);
         let mut copy = Message::default();
         copy.copy_from(&message);
-        assert_eq!((copy.modalities(), copy.epoch), (message.modalities(), 3));
-        assert_eq!(copy.metadata.get("width"), message.metadata.get("width"));
+        assert_eq!(copy.header, message.header);
         message.clear();
-        assert!(message.modalities().is_empty() && message.metadata.is_empty());
-        assert_eq!(message.epoch, 0);
-        message.set_fields::<&str>(&[]);
+        assert_eq!(*message.header, Header::default());
         message
             .add_column("", Dtype::UInt8, Cells::One)
             .data
@@ -400,7 +425,6 @@ mod tests {
         assert_eq!(message.columns().len(), 1);
         assert_eq!(message.flat().unwrap().bytes(), [1, 2, 3]);
         assert!(message.column("y").is_none());
-        assert!(message.fields.is_empty());
     }
 
     #[test]

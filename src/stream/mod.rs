@@ -1,13 +1,16 @@
 //! What streams are made of: messages in memory that is reused, and the bounded history of one stream.
 
+mod arrow;
+pub mod header;
 mod history;
 mod message;
 mod metadata;
 mod payload;
 pub mod recording;
 
+pub use header::{Entry, Header, MessageError, Names, key};
 pub use history::{History, Insert, Place};
 pub use message::{Cells, Column, ColumnLayout, DeviceTensor, Layout, Message, Skipped};
-pub use metadata::{Metadata, MetadataValue};
+pub use metadata::{Metadata, MetadataRef, MetadataValue};
 pub(crate) use payload::ColumnPlace;
 pub use payload::Payload;

@@ -21,9 +21,21 @@ pub(crate) struct ColumnPlace {
 }
 
 impl<'a> Payload<'a> {
-    /// The memory of `message`, which is given this layout: for a sink that keeps messages in this process.
+    /// The memory of `message`, which is given this layout and keeps its header. [`Message::write`] gives both at once.
     pub fn in_message(message: &'a mut Message, layout: &Layout) -> Self {
         Self(Memory::Message(message.lay_out(layout)))
+    }
+
+    pub(super) fn in_columns(columns: &'a mut [Column]) -> Self {
+        Self(Memory::Message(columns))
+    }
+
+    /// Fills it with a copy of the payload of a message of the same layout.
+    pub fn copy_from(&mut self, message: &Message) {
+        for (i, column) in message.columns().iter().enumerate() {
+            self.column::<u8>(i).copy_from_slice(column.data.bytes());
+            self.offsets(i).copy_from_slice(&column.offsets);
+        }
     }
 
     pub(crate) fn in_body(body: &'a mut [u8], places: &'a [ColumnPlace]) -> Self {

@@ -3,9 +3,9 @@
 // Each test takes a part of it.
 #![allow(dead_code)]
 
-use robocache::app::{App, AppError, Config, Fault, Graph, Parameter, Parameters, Payload, Sink, plugins};
+use robocache::app::{App, AppError, Config, Fault, Graph, Sink, plugins};
 use robocache::device::Dtype;
-use robocache::stream::{Cells, Layout, Message};
+use robocache::stream::{Cells, Header, Layout, Message, MetadataRef, Payload};
 use std::path::Path;
 
 pub const MS: i64 = 1_000_000;
@@ -18,7 +18,10 @@ pub fn graph(config: &str) -> Result<Graph, AppError> {
 /// A graph whose outputs are published as `is_published` says.
 pub fn graph_of(config: &str, is_published: impl Fn(&str) -> bool) -> Result<Graph, AppError> {
     let config = Config::parse(Path::new("robot.yml"), config)?;
-    App::new(config).add_plugins(plugins::all()).build(is_published)
+    App::new()
+        .with_config(config)
+        .add_plugins(plugins::all())
+        .build(is_published)
 }
 
 /// The place of an input of the dataflow.
@@ -35,7 +38,7 @@ pub fn faults(graph: &Graph, place: &str) -> u64 {
 pub fn sample(stamp_ns: i64, values: &[f32]) -> Message {
     let mut message = Message::default();
     message.rows = values.len();
-    message.timestamp_ns = stamp_ns;
+    message.header.timestamp_ns.set(stamp_ns);
     let column = message.add_column("", Dtype::Float32, Cells::One);
     column.data.copy_from(bytemuck::cast_slice(values));
     message
@@ -44,37 +47,40 @@ pub fn sample(stamp_ns: i64, values: &[f32]) -> Message {
 /// A message of several samples, `[K, D]`.
 pub fn samples(stamps_ns: &[i64], values: &[f32]) -> Message {
     let mut message = sample(*stamps_ns.last().unwrap(), values);
-    message.timestamps_ns.extend_from_slice(stamps_ns);
-    message.shape = vec![stamps_ns.len(), values.len() / stamps_ns.len()];
+    message.header.timestamps_ns.extend_from_slice(stamps_ns);
+    message
+        .header
+        .shape
+        .set([stamps_ns.len() as i64, (values.len() / stamps_ns.len()) as i64]);
     message
 }
 
-/// A message that was published: a flat float32 payload and its metadata.
+/// A message that was published: a flat float32 payload and its header.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sent {
     pub output: String,
     pub values: Vec<f32>,
-    pub parameters: Parameters,
+    pub header: Box<Header>,
 }
 
 impl Sent {
     pub fn integer(&self, key: &str) -> i64 {
-        match self.parameters.get(key) {
-            Some(Parameter::Integer(value)) => *value,
+        match self.header.get(key) {
+            Some(MetadataRef::Integer(value)) => value,
             other => panic!("`{key}` is {other:?}"),
         }
     }
 
     pub fn integers(&self, key: &str) -> &[i64] {
-        match self.parameters.get(key) {
-            Some(Parameter::ListInt(values)) => values,
+        match self.header.get(key) {
+            Some(MetadataRef::ListInt(values)) => values,
             other => panic!("`{key}` is {other:?}"),
         }
     }
 
     /// The newest target, ms.
     pub fn ms(&self) -> f64 {
-        self.integer("timestamp_ns") as f64 / MS as f64
+        *self.header.timestamp_ns as f64 / MS as f64
     }
 }
 
@@ -97,14 +103,14 @@ impl Sink for Recorder {
         &mut self,
         output: &str,
         layout: &Layout,
-        fill: &mut dyn FnMut(&mut Payload<'_>) -> Parameters,
+        fill: &mut dyn FnMut(&mut Payload<'_>, &mut Header),
     ) -> Result<(), Fault> {
-        let parameters = fill(&mut Payload::in_message(&mut self.memory, layout));
+        self.memory.write(layout, fill);
         let values = self.memory.flat().ok_or("a struct")?.as_slice().to_vec();
         self.sent.push(Sent {
             output: output.to_owned(),
             values,
-            parameters,
+            header: self.memory.header.clone(),
         });
         Ok(())
     }

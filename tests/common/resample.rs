@@ -88,7 +88,7 @@ fn add<T: Pod>(message: &mut Message, name: &str, dtype: Dtype, rows: &[Vec<T>])
 pub fn message<T: Kind>(rows: &[Row], dim: usize) -> Message {
     let mut message = Message::default();
     message.rows = rows.len();
-    message.dim = dim;
+    message.header.dim.set(dim as i64);
     let column = |of: fn(&Row) -> &Vec<i64>| rows.iter().map(|row| of(row).clone()).collect::<Vec<_>>();
     add(&mut message, "timestamps_ns", Dtype::Int64, &column(|row| &row.times));
     let values: Vec<Vec<T>> = rows

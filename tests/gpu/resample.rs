@@ -124,7 +124,8 @@ impl Shape {
             target_offsets.push(targets.len() as i32);
         }
         let mut message = Message::default();
-        (message.rows, message.dim) = (self.rows.len(), self.dim);
+        message.rows = self.rows.len();
+        message.header.dim.set(self.dim as i64);
         let mut add = |name, dtype, bytes: &[u8], len, offsets: Vec<i32>| {
             let column = message.add_column(name, dtype, Cells::Ragged(len));
             column.data.copy_from(bytes);

@@ -165,7 +165,7 @@ fn where_an_input_is_wanted_may_change_and_a_device_without_memory_is_asked_once
         let taker = Taker::default();
         let config = voxelize("dense", [8, 8, 4]);
         let config = format!("device: {device}\nplugins: [{{ {config} }}, {{ taker: {{}} }}]");
-        let app = App::new(Config::parse(Path::new("robot.yml"), &config).unwrap());
+        let app = App::new().with_config(Config::parse(Path::new("robot.yml"), &config).unwrap());
         let app = app.add_plugins(plugins::all()).add_plugin(taker.clone());
         let mut graph = app.build(|_| false).unwrap();
         let lidar = input(&graph, "lidar");
@@ -230,7 +230,7 @@ fn a_shortage_passes_and_the_device_is_tried_again() {
 fn a_sample_of_the_host_on_which_its_device_fails_is_not_lost() {
     let Some(emulator) = Emulator::open() else { return };
     drop(emulator);
-    // Those that put every third sample, which comes on the host, into its place.
+    // Those that insert every third sample, which comes on the host, into its ring.
     for launch in (9..80).step_by(11) {
         let child = std::process::Command::new(std::env::current_exe().unwrap())
             .args([
@@ -244,7 +244,7 @@ fn a_sample_of_the_host_on_which_its_device_fails_is_not_lost() {
             .unwrap();
         let [words, errors] = [&child.stdout, &child.stderr].map(|bytes| String::from_utf8_lossy(bytes));
         assert!(
-            errors.contains(&format!("launch {launch}, of fuse_place")),
+            errors.contains(&format!("launch {launch}, of fuse_insert")),
             "{launch}: {errors}"
         );
         assert!(

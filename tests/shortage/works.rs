@@ -1,22 +1,19 @@
 //! Operations and chains of them, what comes to them, and what they publish.
 
 use crate::common::{MS, input, sample};
-use robocache::app::{
-    App, AppError, Config, Fault, Graph, Operation, Outbox, Parameter, Parameters, Payload, Plugin, Registration, Sink,
-    plugins,
-};
+use robocache::app::{App, AppError, Config, Fault, Graph, Operation, Outbox, Plugin, Registration, Sink, plugins};
 use robocache::device::Dtype;
 use robocache::device::cuda::{Budget, Gpu};
-use robocache::stream::{Cells, Layout, Message};
+use robocache::stream::{Cells, Header, Layout, Message, Payload};
 use std::path::Path;
 use std::time::Instant;
 
-/// A message that was published, but for what depends on the device: its output, the bytes of its columns, its metadata.
+/// A message that was published, but for what depends on the device: its output, the bytes of its columns, its header.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Said {
     pub output: String,
     pub columns: Vec<Vec<u8>>,
-    pub parameters: Vec<(String, Parameter)>,
+    pub header: Box<Header>,
 }
 
 /// Keeps what is published, and what it was computed on.
@@ -33,17 +30,17 @@ impl Sink for Keeper {
         &mut self,
         output: &str,
         layout: &Layout,
-        fill: &mut dyn FnMut(&mut Payload<'_>) -> Parameters,
+        fill: &mut dyn FnMut(&mut Payload<'_>, &mut Header),
     ) -> Result<(), Fault> {
-        let mut parameters = fill(&mut Payload::in_message(&mut self.memory, layout));
-        if let Some(Parameter::String(device)) = parameters.remove("device") {
-            self.devices.push(device);
+        self.memory.write(layout, fill);
+        let mut header = self.memory.header.clone();
+        if let Some(device) = header.device.get() {
+            self.devices.push(device.clone());
         }
-        match parameters.remove("device_bytes") {
-            Some(Parameter::Integer(bytes)) => self.device_bytes.push(bytes),
-            _ => self.device_bytes.push(0),
-        }
-        parameters.remove("compute_us");
+        self.device_bytes.push(*header.device_bytes);
+        header.device.clear();
+        header.device_bytes.clear();
+        header.compute_us.clear();
         let bytes = |column: &robocache::stream::Column| {
             let offsets: &[u8] = bytemuck::cast_slice(&column.offsets);
             [column.data.bytes(), offsets].concat()
@@ -51,7 +48,7 @@ impl Sink for Keeper {
         self.said.push(Said {
             output: output.to_owned(),
             columns: self.memory.columns().iter().map(bytes).collect(),
-            parameters: parameters.into_iter().collect(),
+            header,
         });
         Ok(())
     }
@@ -95,25 +92,25 @@ impl Operation for Mix {
     fn input(&mut self, _: usize, message: &Message, out: &mut Outbox<'_>) -> Result<(), Fault> {
         let values = message.flat().ok_or("a struct")?.bytes();
         let len = values.len() / size_of::<f32>();
-        let stamp = || Parameters::from([("timestamp_ns".into(), Parameter::Integer(message.timestamp_ns))]);
         self.count += 1;
         if let Some(gpu) = &self.gpu
             && !self.count.is_multiple_of(3)
             && out.is_wanted_on_device(0, gpu)
         {
-            let sent = out.send_on_device(0, (Dtype::Float32, len), (gpu, &self.budget), |memory| {
+            let sent = out.send_on_device(0, (Dtype::Float32, len), (gpu, &self.budget), |memory, header| {
                 // SAFETY: the message is borrowed until the stream is synchronized.
                 let copied = unsafe { memory.upload(0, values) };
                 copied.and(gpu.synchronize())?;
-                Ok(stamp())
+                header.timestamp_ns.set(message.timestamp_ns());
+                Ok(())
             });
             if sent.is_ok() {
                 return Ok(());
             }
         }
-        out.send(0, &Layout::flat(Dtype::Float32, len), |payload| {
+        out.send(0, &Layout::flat(Dtype::Float32, len), |payload, header| {
             payload.column(0).copy_from_slice(values);
-            stamp()
+            header.timestamp_ns.set(message.timestamp_ns());
         });
         Ok(())
     }
@@ -130,7 +127,10 @@ pub struct Work {
 pub fn built(work: &Work, device: &str) -> Graph {
     let config = format!("device: {device}\n{}", work.config);
     let config = Config::parse(Path::new("robot.yml"), &config).unwrap();
-    let app = App::new(config).add_plugins(plugins::all()).add_plugin(Mixer);
+    let app = App::new()
+        .with_config(config)
+        .add_plugins(plugins::all())
+        .add_plugin(Mixer);
     app.build(|output| work.published.contains(&output)).unwrap()
 }
 
@@ -164,8 +164,8 @@ pub fn cloud(ms: i64, points: usize) -> Message {
     let mut noise = noise(ms as u64);
     let values: Vec<f32> = (0..points * 4).map(|_| 3.0 * noise()).collect();
     let mut cloud = sample(ms * MS, &values);
-    cloud.shape = vec![points, 4];
-    cloud.set_fields(&["x", "y", "z", "intensity"]);
+    cloud.header.shape.set([points as i64, 4]);
+    cloud.header.fields.set(&["x", "y", "z", "intensity"]);
     cloud
 }
 
@@ -178,7 +178,7 @@ pub fn trajectories(rows: usize) -> Message {
     let (samples, targets, dim) = (40, 30, 3);
     let mut message = Message::default();
     message.rows = rows;
-    message.dim = dim;
+    message.header.dim.set(dim as i64);
     let mut noise = noise(5);
     let times: Vec<i64> = (0..rows * samples).map(|i| (i % samples) as i64 * 10 * MS).collect();
     let values: Vec<f32> = (0..rows * samples * dim).map(|_| noise()).collect();
@@ -211,7 +211,7 @@ pub fn merged(
     others: Vec<(&'static str, Message)>,
 ) -> Vec<(&'static str, Message)> {
     comes.extend(others);
-    comes.sort_by_key(|(_, message)| message.timestamp_ns);
+    comes.sort_by_key(|(_, message)| message.timestamp_ns());
     comes
 }
 
@@ -321,7 +321,7 @@ pub fn same(case: &str, came: &[Said], wanted: &[Said]) {
     assert_eq!(came.len(), wanted.len(), "{case}");
     for (i, (came, wanted)) in came.iter().zip(wanted).enumerate() {
         assert_eq!(came.output, wanted.output, "{case}: message {i}");
-        assert_eq!(came.parameters, wanted.parameters, "{case}: message {i}");
+        assert_eq!(came.header, wanted.header, "{case}: message {i}");
         assert!(came.columns == wanted.columns, "{case}: message {i} has other values");
     }
 }

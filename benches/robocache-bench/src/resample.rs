@@ -1,11 +1,12 @@
 //! Batches of trajectories, on the CPU and on a device.
 
 use crate::batch::{self, Shape};
+use crate::memory;
 use crate::rows::{Rows, Scope};
 use crate::slab::Slab;
 use crate::timing::{self, Times};
 use robocache::device::cuda::{CudaError, Gpu, SliceError};
-use robocache::device::{Dtype, HostBuf};
+use robocache::device::{Dtype, HostBuf, HostMemory};
 use robocache::ops::resample::cuda::{CudaResampler, DeviceBatch};
 use robocache::ops::resample::{CpuResampler, ResampleConfig, ResampleCounters, Trajectories};
 use robocache::stream::Message;
@@ -44,13 +45,13 @@ pub struct Set {
 }
 
 /// Sets to rotate through, and the bytes that a call on the first of them touches.
-pub fn sets(shape: &Shape) -> (Vec<Set>, usize) {
+pub fn sets(shape: &Shape, memory: &HostMemory) -> (Vec<Set>, usize) {
     let set = |seed| {
-        let (mut values, mut valid) = (HostBuf::default(), HostBuf::default());
+        let (mut values, mut valid) = (HostBuf::new(memory), HostBuf::new(memory));
         values.resize(shape.rows * shape.targets * shape.dim * shape.dtype.size());
         valid.resize(shape.rows * shape.targets);
         Set {
-            message: batch::message(shape, seed),
+            message: batch::message(shape, seed, memory),
             values,
             valid,
         }
@@ -78,7 +79,7 @@ fn one_shape(rows: &mut Rows, gpu: Option<&Gpu>, shape: &Shape) -> Result<(), Bo
     let rules = ResampleConfig::default();
     let mut resampler = CpuResampler::new(&rules)?;
     let config = shape.config();
-    let (mut sets, bytes) = sets(shape);
+    let (mut sets, bytes) = sets(shape, &memory(gpu));
     let times = host(
         &mut sets,
         |batch, values, valid| Ok(resampler.run(batch, values, valid)),

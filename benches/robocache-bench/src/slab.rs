@@ -33,7 +33,7 @@ impl Slab {
         self.memory.address() + self.place(set, part) as u64
     }
 
-    /// A part of a set as so many elements.
+    /// So many elements at the beginning of a part of a set.
     pub fn slice(&self, set: usize, part: usize, dtype: Dtype, len: usize) -> Result<DeviceSlice, SliceError> {
         self.memory.slice(self.place(set, part), dtype, len)
     }

@@ -3,10 +3,9 @@
 //! It publishes the running mean of a stream as `force_mean`. Listed before `fuse` in the configuration, its output is
 //! taken by fuse without leaving the process.
 
-use robocache::app::{
-    App, AppError, Fault, Operation, Outbox, Parameter, Parameters, Plugin, Registration, plugins::FusePlugin,
-};
+use robocache::app::{App, AppError, Fault, Operation, Outbox, Plugin, Registration, plugins::FusePlugin};
 use robocache::device::Dtype;
+use robocache::dora;
 use robocache::ops::ConfigError;
 use robocache::stream::{Layout, Message};
 use serde::Deserialize;
@@ -14,19 +13,21 @@ use std::collections::VecDeque;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    robocache::app::main(|| {
-        App::from_env()?
-            .add_plugin(ForceMeanPlugin)
-            .add_plugin(FusePlugin)
-            .run()
-    })
+    let app = App::new()
+        .add_plugin(ForceMeanPlugin::default())
+        .add_plugin(FusePlugin::default());
+    dora::main(|| Ok(dora::run(app)?))
 }
 
 /// Adds `force_mean:` to an app.
-struct ForceMeanPlugin;
+#[derive(Default)]
+struct ForceMeanPlugin {
+    /// What the program gives it; otherwise it takes the section of the configuration file.
+    config: Option<ForceMeanConfig>,
+}
 
 /// The section `force_mean:` of a configuration.
-#[derive(Deserialize)]
+#[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ForceMeanConfig {
     /// The stream whose mean is taken.
@@ -46,11 +47,15 @@ impl Plugin for ForceMeanPlugin {
         "Publishes the running mean of a stream, `force_mean`."
     }
 
+    fn is_configured(&self) -> bool {
+        self.config.is_some()
+    }
+
     fn build(&self, app: &mut App) -> Result<(), AppError> {
-        let config: ForceMeanConfig = app.config()?;
+        let config = app.config_or(&self.config)?;
         let operation = ForceMean::new(&config).map_err(|error| app.refused(&error))?;
         app.add_operation(Registration {
-            name: self.name().into(),
+            name: app.name().into(),
             inputs: vec![config.input],
             outputs: vec!["force_mean".into()],
             operation: Box::new(operation),
@@ -123,13 +128,13 @@ impl Operation for ForceMean {
         if let Some(value) = self.sample.iter().find(|value| !value.is_finite()) {
             return Err(format!("a value is {value}, not finite").into());
         }
-        self.add(message.timestamp_ns);
+        self.add(message.timestamp_ns());
         let count = self.times.len() as f64;
-        out.send(0, &self.layout, |payload| {
+        out.send(0, &self.layout, |payload, header| {
             for (mean, sum) in payload.column::<f32>(0).iter_mut().zip(&self.sums) {
                 *mean = (sum / count) as f32;
             }
-            Parameters::from([("timestamp_ns".to_owned(), Parameter::Integer(message.timestamp_ns))])
+            header.timestamp_ns.set(message.timestamp_ns());
         });
         Ok(())
     }

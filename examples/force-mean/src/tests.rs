@@ -1,6 +1,6 @@
 use super::*;
-use robocache::app::{Config, Graph, Payload, Sink};
-use robocache::stream::Cells;
+use robocache::app::{Config, Graph, Sink};
+use robocache::stream::{Cells, Header, Payload};
 use std::path::Path;
 
 const MS: i64 = 1_000_000;
@@ -14,10 +14,10 @@ impl Sink for Published {
         &mut self,
         output: &str,
         layout: &Layout,
-        fill: &mut dyn FnMut(&mut Payload<'_>) -> Parameters,
+        fill: &mut dyn FnMut(&mut Payload<'_>, &mut Header),
     ) -> Result<(), Fault> {
         let mut message = Message::default();
-        fill(&mut Payload::in_message(&mut message, layout));
+        message.write(layout, fill);
         let values = message.flat().ok_or("a struct")?.as_slice().to_vec();
         self.0.push((output.to_owned(), values));
         Ok(())
@@ -25,15 +25,16 @@ impl Sink for Published {
 }
 
 fn build(config: &str, published: &'static str) -> Result<Graph, AppError> {
-    App::new(Config::parse(Path::new("config.yml"), config)?)
-        .add_plugin(ForceMeanPlugin)
-        .add_plugin(FusePlugin)
+    App::new()
+        .with_config(Config::parse(Path::new("config.yml"), config)?)
+        .add_plugin(ForceMeanPlugin::default())
+        .add_plugin(FusePlugin::default())
         .build(move |output| output == published)
 }
 
 fn force(ms: i64, values: &[f32]) -> Message {
     let mut message = Message::default();
-    message.timestamp_ns = ms * MS;
+    message.header.timestamp_ns.set(ms * MS);
     message.rows = values.len();
     let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_ne_bytes()).collect();
     message

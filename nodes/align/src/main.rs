@@ -1,8 +1,9 @@
 //! Publishes sensor streams on common timestamps, each by itself.
 
 use robocache::app::{App, plugins::AlignPlugin};
+use robocache::dora;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    robocache::app::main(|| App::from_env()?.add_plugin(AlignPlugin).run())
+    dora::main(|| Ok(dora::run(App::new().add_plugin(AlignPlugin::default()))?))
 }

@@ -1,8 +1,9 @@
 //! Publishes sensor streams on common timestamps as one tensor.
 
 use robocache::app::{App, plugins::FusePlugin};
+use robocache::dora;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    robocache::app::main(|| App::from_env()?.add_plugin(FusePlugin).run())
+    dora::main(|| Ok(dora::run(App::new().add_plugin(FusePlugin::default()))?))
 }

@@ -1,8 +1,9 @@
 //! Runs the operations that its configuration lists, in one process.
 
 use robocache::app::{App, plugins};
+use robocache::dora;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    robocache::app::main(|| App::from_env()?.add_plugins(plugins::all()).run())
+    dora::main(|| Ok(dora::run(App::new().add_plugins(plugins::all()))?))
 }

@@ -1,8 +1,9 @@
 //! Writes what is wired to it to a recording.
 
 use robocache::app::{App, plugins::RecordPlugin};
+use robocache::dora;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    robocache::app::main(|| App::from_env()?.add_plugin(RecordPlugin).run())
+    dora::main(|| Ok(dora::run(App::new().add_plugin(RecordPlugin::default()))?))
 }

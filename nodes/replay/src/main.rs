@@ -1,8 +1,9 @@
 //! Publishes a recording.
 
 use robocache::app::{App, plugins::ReplayPlugin};
+use robocache::dora;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    robocache::app::main(|| App::from_env()?.add_plugin(ReplayPlugin).run())
+    dora::main(|| Ok(dora::run(App::new().add_plugin(ReplayPlugin::default()))?))
 }

@@ -1,8 +1,9 @@
 //! Resamples batches of trajectories at their targets.
 
 use robocache::app::{App, plugins::ResamplePlugin};
+use robocache::dora;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    robocache::app::main(|| App::from_env()?.add_plugin(ResamplePlugin).run())
+    dora::main(|| Ok(dora::run(App::new().add_plugin(ResamplePlugin::default()))?))
 }

@@ -1,9 +1,10 @@
 //! Publishes the sensor streams of a simulated robot.
 
 use robocache::app::App;
+use robocache::dora;
 use robocache_sim::plugin::SimPlugin;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    robocache::app::main(|| App::from_env()?.add_plugin(SimPlugin).run())
+    dora::main(|| Ok(dora::run(App::new().add_plugin(SimPlugin))?))
 }

@@ -4,7 +4,7 @@ use crate::config::SimConfig;
 use crate::lidar::{Lidar, PointBuffers};
 use crate::schedule::{Event, Schedule, Stream};
 use crate::signals::{CAMERA_DIM, camera_features, proprio, wrench};
-use robocache::app::{App, AppError, Fault, Operation, Outbox, Parameter, Parameters, Plugin, Registration, Wake};
+use robocache::app::{App, AppError, Fault, Operation, Outbox, Plugin, Registration, Wake};
 use robocache::device::Dtype;
 use robocache::ops::ConfigError;
 use robocache::stream::{Cells, ColumnLayout, Layout, Message};
@@ -35,7 +35,7 @@ impl Plugin for SimPlugin {
         };
         config.validate().map_err(refused)?;
         app.add_operation(Registration {
-            name: self.name().into(),
+            name: app.name().into(),
             inputs: Vec::new(),
             outputs: Stream::ALL.iter().map(|stream| stream.id().to_owned()).collect(),
             operation: Box::new(Robot {
@@ -126,7 +126,7 @@ impl Robot {
                 let points = &mut self.points;
                 self.lidar.cast(event.true_ns, points);
                 self.cloud.rows = points.len();
-                out.send(output, &self.cloud, |payload| {
+                out.send(output, &self.cloud, |payload, header| {
                     for (i, column) in [&points.x, &points.y, &points.z, &points.intensity]
                         .into_iter()
                         .enumerate()
@@ -135,8 +135,8 @@ impl Robot {
                     }
                     payload.column(4).copy_from_slice(&points.ring);
                     payload.column(5).copy_from_slice(&points.t_ns);
-                    let frame = ("frame_id".to_owned(), Parameter::String("lidar".into()));
-                    Parameters::from([stamp(event), frame])
+                    header.timestamp_ns.set(event.stamp_ns);
+                    header.frame_id.set("lidar");
                 });
             }
         }
@@ -147,16 +147,12 @@ fn publish_tensor(event: &Event, values: &[f32], out: &mut Outbox<'_>) {
     out.send(
         event.stream as usize,
         &Layout::flat(Dtype::Float32, values.len()),
-        |payload| {
+        |payload, header| {
             payload.column(0).copy_from_slice(values);
-            let shape = Parameter::ListInt(vec![values.len() as i64]);
-            Parameters::from([stamp(event), ("shape".to_owned(), shape)])
+            header.timestamp_ns.set(event.stamp_ns);
+            header.shape.set([values.len() as i64]);
         },
     );
-}
-
-fn stamp(event: &Event) -> (String, Parameter) {
-    ("timestamp_ns".to_owned(), Parameter::Integer(event.stamp_ns))
 }
 
 fn cloud_layout() -> Layout {

@@ -1,8 +1,9 @@
 //! Publishes point clouds as voxel grids.
 
 use robocache::app::{App, plugins::VoxelizePlugin};
+use robocache::dora;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    robocache::app::main(|| App::from_env()?.add_plugin(VoxelizePlugin).run())
+    dora::main(|| Ok(dora::run(App::new().add_plugin(VoxelizePlugin::default()))?))
 }

@@ -1,8 +1,19 @@
 use super::observe::Observe;
 use crate::app::{App, AppError, Plugin, Registration};
+use crate::ops::align::{AlignConfig, Aligner, LATER};
 
 /// Publishes each stream of `align:` by itself, on the common targets, as an output of the input's name.
-pub struct AlignPlugin;
+#[derive(Default)]
+pub struct AlignPlugin {
+    config: Option<AlignConfig>,
+}
+
+impl AlignPlugin {
+    /// With a configuration from the program. [`default`](Self::default) takes it from the file.
+    pub fn new(config: AlignConfig) -> Self {
+        Self { config: Some(config) }
+    }
+}
 
 impl Plugin for AlignPlugin {
     fn name(&self) -> &'static str {
@@ -13,10 +24,20 @@ impl Plugin for AlignPlugin {
         "Puts streams on common timestamps, each as an output of its own name."
     }
 
+    fn is_configured(&self) -> bool {
+        self.config.is_some()
+    }
+
+    fn later(&self) -> &'static [&'static str] {
+        LATER
+    }
+
     fn build(&self, app: &mut App) -> Result<(), AppError> {
-        let operation = Observe::aligned(&app.config()?, app.placement()).map_err(|error| app.refused(&error))?;
+        let config = app.config_or(&self.config)?;
+        let aligner = Aligner::split(&config, app.placement()).map_err(|error| app.refused(&error))?;
+        let operation = Observe::new(app.name(), aligner, true);
         app.add_operation(Registration {
-            name: self.name().into(),
+            name: app.name().into(),
             inputs: operation.inputs(),
             outputs: operation.inputs(),
             operation: Box::new(operation),

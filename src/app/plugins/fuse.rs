@@ -1,8 +1,20 @@
 use super::observe::Observe;
 use crate::app::{App, AppError, Plugin, Registration};
+use crate::ops::align::Aligner;
+use crate::ops::fuse::{FuseConfig, LATER};
 
 /// Publishes the streams of `fuse:` as one tensor, `fused`.
-pub struct FusePlugin;
+#[derive(Default)]
+pub struct FusePlugin {
+    config: Option<FuseConfig>,
+}
+
+impl FusePlugin {
+    /// With a configuration from the program. [`default`](Self::default) takes it from the file.
+    pub fn new(config: FuseConfig) -> Self {
+        Self { config: Some(config) }
+    }
+}
 
 impl Plugin for FusePlugin {
     fn name(&self) -> &'static str {
@@ -13,10 +25,20 @@ impl Plugin for FusePlugin {
         "Puts streams on common timestamps, as one tensor `fused` with a mask."
     }
 
+    fn is_configured(&self) -> bool {
+        self.config.is_some()
+    }
+
+    fn later(&self) -> &'static [&'static str] {
+        LATER
+    }
+
     fn build(&self, app: &mut App) -> Result<(), AppError> {
-        let operation = Observe::fused(&app.config()?, app.placement()).map_err(|error| app.refused(&error))?;
+        let config = app.config_or(&self.config)?;
+        let aligner = Aligner::new(&config, app.placement()).map_err(|error| app.refused(&error))?;
+        let operation = Observe::new(app.name(), aligner, false);
         app.add_operation(Registration {
-            name: self.name().into(),
+            name: app.name().into(),
             inputs: operation.inputs(),
             outputs: vec!["fused".into()],
             operation: Box::new(operation),

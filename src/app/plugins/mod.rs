@@ -11,8 +11,8 @@ mod watch;
 
 pub use align::AlignPlugin;
 pub use fuse::FusePlugin;
-pub use record::RecordPlugin;
-pub use replay::ReplayPlugin;
+pub use record::{RecordConfig, RecordPlugin};
+pub use replay::{ReplayConfig, ReplayPlugin, Speed};
 pub use resample::ResamplePlugin;
 pub use voxelize::VoxelizePlugin;
 
@@ -21,12 +21,12 @@ use super::{Fault, Plugin, Value};
 /// Every operation of robocache, for [`App::add_plugins`](super::App::add_plugins).
 pub fn all() -> Vec<Box<dyn Plugin>> {
     vec![
-        Box::new(AlignPlugin),
-        Box::new(FusePlugin),
-        Box::new(RecordPlugin),
-        Box::new(ReplayPlugin),
-        Box::new(ResamplePlugin),
-        Box::new(VoxelizePlugin),
+        Box::new(AlignPlugin::default()),
+        Box::new(FusePlugin::default()),
+        Box::new(RecordPlugin::default()),
+        Box::new(ReplayPlugin::default()),
+        Box::new(ResamplePlugin::default()),
+        Box::new(VoxelizePlugin::default()),
     ]
 }
 

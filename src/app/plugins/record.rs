@@ -10,13 +10,24 @@ use std::time::{Duration, Instant};
 const TICK: Duration = Duration::from_millis(100);
 
 /// Writes whatever the dataflow wires to the node into the folder that `record:` names.
-pub struct RecordPlugin;
+#[derive(Default)]
+pub struct RecordPlugin {
+    config: Option<RecordConfig>,
+}
 
-#[derive(Deserialize)]
+impl RecordPlugin {
+    /// With a configuration from the program. [`default`](Self::default) takes it from the file.
+    pub fn new(config: RecordConfig) -> Self {
+        Self { config: Some(config) }
+    }
+}
+
+/// The section `record:`.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
-struct RecordConfig {
+pub struct RecordConfig {
     /// The folder; it is made where it is not there, and nothing in it is written over.
-    path: PathBuf,
+    pub path: PathBuf,
 }
 
 impl Plugin for RecordPlugin {
@@ -28,8 +39,12 @@ impl Plugin for RecordPlugin {
         "Writes whatever is wired to it to a recording."
     }
 
+    fn is_configured(&self) -> bool {
+        self.config.is_some()
+    }
+
     fn build(&self, app: &mut App) -> Result<(), AppError> {
-        let config: RecordConfig = app.config()?;
+        let config = app.config_or(&self.config)?;
         let refused = |error: &dyn std::fmt::Display| app.refused(&ConfigError::new("path", error.to_string()));
         if app.is_check() {
             return Ok(());
@@ -45,7 +60,7 @@ impl Plugin for RecordPlugin {
             writer.can_record(input).map_err(|error| refused(&error))?;
         }
         app.add_operation(Registration {
-            name: self.name().into(),
+            name: app.name().into(),
             operation: Box::new(Record {
                 inputs: inputs.clone(),
                 writer,

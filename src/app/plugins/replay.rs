@@ -1,11 +1,10 @@
-use crate::app::{App, AppError, Fault, Operation, Outbox, Parameter, Parameters, Plugin, Registration, Wake};
-use crate::device::Dtype;
+use crate::app::{App, AppError, Fault, Operation, Outbox, Plugin, Registration, Wake};
 use crate::ops::ConfigError;
 use crate::stream::recording::{ReadError, Reader};
-use crate::stream::{ColumnLayout, Layout, Message, MetadataValue};
+use crate::stream::{ColumnLayout, Layout, Message};
 use serde::{Deserialize, Deserializer, de};
 use std::path::PathBuf;
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// Messages that are published between two looks at what else there is to do.
 const AT_ONCE: usize = 64;
@@ -17,20 +16,32 @@ const LONGEST_PAUSE_NS: i64 = 10_000_000_000;
 const LOG_EVERY: Duration = Duration::from_secs(1);
 
 /// Publishes the streams of the recording that `replay:` names, in the order of time, as outputs of their names.
-pub struct ReplayPlugin;
+#[derive(Default)]
+pub struct ReplayPlugin {
+    config: Option<ReplayConfig>,
+}
 
-#[derive(Deserialize)]
+impl ReplayPlugin {
+    /// With a configuration from the program. [`default`](Self::default) takes it from the file.
+    pub fn new(config: ReplayConfig) -> Self {
+        Self { config: Some(config) }
+    }
+}
+
+/// The section `replay:`.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
-struct ReplayConfig {
+pub struct ReplayConfig {
     /// The folder of the recording.
-    path: PathBuf,
+    pub path: PathBuf,
+    /// How fast the recorded time passes; 1 where it is absent.
     #[serde(default)]
-    speed: Speed,
+    pub speed: Speed,
 }
 
 /// How fast the recorded time passes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Speed {
+pub enum Speed {
     /// So many times as fast as it was.
     Times(f64),
     /// As fast as the consumers take it.
@@ -75,15 +86,20 @@ impl Plugin for ReplayPlugin {
         "Publishes a recording, at its pace or another."
     }
 
+    fn is_configured(&self) -> bool {
+        self.config.is_some()
+    }
+
     fn build(&self, app: &mut App) -> Result<(), AppError> {
-        let config: ReplayConfig = app.config()?;
+        let config = app.config_or(&self.config)?;
         let reader =
             Reader::open(&config.path).map_err(|error| app.refused(&ConfigError::new("path", error.to_string())))?;
         let outputs: Vec<String> = reader.streams().map(str::to_owned).collect();
         app.add_operation(Registration {
-            name: self.name().into(),
+            name: app.name().into(),
             inputs: Vec::new(),
             operation: Box::new(Replay {
+                name: app.name().to_owned(),
                 speed: config.speed,
                 wanted: Vec::new(),
                 outputs: outputs.clone(),
@@ -106,6 +122,7 @@ impl Plugin for ReplayPlugin {
 }
 
 struct Replay {
+    name: String,
     speed: Speed,
     outputs: Vec<String>,
     /// The outputs that are published, by the index of their stream in the reader.
@@ -145,8 +162,9 @@ impl Operation for Replay {
                     && self.cut.is_due()
                 {
                     tracing::warn!(
-                        "replay: stream `{}`: its next stamp is {} s after the one before it in the recording, and is \
+                        "{}: stream `{}`: its next stamp is {} s after the one before it in the recording, and is \
                          waited for {} s (the most at speed 1): a stamp of another clock, or a long silence ({})",
+                        self.name,
                         self.outputs[self.wanted[stream]],
                         gap / 1_000_000_000,
                         LONGEST_PAUSE_NS / 1_000_000_000,
@@ -162,7 +180,7 @@ impl Operation for Replay {
                 Ok(None) => return self.end(),
                 Err(error) => {
                     if self.damaged.is_due() {
-                        tracing::error!("replay: {error} ({})", self.damaged.counts());
+                        tracing::error!("{}: {error} ({})", self.name, self.damaged.counts());
                     }
                     self.first_damage.get_or_insert(error);
                 }
@@ -266,12 +284,9 @@ impl Replay {
     fn publish(&mut self, output: usize, out: &mut Outbox<'_>) {
         let message = &self.message;
         layout_into(message, &mut self.layout);
-        out.send(output, &self.layout, |payload| {
-            for (i, column) in message.columns().iter().enumerate() {
-                payload.column::<u8>(i).copy_from_slice(column.data.bytes());
-                payload.offsets(i).copy_from_slice(&column.offsets);
-            }
-            parameters(message)
+        out.send(output, &self.layout, |payload, header| {
+            payload.copy_from(message);
+            header.copy_from(&message.header);
         });
     }
 }
@@ -297,81 +312,9 @@ fn layout_into(message: &Message, layout: &mut Layout) {
     }
 }
 
-/// The metadata that the message had.
-fn parameters(message: &Message) -> Parameters {
-    let mut parameters = Parameters::new();
-    let mut put = |key: &str, value| parameters.insert(key.to_owned(), value);
-    put("timestamp_ns", Parameter::Integer(message.timestamp_ns));
-    if !message.shape.is_empty() {
-        put(
-            "shape",
-            Parameter::ListInt(message.shape.iter().map(|&n| n as i64).collect()),
-        );
-    }
-    if !message.timestamps_ns.is_empty() {
-        put("timestamps_ns", Parameter::ListInt(message.timestamps_ns.clone()));
-    }
-    if !message.valid.is_empty() {
-        put("valid", Parameter::ListInt(message.valid.clone()));
-    }
-    if !message.fields.is_empty() {
-        put("fields", Parameter::ListString(message.fields.clone()));
-    }
-    if !message.frame_id.is_empty() {
-        put("frame_id", Parameter::String(message.frame_id.clone()));
-    }
-    if message.dim != 0 {
-        put("dim", Parameter::Integer(message.dim as i64));
-    }
-    if message.columns().iter().any(|column| column.dtype == Dtype::BFloat16) {
-        put("dtype", Parameter::String(Dtype::BFloat16.name().into()));
-    }
-    if !message.modalities().is_empty() {
-        put("modalities", Parameter::ListString(message.modalities().to_vec()));
-    }
-    if message.epoch != 0 {
-        put("epoch", Parameter::Integer(message.epoch));
-    }
-    for (key, value) in message.metadata.iter() {
-        put(key, parameter(value));
-    }
-    parameters
-}
-
-fn parameter(value: &MetadataValue) -> Parameter {
-    match value {
-        MetadataValue::Bool(yes) => Parameter::Bool(*yes),
-        MetadataValue::Integer(number) => Parameter::Integer(*number),
-        MetadataValue::Float(number) => Parameter::Float(*number),
-        MetadataValue::String(text) => Parameter::String(text.clone()),
-        MetadataValue::ListInt(list) => Parameter::ListInt(list.clone()),
-        MetadataValue::ListFloat(list) => Parameter::ListFloat(list.clone()),
-        MetadataValue::ListString(list) => Parameter::ListString(list.clone()),
-        MetadataValue::Timestamp(ns) => {
-            let distance = Duration::from_nanos(ns.unsigned_abs());
-            let time = if *ns < 0 {
-                UNIX_EPOCH - distance
-            } else {
-                UNIX_EPOCH + distance
-            };
-            Parameter::Timestamp(time.into())
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_time_is_the_one_that_was_sent() {
-        for ns in [0, 1_700_000_000_123_456_789, -1_000_000_001, i64::MAX, i64::MIN] {
-            let Parameter::Timestamp(time) = parameter(&MetadataValue::Timestamp(ns)) else {
-                panic!("it is a time");
-            };
-            assert_eq!(time.timestamp_nanos_opt(), Some(ns));
-        }
-    }
 
     /// When messages with these stamps are due, ms after the first, and the gaps that are cut, s.
     fn paced(stamps_ms: &[i64], speed: f64) -> (Vec<u64>, Vec<i64>) {

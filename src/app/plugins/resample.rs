@@ -1,10 +1,20 @@
-use crate::app::{App, AppError, Fault, Operation, Outbox, Parameter, Parameters, Plugin, Registration};
+use crate::app::{App, AppError, Fault, Operation, Outbox, Plugin, Registration};
 use crate::device::Device;
 use crate::ops::resample::{ResampleConfig, Resampler};
 use crate::stream::{Layout, Message};
 
 /// Publishes the batches of `trajectories` at their targets, `resampled`.
-pub struct ResamplePlugin;
+#[derive(Default)]
+pub struct ResamplePlugin {
+    config: Option<ResampleConfig>,
+}
+
+impl ResamplePlugin {
+    /// With a configuration from the program. [`default`](Self::default) takes it from the file.
+    pub fn new(config: ResampleConfig) -> Self {
+        Self { config: Some(config) }
+    }
+}
 
 impl Plugin for ResamplePlugin {
     fn name(&self) -> &'static str {
@@ -15,15 +25,19 @@ impl Plugin for ResamplePlugin {
         "Resamples batches of `trajectories` at their targets, as `resampled`."
     }
 
+    fn is_configured(&self) -> bool {
+        self.config.is_some()
+    }
+
     fn build(&self, app: &mut App) -> Result<(), AppError> {
-        let config: ResampleConfig = app.config()?;
+        let config: ResampleConfig = app.config_or(&self.config)?;
         let resampler = Resampler::new(&config, app.placement()).map_err(|error| app.refused(&error))?;
         let operation = Resample {
             resampler,
             layout: Layout::default(),
         };
         app.add_operation(Registration {
-            name: self.name().into(),
+            name: app.name().into(),
             inputs: vec!["trajectories".into()],
             outputs: vec!["resampled".into()],
             operation: Box::new(operation),
@@ -46,34 +60,23 @@ impl Operation for Resample {
         let mut overflows = 0;
         batch.layout_into(&mut self.layout);
         let layout = std::mem::take(&mut self.layout);
-        out.send(0, &layout, |payload| {
+        out.send(0, &layout, |payload, header| {
             let resampled = self.resampler.run(&batch, payload);
             let counters = resampled.counters;
             overflows = counters.dropped_overflow;
-            let integer = |count: u64| Parameter::Integer(count as i64);
-            let entries = [
-                ("timestamp_ns", Parameter::Integer(message.timestamp_ns)),
-                ("dim", Parameter::Integer(batch.dim() as i64)),
-                ("dtype", Parameter::String(batch.dtype().name().into())),
-                ("targets", integer(counters.targets)),
-                ("invalid", integer(counters.invalid)),
-                ("dropped_nonfinite", integer(counters.dropped_nonfinite)),
-                ("dropped_overflow", integer(counters.dropped_overflow)),
-                ("refused_rows", integer(batch.refused().len() as u64)),
-                ("device", Parameter::String(resampled.device.to_string())),
-                (
-                    "compute_us",
-                    Parameter::Float(resampled.compute_time.as_secs_f64() * 1e6),
-                ),
-            ];
-            let mut parameters: Parameters = entries
-                .map(|(key, value)| (key.to_owned(), value))
-                .into_iter()
-                .collect();
+            header.timestamp_ns.set(message.timestamp_ns());
+            header.dim.set(batch.dim() as i64);
+            header.dtype.set(batch.dtype());
+            header.targets.set(counters.targets as i64);
+            header.invalid.set(counters.invalid as i64);
+            header.dropped_nonfinite.set(counters.dropped_nonfinite as i64);
+            header.dropped_overflow.set(counters.dropped_overflow as i64);
+            header.refused_rows.set(batch.refused().len() as i64);
+            header.device.set(resampled.device);
+            header.compute_us.set(resampled.compute_time.as_secs_f64() * 1e6);
             if let Device::Cuda(_) = resampled.device {
-                parameters.insert("device_bytes".into(), integer(self.resampler.device_bytes() as u64));
+                header.device_bytes.set(self.resampler.device_bytes() as i64);
             }
-            parameters
         });
         self.layout = layout;
         if overflows > 0 {
@@ -93,9 +96,9 @@ impl Operation for Resample {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::app::{Config, Graph, Payload, Sink};
+    use crate::app::{Config, Graph, Sink};
     use crate::device::Dtype;
-    use crate::stream::Cells;
+    use crate::stream::{Cells, Header, Payload};
     use half::f16;
     use std::path::Path;
 
@@ -103,7 +106,6 @@ mod tests {
     #[derive(Default)]
     struct Last {
         message: Message,
-        parameters: Parameters,
         sent: usize,
     }
 
@@ -112,9 +114,9 @@ mod tests {
             &mut self,
             _: &str,
             layout: &Layout,
-            fill: &mut dyn FnMut(&mut Payload<'_>) -> Parameters,
+            fill: &mut dyn FnMut(&mut Payload<'_>, &mut Header),
         ) -> Result<(), Fault> {
-            self.parameters = fill(&mut Payload::in_message(&mut self.message, layout));
+            self.message.write(layout, fill);
             self.sent += 1;
             Ok(())
         }
@@ -123,14 +125,19 @@ mod tests {
     fn graph(section: &str) -> Graph {
         let text = format!("device: cpu\nplugins: [resample: {section}]");
         let config = Config::parse(Path::new("robot.yml"), &text).unwrap();
-        App::new(config).add_plugin(ResamplePlugin).build(|_| true).unwrap()
+        App::new()
+            .with_config(config)
+            .add_plugin(ResamplePlugin::default())
+            .build(|_| true)
+            .unwrap()
     }
 
     /// Rows of two samples each, at 0 and 10 ns, and a target at 5 ns.
     fn batch(dtype: Dtype, values: &[u8], value_offsets: &[i32], last_ns: &[i64]) -> Message {
         let rows = last_ns.len();
         let mut message = Message::default();
-        (message.rows, message.dim) = (rows, 1);
+        message.rows = rows;
+        message.header.dim.set(1);
         let mut add = |name: &str, dtype: Dtype, bytes: &[u8], offsets: &[i32]| {
             let column = message.add_column(name, dtype, Cells::Ragged(bytes.len() / dtype.size()));
             column.data.copy_from(bytes);
@@ -148,13 +155,6 @@ mod tests {
             &ones,
         );
         message
-    }
-
-    fn integer(last: &Last, key: &str) -> i64 {
-        match last.parameters.get(key) {
-            Some(Parameter::Integer(value)) => *value,
-            other => panic!("`{key}` is {other:?}"),
-        }
     }
 
     fn faults(graph: &Graph) -> u64 {
@@ -176,8 +176,11 @@ mod tests {
         let column = |name: &str| last.message.column(name).unwrap();
         assert_eq!(column("values").data.as_slice::<f32>(), [5.0, -1.0, -1.0, -1.0, 15.0]);
         assert_eq!(column("valid").data.as_slice::<u8>(), [1, 0, 0, 0, 1]);
-        assert_eq!((integer(&last, "invalid"), integer(&last, "refused_rows")), (3, 2));
-        assert_eq!(integer(&last, "dropped_overflow"), 1);
+        assert_eq!(
+            (*last.message.header.invalid, *last.message.header.refused_rows),
+            (3, 2)
+        );
+        assert_eq!(*last.message.header.dropped_overflow, 1);
         // Two rows, and the line from 3e38 to -3e38.
         assert_eq!(faults(&graph), 3);
     }
@@ -198,7 +201,7 @@ mod tests {
         let column = |name: &str| last.message.column(name).unwrap();
         assert_eq!(column("values").data.as_slice::<f32>(), [-1.0, -1.0, 16.5]);
         assert_eq!(column("valid").data.as_slice::<u8>(), [0, 0, 1]);
-        assert_eq!((integer(&last, "refused_rows"), faults(&graph)), (2, 2));
+        assert_eq!((*last.message.header.refused_rows, faults(&graph)), (2, 2));
     }
 
     #[test]

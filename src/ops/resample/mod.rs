@@ -20,7 +20,7 @@
 //!
 //! let mut message = Message::default();
 //! message.rows = 1;
-//! message.dim = 2;
+//! message.header.dim.set(2);
 //! for (name, dtype, bytes, len) in [
 //!     ("timestamps_ns", Dtype::Int64, bytemuck::cast_slice(&[0i64, 100]), 2),
 //!     ("values", Dtype::Float32, bytemuck::cast_slice(&[0.0f32, 10.0, 1.0, 20.0]), 4),

@@ -148,12 +148,13 @@ impl<'a> Trajectories<'a> {
         ) {
             return Err(wrong_type("values", values, FLOATS));
         }
-        if message.dim == 0 {
+        let dim = usize::try_from(*message.header.dim).unwrap_or(0);
+        if dim == 0 {
             return Err(TrajectoriesError::Dim);
         }
         let mut batch = Self {
             rows: message.rows,
-            dim: message.dim,
+            dim,
             samples: Samples::All {
                 times: times.data.as_slice(),
                 time_offsets: &times.offsets,

@@ -35,7 +35,7 @@ pub enum CloudError {
     )]
     NoFields {
         /// The shape that came.
-        shape: Vec<usize>,
+        shape: Vec<i64>,
         /// The elements that came.
         length: usize,
     },
@@ -43,7 +43,7 @@ pub enum CloudError {
     #[error("shape {shape:?} does not fit: {length} elements with {fields} fields must be [{}, {fields}]", length / fields)]
     Shape {
         /// The shape that came.
-        shape: Vec<usize>,
+        shape: Vec<i64>,
         /// The elements that came.
         length: usize,
         /// How many fields there are.
@@ -226,8 +226,8 @@ impl<'a> Cloud<'a> {
 
     fn name(&self, i: usize) -> &'a str {
         match self.tensor {
-            Some(_) if self.message.fields.is_empty() => XYZ[i],
-            Some(_) => &self.message.fields[i],
+            Some(_) if self.message.header.fields.is_empty() => XYZ[i],
+            Some(_) => &self.message.header.fields[i],
             None => &self.message.columns()[i].name,
         }
     }
@@ -243,14 +243,14 @@ fn struct_size(message: &Message) -> usize {
 
 /// Columns and points of a tensor of `length` elements.
 fn tensor_size(message: &Message, length: usize) -> Result<(usize, usize), CloudError> {
-    let shape = &message.shape;
-    let fields = match message.fields.len() {
+    let shape = &message.header.shape;
+    let fields = match message.header.fields.len() {
         // No points are none in any reading.
         0 if shape.is_empty() && length == 0 => 3,
         0 if shape.len() == 2 && shape[1] == 3 => 3,
         0 => {
             return Err(CloudError::NoFields {
-                shape: shape.clone(),
+                shape: shape.to_vec(),
                 length,
             });
         }
@@ -260,9 +260,9 @@ fn tensor_size(message: &Message, length: usize) -> Result<(usize, usize), Cloud
         return Err(CloudError::Length { length, fields });
     }
     let points = length / fields;
-    if !shape.is_empty() && shape[..] != [points, fields] {
+    if !shape.is_empty() && shape[..] != [points as i64, fields as i64] {
         return Err(CloudError::Shape {
-            shape: shape.clone(),
+            shape: shape.to_vec(),
             length,
             fields,
         });

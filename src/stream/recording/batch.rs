@@ -1,10 +1,10 @@
 //! The columns of a file, and the rows of a batch as messages.
 
-use super::schema::{DIM, DTYPE, FIELD, FIELDS, FRAME_ID, METADATA, Row, apply, dtype_of};
+use super::schema::{FIELD, METADATA, Row, dtype_of};
 use super::text::{self, Change};
-use super::{ARRIVAL, DATA, ReadError, SHAPE, TIMESTAMP, TIMESTAMPS, VALID};
+use super::{ARRIVAL, DATA, ReadError};
 use crate::device::Dtype;
-use crate::stream::{Cells, Message, MetadataValue};
+use crate::stream::{Cells, Message, MetadataValue, key};
 use arrow::array::{Array, ArrayRef, AsArray, FixedSizeListArray, Int64Array, ListArray, RecordBatch};
 use arrow::datatypes::{DataType, Int64Type, Schema};
 use std::path::Path;
@@ -42,7 +42,7 @@ pub(super) struct Plan {
     valid: Option<usize>,
     fields: Vec<String>,
     frame_id: String,
-    dim: usize,
+    dim: i64,
     others: Vec<Change>,
 }
 
@@ -82,18 +82,18 @@ impl Plan {
                 allowed,
             })
         };
-        let metadata = |key: &'static str, allowed, fits: fn(&str) -> bool| match schema.metadata().get(key) {
+        let metadata = |name: &'static str, allowed, fits: fn(&str) -> bool| match schema.metadata().get(name) {
             Some(value) if !fits(value) => Err(ReadError::Metadata {
                 path: path.to_owned(),
-                key,
+                key: name,
                 came: value.clone(),
                 allowed,
             }),
             value => Ok(value.map(String::as_str)),
         };
 
-        let Some(timestamp) = find(TIMESTAMP) else {
-            return missing(TIMESTAMP, "Int64, the capture time of each message in ns");
+        let Some(timestamp) = find(key::timestamp_ns) else {
+            return missing(key::timestamp_ns, "Int64, the capture time of each message in ns");
         };
         typed(
             timestamp,
@@ -108,17 +108,19 @@ impl Plan {
                 typed(column, fits, "List<Int64>").map(Some)
             }
         };
-        let shape = int64_list(SHAPE)?;
-        let timestamps = int64_list(TIMESTAMPS)?;
+        let shape = int64_list(key::shape)?;
+        let timestamps = int64_list(key::timestamps_ns)?;
         // In a struct it is a field like any other.
-        let valid = if is_flat { int64_list(VALID)? } else { None };
+        let valid = if is_flat { int64_list(key::valid)? } else { None };
 
         let dtypes = "float32, float64, float16, bfloat16, int8, int16, int32, int64, uint8, uint16, uint32, uint64";
-        let dtype = metadata(DTYPE, dtypes, |name| Dtype::from_name(name).is_some())?.and_then(Dtype::from_name);
+        let dtype = metadata(key::dtype, dtypes, |name| Dtype::from_name(name).is_some())?.and_then(Dtype::from_name);
         let is_list_of_names = |text: &str| crate::yaml::from_str::<Vec<String>>(text).is_ok();
-        let fields = metadata(FIELDS, "a JSON list of strings", is_list_of_names)?;
-        let dim = metadata(DIM, "a whole number", |text| text.parse::<usize>().is_ok())?;
-        let frame_id = metadata(FRAME_ID, "a string", |_| true)?;
+        let fields = metadata(key::fields, "a JSON list of strings", is_list_of_names)?;
+        let dim = metadata(key::dim, "a whole number", |text| {
+            text.parse::<i64>().is_ok_and(|dim| dim >= 0)
+        })?;
+        let frame_id = metadata(key::frame_id, "a string", |_| true)?;
         let is_object = |text: &str| text::object(text).is_ok();
         let others = metadata(METADATA, "a JSON object, as robocache-record writes it", is_object)?;
 
@@ -129,7 +131,7 @@ impl Plan {
             if known || is_arrival || is_flat && field.name() != DATA {
                 continue;
             }
-            let own = field.metadata().get(DTYPE).and_then(|name| Dtype::from_name(name));
+            let own = field.metadata().get(key::dtype).and_then(|name| Dtype::from_name(name));
             let named = if is_flat { own.or(dtype) } else { own };
             let found = list_item(field.data_type()).and_then(|item| match item {
                 DataType::List(item) if !is_flat => Some((dtype_of(item.data_type(), named)?, Row::Ragged)),
@@ -189,7 +191,7 @@ impl Plan {
     /// The first row of a batch that is no message, with what is wrong with it.
     pub fn check(&self, batch: &Batch) -> Result<(), (usize, String)> {
         let changed_shape = |row: usize| {
-            let shape = batch.differences(row).iter().find(|(key, _)| key == SHAPE);
+            let shape = batch.differences(row).iter().find(|(name, _)| name == key::shape);
             shape.and_then(|(_, value)| match value {
                 Some(MetadataValue::ListInt(shape)) => Some(shape.as_slice()),
                 _ => None,
@@ -229,7 +231,7 @@ impl Plan {
         };
         let problem = |column: &str| format!("`{column}` has a null (allowed: none)");
         if let Some(row) = null_at(self.times(batch)) {
-            return Err((row, problem(TIMESTAMP)));
+            return Err((row, problem(key::timestamp_ns)));
         }
         for part in &self.parts {
             let name = if self.is_flat() { DATA } else { &part.name };
@@ -283,18 +285,36 @@ impl Plan {
     pub fn read(&self, batch: &Batch, row: usize, message: &mut Message) {
         let (batch, differences) = (&batch.rows, batch.differences(row));
         message.clear();
-        message.timestamp_ns = self.times(batch).value(row);
-        message.set_fields(&self.fields);
-        message.frame_id.push_str(&self.frame_id);
-        message.dim = self.dim;
-        let shape = self.int64_row(batch, self.shape, row);
-        message.shape.extend(shape.iter().map(|&n| n as usize));
-        message
-            .timestamps_ns
-            .extend_from_slice(self.int64_row(batch, self.timestamps, row));
-        message.valid.extend_from_slice(self.int64_row(batch, self.valid, row));
-        for change in self.others.iter().chain(differences) {
-            apply(message, change);
+        let header = &mut message.header;
+        header.timestamp_ns.set(self.times(batch).value(row));
+        // What is empty in the file is not there in the message.
+        if !self.fields.is_empty() {
+            header.fields.set(&self.fields);
+        }
+        if !self.frame_id.is_empty() {
+            header.frame_id.set(&self.frame_id);
+        }
+        if self.dim != 0 {
+            header.dim.set(self.dim);
+        }
+        if self.parts.iter().any(|part| part.dtype == Dtype::BFloat16) {
+            header.dtype.set(Dtype::BFloat16);
+        }
+        for (entry, column) in [
+            (&mut header.shape, self.shape),
+            (&mut header.timestamps_ns, self.timestamps),
+            (&mut header.valid, self.valid),
+        ] {
+            let values = self.int64_row(batch, column, row);
+            if !values.is_empty() {
+                entry.set(values);
+            }
+        }
+        for (name, value) in self.others.iter().chain(differences) {
+            header.remove(name);
+            if let Some(value) = value {
+                header.set(name, value.as_ref());
+            }
         }
         for part in &self.parts {
             let rows = list(batch, part.column);

@@ -50,10 +50,7 @@ pub use writer::Writer;
 /// What a file of a recording is called: the stream's name and this.
 const EXTENSION: &str = "arrow";
 
-const TIMESTAMP: &str = "timestamp_ns";
-const TIMESTAMPS: &str = "timestamps_ns";
-const SHAPE: &str = "shape";
+/// The column of a tensor's elements. The other columns are called like the metadata keys that they hold.
 const DATA: &str = "data";
-const VALID: &str = "valid";
 /// Not written yet; a struct's field has no column of this name, and a file may have one of Int64.
 const ARRIVAL: &str = "arrival_ns";

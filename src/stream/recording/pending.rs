@@ -33,11 +33,9 @@ impl List {
         self.ends.push(end + rows as i32);
     }
 
-    fn push_int64(&mut self, values: impl ExactSizeIterator<Item = i64>) {
+    fn push_int64(&mut self, values: &[i64]) {
         self.push_rows(values.len());
-        for value in values {
-            self.bytes.extend_from_slice(&value.to_ne_bytes());
-        }
+        self.bytes.extend_from_slice(bytemuck::cast_slice(values));
     }
 
     fn push_column(&mut self, column: &Column, rows: usize) {
@@ -168,13 +166,14 @@ impl Pending {
         self.rows_that_differ += usize::from(length > 0);
         self.metadata.push('}');
 
-        self.timestamps.push(message.timestamp_ns);
+        self.timestamps.push(message.timestamp_ns());
         for (list, column) in self.payload.iter_mut().zip(message.columns()) {
             list.push_column(column, message.rows);
         }
-        self.shape.push_int64(message.shape.iter().map(|&n| n as i64));
-        self.timestamps_ns.push_int64(message.timestamps_ns.iter().copied());
-        self.valid.push_int64(message.valid.iter().copied());
+        let header = &message.header;
+        self.shape.push_int64(&header.shape);
+        self.timestamps_ns.push_int64(&header.timestamps_ns);
+        self.valid.push_int64(&header.valid);
         Ok(())
     }
 

@@ -1,18 +1,12 @@
 //! What every message of a stream has in common, and how the schema of its file says it.
 
-use super::text::{Change, list_of, push_entry};
-use super::{ARRIVAL, DATA, SHAPE, TIMESTAMP, TIMESTAMPS, VALID, WriteError};
+use super::text::{list_of, push_entry};
+use super::{ARRIVAL, DATA, WriteError};
 use crate::device::Dtype;
-use crate::stream::{Cells, Message, Metadata, MetadataValue as Value};
+use crate::stream::{Cells, Message, Metadata, MetadataRef, MetadataValue as Value, key};
 use arrow::datatypes::{DataType, Field, Schema};
 use std::collections::HashMap;
 
-pub(super) const FIELDS: &str = "fields";
-pub(super) const DTYPE: &str = "dtype";
-pub(super) const FRAME_ID: &str = "frame_id";
-pub(super) const DIM: &str = "dim";
-const MODALITIES: &str = "modalities";
-const EPOCH: &str = "epoch";
 /// In the schema's metadata: what else the first message says. In a batch's: what its rows say instead, a list.
 pub(super) const METADATA: &str = "metadata";
 /// In a column's metadata: the struct's field, where the column can't have its name.
@@ -55,7 +49,7 @@ impl Part {
 
     /// The name of its column. A struct's field that is called like one of a recording's own gets `data.` before it.
     pub fn column(&self) -> String {
-        let own = [TIMESTAMP, TIMESTAMPS, SHAPE, ARRIVAL, DATA, ""].contains(&self.name.as_str());
+        let own = [key::timestamp_ns, key::timestamps_ns, key::shape, ARRIVAL, DATA, ""].contains(&self.name.as_str());
         if own || self.name.starts_with("data.") {
             format!("data.{}", self.name)
         } else {
@@ -102,9 +96,9 @@ impl Common {
             });
         }
         let mut common = Self {
-            has_shape: message.flat().is_some() || !message.shape.is_empty(),
-            has_timestamps: !message.timestamps_ns.is_empty(),
-            has_valid: message.flat().is_some() && !message.valid.is_empty(),
+            has_shape: message.flat().is_some() || !message.header.shape.is_empty(),
+            has_timestamps: !message.header.timestamps_ns.is_empty(),
+            has_valid: message.flat().is_some() && !message.header.valid.is_empty(),
             parts,
             metadata: Metadata::default(),
         };
@@ -150,35 +144,27 @@ impl Common {
         Ok(())
     }
 
-    /// The metadata of a message that no column holds.
+    /// The metadata of a message that no column holds, in the order of the keys.
     fn metadata_of(&self, message: &Message, out: &mut Metadata) {
-        out.copy_from(&message.metadata);
-        if !message.fields.is_empty() {
-            *out.set(FIELDS) = Value::ListString(message.fields.clone());
-        }
-        if !message.frame_id.is_empty() {
-            *out.set(FRAME_ID) = Value::String(message.frame_id.clone());
-        }
-        if message.dim != 0 {
-            *out.set(DIM) = Value::Integer(message.dim as i64);
-        }
-        if !message.modalities().is_empty() {
-            *out.set(MODALITIES) = Value::ListString(message.modalities().to_vec());
-        }
-        if message.epoch != 0 {
-            *out.set(EPOCH) = Value::Integer(message.epoch);
-        }
-        if !message.shape.is_empty() && !self.has_shape {
-            *out.set(SHAPE) = Value::ListInt(message.shape.iter().map(|&n| n as i64).collect());
-        }
-        for (key, list, has_column) in [
-            (TIMESTAMPS, &message.timestamps_ns, self.has_timestamps),
-            (VALID, &message.valid, self.has_valid),
-        ] {
-            if !list.is_empty() && !has_column {
-                *out.set(key) = Value::ListInt(list.clone());
+        out.clear();
+        let is_bfloat16 = message.columns().iter().any(|column| column.dtype == Dtype::BFloat16);
+        for (name, value) in message.header.iter() {
+            // An empty row of a column is a key that is not there.
+            let is_row = matches!(value, MetadataRef::ListInt([_, ..]));
+            let in_a_column = match name {
+                key::timestamp_ns => matches!(value, MetadataRef::Integer(_)),
+                key::shape => self.has_shape && is_row,
+                key::timestamps_ns => self.has_timestamps && is_row,
+                key::valid => self.has_valid && is_row,
+                // The column's own type says it.
+                key::dtype => is_bfloat16 && value == MetadataRef::String(Dtype::BFloat16.name()),
+                _ => false,
+            };
+            if !in_a_column {
+                out.set(name).assign(value);
             }
         }
+        out.sort();
     }
 
     /// Appends where the metadata of a message differs from that of the first one, as entries of an object.
@@ -186,7 +172,7 @@ impl Common {
         self.metadata_of(message, scratch);
         for (key, value) in scratch.iter() {
             if !self.metadata.get(key).is_some_and(|first| is_same(first, value)) {
-                push_entry(out, key, Some(value));
+                push_entry(out, key, Some(value.as_ref()));
             }
         }
         for (key, _) in self.metadata.iter() {
@@ -202,12 +188,12 @@ impl Common {
             let item = Field::new_list_field(row, true);
             Field::new(name, DataType::List(item.into()), false)
         };
-        let mut columns = vec![Field::new(TIMESTAMP, DataType::Int64, false)];
+        let mut columns = vec![Field::new(key::timestamp_ns, DataType::Int64, false)];
         for part in &self.parts {
             let name = if self.is_flat() { DATA.to_owned() } else { part.column() };
             let mut metadata = HashMap::new();
             if !self.is_flat() && part.dtype == Dtype::BFloat16 {
-                metadata.insert(DTYPE.to_owned(), part.dtype.name().to_owned());
+                metadata.insert(key::dtype.to_owned(), part.dtype.name().to_owned());
             }
             if !self.is_flat() && name != part.name {
                 metadata.insert(FIELD.to_owned(), part.name.clone());
@@ -217,9 +203,9 @@ impl Common {
             columns.push(column);
         }
         let optional = [
-            (SHAPE, self.has_shape),
-            (TIMESTAMPS, self.has_timestamps),
-            (VALID, self.has_valid),
+            (key::shape, self.has_shape),
+            (key::timestamps_ns, self.has_timestamps),
+            (key::valid, self.has_valid),
         ];
         columns.extend(
             optional
@@ -230,21 +216,21 @@ impl Common {
 
         let mut metadata = HashMap::new();
         if self.is_flat() {
-            metadata.insert(DTYPE.to_owned(), self.parts[0].dtype.name().to_owned());
+            metadata.insert(key::dtype.to_owned(), self.parts[0].dtype.name().to_owned());
         }
         let mut others = String::from("{");
-        for (key, value) in self.metadata.iter() {
-            match (key, value) {
-                (FIELDS, Value::ListString(names)) if !names.is_empty() => {
-                    metadata.insert(key.to_owned(), list_of(names));
+        for (name, value) in self.metadata.iter() {
+            match (name, value) {
+                (key::fields, Value::ListString(names)) if !names.is_empty() => {
+                    metadata.insert(name.to_owned(), list_of(names));
                 }
-                (FRAME_ID, Value::String(frame)) if !frame.is_empty() => {
-                    metadata.insert(key.to_owned(), frame.clone());
+                (key::frame_id, Value::String(frame)) if !frame.is_empty() => {
+                    metadata.insert(name.to_owned(), frame.clone());
                 }
-                (DIM, Value::Integer(dim)) if *dim > 0 => {
-                    metadata.insert(key.to_owned(), dim.to_string());
+                (key::dim, Value::Integer(dim)) if *dim > 0 => {
+                    metadata.insert(name.to_owned(), dim.to_string());
                 }
-                _ => push_entry(&mut others, key, Some(value)),
+                _ => push_entry(&mut others, name, Some(value.as_ref())),
             }
         }
         if others.len() > 1 {
@@ -274,36 +260,6 @@ fn is_same(a: &Value, b: &Value) -> bool {
         (Value::Float(a), Value::Float(b)) => a.to_bits() == b.to_bits(),
         (Value::ListFloat(a), Value::ListFloat(b)) => bits(a) == bits(b),
         _ => a == b,
-    }
-}
-
-/// Makes a change of its metadata in a message. What a field of it can say is said there.
-pub(super) fn apply(message: &mut Message, (key, value): &Change) {
-    message.metadata.remove(key);
-    match key.as_str() {
-        FIELDS => message.set_fields::<&str>(&[]),
-        FRAME_ID => message.frame_id.clear(),
-        DIM => message.dim = 0,
-        SHAPE => message.shape.clear(),
-        TIMESTAMPS => message.timestamps_ns.clear(),
-        VALID => message.valid.clear(),
-        MODALITIES => message.set_modalities::<&str>(&[]),
-        EPOCH => message.epoch = 0,
-        _ => {}
-    }
-    let Some(value) = value else {
-        return;
-    };
-    match (key.as_str(), value) {
-        (FIELDS, Value::ListString(names)) if !names.is_empty() => message.set_fields(names),
-        (FRAME_ID, Value::String(frame)) if !frame.is_empty() => message.frame_id.push_str(frame),
-        (DIM, Value::Integer(dim)) if *dim > 0 => message.dim = *dim as usize,
-        (SHAPE, Value::ListInt(list)) if !list.is_empty() => message.shape.extend(list.iter().map(|&n| n as usize)),
-        (TIMESTAMPS, Value::ListInt(list)) if !list.is_empty() => message.timestamps_ns.extend_from_slice(list),
-        (VALID, Value::ListInt(list)) if !list.is_empty() => message.valid.extend_from_slice(list),
-        (MODALITIES, Value::ListString(names)) if !names.is_empty() => message.set_modalities(names),
-        (EPOCH, Value::Integer(epoch)) if *epoch != 0 => message.epoch = *epoch,
-        _ => message.metadata.add(key).clone_from(value),
     }
 }
 

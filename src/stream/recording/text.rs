@@ -3,13 +3,13 @@
 //! Numbers with a point or an exponent are floats. What JSON has no form for is an object with one key: `{"float":
 //! "NaN"}`, `{"list_float": ["inf", "1.0"]}`, `{"list_int": []}`, `{"timestamp": 1700000000000000000}` in ns since 1970.
 
-use crate::stream::MetadataValue as Value;
+use crate::stream::{MetadataRef as Ref, MetadataValue as Value};
 
 /// A change of a message's metadata: the key, and its value where it has one.
 pub(super) type Change = (String, Option<Value>);
 
 /// Appends `"key": value` to an object that ends with `{` or a value.
-pub(super) fn push_entry(out: &mut String, key: &str, value: Option<&Value>) {
+pub(super) fn push_entry(out: &mut String, key: &str, value: Option<Ref<'_>>) {
     if !out.ends_with('{') {
         out.push_str(", ");
     }
@@ -21,24 +21,24 @@ pub(super) fn push_entry(out: &mut String, key: &str, value: Option<&Value>) {
     }
 }
 
-fn push_value(out: &mut String, value: &Value) {
+fn push_value(out: &mut String, value: Ref<'_>) {
     match value {
-        Value::Bool(yes) => out.push_str(if *yes { "true" } else { "false" }),
-        Value::Integer(number) => out.push_str(&number.to_string()),
+        Ref::Bool(yes) => out.push_str(if yes { "true" } else { "false" }),
+        Ref::Integer(number) => out.push_str(&number.to_string()),
         // The shortest digits that give the same bits.
-        Value::Float(number) if number.is_finite() => out.push_str(&format!("{number:?}")),
-        Value::Float(number) => push_tagged(out, "float", |out| push_string(out, &number.to_string())),
-        Value::String(text) => push_string(out, text),
-        Value::Timestamp(ns) => push_tagged(out, "timestamp", |out| out.push_str(&ns.to_string())),
-        Value::ListInt(list) if list.is_empty() => push_tagged(out, "list_int", |out| out.push_str("[]")),
-        Value::ListInt(list) => push_list(out, list, |out, number| out.push_str(&number.to_string())),
-        Value::ListFloat(list) if !list.is_empty() && list.iter().all(|number| number.is_finite()) => {
+        Ref::Float(number) if number.is_finite() => out.push_str(&format!("{number:?}")),
+        Ref::Float(number) => push_tagged(out, "float", |out| push_string(out, &number.to_string())),
+        Ref::String(text) => push_string(out, text),
+        Ref::Timestamp(ns) => push_tagged(out, "timestamp", |out| out.push_str(&ns.to_string())),
+        Ref::ListInt(list) if list.is_empty() => push_tagged(out, "list_int", |out| out.push_str("[]")),
+        Ref::ListInt(list) => push_list(out, list, |out, number| out.push_str(&number.to_string())),
+        Ref::ListFloat(list) if !list.is_empty() && list.iter().all(|number| number.is_finite()) => {
             push_list(out, list, |out, number| out.push_str(&format!("{number:?}")));
         }
-        Value::ListFloat(list) => push_tagged(out, "list_float", |out| {
+        Ref::ListFloat(list) => push_tagged(out, "list_float", |out| {
             push_list(out, list, |out, number| push_string(out, &format!("{number:?}")));
         }),
-        Value::ListString(list) => push_list(out, list, |out, text| push_string(out, text)),
+        Ref::ListString(list) => push_list(out, list, |out, text| push_string(out, text)),
     }
 }
 
@@ -339,7 +339,7 @@ mod tests {
             .collect();
         let mut text = String::from("{");
         for (key, value) in &changes {
-            push_entry(&mut text, key, value.as_ref());
+            push_entry(&mut text, key, value.as_ref().map(Value::as_ref));
         }
         text.push('}');
         // NaN is not equal to itself, and 0 is to -0.
@@ -352,12 +352,8 @@ mod tests {
     #[test]
     fn it_is_json() {
         let mut text = String::from("{");
-        push_entry(
-            &mut text,
-            "a",
-            Some(&Value::ListString(vec!["x\ty".into(), "mü".into()])),
-        );
-        push_entry(&mut text, "b", Some(&Value::Float(2.0)));
+        push_entry(&mut text, "a", Some(Ref::ListString(&["x\ty".into(), "mü".into()])));
+        push_entry(&mut text, "b", Some(Ref::Float(2.0)));
         assert_eq!(text, r#"{"a": ["x\u0009y", "mü"], "b": 2.0"#);
         assert_eq!(
             object("\n{ \"a\" :\t[ 1 ,2.5 ] , \"b\": \"\\u00e9\\ud83d\\ude00\\/\\n\" }").unwrap(),

@@ -213,7 +213,8 @@ mod tests {
     /// A batch of rows of so many samples and targets.
     fn message(rows: &[(usize, usize)]) -> Message {
         let mut message = Message::default();
-        (message.rows, message.dim) = (rows.len(), DIM);
+        message.rows = rows.len();
+        message.header.dim.set(DIM as i64);
         let mut add = |name, dtype: Dtype, len: fn((usize, usize)) -> usize| {
             let total = rows.iter().map(|&row| len(row)).sum::<usize>();
             let column = message.add_column(name, dtype, Cells::Ragged(total));

@@ -1,8 +1,8 @@
 use super::super::{ResampleConfig, ResampleCounters, Trajectories};
 use super::CudaResampler;
+use crate::device::cuda::share::{cut, run_each, split_off};
 use crate::device::cuda::{CudaError, Gpu};
 use crate::ops::ConfigError;
-use std::ops::Range;
 
 /// Resamples each batch on several devices, each of which does some of its trajectories. The bytes are those of one.
 pub struct ShardedResampler {
@@ -47,21 +47,15 @@ impl ShardedResampler {
             );
             assert_eq!(valid.len(), batch.targets(), "one byte for each target");
             let row_bytes = batch.dim() * batch.dtype().size();
-            let shares = shares(batch, self.shards.len());
-            let results = std::thread::scope(|scope| {
-                let mut running = Vec::with_capacity(shares.len());
-                for (shard, rows) in self.shards.iter_mut().zip(shares) {
-                    let targets = (batch.target_offsets[rows.end] - batch.target_offsets[rows.start]) as usize;
-                    let (own_values, own_valid);
-                    (own_values, values) = std::mem::take(&mut values).split_at_mut(targets * row_bytes);
-                    (own_valid, valid) = std::mem::take(&mut valid).split_at_mut(targets);
-                    running.push(scope.spawn(move || shard.run_rows(batch, rows, own_values, own_valid)));
-                }
-                let join = |thread: std::thread::ScopedJoinHandle<'_, _>| match thread.join() {
-                    Ok(result) => result,
-                    Err(panic) => std::panic::resume_unwind(panic),
-                };
-                running.into_iter().map(join).collect::<Vec<_>>()
+            let work = |row| batch.row_samples(row).len() + batch.row_targets(row).len();
+            let shares = cut(batch.rows(), self.shards.len(), work);
+            let works = self.shards.iter_mut().zip(shares).map(|(shard, rows)| {
+                let targets = (batch.target_offsets[rows.end] - batch.target_offsets[rows.start]) as usize;
+                let own_values = split_off(&mut values, targets * row_bytes);
+                (shard, rows, own_values, split_off(&mut valid, targets))
+            });
+            let results = run_each(works.collect(), |(shard, rows, values, valid)| {
+                shard.run_rows(batch, rows, values, valid)
             });
             let mut counters = ResampleCounters::default();
             for result in results {
@@ -71,31 +65,4 @@ impl ShardedResampler {
         };
         alone.run(batch, values, valid)
     }
-}
-
-/// Cuts the rows into one range for each device, with about as many samples and targets in each.
-fn shares(batch: &Trajectories<'_>, devices: usize) -> Vec<Range<usize>> {
-    assert!(devices > 0, "a device at least");
-    if batch.rows() == 0 {
-        return Vec::new();
-    }
-    let work = |row: usize| batch.time_offsets()[row] as usize + batch.target_offsets[row] as usize;
-    let rows: Vec<usize> = (0..=batch.rows()).collect();
-    let ends = (1..=devices).map(|share| {
-        let until = work(batch.rows()) * share / devices;
-        rows.partition_point(|&row| work(row) < until).min(batch.rows())
-    });
-    let mut start = 0;
-    let mut shares: Vec<_> = ends
-        .map(|end| {
-            let rows = start..end.max(start);
-            start = rows.end;
-            rows
-        })
-        .collect();
-    // Rows at the end without samples and targets.
-    if let Some(last) = shares.last_mut() {
-        last.end = batch.rows();
-    }
-    shares
 }

@@ -2,9 +2,9 @@
 
 use crate::device::Dtype;
 use crate::stream::{Cells, Message};
-use arrow::array::{Array, ArrayRef, AsArray};
-use arrow::buffer::NullBuffer;
-use arrow::datatypes::{
+use ::arrow::array::{Array, ArrayRef, AsArray};
+use ::arrow::buffer::NullBuffer;
+use ::arrow::datatypes::{
     ArrowPrimitiveType, DataType, DurationMicrosecondType, DurationMillisecondType, DurationNanosecondType,
     DurationSecondType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, TimeUnit,
     TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type,

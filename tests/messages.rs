@@ -1,41 +1,42 @@
-use super::*;
-use crate::ops::voxelize::Cloud;
-use crate::stream::Cells;
+//! Messages of Arrow arrays and metadata: what is copied, what is noted, what is refused.
+
+#![allow(clippy::unwrap_used)]
+
 use arrow::array::{
-    BooleanArray, DictionaryArray, DurationMicrosecondArray, FixedSizeListArray, Float32Array, LargeListArray,
-    ListArray, StringArray, StructArray, TimestampMillisecondArray, TimestampNanosecondArray, UInt16Array, UInt32Array,
+    Array, ArrayRef, BooleanArray, DictionaryArray, DurationMicrosecondArray, FixedSizeListArray, Float32Array,
+    LargeListArray, ListArray, StringArray, StructArray, TimestampMillisecondArray, TimestampNanosecondArray,
+    UInt16Array, UInt32Array,
 };
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::{Field, Float32Type, Int32Type, Int64Type};
+use robocache::device::Dtype;
+use robocache::ops::voxelize::Cloud;
+use robocache::stream::{Cells, Message, MessageError, MetadataValue as Value};
 use std::sync::Arc;
 
-fn read(parameters: &[(&str, Parameter)], array: impl Array + 'static) -> Result<(Message, bool), MessageError> {
+fn read(metadata: &[(&str, Value)], array: impl Array + 'static) -> Result<Message, MessageError> {
     let mut message = Message::default();
-    let parameters = parameters
-        .iter()
-        .map(|(key, value)| ((*key).to_owned(), value.clone()))
-        .collect();
+    let metadata = metadata.iter().map(|(key, value)| (*key, value.as_ref()));
     let array: ArrayRef = Arc::new(array);
-    let stamped = read_message(&parameters, &array, &mut message)?;
-    Ok((message, stamped))
+    message.read(metadata, &array)?;
+    Ok(message)
 }
 
 #[test]
 fn a_tensor_is_copied_with_what_its_metadata_says() {
     let array = Float32Array::from(vec![9.0, 1.0, 2.0, 3.0, 4.0]).slice(1, 4);
     let parameters = [
-        ("timestamp_ns", Parameter::Integer(7)),
-        ("timestamp", Parameter::Integer(6)),
-        ("timestamps_ns", Parameter::ListInt(vec![5, 7])),
-        ("shape", Parameter::ListInt(vec![2, 2])),
-        ("frame_id", Parameter::String("tool".into())),
+        ("timestamp_ns", Value::Integer(7)),
+        ("timestamp", Value::Integer(6)),
+        ("timestamps_ns", Value::ListInt(vec![5, 7])),
+        ("shape", Value::ListInt(vec![2, 2])),
+        ("frame_id", Value::String("tool".into())),
     ];
-    let (message, stamped) = read(&parameters, array).unwrap();
-    assert!(stamped);
-    assert_eq!(message.timestamp_ns, 7);
-    assert_eq!(message.timestamps_ns, [5, 7]);
-    assert_eq!(message.shape, [2, 2]);
-    assert_eq!(message.frame_id, "tool");
+    let message = read(&parameters, array).unwrap();
+    assert_eq!(message.timestamp_ns(), 7);
+    assert_eq!(*message.header.timestamps_ns, [5, 7]);
+    assert_eq!(*message.header.shape, [2, 2]);
+    assert_eq!(*message.header.frame_id, "tool");
     assert_eq!(message.flat().unwrap().as_slice::<f32>(), [1.0, 2.0, 3.0, 4.0]);
 }
 
@@ -59,7 +60,7 @@ fn nulls_in_lists_are_noted_by_row_and_floats_are_nan() {
     let columns: Vec<ArrayRef> = vec![Arc::new(stamps), Arc::new(values)];
     let rows = NullBuffer::from(vec![true, true, true, false]);
     let batch = StructArray::new(fields.into(), columns, Some(rows));
-    let (message, _) = read(&[], batch).unwrap();
+    let message = read(&[], batch).unwrap();
     let null_rows = |name: &str| message.column(name).unwrap().null_rows.clone();
     assert_eq!(null_rows("timestamps_ns"), [0, 2, 3]);
     assert_eq!(null_rows("values"), [1, 3]);
@@ -70,60 +71,55 @@ fn nulls_in_lists_are_noted_by_row_and_floats_are_nan() {
 
 #[test]
 fn what_an_observation_says_and_what_nobody_knows_is_kept() {
-    let names = |names: &[&str]| Parameter::ListString(names.iter().map(|name| (*name).to_owned()).collect());
+    let names = |names: &[&str]| Value::ListString(names.iter().map(|name| (*name).to_owned()).collect());
     let parameters = [
-        ("timestamp_ns", Parameter::Integer(7)),
-        ("shape", Parameter::ListInt(vec![1])),
+        ("timestamp_ns", Value::Integer(7)),
+        ("shape", Value::ListInt(vec![1])),
         ("modalities", names(&["camera", "force"])),
-        ("epoch", Parameter::Integer(2)),
-        ("age_ns", Parameter::ListInt(vec![-1, 5])),
-        ("encoding", Parameter::String("rgb8".into())),
-        ("gain", Parameter::Float(0.5)),
-        ("_framing", Parameter::String("arrow_ipc".into())),
+        ("epoch", Value::Integer(2)),
+        ("age_ns", Value::ListInt(vec![-1, 5])),
+        ("encoding", Value::String("rgb8".into())),
+        ("gain", Value::Float(0.5)),
     ];
-    let (mut message, _) = read(&parameters, Float32Array::from(vec![1.0])).unwrap();
-    assert_eq!(message.modalities(), ["camera", "force"]);
-    assert_eq!(message.epoch, 2);
-    let kept: Vec<_> = message.metadata.iter().collect();
+    let mut message = read(&parameters, Float32Array::from(vec![1.0])).unwrap();
+    assert_eq!(**message.header.modalities, ["camera", "force"]);
+    assert_eq!((*message.header.epoch, &message.header.age_ns[..]), (2, &[-1, 5][..]));
+    let kept: Vec<_> = message.header.other.iter().collect();
     assert_eq!(
         kept,
         [
-            ("age_ns", &MetadataValue::ListInt(vec![-1, 5])),
-            ("encoding", &MetadataValue::String("rgb8".into())),
-            ("gain", &MetadataValue::Float(0.5)),
+            ("encoding", &Value::String("rgb8".into())),
+            ("gain", &Value::Float(0.5)),
         ]
     );
-    // What a field can't tell from what is not there.
+    // What is empty is there.
     let parameters = [
-        ("dtype", Parameter::String("float32".into())),
-        ("epoch", Parameter::Integer(0)),
+        ("dtype", Value::String("float32".into())),
+        ("epoch", Value::Integer(0)),
         ("fields", names(&[])),
-        ("frame_id", Parameter::String(String::new())),
-        ("shape", Parameter::ListInt(vec![])),
+        ("frame_id", Value::String(String::new())),
+        ("shape", Value::ListInt(vec![])),
     ];
-    let (empty, _) = read(&parameters, Float32Array::from(vec![1.0])).unwrap();
-    assert!(
-        empty
-            .metadata
-            .iter()
-            .map(|(key, _)| key)
-            .eq(parameters.iter().map(|(key, _)| *key))
-    );
+    let empty = read(&parameters, Float32Array::from(vec![1.0])).unwrap();
+    let keys = empty.header.iter().map(|(key, value)| (key, value.to_owned()));
+    let mut keys: Vec<_> = keys.collect();
+    keys.sort_by_key(|(key, _)| *key);
+    assert_eq!(keys, parameters);
     // Of another type they are the sender's own, and no error.
-    let parameters = [("epoch", Parameter::Float(1.5)), ("modalities", Parameter::Integer(3))];
-    let parameters = parameters.map(|(key, value)| (key.to_owned(), value)).into();
-    read_parameters(&parameters, &mut message).unwrap();
-    assert!(message.modalities().is_empty() && message.epoch == 0);
-    assert_eq!(message.metadata.get("epoch"), Some(&MetadataValue::Float(1.5)));
-    assert_eq!(message.metadata.iter().count(), 2);
+    let parameters = [("epoch", Value::Float(1.5)), ("modalities", Value::Integer(3))];
+    let own = parameters.iter().map(|(key, value)| (*key, value.as_ref()));
+    message.header.read(own).unwrap();
+    assert!(message.header.modalities.is_empty() && *message.header.epoch == 0);
+    assert_eq!(message.header.other.get("epoch"), Some(&Value::Float(1.5)));
+    assert_eq!(message.header.iter().count(), 2);
 }
 
 #[test]
 fn the_stamp_may_be_the_older_key_or_missing() {
     let array = || Float32Array::from(vec![1.0]);
-    let (message, stamped) = read(&[("timestamp", Parameter::Integer(6))], array()).unwrap();
-    assert_eq!((message.timestamp_ns, stamped), (6, true));
-    assert!(!read(&[], array()).unwrap().1);
+    let message = read(&[("timestamp", Value::Integer(6))], array()).unwrap();
+    assert_eq!(message.timestamp_ns(), 6);
+    assert!(!read(&[], array()).unwrap().header.timestamp_ns.is_present());
 }
 
 #[test]
@@ -135,7 +131,7 @@ fn ragged_columns_start_at_zero_even_in_a_slice() {
     ]);
     let field = Arc::new(Field::new("targets_ns", list.data_type().clone(), false));
     let batch = StructArray::from(vec![(field, Arc::new(list) as ArrayRef)]).slice(1, 2);
-    let (message, _) = read(&[], batch).unwrap();
+    let message = read(&[], batch).unwrap();
     let column = message.column("targets_ns").unwrap();
     assert_eq!(message.rows, 2);
     assert_eq!(column.offsets, [0, 1, 1]);
@@ -145,8 +141,8 @@ fn ragged_columns_start_at_zero_even_in_a_slice() {
 #[test]
 fn bfloat16_travels_as_uint16() {
     let bits = half::bf16::from_f32(1.5).to_bits();
-    let dtype = ("dtype", Parameter::String("bfloat16".into()));
-    let (message, _) = read(&[dtype], UInt16Array::from(vec![bits])).unwrap();
+    let dtype = ("dtype", Value::String("bfloat16".into()));
+    let message = read(&[dtype], UInt16Array::from(vec![bits])).unwrap();
     let mut value = [0.0];
     message.flat().unwrap().to_f32(&mut value);
     assert_eq!(value, [1.5]);
@@ -186,7 +182,7 @@ fn what_nothing_asks_for_is_skipped_and_what_is_asked_for_is_named() {
         ],
         None,
     );
-    let (message, _) = read(&[], cloud).unwrap();
+    let message = read(&[], cloud).unwrap();
     let cloud = Cloud::from_message(&message).unwrap();
     assert_eq!(cloud.len(), 2);
     let asked = |name| cloud.field(name).unwrap_err().to_string();
@@ -200,7 +196,7 @@ fn what_nothing_asks_for_is_skipped_and_what_is_asked_for_is_named() {
 
 #[test]
 fn a_null_is_a_value_that_is_not_there() {
-    let (message, _) = read(&[], Float32Array::from(vec![Some(1.0), None, Some(3.0)])).unwrap();
+    let message = read(&[], Float32Array::from(vec![Some(1.0), None, Some(3.0)])).unwrap();
     let values = floats_of(&message, "");
     assert!(values[0] == 1.0 && values[1].is_nan() && values[2] == 3.0);
     // The second row of the struct is null, and so is a value of another.
@@ -215,7 +211,7 @@ fn a_null_is_a_value_that_is_not_there() {
         ],
         Some(NullBuffer::from(vec![true, false, true])),
     );
-    let (message, _) = read(&[], cloud.slice(1, 2)).unwrap();
+    let message = read(&[], cloud.slice(1, 2)).unwrap();
     let (x, ring) = (floats_of(&message, "x"), floats_of(&message, "ring"));
     assert!(x[0].is_nan() && x[1] == 3.0);
     assert!(ring.iter().all(|ring| ring.is_nan()));
@@ -223,7 +219,7 @@ fn a_null_is_a_value_that_is_not_there() {
     assert_eq!((ring.dtype, ring.integers), (Dtype::Float64, Some(Dtype::UInt32)));
     assert!(floats_of(&message, "t")[0].is_nan() && floats_of(&message, "t")[1] == 2e6);
     // Without nulls nothing changes, though there is a bitmap for them.
-    let (message, _) = read(&[], UInt32Array::from(vec![Some(7), None]).slice(0, 1)).unwrap();
+    let message = read(&[], UInt32Array::from(vec![Some(7), None]).slice(0, 1)).unwrap();
     assert_eq!(
         (message.flat().unwrap().dtype(), message.columns()[0].integers),
         (Dtype::UInt32, None)
@@ -232,12 +228,12 @@ fn a_null_is_a_value_that_is_not_there() {
 
 #[test]
 fn nulls_go_with_the_dtype_that_the_metadata_names() {
-    let dtype = |name: &str| ("dtype", Parameter::String(name.into()));
+    let dtype = |name: &str| ("dtype", Value::String(name.into()));
     let nulls = || UInt16Array::from(vec![Some(half::bf16::from_f32(1.5).to_bits()), None]);
-    let (message, _) = read(&[dtype("bfloat16")], nulls()).unwrap();
+    let message = read(&[dtype("bfloat16")], nulls()).unwrap();
     assert_eq!(message.flat().unwrap().dtype(), Dtype::BFloat16);
     assert!(floats_of(&message, "")[0] == 1.5 && floats_of(&message, "")[1].is_nan());
-    let (message, _) = read(&[dtype("uint16")], nulls()).unwrap();
+    let message = read(&[dtype("uint16")], nulls()).unwrap();
     assert!(floats_of(&message, "")[1].is_nan());
 }
 
@@ -264,7 +260,7 @@ fn times_are_nanoseconds_in_every_unit() {
         ],
         None,
     );
-    let (message, _) = read(&[], message).unwrap();
+    let message = read(&[], message).unwrap();
     let int64 = |name| message.column(name).unwrap().data.as_slice::<i64>().to_vec();
     assert_eq!(int64("ns"), [5, i64::MAX, i64::MIN]);
     assert_eq!(int64("ms"), [5_000_000, -6_000_000, 7_000_000]);
@@ -275,7 +271,7 @@ fn times_are_nanoseconds_in_every_unit() {
     assert_eq!(floats_of(&message, "list")[2], -2e9);
     // What is under a null is no time.
     let hidden = TimestampMillisecondArray::new(vec![i64::MAX, 1].into(), Some(vec![false, true].into()));
-    let (message, _) = read(&[], hidden).unwrap();
+    let message = read(&[], hidden).unwrap();
     assert_eq!(floats_of(&message, "")[1], 1e6);
 }
 
@@ -306,7 +302,7 @@ fn lists_of_every_kind_are_columns() {
         ],
         None,
     );
-    let (message, _) = read(&[], batch.slice(1, 3)).unwrap();
+    let message = read(&[], batch.slice(1, 3)).unwrap();
     for name in ["list", "large"] {
         let column = message.column(name).unwrap();
         assert_eq!(
@@ -338,21 +334,21 @@ fn lists_in_the_only_row_are_a_cloud() {
         ],
         None,
     );
-    let (message, _) = read(&[], cloud).unwrap();
+    let message = read(&[], cloud).unwrap();
     assert_eq!(Cloud::from_message(&message).unwrap().len(), 3);
 }
 
 #[test]
 fn what_the_metadata_says_of_the_form_must_agree() {
-    let list = |key: &'static str, values: &[i64]| (key, Parameter::ListInt(values.to_vec()));
+    let list = |key: &'static str, values: &[i64]| (key, Value::ListInt(values.to_vec()));
     let names = |key: &'static str, names: &[&str]| {
         (
             key,
-            Parameter::ListString(names.iter().map(|name| (*name).to_owned()).collect()),
+            Value::ListString(names.iter().map(|name| (*name).to_owned()).collect()),
         )
     };
     let six = || Float32Array::from(vec![0.0; 6]);
-    let refused = |parameters: &[(&str, Parameter)]| read(parameters, six()).err().map(|error| error.to_string());
+    let refused = |parameters: &[(&str, Value)]| read(parameters, six()).err().map(|error| error.to_string());
     let (shape, stamps) = (
         |shape: &[i64]| list("shape", shape),
         |stamps: &[i64]| list("timestamps_ns", stamps),
@@ -407,7 +403,7 @@ fn what_the_metadata_says_of_the_form_must_agree() {
 #[test]
 fn what_cannot_be_read_is_said_in_full() {
     let floats = || Float32Array::from(vec![1.0, 2.0]);
-    let message = |result: Result<(Message, bool), MessageError>| match result {
+    let message = |result: Result<Message, MessageError>| match result {
         Ok(_) => panic!("it was read"),
         Err(error) => error.to_string(),
     };
@@ -415,10 +411,10 @@ fn what_cannot_be_read_is_said_in_full() {
     // A list is the column of a struct, and of numbers.
     let nested = ListArray::from_iter_primitive::<Int64Type, _, _>([Some(vec![Some(1)])]);
     assert!(message(read(&[], nested)).contains("Arrow type List(Int64) (allowed: arrays of floats"));
-    let text = ("timestamp_ns", Parameter::String("17".into()));
+    let text = ("timestamp_ns", Value::String("17".into()));
     assert!(message(read(&[text], floats())).contains("a NumPy integer becomes text"));
-    let shape = ("shape", Parameter::ListInt(vec![3]));
+    let shape = ("shape", Value::ListInt(vec![3]));
     assert!(message(read(&[shape], floats())).contains("`shape` [3] is 3 values, the payload has 2"));
-    let dtype = ("dtype", Parameter::String("float64".into()));
+    let dtype = ("dtype", Value::String("float64".into()));
     assert!(message(read(&[dtype], floats())).contains("the payload is float32"));
 }

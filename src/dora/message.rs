@@ -1,0 +1,98 @@
+//! dora's metadata into headers, and back.
+
+use crate::stream::{Header, Message, MessageError, MetadataRef};
+use arrow::array::ArrayRef;
+use dora_node_api::metadata::{FRAMING, FRAMING_ARROW_IPC};
+use dora_node_api::{MetadataParameters, Parameter};
+use std::time::{Duration, UNIX_EPOCH};
+
+/// The transport's own key among the ones that begin with a letter.
+const OPEN_TELEMETRY: &str = "open_telemetry_context";
+
+/// Copies a message out of dora's memory: the payload, and the metadata but for dora's own.
+///
+/// # Errors
+/// A payload or metadata that can't be; the message is then of no use.
+pub fn read_message(
+    parameters: &MetadataParameters,
+    array: &ArrayRef,
+    message: &mut Message,
+) -> Result<(), MessageError> {
+    let is_ours = |key: &str| !key.starts_with('_') && key != OPEN_TELEMETRY;
+    let entries = parameters.iter().filter(|(key, _)| is_ours(key));
+    message.read(entries.map(|(key, value)| (key.as_str(), borrowed(value))), array)
+}
+
+/// The metadata of a message in Arrow's IPC format.
+pub(super) fn parameters(header: &Header) -> MetadataParameters {
+    let entries = header.iter().map(|(key, value)| (key.to_owned(), owned(value)));
+    let mut parameters: MetadataParameters = entries.collect();
+    parameters.insert(FRAMING.to_owned(), Parameter::String(FRAMING_ARROW_IPC.to_owned()));
+    parameters
+}
+
+fn borrowed(value: &Parameter) -> MetadataRef<'_> {
+    match value {
+        Parameter::Bool(value) => MetadataRef::Bool(*value),
+        Parameter::Integer(value) => MetadataRef::Integer(*value),
+        Parameter::Float(value) => MetadataRef::Float(*value),
+        Parameter::String(value) => MetadataRef::String(value),
+        Parameter::ListInt(value) => MetadataRef::ListInt(value),
+        Parameter::ListFloat(value) => MetadataRef::ListFloat(value),
+        Parameter::ListString(value) => MetadataRef::ListString(value),
+        // The years that ns in 64 bits can't reach are no times of a message.
+        Parameter::Timestamp(value) => MetadataRef::Timestamp(value.timestamp_nanos_opt().unwrap_or(0)),
+    }
+}
+
+fn owned(value: MetadataRef<'_>) -> Parameter {
+    match value {
+        MetadataRef::Bool(value) => Parameter::Bool(value),
+        MetadataRef::Integer(value) => Parameter::Integer(value),
+        MetadataRef::Float(value) => Parameter::Float(value),
+        MetadataRef::String(value) => Parameter::String(value.to_owned()),
+        MetadataRef::ListInt(value) => Parameter::ListInt(value.to_vec()),
+        MetadataRef::ListFloat(value) => Parameter::ListFloat(value.to_vec()),
+        MetadataRef::ListString(value) => Parameter::ListString(value.to_vec()),
+        MetadataRef::Timestamp(ns) => {
+            let distance = Duration::from_nanos(ns.unsigned_abs());
+            let time = if ns < 0 {
+                UNIX_EPOCH - distance
+            } else {
+                UNIX_EPOCH + distance
+            };
+            Parameter::Timestamp(time.into())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::array::Float32Array;
+    use std::sync::Arc;
+
+    #[test]
+    fn what_a_sender_says_is_what_a_consumer_reads() {
+        let mut sent = Header::default();
+        sent.timestamp_ns.set(7);
+        sent.modalities.set(["camera", "force"]);
+        sent.valid.set([1, 0]);
+        *sent.other.set("encoding") = crate::stream::MetadataValue::String("rgb8".into());
+        let mut parameters = parameters(&sent);
+        assert_eq!(parameters[FRAMING], Parameter::String(FRAMING_ARROW_IPC.into()));
+        parameters.insert(OPEN_TELEMETRY.into(), Parameter::String("trace".into()));
+        let array: ArrayRef = Arc::new(Float32Array::from(vec![1.0]));
+        let mut message = Message::default();
+        read_message(&parameters, &array, &mut message).unwrap();
+        assert_eq!(*message.header, sent);
+    }
+
+    #[test]
+    fn a_time_is_the_one_that_was_sent() {
+        for ns in [0, 1_700_000_000_123_456_789, -1_000_000_001, i64::MAX, i64::MIN] {
+            let parameter = owned(MetadataRef::Timestamp(ns));
+            assert_eq!(borrowed(&parameter), MetadataRef::Timestamp(ns));
+        }
+    }
+}
