@@ -78,10 +78,10 @@ impl Graph {
             external_places: Vec::new(),
             shared: Shared {
                 internal: Internal {
-                    on_host: Message::new(memory),
+                    on_host: Some(Message::new(memory)),
                     ..Internal::default()
                 },
-                on_host: Message::new(memory),
+                on_host: Some(Message::new(memory)),
                 ..Shared::default()
             },
             memory: memory.clone(),
