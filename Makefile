@@ -18,7 +18,7 @@ BUILT_KERNELS := $(patsubst %.cu,target/%.fatbin,$(KERNELS)) $(CUDA12_KERNELS)
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .PHONY: demo record replay sensors offline test check-format check-licences check-dataflows check-layout check-kernels clippy doc \
-  check-engine test-rust test-gpu test-python kernels emulator build bench bench-gpu profile-gpu clean-out
+  check-engine test-rust test-gpu test-python kernels emulator build bench bench-gpu bench-voxels profile-gpu clean-out
 
 demo: build out/policy.onnx
 	@rm -f out/report.json
@@ -122,14 +122,17 @@ emulator:
 bench: .venv/.stamp
 	python benches/run.py
 
-# The figures of a GPU, which must be there, as must a Python with PyTorch, Triton and CuPy.
+# The figures of a GPU, which must be there, as must a Python with PyTorch, Triton and CuPy. benches/gpu_run.sh does the
+# measuring, and can do so where there is no cargo.
 PEERS_PYTHON ?= python3
 bench-gpu: .venv/.stamp
 	$(CARGO) build --release --workspace --locked
-	mkdir -p out
-	target/release/robocache-bench > out/gpu.jsonl
-	$(PEERS_PYTHON) benches/peers.py gpu >> out/gpu.jsonl
-	python benches/compare.py --write --machine "$$(nvidia-smi --query-gpu=name --format=csv,noheader | head -1), $$(date -I), \`make bench-gpu\`" out/gpu.jsonl
+	PYTHON=$(PEERS_PYTHON) BENCH_COMMAND="make bench-gpu" benches/gpu_run.sh target/release/robocache-bench out
+	python benches/compare.py --write out/gpu-robocache.jsonl out/gpu-peers.jsonl out/gpu-batches.jsonl
+
+# Clouds on the CPU alone, beside spconv and Open3D, which get an environment of their own in out/peers.
+bench-voxels: .venv/.stamp
+	python benches/run.py --voxels
 
 # What bounds the kernels, by Nsight Compute.
 profile-gpu: .venv/.stamp

@@ -1,10 +1,16 @@
 """Joins rows of robocache-bench and of `peers.py gpu` into tables and a plot, and holds them against the targets.
 
-    python benches/compare.py ROWS.jsonl ... [--machine NAME] [--write]
+    python benches/compare.py ROWS.jsonl ... [--note TEXT] [--write]
+    python benches/compare.py --before ROWS.jsonl ROWS.jsonl ...
 
-Prints the targets with both figures of each. With --write the tables go between the markers `<!-- gpu -->` (targets)
-and `<!-- gpu-rows -->` (all) of docs/performance.md and README.md, and the plot to docs/performance-gpu.svg. Rows that
-are held against each other must be of one run on one machine. A row that came more than once counts as its last.
+Prints the tables. With --write they go between the markers of docs/performance.md: `<!-- gpu -->` (targets),
+`<!-- gpu-bounds -->` (what is held against the machine itself), `<!-- gpu-rows -->` (all) and `<!-- gpu-more -->` (several
+devices, dataflows); the first targets go to README.md, and the plot to docs/performance-gpu.svg. A table of which there
+are no rows stays as it is. Rows that are held against each other must be of one run on one machine: what the rows say of
+that stands under the tables. A row that came more than once counts as its last.
+
+With --before it sets robocache's rows beside those of an earlier state, and exits with 1 if one became slower by more than
+3 %.
 """
 
 import argparse
@@ -15,18 +21,47 @@ import sys
 from run import PAGES, ROOT, replace_between, time_text
 
 PLOT = ROOT / "docs" / "performance-gpu.svg"
-COMPILED = "torch.compile + graph"
+PERFORMANCE, README = PAGES
 ROOM, ROOM_BYTES = "room, 131072 points, 256x256x256", 131072 * 12
 FUSED = "32x256 of 128+32+16 from 150/1000/5000 bfloat16"
-VOXEL_BATCHES = [
-    ("8 x 4096 {}points, 64x64x64", 5, 4),
-    ("32 x 16384 {}points, 128x128x128", 58, 12),
-    ("64 x 65536 {}points, 256x256x256", 530, 150),
+# What is held against captured torch.compile: at most which share of its time. The first are those of the README.
+TARGETS = [
+    ("resample", "32x50->32x16 bfloat16", 0.5),
+    ("resample", "64x4096->1024x32 bfloat16", 0.65),
+    ("resample", "16x4096->1024x32 bfloat16", 0.6),
+    ("resample", "256x512->256x256 bfloat16", 1.0),
+    ("resample", "1024x512->512x128 bfloat16", 1.0),
+    ("fuse", FUSED, 0.33),
+    ("voxelize", f"{ROOM}, dense", 0.75),
+    ("voxelize", f"{ROOM}, bits", 0.5),
+    ("voxelize", f"{ROOM}, coo", 0.33),
+    ("voxelize", "64 x 65536 points, 256x256x256, dense", 0.75),
+    ("voxelize", "64 x 65536 points, 256x256x256, bits", 0.5),
+    ("resample", "256x512->256x256 float32", 1.0),
+    ("resample", "1024x512->512x128 float32", 1.0),
+    ("voxelize", "8 x 4096 points, 64x64x64, dense", 0.75),
+    ("voxelize", "8 x 4096 points, 64x64x64, bits", 0.5),
+    ("voxelize", "32 x 16384 points, 128x128x128, dense", 0.75),
+    ("voxelize", "32 x 16384 points, 128x128x128, bits", 0.5),
+    ("voxelize", "8 x 4096 uniform points, 64x64x64, dense", 0.75),
+    ("voxelize", "8 x 4096 uniform points, 64x64x64, bits", 0.5),
+    ("voxelize", "32 x 16384 uniform points, 128x128x128, dense", 0.75),
+    ("voxelize", "32 x 16384 uniform points, 128x128x128, bits", 0.5),
+    ("voxelize", "64 x 65536 uniform points, 256x256x256, dense", 0.75),
+    ("voxelize", "64 x 65536 uniform points, 256x256x256, bits", 0.5),
 ]
+IN_README = 11
+# Shapes so large that the memory's rate is what counts
+COPY_SHAPES, COPY_SHARE = ("256x512->256x256", "1024x512->512x128"), 0.75
+# What a row may take of its time before: less would be noise
+SLOWER = 1.03
 # What is fast enough that four devices count as four
 SCALING = 3.8
 # `auto` may be slower than the better of the two by this much.
 AUTO = 1.1
+SCOPES = {"device": "inputs and outputs there", "host": "host to host"}
+WAYS = ("host to device", "device to host")
+SHARED_COPIES = "pinned copies in both directions at once, 134217728 bytes each"
 
 
 class Missing(Exception):
@@ -35,7 +70,10 @@ class Missing(Exception):
 
 class Figures:
     def __init__(self, rows: list[dict]):
-        self.rows = {(row["op"], row["config"], row["backend"], row["scope"]): row for row in rows}
+        measured = [row for row in rows if "us_p50" in row]
+        self.rows = {(row["op"], row["config"], row["backend"], row["scope"]): row for row in measured}
+        self.machines = [row for row in rows if row["op"] == "machine"]
+        self.missing = {(row["op"], row["config"], row["backend"]): row["missing"] for row in rows if "missing" in row}
 
     def row(self, op: str, config: str, backend: str = "cuda", scope: str = "device") -> dict:
         try:
@@ -46,82 +84,138 @@ class Figures:
     def us(self, *key: str) -> float:
         return self.row(*key)["us_p50"]
 
+    def peer(self, op: str, config: str, name: str, captured: bool) -> dict:
+        """The fastest row of a peer, which may have been written in several ways: `NAME, WAY`, captured `+ graph`."""
+        end = " + graph" if captured else ""
+
+        def is_of(backend):
+            way = backend.removesuffix(end).removeprefix(name)
+            return backend.startswith(name) and backend.endswith(end) and "+" not in way and way[:1] in ("", ",")
+
+        ways = [row for key, row in self.rows.items() if key[:2] == (op, config) and is_of(key[2])]
+        if not ways:
+            raise Missing(f"{op}, {config}, {name}{end}")
+        return min(ways, key=lambda row: row["us_p50"])
+
     def ceiling(self, config: str) -> float:
         for backend in ("cuda", "torch", "triton"):
             if ("ceiling", config, backend, "device") in self.rows:
                 return self.us("ceiling", config, backend)
         raise Missing(f"ceiling, {config}")
 
-    def first(self, op: str, config: str, keys: list[tuple[str, str]]) -> dict | None:
-        """The row of the first of those backends and scopes that has one."""
-        return next((self.rows[op, config, *key] for key in keys if (op, config, *key) in self.rows), None)
-
     def configs(self, op: str) -> list[str]:
         """What was measured on one device."""
         return list(dict.fromkeys(config for of, config, by, _ in self.rows if of == op and not is_shared(by)))
 
+    def caption(self) -> str:
+        """The machine and the commands, whether they are of one run, and how far the caches were from the sets."""
+        if not self.machines:
+            return ""
+
+        def all_of(key):
+            return list(dict.fromkeys(row[key] for row in self.machines))
+
+        commands = ", ".join(f"`{command}`" for command in all_of("command"))
+        text = f"{'; '.join(all_of('config'))}; {', '.join(all_of('date'))}, {commands}; medians"
+        boots = {row.get("boot") for row in self.machines}
+        if len(boots) > 1:
+            text += f", **of {len(boots)} starts of a machine, not of one run**"
+        elif None not in boots:
+            text += ", all of one run"
+        cache = max(row.get("l2_bytes") or 0 for row in self.machines)
+        touched = [row["touched_bytes"] * row["sets"] for key, row in self.rows.items() if is_rotated(*key)]
+        if cache and touched:
+            text += f". Captured calls touch at least {min(touched) / cache:.1f} times the L2 cache before a set comes again"
+        return f"{text}."
+
+
+def is_rotated(op: str, config: str, backend: str, scope: str) -> bool:
+    """Whether a row is of captured calls over sets that no cache holds."""
+    is_captured = scope == "device" and (backend == "cuda" or backend.endswith("+ graph"))
+    return is_captured and op != "ceiling" and not config.endswith(("in L2", "same grids"))
+
+
+def way_of(row: dict) -> str:
+    """In which of several ways a peer was written."""
+    _, _, way = row["backend"].removesuffix(" + graph").partition(", ")
+    return f" ({way})" if way else ""
+
+
+def us_text(us: float | None) -> str:
+    return "" if us is None else time_text(us)
+
+
+def target_table(get: Figures, targets=TARGETS) -> list[str]:
+    """Throughput of captured calls of both, and of calls that stand alone."""
+    lines = [
+        "| | torch.compile, captured | Triton, captured | robocache, early start off | robocache | at most | | "
+        "alone: torch.compile | alone: robocache |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for op, config, share in targets:
+        try:
+            ours, other = get.row(op, config), get.peer(op, config, "torch.compile", captured=True)
+        except Missing as missing:
+            lines.append(f"| {op} {config} | no row: {missing} | | | | | | | |")
+            continue
+        try:
+            triton = get.peer(op, config, "triton", captured=True)
+            triton_text = time_text(triton["us_p50"]) + way_of(triton)
+        except Missing:
+            triton_text = ""
+        bound, late = share * other["us_p50"], ours.get("us_early_off")
+        if ours["us_p50"] > bound:
+            verdict = "**missed**"
+        else:
+            verdict = "met" if late is None or late <= bound else "met with early start only"
+        cells = [
+            f"{op} {config}",
+            time_text(other["us_p50"]) + way_of(other),
+            triton_text,
+            us_text(late),
+            time_text(ours["us_p50"]),
+            f"{time_text(bound)} ({share:g} x)",
+            verdict,
+            us_text(other.get("us_alone")),
+            us_text(ours.get("us_alone")),
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
 
 def at_most(bound: float, came: float, why: str) -> tuple[str, str, bool]:
-    return f"{time_text(bound)} ({why})" if why else time_text(bound), time_text(came), came <= bound
+    return f"at most {time_text(bound)} ({why})", time_text(came), came <= bound
 
 
-def targets(get: Figures):
-    """Each target of the comparison: what, and a function that gives at most, came, met."""
+def bounds(get: Figures):
+    """What is held against the machine itself: what, and a function that gives the bound, what came, whether it is met."""
     lines = []
-
-    def add(what, held):
-        lines.append((what, held))
-
-    def of_peer(op, config, share, peer=COMPILED, scope="device"):
-        def held():
-            other = get.us(op, config, peer)
-            return at_most(share * other, get.us(op, config), f"{share} x {peer}, {time_text(other)}")
-
-        return held
-
-    def fixed(op, config, bound):
-        return lambda: at_most(bound, get.us(op, config), "")
-
-    def of_copy(config):
-        def held():
-            share = get.row("resample", config)["of_copy"]
-            return "at least 75 % of the copy rate", f"{share:.0%}", share >= 0.75
-
-        return held
-
-    add("resample 32x50->32x16 bfloat16", fixed("resample", "32x50->32x16 bfloat16", 2.2))
-    for config, share in [("64x4096->1024x32 bfloat16", 0.65), ("16x4096->1024x32 bfloat16", 0.6)]:
-        add(f"resample {config}", of_peer("resample", config, share))
-    for shape in ("256x512->256x256", "1024x512->512x128"):
+    for shape in COPY_SHAPES:
         for dtype in ("bfloat16", "float32"):
-            add(f"resample {shape} {dtype}", of_peer("resample", f"{shape} {dtype}", 1.0))
-            add("", of_copy(f"{shape} {dtype}"))
-    add(f"fuse {FUSED}", of_peer("fuse", FUSED, 0.33))
 
-    def dense_against_memset():
-        memset = get.ceiling("memset 256x256x256 float32")
-        return at_most(0.6 * memset, get.us("voxelize", f"{ROOM}, dense"), f"0.6 x memset, {time_text(memset)}")
+            def of_copy(config=f"{shape} {dtype}"):
+                share = get.row("resample", config)["of_copy"]
+                return f"at least {COPY_SHARE:.0%} of the copy rate", f"{share:.0%}", share >= COPY_SHARE
 
-    add(f"voxelize {ROOM}, dense", dense_against_memset)
-    add("", of_peer("voxelize", f"{ROOM}, dense", 0.2, "torch.compile"))
-    add(f"voxelize {ROOM}, bits", fixed("voxelize", f"{ROOM}, bits", 8))
-    add(f"voxelize {ROOM}, coo with count and mean", fixed("voxelize", f"{ROOM}, coo", 25))
-    for config, dense, bits in [(c.format(of), *us) for of in ("", "uniform ") for c, *us in VOXEL_BATCHES]:
-        add(f"voxelize {config}, dense", fixed("voxelize", f"{config}, dense", dense))
-        add(f"voxelize {config}, bits", fixed("voxelize", f"{config}, bits", bits))
+            lines.append((f"resample {shape} {dtype}", of_copy))
 
     def to_coo():
         row = get.row("voxelize", f"{ROOM}, coo", "cuda", "host")
         up, down = (get.ceiling(f"pinned copy {way}, {ROOM_BYTES} bytes") for way in WAYS)
-        copies = up + down * (row["bytes"] - ROOM_BYTES) / ROOM_BYTES
+        copies = up + down * (row["touched_bytes"] - ROOM_BYTES) / ROOM_BYTES
         return at_most(copies + 60, row["us_p50"], f"pinned copies {time_text(copies)} + 60 us")
 
     def against_cpu():
         cpu = get.us("voxelize", f"{ROOM}, coo", "cpu", "host")
         return at_most(cpu, get.us("voxelize", f"{ROOM}, coo", "cuda", "host"), "the CPU backend")
 
-    add(f"voxelize {ROOM}, coo, host to host", to_coo)
-    add("", against_cpu)
+    lines += [(f"voxelize {ROOM}, coo, host to host", to_coo), ("", against_cpu)]
+    return lines
+
+
+def more_bounds(get: Figures):
+    """As `bounds`, of several devices and of dataflows."""
+    lines = []
     for config in get.configs("dataflow"):
         for percentile in ("us_p50", "us_p99"):
 
@@ -131,21 +225,32 @@ def targets(get: Figures):
                 )
                 return at_most(AUTO * min(cpu, cuda), came, f"cpu {time_text(cpu)}, cuda {time_text(cuda)}")
 
-            add(f"dataflow {config}, `auto`, {percentile.removeprefix('us_')}", auto)
+            lines.append((f"dataflow {config}, `auto`, {percentile.removeprefix('us_')}", auto))
     for op, config, scope in shared(get):
         if op == "ceiling":
             continue
 
         def scaling(op=op, config=config, scope=scope):
             one, four = (get.us(op, config, f"cuda x{count}", scope) for count in (1, 4))
-            bound = f"{SCALING} x one device"
+            bound = f"at least {SCALING} x one device"
             if scope == "host":
                 copies = [get.us("ceiling", SHARED_COPIES, f"cuda x{count}", scope) for count in (1, 4)]
                 bound += f"; copies alone: {copies[0] / copies[1]:.2f} x"
             return bound, f"{one / four:.2f} x", one / four >= SCALING
 
-        add(f"{op} {config}, 4 devices, {SCOPES[scope]}", scaling)
+        lines.append((f"{op} {config}, 4 devices, {SCOPES[scope]}", scaling))
     return lines
+
+
+def bound_table(lines) -> list[str]:
+    table = ["| | bound | robocache | |", "|---|---|---|---|"]
+    for what, held in lines:
+        try:
+            bound, came, met = held()
+            table.append(f"| {what} | {bound} | {came} | {'met' if met else '**missed**'} |")
+        except Missing as missing:
+            table.append(f"| {what} | no row: {missing} | | |")
+    return table
 
 
 def shared(get: Figures) -> list[tuple[str, str, str]]:
@@ -158,54 +263,86 @@ def is_shared(backend: str) -> bool:
     return backend.startswith("cuda x")
 
 
-SCOPES = {"device": "inputs and outputs there", "host": "host to host"}
-WAYS = ("host to device", "device to host")
-SHARED_COPIES = "pinned copies in both directions at once, 134217728 bytes each"
+def touched_text(row: dict) -> str:
+    return f"{row['touched_bytes'] / 1e6:.3g} MB x {row['sets']}" if row.get("sets") else ""
 
 
-def target_table(get: Figures) -> list[str]:
-    lines = ["| what | at most | robocache | |", "|---|---|---|---|"]
-    for what, held in targets(get):
-        try:
-            bound, came, met = held()
-            lines.append(f"| {what} | {bound} | {came} | {'met' if met else '**missed**'} |")
-        except Missing as missing:
-            lines.append(f"| {what} | no row: {missing} | | |")
-    return lines
+def of_copy_text(row: dict) -> str:
+    return f"{row['of_copy']:.0%}" if row.get("of_copy") else ""
 
 
-# Columns of the table of all rows: title, backends of which the first that has a row counts, scope
-COLUMNS = [
-    ("robocache", ["cuda"], "device"),
-    ("of copy", ["cuda"], "device"),
-    ("torch.compile + graph", ["torch.compile + graph", "torch.compile, sort + graph"], "device"),
-    ("torch.compile", ["torch.compile", "torch.compile, sort"], "device"),
-    ("eager + graph", ["torch eager + graph", "torch eager, sort + graph"], "device"),
-    ("eager", ["torch eager", "torch eager, sort"], "device"),
-    ("Triton + graph", ["triton + graph"], "device"),
-    ("CuPy", ["cupy"], "device"),
-    ("host to host, cuda", ["cuda"], "host"),
-    ("host to host, cpu", ["cpu"], "host"),
+# Columns of the tables of all rows: title, whose row, what of it. A peer's row is its fastest; captured if that is set.
+CAPTURED = [
+    ("robocache", ("cuda", "device"), lambda row: time_text(row["us_p50"])),
+    ("early start off", ("cuda", "device"), lambda row: us_text(row.get("us_early_off"))),
+    ("alone", ("cuda", "device"), lambda row: us_text(row.get("us_alone"))),
+    ("touched, sets", ("cuda", "device"), touched_text),
+    ("of copy", ("cuda", "device"), of_copy_text),
+    ("torch.compile", ("torch.compile", True), lambda row: time_text(row["us_p50"]) + way_of(row)),
+    ("alone", ("torch.compile", True), lambda row: us_text(row.get("us_alone"))),
+    ("eager", ("torch eager", True), lambda row: time_text(row["us_p50"]) + way_of(row)),
+    ("Triton", ("triton", True), lambda row: time_text(row["us_p50"]) + way_of(row)),
+    ("alone", ("triton", True), lambda row: us_text(row.get("us_alone"))),
+]
+ISSUED = [
+    ("robocache, host to host", ("cuda", "host"), lambda row: time_text(row["us_p50"])),
+    ("on the CPU", ("cpu", "host"), lambda row: time_text(row["us_p50"])),
+    ("torch.compile", ("torch.compile", False), lambda row: time_text(row["us_p50"]) + way_of(row)),
+    ("eager", ("torch eager", False), lambda row: time_text(row["us_p50"]) + way_of(row)),
+    ("CuPy", ("cupy", False), lambda row: time_text(row["us_p50"])),
+    ("spconv", ("spconv", False), lambda row: time_text(row["us_p50"]) + way_of(row)),
 ]
 
 
-def row_table(get: Figures) -> list[str]:
-    lines = [
-        f"| | {' | '.join(title for title, *_ in COLUMNS)} |",
-        "|---|" + "---|" * len(COLUMNS),
-    ]
+def table_of(get: Figures, columns) -> list[str]:
+    lines = [f"| | {' | '.join(title for title, *_ in columns)} |", "|---|" + "---|" * len(columns)]
     for op in ("resample", "fuse", "voxelize"):
         for config in get.configs(op):
             cells = []
-            for title, backends, scope in COLUMNS:
-                row = get.first(op, config, [(backend, scope) for backend in backends])
-                if row is None:
-                    cells.append("")
-                elif title == "of copy":
-                    cells.append(f"{row['of_copy']:.0%}" if row["of_copy"] else "")
-                else:
-                    cells.append(time_text(row["us_p50"]))
-            lines.append(f"| {op} {config} | {' | '.join(cells)} |")
+            for _, (backend, of), text in columns:
+                try:
+                    row = get.row(op, config, backend, of) if isinstance(of, str) else get.peer(op, config, backend, of)
+                    cells.append(text(row))
+                except Missing:
+                    why = get.missing.get((op, config, backend), "")
+                    cells.append("not installed" if why.startswith("not installed") else "")
+            if any(cells):
+                lines.append(f"| {op} {config} | {' | '.join(cells)} |")
+    return lines
+
+
+def row_tables(get: Figures) -> list[str]:
+    lines = ["In a CUDA graph of many calls, or, where a column says *alone*, of one that is waited for:", ""]
+    lines += table_of(get, CAPTURED)
+    lines += ["", "Issued call by call, which for the peers is what Python takes, and from messages to messages:", ""]
+    lines += table_of(get, ISSUED)
+    lines += ["", "| ceiling | p50 | p99 | GB/s |", "|---|---|---|---|"]
+    for (op, config, backend, scope), row in get.rows.items():
+        is_measured_twice = backend != "cuda" and ("ceiling", config, "cuda", scope) in get.rows
+        if op == "ceiling" and not is_measured_twice and not is_shared(backend):
+            rate = f"{row['gbps']:.0f}" if row["touched_bytes"] else ""
+            lines.append(f"| {config} | {time_text(row['us_p50'])} | {time_text(row['us_p99'])} | {rate} |")
+    return lines
+
+
+def changes(before: Figures, after: Figures) -> tuple[list[str], bool]:
+    """Robocache's rows of the device in two states, and whether none became slower than is allowed."""
+    lines, is_slower = ["| | before | after | |", "|---|---|---|---|"], False
+    for key, was in before.rows.items():
+        if key[2:] != ("cuda", "device") or key[0] == "ceiling" or key not in after.rows:
+            continue
+        now = after.rows[key]
+        share = now["us_p50"] / was["us_p50"]
+        is_slower |= share > SLOWER
+        times = f"{time_text(was['us_p50'])} | {time_text(now['us_p50'])}"
+        verdict = "**slower**" if share > SLOWER else ""
+        lines.append(f"| {key[0]} {key[1]} | {times} | {(share - 1) * 100:+.1f} % {verdict} |")
+    return lines, not is_slower
+
+
+def more_tables(get: Figures) -> list[str]:
+    """Several devices, and dataflows."""
+    lines = bound_table(more_bounds(get))
     if shared(get):
         lines += ["", "| shared among devices | 1 | 2 | 4 |", "|---|---|---|---|"]
     for op, config, scope in shared(get):
@@ -219,12 +356,6 @@ def row_table(get: Figures) -> list[str]:
         row = get.rows[key]
         times = [time_text(row[name]) for name in ("us_p50", "us_p99", "compute_us_p50")]
         lines.append(f"| {key[1]} | {key[2]} | {' | '.join(times)} |")
-    lines += ["", "| ceiling | p50 | p99 | GB/s |", "|---|---|---|---|"]
-    for (op, config, backend, _), row in get.rows.items():
-        is_measured_twice = backend != "cuda" and ("ceiling", config, "cuda", "device") in get.rows
-        if op == "ceiling" and not is_measured_twice and not is_shared(backend):
-            rate = f"{row['gbps']:.0f}" if row["bytes"] else ""
-            lines.append(f"| {config} | {time_text(row['us_p50'])} | {time_text(row['us_p99'])} | {rate} |")
     return lines
 
 
@@ -237,23 +368,26 @@ def plot(get: Figures, caption: str) -> None:
     import matplotlib.pyplot as plt
 
     series = [
-        ("robocache", [("cuda", "device")], "#1f6f8b"),
-        ("torch.compile, CUDA graph", [(COMPILED, "device"), ("torch.compile, sort + graph", "device")], "#e07b39"),
-        ("torch.compile", [("torch.compile", "device"), ("torch.compile, sort", "device")], "#8a94a0"),
-        ("PyTorch eager", [("torch eager", "device"), ("torch eager, sort", "device")], "#c9ced4"),
+        ("robocache", "cuda", "#1f6f8b"),
+        ("torch.compile, captured", "torch.compile", "#e07b39"),
+        ("Triton, captured", "triton", "#8a94a0"),
+        ("PyTorch eager, captured", "torch eager", "#c9ced4"),
     ]
-    shown = [
-        (op, config)
-        for op in ("resample", "fuse", "voxelize")
-        for config in get.configs(op)
-        if not config.endswith("in L2") and all(get.first(op, config, keys) for _, keys, _ in series[:2])
-    ]
+
+    def row_of(op, config, backend):
+        try:
+            return get.row(op, config) if backend == "cuda" else get.peer(op, config, backend, captured=True)
+        except Missing:
+            return None
+
+    shown = [(op, config) for op, config, _ in TARGETS if all(row_of(op, config, by) for _, by, _ in series[:2])]
+    shown.sort(key=lambda row: ["resample", "fuse", "voxelize"].index(row[0]))
     if not shown:
         sys.exit("no row of robocache on a device has a peer's beside it: nothing to plot")
     # Points, not bars: a logarithmic axis has no zero for a bar to begin at.
     figure, axis = plt.subplots(figsize=(8.2, 1.4 + 0.27 * len(shown)), layout="constrained")
-    for name, keys, colour in reversed(series):
-        rows = [get.first(op, config, keys) for op, config in shown]
+    for name, backend, colour in reversed(series):
+        rows = [row_of(op, config, backend) for op, config in shown]
         places = [(row["us_p50"], at) for at, row in enumerate(rows) if row]
         axis.scatter(*zip(*places), s=42, color=colour, label=name, zorder=3)
         if name == "robocache":
@@ -277,26 +411,39 @@ def plot(get: Figures, caption: str) -> None:
     figure.savefig(PLOT, facecolor="white", metadata={"Date": None, "Creator": None})
 
 
+def read(files: list[pathlib.Path]) -> Figures:
+    lines = [line for file in files for line in file.read_text().splitlines() if line.startswith("{")]
+    return Figures([json.loads(line) for line in lines])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rows", nargs="+", type=pathlib.Path, metavar="ROWS.jsonl")
-    parser.add_argument("--machine", default="", help="what the caption calls it")
-    parser.add_argument("--note", default="", help="what else stands under the tables: which rows are of which run")
+    parser.add_argument("--before", type=pathlib.Path, metavar="ROWS.jsonl", help="rows of an earlier state")
+    parser.add_argument("--note", default="", help="what else stands under the tables")
     parser.add_argument("--write", action="store_true", help="write the tables and the plot")
     arguments = parser.parse_args()
-    lines = [line for file in arguments.rows for line in file.read_text().splitlines() if line.startswith("{")]
-    get = Figures([json.loads(line) for line in lines])
-    table = target_table(get)
-    print("\n".join(table))
-    if arguments.write:
-        caption = f"{arguments.machine}, medians."
-        note = f"{caption} {arguments.note}".strip()
-        for page in PAGES:
-            replace_between(page, "gpu", [*table, "", note])
-            replace_between(page, "gpu-rows", [*row_table(get), "", note])
+    get = read(arguments.rows)
+    if arguments.before:
+        lines, is_as_fast = changes(read([arguments.before]), get)
+        print("\n".join(lines))
+        sys.exit(0 if is_as_fast else 1)
+    caption = get.caption()
+    note = ["", f"{caption} {arguments.note}".strip()]
+    has_rows = any(key[2:] == ("cuda", "device") for key in get.rows)
+    has_more = bool(shared(get)) or bool(get.configs("dataflow"))
+    if has_rows:
+        print("\n".join([*target_table(get), "", *bound_table(bounds(get)), "", *row_tables(get), *note]))
+    if has_more:
+        print("\n".join(["", *more_tables(get), *note]))
+    if arguments.write and has_rows:
+        replace_between(README, "gpu", [*target_table(get, TARGETS[:IN_README]), *note])
+        replace_between(PERFORMANCE, "gpu", [*target_table(get), *note])
+        replace_between(PERFORMANCE, "gpu-bounds", [*bound_table(bounds(get)), *note])
+        replace_between(PERFORMANCE, "gpu-rows", [*row_tables(get), *note])
         plot(get, caption)
-    else:
-        print("\n".join(["", *row_table(get)]))
+    if arguments.write and has_more:
+        replace_between(PERFORMANCE, "gpu-more", [*more_tables(get), *note])
 
 
 if __name__ == "__main__":

@@ -5,8 +5,7 @@
 //! and mask in the caller's buffers.
 
 use robocache::device::{Dtype, Element, Values};
-use robocache::ops::align::{AlignConfig, Masks, Timeline};
-use robocache::ops::fuse::cpu;
+use robocache::ops::align::{AlignConfig, Masks, Timeline, cpu};
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -53,8 +52,8 @@ fn main() {
 }
 
 fn measure<E: Element>(config: &AlignConfig) {
-    let mut aligner = match Timeline::new(config) {
-        Ok(aligner) => aligner,
+    let mut timeline = match Timeline::new(config) {
+        Ok(timeline) => timeline,
         Err(error) => panic!("{error}"),
     };
     let streams = [
@@ -76,12 +75,18 @@ fn measure<E: Element>(config: &AlignConfig) {
         let warm = stamp >= WARM_UP_NS;
         let values = Values::from_f32(streams[modality].row(sample));
         let mut start = Instant::now();
-        let pushed = aligner.push(modality, stamp, black_box(values));
+        let pushed = timeline.push(modality, stamp, black_box(values));
         assert!(pushed.is_ok_and(|pushed| !pushed.late && pushed.jumped_ns.is_none()));
         let mut is_due = false;
-        while let Some(target) = aligner.due() {
+        while let Some(target) = timeline.due() {
             is_due = true;
-            cpu::fuse(&aligner, &target, black_box(&mut out[..]), &mut masks);
+            cpu::window(
+                &timeline,
+                &target,
+                0..streams.len(),
+                black_box(&mut out[..]),
+                &mut masks,
+            );
             if warm {
                 observations.push(start.elapsed().as_nanos() as f64 / 1e3);
                 assert!(masks.valid.iter().all(|&valid| valid == 1));

@@ -17,7 +17,7 @@ mod scene;
 use clouds::tensor;
 use random::Random;
 use robocache::device::Dtype;
-use robocache::ops::voxelize::{Cloud, CpuVoxelizer, VoxelLayout, VoxelizeConfig};
+use robocache::ops::voxelize::{CpuVoxelizer, VoxelLayout, VoxelizeConfig};
 use robocache::stream::{Cells, Message};
 use std::hint::black_box;
 use std::time::Instant;
@@ -99,12 +99,7 @@ fn measure(name: &str, clouds: &[Message], config: &str) {
     for round in 0..rounds + 3 {
         for message in clouds {
             let start = Instant::now();
-            voxelizer.begin();
-            let added = Cloud::from_message(black_box(message)).and_then(|cloud| voxelizer.add(0, &cloud));
-            if let Err(error) = added {
-                panic!("{error}");
-            }
-            voxelizer.finish();
+            voxelizer.gather([(0, black_box(message))], |_, error| panic!("{error}"));
             voxels = voxelizer.voxels();
             match config.layout {
                 VoxelLayout::Dense => voxelizer.write_dense(black_box(&mut dense[..])),

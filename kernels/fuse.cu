@@ -1,10 +1,10 @@
-// Streams on common timestamps: the values of every modality at every target of a window, side by side in one row.
+// Streams on common timestamps: the values of every modality at every target of a window.
 
 #include "time.cuh"
 
 namespace fuse_ns {
 
-// Channels from..to of a modality, which share their rules.
+// Channels from..to of a modality, which are judged and filled together.
 struct Group {
     Limits limits;
     u32 from;
@@ -13,65 +13,67 @@ struct Group {
     u32 unused;
 };
 
-// The samples of a modality, finite and in ascending time, no two at the same. Sample i of batch entry b is place
-// (head + i) & mask of the entry's ring, which begins at place b * pitch of `times` and of `values`, rows of `dim`
-// channels. A plain array is a ring with head 0 and a mask of ones. `values` has a row, if of no meaning, where count
-// is 0.
+// The samples of a modality, all finite, at strictly ascending times, and where its columns go.
+//
+// Each batch entry has a ring buffer: that of entry b begins at slot b * pitch of `times` and `values`, and sample i is in
+// its slot (head + i) & mask. A plain array is a ring with head 0 and a mask of ones. `values` must be readable for one
+// row even where count is 0: the kernel loads it and discards it.
 struct Modality {
     const i64* times;
-    const void* values;
+    const void* values; // rows of `dim` elements of `dtype`
+    void* out;          // [B, T, columns]: the modality's first column of the first row
     i64 pitch;
     u32 head;
     u32 count;
     u32 mask;
     u32 dim;
     u32 dtype;
-    u32 column; // its first column of the row
+    u32 columns; // of a row of the output: those of all modalities that share it
     u32 first_group;
     u32 groups;
 };
 
-// What travels with the launch, one trip to memory less than what lies in it.
+// So many modalities and groups travel in the launch parameters, which saves a round trip to global memory.
 constexpr u32 INLINE_MODALITIES = 8;
 constexpr u32 INLINE_GROUPS = 8;
 
 } // namespace fuse_ns
 
 struct FuseParams {
-    const fuse_ns::Modality* modalities; // M; null: they are `own_modalities`, and the groups `own_groups`
+    const fuse_ns::Modality* modalities; // M; null: `own_modalities`, and `own_groups` for the groups
     const fuse_ns::Group* groups;
-    const i64* targets; // entry b has T from b * target_pitch on
-    void* out;          // [B, T, D]
+    const i64* targets; // T of each entry: those of entry b begin at b * target_pitch
     i64* age;           // [B, T, M]: target minus the newest sample at or before it, -1 where there is none
-    u8* valid;          // [B, T, M]: 1 where every group of the modality has a valid value, 0 or `overflow` elsewhere
+    u8* valid;          // [B, T, M]: 1 where every group of the modality has a valid value, else 0 or `overflow`
     i64 target_pitch;
-    u32 rows;    // T
-    u32 columns; // D
+    u32 rows; // T
     float fill;
-    u32 overflow; // what `valid` is where the type of `out` can't hold the value of some group
+    u32 overflow; // written to `valid` where the output type can't hold the value of a group
+    u32 unused;
     fuse_ns::Modality own_modalities[fuse_ns::INLINE_MODALITIES];
     fuse_ns::Group own_groups[fuse_ns::INLINE_GROUPS];
 };
 
 namespace fuse_ns {
 
-// Tried on an H200 for 32 x 256 targets of 128 + 32 + 16 bfloat16 columns, 5.4 us as it is: 4 lanes for each bracket
-// 6.7, 8 lanes 9.1; a quarter of the pivots 6.0; 4 reads at once 5.8, 1 read 5.9; the reads of a round one after the
-// other 6.7; runs of 32 or 128 targets 5.6; modalities of an entry on one multiprocessor 7.0; prefetching rows 7.1.
+// Alternatives tried on an H200 with 32 x 256 targets of 128 + 32 + 16 bfloat16 columns, where this takes 5.4 us:
+// 4 lanes a bracket 6.7, 8 lanes 9.1; a quarter of the pivots 6.0; 4 rows in flight 5.8, 1 row 5.9; the reads of a search
+// round one after the other 6.7; runs of 32 or 128 targets 5.6; all modalities of an entry on one multiprocessor 7.0;
+// prefetching rows 7.1.
 constexpr u32 BLOCK_BITS = 8;
 constexpr u32 BLOCK = 1 << BLOCK_BITS;
-// So that all blocks of a batch like that run at once.
+// Resident blocks a multiprocessor: enough for the whole of that batch to run at once.
 constexpr u32 BLOCKS_AT_ONCE = 3;
-// Targets of a block, each of which has a thread that looks for its bracket; the others wait until it is found.
+// Targets of a block. One thread each searches its bracket while the other threads wait.
 constexpr u32 RUN = 64;
-static_assert(RUN <= BLOCK && RUN % 32 == 0, "whole warps look for brackets");
-// Times of a modality that a block holds.
+static_assert(RUN <= BLOCK && RUN % 32 == 0, "whole warps search brackets");
+// Times of a modality that a block stages in shared memory.
 constexpr u32 PIVOTS = 1024;
 static_assert(PIVOTS % BLOCK == 0 && (PIVOTS == 256 || PIVOTS == 1024), "each thread reads as many; a power of 4");
 // Rows that a thread has in flight.
 constexpr u32 AT_ONCE = 2;
 
-// The pointer, known to be to global memory: one that was read out of memory could be to any.
+// Tells the compiler that a pointer is to global memory, which it can't know of one that was itself loaded from memory.
 template <class T> __device__ __forceinline__ T* global(T* pointer) {
 #ifdef __CUDACC__
     __builtin_assume(__isGlobal(pointer));
@@ -79,11 +81,11 @@ template <class T> __device__ __forceinline__ T* global(T* pointer) {
     return pointer;
 }
 
-// The bracket of a target. `pivots` are the `held` times of every 2^shift-th sample, and later than any after them. A
-// bracket costs a trip to memory beyond that for the pivots where samples are more than PIVOTS, and another for each
-// further factor of 8. Targets need no order.
+// Searches the bracket of a target. `pivots` are the times of every 2^shift-th sample, `held` of them, padded with LATEST.
+// The pivots are searched 4-ary, then the samples between two pivots 8-ary, which costs one round trip to memory for each
+// factor of 8 that there are more samples than PIVOTS. Targets may come in any order.
 __device__ __forceinline__ Bracket find(const Times& times, const i64* pivots, u32 held, u32 shift, i64 target) {
-    // How many pivots are at or before the target: by quarters, since three reads take no longer than one.
+    // Counts the pivots at or before the target, a quarter at a time: three reads at once take no longer than one.
     u32 reached = 0;
     u32 step = 1;
     while (4 * step < held) step *= 4;
@@ -119,9 +121,9 @@ __device__ __forceinline__ Bracket find(const Times& times, const i64* pivots, u
     return found;
 }
 
-// What a group's value at a target is made of: places of the ring, with anything in them where it is not valid. It is
-// a + weight * (b - a). Where it is the value of one sample, both are that one and the weight is -0, which gives its
-// bits for any finite value, zeros with their sign.
+// What a group's value at a target is made of: a + weight * (b - a), where a and b are slots of the ring. A value that is
+// one sample's has that sample as a and b and a weight of -0: this gives its very bits for any finite value, a zero with
+// its sign. Where it is not valid the slots hold anything.
 struct Source {
     u32 a;
     u32 b;
@@ -141,7 +143,7 @@ __device__ __forceinline__ Source source(const Bracket& found, const Modality& m
     return Source{a, between ? after : a, between ? (float)picked.weight : -0.0f, valid};
 }
 
-// So many bytes that are read or written at once.
+// BYTES bytes that are read or written at once.
 template <u32 BYTES> struct Words;
 template <> struct Words<2> {
     u16 at[1];
@@ -184,20 +186,20 @@ template <u32 N> struct Elements<float, N> {
     }
 };
 
-// What was read before stays before what comes after.
+// Keeps the compiler from moving loads across it, so that those before it are all in flight together.
 __device__ __forceinline__ void in_flight() {
 #ifdef __CUDACC__
     asm volatile("" ::: "memory");
 #endif
 }
 
-// Writes `channels` columns of `rows` rows, N at a time, and gives the largest magnitude among those of this thread.
-// `values`: the first of the channels of place 0; `out`: the first of the columns of the first row.
+// Writes `channels` columns of `rows` rows, N at a time, and returns the largest magnitude that this thread wrote.
+// `values`: the first of the channels in slot 0; `out`: the first of the columns in the first row.
 template <class In, class Out, u32 N>
 __device__ __forceinline__ float write(const In* values, u32 dim, u32 channels, const Source* sources, u32 rows, Out* out,
                                       u32 columns, float fill) {
     u32 width = channels / N;
-    // Threads of a row, a power of two.
+    // A power of two of threads, 1 << bits, share a row.
     u32 bits = width > BLOCK / 2 ? BLOCK_BITS : 32 - __clz(width - 1);
     u32 rows_on = BLOCK >> bits;
     float fills[N];
@@ -207,13 +209,13 @@ __device__ __forceinline__ float write(const In* values, u32 dim, u32 channels, 
     filler.set(fills);
     float largest = 0.0f;
 #pragma unroll 1
-    for (u32 place = threadIdx.x & ((1u << bits) - 1); place < width; place += 1u << bits) {
-        const In* from = values + place * N;
-        Out* to = out + place * N;
+    for (u32 i = threadIdx.x & ((1u << bits) - 1); i < width; i += 1u << bits) {
+        const In* from = values + i * N;
+        Out* to = out + i * N;
 #pragma unroll 1
         for (u32 row = threadIdx.x >> bits; row < rows; row += AT_ONCE * rows_on) {
-            // Nothing in here is conditional, so that every read is on its way before the first is waited for. Past the
-            // end it reads the last row again.
+            // Branch-free, so that every read is issued before the first is waited for. Past the end it reads the last
+            // row again.
             Elements<In, N> a[AT_ONCE], b[AT_ONCE];
 #pragma unroll
             for (u32 i = 0; i < AT_ONCE; i++) {
@@ -248,14 +250,16 @@ __device__ __forceinline__ float write(const In* values, u32 dim, u32 channels, 
     return largest;
 }
 
-// Writes the columns of a group, as many at a time as the alignment of everything allows, and gives the largest magnitude
-// among those of this thread. `values`: those of the batch entry; `out`: the first row.
+// Writes the columns of a group with the widest vectors that its addresses and pitches allow, and returns the largest
+// magnitude that this thread wrote. `values`: the ring of the batch entry; `out`: the modality's first column of the first
+// row.
 template <class In, class Out>
 __device__ __forceinline__ float write_group(const void* values, const Modality& m, const Group& group,
-                                            const Source* sources, u32 rows, Out* out, u32 columns, float fill) {
+                                            const Source* sources, u32 rows, Out* out, float fill) {
     const In* from = (const In*)values + group.from;
-    Out* to = out + m.column + group.from;
+    Out* to = out + group.from;
     u32 channels = group.to - group.from;
+    u32 columns = m.columns;
     u32 apart = m.dim | columns | channels | (u32)((u64)from / sizeof(In)) | (u32)((u64)to / sizeof(Out));
     if (apart % 8 == 0) {
         return write<In, Out, 8>(from, m.dim, channels, sources, rows, to, columns, fill);
@@ -271,9 +275,9 @@ __device__ __forceinline__ float read_sample(const void* values, u64 at, u32 dty
     return dtype == FLOAT16 ? to_f32(((const f16*)values)[at]) : to_f32(((const bf16*)values)[at]);
 }
 
-// Fills the rows of a group of `channels` that type Out can't hold, each by a warp, and marks them. `from`: the group's
-// first channel of place 0, counted in elements; `out`: its first column of the first row. All threads of the block call
-// it, and it ends with a barrier.
+// Fills the rows of a group that type Out can't hold, a warp for each row, and marks them as overflowed. `from`: the
+// group's first channel; `out`: its first column of the first row. All threads of the block call it, and it ends with a
+// barrier.
 template <class Out>
 __device__ __noinline__ void refuse_overflows(const void* values, u32 dtype, u32 dim, u32 from, u32 channels,
                                               Source* sources, u32 rows, Out* out, u32 columns, float fill) {
@@ -307,10 +311,10 @@ template <class Out> __device__ __forceinline__ void fuse(const FuseParams& p) {
     i64 target = leads ? p.targets[entry * p.target_pitch + first + row] : 0;
 
     Times times{global(m.times) + entry * m.pitch, m.count, m.head, m.mask};
-    // The least that lets them fit.
+    // The smallest shift with which the pivots fit.
     u32 shift = 32 - __clz((m.count > 0 ? m.count - 1 : 0) / PIVOTS);
     u32 held = (m.count + (1u << shift) - 1) >> shift;
-    // Every read is on its way before the first is waited for.
+    // Issues every read before it waits for the first.
     i64 own[PIVOTS / BLOCK];
 #pragma unroll
     for (u32 i = 0; i < PIVOTS / BLOCK; i++) {
@@ -326,7 +330,7 @@ template <class Out> __device__ __forceinline__ void fuse(const FuseParams& p) {
     bool valid = true, overflowed = false;
     u64 size = m.dtype == FLOAT32 ? 4 : 2;
     const void* values = global((const u8*)m.values) + entry * m.pitch * m.dim * size;
-    Out* out = (Out*)p.out + (entry * p.rows + first) * p.columns;
+    Out* out = (Out*)global((u8*)m.out) + (entry * p.rows + first) * m.columns;
 #pragma unroll 1
     for (u32 g = 0; g < m.groups; g++) {
         const Group group = groups[g];
@@ -334,15 +338,15 @@ template <class Out> __device__ __forceinline__ void fuse(const FuseParams& p) {
         __syncthreads();
         float largest;
         if (m.dtype == FLOAT32) {
-            largest = write_group<float, Out>(values, m, group, sources, rows, out, p.columns, p.fill);
+            largest = write_group<float, Out>(values, m, group, sources, rows, out, p.fill);
         } else if (m.dtype == FLOAT16) {
-            largest = write_group<f16, Out>(values, m, group, sources, rows, out, p.columns, p.fill);
+            largest = write_group<f16, Out>(values, m, group, sources, rows, out, p.fill);
         } else {
-            largest = write_group<bf16, Out>(values, m, group, sources, rows, out, p.columns, p.fill);
+            largest = write_group<bf16, Out>(values, m, group, sources, rows, out, p.fill);
         }
         if (__syncthreads_or(largest >= overflows_from<Out>())) {
             refuse_overflows<Out>(values, m.dtype, m.dim, group.from, group.to - group.from, sources, rows,
-                                  out + m.column + group.from, p.columns, p.fill);
+                                  out + group.from, m.columns, p.fill);
         }
         if (leads) {
             valid = valid && sources[row].valid == VALID;
@@ -350,18 +354,17 @@ template <class Out> __device__ __forceinline__ void fuse(const FuseParams& p) {
         }
     }
     if (leads) {
-        u64 place = (entry * p.rows + first + row) * gridDim.z + blockIdx.z;
-        p.valid[place] = overflowed ? p.overflow : valid;
-        p.age[place] = found.has_before ? target - found.before : -1;
+        u64 at = (entry * p.rows + first + row) * gridDim.z + blockIdx.z;
+        p.valid[at] = overflowed ? p.overflow : valid;
+        p.age[at] = found.has_before ? target - found.before : -1;
     }
 }
 
 } // namespace fuse_ns
 
-// Equal `window` of src/ops/align/cpu.rs, for a batch of B entries: the rows [T, D] of each, and their masks. Block
-// (x, y, z) has RUN targets from x * RUN on of entry y in modality z: it finds the bracket of each once, and then writes
-// the modality's columns group by group. Modalities differ in their work, and those of one entry go to different
-// multiprocessors.
+// The windows of B batch entries, with their masks: the bits of `window` in src/ops/align/cpu.rs. Block (x, y, z) takes
+// the RUN targets from x * RUN on of entry y in modality z. It searches the bracket of each target once, then writes the
+// modality's columns group by group. Modalities are blocks of their own because they differ in work.
 extern "C" __global__ void __launch_bounds__(fuse_ns::BLOCK, fuse_ns::BLOCKS_AT_ONCE)
     fuse_f32(const __grid_constant__ FuseParams p) {
     wait_for_previous();
@@ -382,16 +385,16 @@ extern "C" __global__ void __launch_bounds__(fuse_ns::BLOCK, fuse_ns::BLOCKS_AT_
 
 namespace fuse_ns {
 
-// Samples that a ring lacks: `count` of them, for the places from `first` on.
+// A run of samples to be copied into a ring buffer, where they fill the slots from `first` on.
 struct Fresh {
-    const i64* times;    // count, or null: those of the ring stay
+    const i64* times;    // count, or null: the ring keeps its own
     const float* values; // [count, dim]
     i64* ring_times;
     float* ring_values;
     u32 first;
     u32 count;
     u32 mask;
-    u32 dim; // 0: the values of the ring stay
+    u32 dim; // 0: the ring keeps its values
 };
 
 } // namespace fuse_ns
@@ -400,8 +403,8 @@ struct FuseAppendParams {
     const fuse_ns::Fresh* fresh; // one for each row of blocks
 };
 
-// Puts samples into their rings, which is what makes the histories on the device equal those of `Aligner`. Blocks
-// (x, y) share the samples of `fresh[y]`.
+// Copies samples into their rings, so that the histories on the device equal those of `Timeline`. The blocks of row y
+// share the samples of `fresh[y]`.
 extern "C" __global__ void __launch_bounds__(256) fuse_append(const __grid_constant__ FuseAppendParams p) {
     wait_for_previous();
     const fuse_ns::Fresh fresh = p.fresh[blockIdx.y];
@@ -411,63 +414,102 @@ extern "C" __global__ void __launch_bounds__(256) fuse_append(const __grid_const
         fresh.ring_times[(fresh.first + i) & fresh.mask] = fresh.times[i];
     }
     for (u64 i = thread; i < (u64)fresh.count * fresh.dim; i += threads) {
-        u64 place = (fresh.first + i / fresh.dim) & fresh.mask;
-        fresh.ring_values[place * fresh.dim + i % fresh.dim] = fresh.values[i];
+        u64 slot = (fresh.first + i / fresh.dim) & fresh.mask;
+        fresh.ring_values[slot * fresh.dim + i % fresh.dim] = fresh.values[i];
     }
 }
 
 namespace fuse_ns {
 
-// What a sample is refused for.
+constexpr u32 ALL_FINITE = 0xffffffffu;
+
+// What a block found in its share of a sample.
 struct Verdict {
-    u32 channel; // the first that is not finite, or ~0 where there is none
+    u32 channel; // the first that is not finite, or ALL_FINITE
     float value; // its value
 };
+
+__device__ __forceinline__ float as_f32(f16 value) { return to_f32(value); }
+__device__ __forceinline__ float as_f32(bf16 value) { return to_f32(value); }
+template <class T> __device__ __forceinline__ float as_f32(T value) { return (float)value; }
+
+// Elements that a thread has in flight.
+constexpr u32 TAKEN_AT_ONCE = 4;
+
+// Converts this thread's share of a sample, interleaved with those of all other threads of the grid, and returns the first
+// channel in it that is not finite.
+template <class T> __device__ __forceinline__ u32 take(const void* sample, float* row, u32 dim) {
+    const T* from = (const T*)sample;
+    u32 threads = gridDim.x * blockDim.x;
+    u32 first = ALL_FINITE;
+    for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < dim; i += TAKEN_AT_ONCE * threads) {
+        T some[TAKEN_AT_ONCE];
+#pragma unroll
+        for (u32 k = 0; k < TAKEN_AT_ONCE; k++) some[k] = from[min(i + k * threads, dim - 1)];
+        in_flight();
+#pragma unroll
+        for (u32 k = 0; k < TAKEN_AT_ONCE; k++) {
+            u32 at = i + k * threads;
+            float value = as_f32(some[k]);
+            if (at < dim) row[at] = value;
+            if (at < dim && !is_finite(value)) first = min(first, at);
+        }
+    }
+    return first;
+}
 
 } // namespace fuse_ns
 
 struct FuseTakeParams {
-    const void* sample;        // dim elements of `dtype`
-    float* row;                // dim
-    fuse_ns::Verdict* verdict; // one
+    const void* sample;         // dim elements of `dtype`
+    float* row;                 // dim
+    fuse_ns::Verdict* verdicts; // one for each block
     u32 dim;
     u32 dtype;
-    u32 element_bytes;
-    u32 unused;
 };
 
-// Converts a sample to float32 and looks for values that are not finite, as `read` of src/ops/align/engine.rs. One
-// block.
+// Converts a sample to float32 and looks for values that are not finite, as `Timeline::read` does. Every block writes a
+// verdict on its own share, so that no block waits for another; the host takes the one with the lowest channel.
 extern "C" __global__ void __launch_bounds__(256) fuse_take(const __grid_constant__ FuseTakeParams p) {
     wait_for_previous();
     __shared__ u32 channel;
-    if (threadIdx.x == 0) channel = 0xffffffffu;
+    if (threadIdx.x == 0) channel = fuse_ns::ALL_FINITE;
     __syncthreads();
-    u32 own = 0xffffffffu;
-    for (u32 i = threadIdx.x; i < p.dim; i += blockDim.x) {
-        float value = read_f32((const u8*)p.sample + (u64)i * p.element_bytes, p.dtype);
-        p.row[i] = value;
-        if (!is_finite(value)) own = min(own, i);
+    u32 own = fuse_ns::ALL_FINITE;
+    switch (p.dtype) {
+    case FLOAT32: own = fuse_ns::take<float>(p.sample, p.row, p.dim); break;
+    case FLOAT64: own = fuse_ns::take<double>(p.sample, p.row, p.dim); break;
+    case FLOAT16: own = fuse_ns::take<f16>(p.sample, p.row, p.dim); break;
+    case BFLOAT16: own = fuse_ns::take<bf16>(p.sample, p.row, p.dim); break;
+    case INT8: own = fuse_ns::take<signed char>(p.sample, p.row, p.dim); break;
+    case INT16: own = fuse_ns::take<short>(p.sample, p.row, p.dim); break;
+    case INT32: own = fuse_ns::take<i32>(p.sample, p.row, p.dim); break;
+    case INT64: own = fuse_ns::take<i64>(p.sample, p.row, p.dim); break;
+    case UINT8: own = fuse_ns::take<u8>(p.sample, p.row, p.dim); break;
+    case UINT16: own = fuse_ns::take<u16>(p.sample, p.row, p.dim); break;
+    case UINT32: own = fuse_ns::take<u32>(p.sample, p.row, p.dim); break;
+    default: own = fuse_ns::take<u64>(p.sample, p.row, p.dim);
     }
-    if (own != 0xffffffffu) atomicMin(&channel, own);
+    if (own != fuse_ns::ALL_FINITE) atomicMin(&channel, own);
     __syncthreads();
     if (threadIdx.x == 0) {
-        p.verdict->channel = channel;
-        p.verdict->value = channel < p.dim ? p.row[channel] : 0.0f;
+        fuse_ns::Verdict& verdict = p.verdicts[blockIdx.x];
+        verdict.channel = channel;
+        verdict.value = channel < p.dim ? p.row[channel] : 0.0f;
     }
 }
 
-struct FusePlaceParams {
+struct FuseInsertParams {
     const float* row;   // dim
-    float* ring_values; // rows of dim, a power of two of them
-    u32 first;          // the place of the row
-    u32 moved;          // how many rows from there on move by one place to make room
+    float* ring_values; // a power of two of rows of dim
+    u32 first;          // the slot of the row
+    u32 moved;          // how many rows, from that slot on, move up by one slot to make room
     u32 mask;
     u32 dim;
 };
 
-// Puts a row into its place in a ring. Each thread has a channel, and moves it from the newest row on.
-extern "C" __global__ void __launch_bounds__(256) fuse_place(const __grid_constant__ FusePlaceParams p) {
+// Inserts a row into a ring. Each thread moves one channel, the newest row first.
+extern "C" __global__ void __launch_bounds__(256) fuse_insert(const __grid_constant__ FuseInsertParams p) {
     wait_for_previous();
     u32 channel = blockIdx.x * blockDim.x + threadIdx.x;
     if (channel >= p.dim) return;

@@ -1,15 +1,15 @@
-// Trajectories at their targets: equals `Resampler` of src/ops/resample/cpu.rs, bit for bit.
+// Resamples trajectories: equals `CpuResampler` of src/ops/resample/cpu.rs, bit for bit.
 //
-// The fast path brackets a target among all samples and checks only the rows that it reads. If those are finite, so is
-// the answer right: samples that the CPU drops could only lie further away. Otherwise a warp does that target again
-// among the samples that count, and fills it if the type can't hold what comes out. Who launches this counts dropped
-// samples by `resample_count_*`.
+// The CPU drops samples that are not finite before it looks for brackets. The fast path here does not: it brackets each
+// target among all samples, and checks only the two rows that it reads. If those are finite, the value is right, because
+// a dropped sample could only lie further away. If not, the target is in doubt: a warp does it again among the finite
+// samples, and writes the fill value where the type can't hold the result. `resample_count_*` count the dropped samples.
 
 #include "time.cuh"
 
-// A run of targets of one trajectory, for batches whose trajectories differ in length.
+// Consecutive targets of one trajectory: the work of a block.
 struct ResampleTile {
-    // The trajectory's first sample and the tile's first target, of all.
+    // The trajectory's first sample and the tile's first target, counted over the batch.
     u64 sample;
     u64 target;
     u32 samples;
@@ -17,49 +17,51 @@ struct ResampleTile {
 };
 
 struct ResampleParams {
-    // Samples of all trajectories, one after the other: times, and values [samples, dim].
+    // The samples of all trajectories, one after the other: their times, and their values [samples, dim].
     const i64* times;
     const void* values;
     const i64* targets;
-    // [targets, dim] of the type of `values`, and a 0 or 1 for each target.
+    // [targets, dim] of the type of `values`, and 1 for each target with a value, else 0 or `overflow`.
     void* out;
     u8* valid;
-    // One for each block, or null: each trajectory has `row_samples` samples and `row_targets` targets.
+    // Ragged batches: one for each block. Regular ones: null, and each trajectory has `row_samples` samples and
+    // `row_targets` targets.
     const ResampleTile* tiles;
     // The fill value, repeated over 8 bytes.
     u64 fill;
     Limits limits;
     u32 row_samples;
     u32 row_targets;
-    // Regular batches: how many targets a block does, at most BLOCK. Block (x, y) does tile x of trajectory y.
+    // Regular batches: targets of a tile, at most BLOCK. Block (x, y) does tile x of trajectory y.
     u32 tile_targets;
     u32 dim;
     // An Interpolation.
     u32 mode;
-    // Vectors of a row of `dim` values; BLOCK divided by it, and the remainder.
+    // Vectors in a row of `dim` values, and the quotient and remainder of BLOCK by it: how far a thread goes on at each
+    // step through the rows of a tile.
     u32 row_vectors;
     u32 step_rows;
     u32 step_vectors;
-    // 2^32 divided by row_vectors, rounded up.
+    // 2^32 divided by row_vectors, rounded up: a thread divides by multiplying.
     u64 row_magic;
-    // What `valid` is where the type can't hold the result: 0, or another number to tell it from other reasons.
+    // Written to `valid` where the type can't hold the result: 0, or another number that tells it from other reasons.
     u32 overflow;
     u32 unused;
 };
 
-// Threads of a block, and its most targets.
+// Threads of a block, and the most targets of a tile.
 constexpr u32 BLOCK = 128;
 constexpr u32 STAGED_TIMES = 1024;
 
-// What a target's row is made of: two samples of the trajectory and the weight between them. They are the same one
-// where the value is a sample as it is, and any where it is the fill value.
+// What a target's row is made of: two samples of the trajectory, and the weight of the second. They are the same where
+// the value is that sample; where it is the fill value they are any two.
 template <class Real> struct alignas(16) Choice {
     u32 first;
     u32 second;
     Real weight;
 };
 
-// Weights that are none.
+// Stand for a weight: the value is the sample, or the fill value.
 constexpr float SAMPLE = -1.0f;
 constexpr float FILL = -2.0f;
 
@@ -70,7 +72,7 @@ template <> struct RealOf<double> {
     typedef double type;
 };
 
-// Words of 4 bytes that are read and written at once.
+// What a thread loads and stores at once, as words of 4 bytes.
 template <u32 BYTES> struct Vector;
 template <> struct alignas(16) Vector<16> {
     u32 words[4];
@@ -95,44 +97,48 @@ template <> struct Vector<4> {
     __device__ __forceinline__ void load(const void* at) { words[0] = __ldg((const u32*)at); }
     __device__ __forceinline__ void store(void* at) const { __stcs((u32*)at, words[0]); }
 };
-// The other half of the word is 0.
+// The upper half of the word is 0.
 template <> struct Vector<2> {
     u32 words[1];
     __device__ __forceinline__ void load(const void* at) { words[0] = __ldg((const u16*)at); }
     __device__ __forceinline__ void store(void* at) const { __stcs((u16*)at, (u16)words[0]); }
 };
 
-// lerp of the elements in words of a and b. `watch` becomes a NaN if a result, and so if an element, is not finite.
+// Blends the elements in the words of a and b. `watch` becomes a NaN if a result is not finite, and so wherever an
+// element is not: value * 0 is a NaN exactly then, and stays one.
 template <u32 WORDS>
-__device__ __forceinline__ void lerp_words(const u32* a, const u32* b, float w, u32* out, float& watch, float) {
+__device__ __forceinline__ void blend_words(u32 mode, const u32* a, const u32* b, float w, u32* out, float& watch,
+                                            float) {
 #pragma unroll
     for (u32 i = 0; i < WORDS; ++i) {
-        float value = lerp(__uint_as_float(a[i]), __uint_as_float(b[i]), w);
+        float value = blend(mode, __uint_as_float(a[i]), __uint_as_float(b[i]), w);
         watch = fmaf(value, 0.0f, watch);
         out[i] = __float_as_uint(value);
     }
 }
 
 template <u32 WORDS>
-__device__ __forceinline__ void lerp_words(const u32* a, const u32* b, double w, u32* out, float& watch, double) {
+__device__ __forceinline__ void blend_words(u32 mode, const u32* a, const u32* b, double w, u32* out, float& watch,
+                                            double) {
 #pragma unroll
     for (u32 i = 0; i < WORDS; i += 2) {
         double from = __longlong_as_double((i64)((u64)a[i + 1] << 32 | a[i]));
         double to = __longlong_as_double((i64)((u64)b[i + 1] << 32 | b[i]));
-        u64 bits = (u64)__double_as_longlong(lerp(from, to, w));
+        u64 bits = (u64)__double_as_longlong(blend(mode, from, to, w));
         out[i] = (u32)bits;
         out[i + 1] = (u32)(bits >> 32);
-        // All ones in the exponent become a NaN or an infinity of float32.
+        // Not finite in float64, which is all ones in the exponent, becomes an infinity of float32.
         watch = fmaf(__uint_as_float(((out[i + 1] >> 20 & 0x7ff) == 0x7ff) ? 0x7f800000 : 0), 0.0f, watch);
     }
 }
 
 template <u32 WORDS, class Half>
-__device__ __forceinline__ void lerp_words(const u32* a, const u32* b, float w, u32* out, float& watch, Half) {
+__device__ __forceinline__ void blend_words(u32 mode, const u32* a, const u32* b, float w, u32* out, float& watch,
+                                            Half) {
 #pragma unroll
     for (u32 i = 0; i < WORDS; ++i) {
-        float low = lerp(to_f32(Half{(u16)a[i]}), to_f32(Half{(u16)b[i]}), w);
-        float high = lerp(to_f32(Half{(u16)(a[i] >> 16)}), to_f32(Half{(u16)(b[i] >> 16)}), w);
+        float low = blend(mode, to_f32(Half{(u16)a[i]}), to_f32(Half{(u16)b[i]}), w);
+        float high = blend(mode, to_f32(Half{(u16)(a[i] >> 16)}), to_f32(Half{(u16)(b[i] >> 16)}), w);
         watch = fmaf(low, 0.0f, watch);
         watch = fmaf(high, 0.0f, watch);
         out[i] = pack<Half>(low, high);
@@ -145,12 +151,12 @@ __device__ __forceinline__ bool is_finite(double v) {
     return ((u64)__double_as_longlong(v) >> 52 & 0x7ff) != 0x7ff;
 }
 
-__device__ __forceinline__ double lerp_element(double a, double b, double w) { return lerp(a, b, w); }
-template <class T> __device__ __forceinline__ T lerp_element(T a, T b, double w) {
-    return from_f32<T>(lerp(to_f32(a), to_f32(b), (float)w));
+__device__ __forceinline__ double blend_element(u32 mode, double a, double b, double w) { return blend(mode, a, b, w); }
+template <class T> __device__ __forceinline__ T blend_element(u32 mode, T a, T b, double w) {
+    return from_f32<T>(blend(mode, to_f32(a), to_f32(b), (float)w));
 }
 
-// Whether all of a sample is finite. All lanes of the warp call it.
+// Whether all channels of a sample are finite. All lanes of the warp call it.
 template <class T> __device__ __forceinline__ bool sample_finite(const T* sample, u32 dim) {
     bool finite = true;
     for (u32 i = threadIdx.x % 32; i < dim; i += 32) {
@@ -159,8 +165,8 @@ template <class T> __device__ __forceinline__ bool sample_finite(const T* sample
     return __all_sync(0xffffffff, finite);
 }
 
-// Fills a target whose type can't hold its value. All lanes of the warp call it. In `redo_target` it would cost the
-// kernels registers.
+// Writes the fill value for a target whose value the type can't hold. All lanes of the warp call it. Apart from
+// `redo_target`, because there it costs the kernels registers.
 template <class T> __device__ __noinline__ void refuse_overflow(const ResampleParams& p, u64 target_index) {
     T fill;
     memcpy(&fill, &p.fill, sizeof fill);
@@ -173,8 +179,8 @@ template <class T> __device__ __noinline__ void refuse_overflow(const ResamplePa
     }
 }
 
-// One target among the samples that count: `Kept` of src/ops/resample/cpu.rs, but only as far as is needed. All lanes
-// of the warp call it.
+// Does one target among the finite samples alone: `Kept` of src/ops/resample/cpu.rs, but only for the samples around it.
+// All lanes of the warp call it.
 template <class T>
 __device__ __noinline__ void redo_target(const ResampleParams& p, const ResampleTile& tile, u64 target_index) {
     Times times{p.times + tile.sample, tile.samples, 0, ~0u};
@@ -198,9 +204,10 @@ __device__ __noinline__ void redo_target(const ResampleParams& p, const Resample
             after = sample_finite(values + (u64)i * p.dim, p.dim) ? i : after;
         }
     }
-    Pick picked = pick(found, target, p.mode, p.limits);
+    u32 mode = p.mode;
+    Pick picked = pick(found, target, mode, p.limits);
     const T* a = values + (u64)(picked.kind == PICK_AFTER ? after : before - 1) * p.dim;
-    const T* b = values + (u64)after * p.dim;
+    const T* b = picked.kind == PICK_BETWEEN || SAMPLES_KEEP_BITS ? values + (u64)after * p.dim : a;
     T fill;
     memcpy(&fill, &p.fill, sizeof fill);
     T* out = (T*)p.out + target_index * p.dim;
@@ -209,7 +216,8 @@ __device__ __noinline__ void redo_target(const ResampleParams& p, const Resample
         if (picked.kind == PICK_INVALID) {
             out[i] = fill;
         } else {
-            out[i] = picked.kind == PICK_BETWEEN ? lerp_element(a[i], b[i], picked.weight) : a[i];
+            bool is_made = picked.kind == PICK_BETWEEN || !SAMPLES_KEEP_BITS;
+            out[i] = is_made ? blend_element(mode, a[i], b[i], picked.weight) : a[i];
             held &= is_finite(out[i]);
         }
     }
@@ -231,15 +239,17 @@ __device__ __forceinline__ ResampleTile own_tile(const ResampleParams& p) {
                         min(p.tile_targets, p.row_targets - from)};
 }
 
-// Which targets of a block must be done again.
+// The targets of a tile that are in doubt, a bit each.
 struct Doubts {
     u32 targets[BLOCK / 32];
     __device__ __forceinline__ void add(u32 target) { atomicOr(&targets[target / 32], 1u << target % 32); }
 };
 
-// Where the value at a target comes from, `before` and `after` being the samples around it, and whether something speaks
-// against it that the rows alone don't show: the later of two samples with one time counts, and a gap that is too long
-// ends nowhere if nothing finite follows.
+// Chooses what the value at a target is made of; `before` and `after` are the samples around it.
+//
+// `is_doubtful` says that it may be wrong for a reason that the rows do not show: the sample after the target is one of
+// several at the same time, of which the last finite one counts; or the gap is too long, but if nothing finite ends it,
+// the sample before it may be held.
 template <class Real>
 __device__ __forceinline__ Choice<Real> choose(const ResampleParams& p, const Bracket& found, u32 before, u32 after,
                                                i64 target, bool& is_doubtful) {
@@ -251,30 +261,32 @@ __device__ __forceinline__ Choice<Real> choose(const ResampleParams& p, const Br
         choice.weight = picked.kind == PICK_INVALID ? (Real)FILL : (Real)SAMPLE;
     }
     bool takes_after = picked.kind == PICK_AFTER || picked.kind == PICK_BETWEEN;
-    bool may_hold = picked.kind == PICK_INVALID && p.mode == LINEAR && found.has_before && found.has_after &&
+    bool may_hold = picked.kind == PICK_INVALID && IS_BETWEEN(p.mode) && found.has_before && found.has_after &&
                     distance(found.before, target) <= p.limits.extrapolate;
     is_doubtful = (takes_after && found.tied) || may_hold;
     return choice;
 }
 
-// The value made of two samples. Returns whether they are finite, as far as they count.
+// The value made of two samples, or the fill value. Returns whether the samples are finite, as far as they count.
 template <class T, u32 BYTES, class Real>
-__device__ __forceinline__ bool blend(const ResampleParams& p, const Vector<BYTES>& a, const Vector<BYTES>& b,
-                                      Real weight, Vector<BYTES>& result) {
+__device__ __forceinline__ bool make_value(const ResampleParams& p, const Vector<BYTES>& a, const Vector<BYTES>& b,
+                                           Real weight, Vector<BYTES>& result) {
     constexpr u32 WORDS = BYTES < 4 ? 1 : BYTES / 4;
     float watch = 0.0f;
-    lerp_words<WORDS>(a.words, b.words, weight, result.words, watch, T{});
+    blend_words<WORDS>(p.mode, a.words, b.words, weight, result.words, watch, T{});
     bool is_fill = weight == (Real)FILL;
     if (weight < 0) {
 #pragma unroll
         for (u32 w = 0; w < WORDS; ++w) {
-            result.words[w] = is_fill ? (u32)(w % 2 ? p.fill >> 32 : p.fill) : a.words[w];
+            result.words[w] = is_fill             ? (u32)(w % 2 ? p.fill >> 32 : p.fill)
+                              : SAMPLES_KEEP_BITS ? a.words[w]
+                                                  : result.words[w];
         }
     }
     return watch == 0.0f || is_fill;
 }
 
-// Does the doubtful targets of a tile again, each by a warp. All threads of the block call it.
+// Does the targets of a tile that are in doubt again, each by a warp. All threads of the block call it.
 template <class T>
 __device__ __forceinline__ void redo_doubtful(const ResampleParams& p, const ResampleTile& tile, const Doubts& doubts,
                                               bool is_doubtful) {
@@ -282,7 +294,7 @@ __device__ __forceinline__ void redo_doubtful(const ResampleParams& p, const Res
         return;
     }
     for (u32 i = 0; i < BLOCK / 32; ++i) {
-        // Each warp takes every other one of them.
+        // The warps take turns.
         u32 mask = doubts.targets[i];
         for (u32 turn = 0; mask != 0; mask &= mask - 1, ++turn) {
             if (turn % (BLOCK / 32) == threadIdx.x / 32) {
@@ -292,9 +304,11 @@ __device__ __forceinline__ void redo_doubtful(const ResampleParams& p, const Res
     }
 }
 
-// A block does a tile: it finds the bracket of each target, one a thread, and then all threads go through the rows of
-// the tile, UNROLL vectors of BYTES at once each. Where the tile has no more vectors than the block has threads, each
-// thread finds the bracket for its own vector instead, and has its samples on the way while it weighs them.
+// A block does a tile in two steps: each thread finds the bracket of one target, then all threads write the rows of the
+// tile, UNROLL vectors of BYTES at a time.
+//
+// A tile with no more vectors than the block has threads is done in one step instead (`is_direct`): each thread finds the
+// bracket for its own vector, and loads its samples while it works out their weight.
 template <class T, u32 BYTES, u32 UNROLL> __device__ __forceinline__ void resample(const ResampleParams& p) {
     typedef typename RealOf<T>::type Real;
     __shared__ i64 staged[STAGED_TIMES];
@@ -306,7 +320,7 @@ template <class T, u32 BYTES, u32 UNROLL> __device__ __forceinline__ void resamp
     u32 row_bytes = p.dim * (u32)sizeof(T);
     const u8* values = (const u8*)p.values + tile.sample * row_bytes;
     u8* out = (u8*)p.out + tile.target * row_bytes;
-    // So that their pages are known by the time they are needed.
+    // Warms the TLB: the pages of values and output are known by the time they are needed.
     if (threadIdx.x == 0) {
         prefetch(tile.samples > 0 ? values : (const u8*)targets);
     }
@@ -348,7 +362,7 @@ template <class T, u32 BYTES, u32 UNROLL> __device__ __forceinline__ void resamp
                 b.words[w] = to_after ? b.words[w] : a.words[w];
                 a.words[w] = from_before ? a.words[w] : other.words[w];
             }
-            is_doubtful |= !blend<T>(p, a, b, choice.weight, result);
+            is_doubtful |= !make_value<T>(p, a, b, choice.weight, result);
             result.store(out + (u64)threadIdx.x * BYTES);
         } else {
             choices[own] = choice;
@@ -386,7 +400,7 @@ template <class T, u32 BYTES, u32 UNROLL> __device__ __forceinline__ void resamp
 #pragma unroll
         for (u32 i = 0; i < UNROLL; ++i) {
             Vector<BYTES> result;
-            if (!blend<T>(p, a[i], b[i], weights[i], result)) {
+            if (!make_value<T>(p, a[i], b[i], weights[i], result)) {
                 is_doubtful = true;
                 doubts.add(rows[i]);
             }
@@ -398,12 +412,12 @@ template <class T, u32 BYTES, u32 UNROLL> __device__ __forceinline__ void resamp
     redo_doubtful<T>(p, tile, doubts, is_doubtful);
 }
 
-// The most vectors of all samples of a short trajectory. It has fewer samples than a block has threads.
+// The most vectors in all samples of a short trajectory. It has fewer samples than a block has threads.
 constexpr u32 SHORT_VECTORS = 4 * BLOCK;
 
-// As `resample`, for a batch of few and short trajectories, of which nothing but the wait for memory takes time: times,
-// targets and all samples are read at once, and each thread has a vector of one target. `tile_targets` rows are no more
-// vectors than a block has threads.
+// `resample` for few and short trajectories, where waiting for memory is all that takes time. It waits once: times,
+// targets and all samples are loaded together, the samples to shared memory, and each thread writes one vector of one
+// target. The `tile_targets` rows of a tile have no more vectors than a block has threads.
 template <class T, u32 BYTES> __device__ __forceinline__ void resample_short(const ResampleParams& p) {
     typedef typename RealOf<T>::type Real;
     __shared__ i64 times[BLOCK];
@@ -441,7 +455,7 @@ template <class T, u32 BYTES> __device__ __forceinline__ void resample_short(con
 
     bool is_doubtful = false;
     if (has_target) {
-        // Past the last sample the times are the latest there are.
+        // 4-ary search over BLOCK times; those past the last sample are LATEST.
         u32 until = times[63] <= target ? 64 : 0;
 #pragma unroll
         for (u32 step = 16; step > 0; step /= 4) {
@@ -454,7 +468,7 @@ template <class T, u32 BYTES> __device__ __forceinline__ void resample_short(con
         Vector<BYTES> result;
         const Vector<BYTES>& a = samples[choice.first * p.row_vectors + vector];
         const Vector<BYTES>& b = samples[choice.second * p.row_vectors + vector];
-        is_doubtful |= !blend<T>(p, a, b, choice.weight, result);
+        is_doubtful |= !make_value<T>(p, a, b, choice.weight, result);
         result.store((u8*)p.out + ((first_target + row) * p.row_vectors + vector) * BYTES);
         if (vector == 0) {
             p.valid[first_target + row] = choice.weight != (Real)FILL;
@@ -480,7 +494,7 @@ template <class T, u32 BYTES> __device__ __forceinline__ void resample_short(con
         resample_short<type, bytes>(p);                                                                                \
     }
 
-// By element type and by the bytes of a vector, which divide those of a row.
+// By element type, and by the bytes of a vector, of which a row is a multiple.
 RESAMPLE(f32, float, 16)
 RESAMPLE(f32, float, 8)
 RESAMPLE(f32, float, 4)
@@ -498,15 +512,15 @@ RESAMPLE(bf16, bf16, 2)
 struct ResampleCountParams {
     // [samples, dim]
     const void* values;
-    // What the count is added to.
+    // The count is added to it.
     u64* dropped;
     u64 samples;
     u32 dim;
-    // Lanes for each sample: a power of two, at most 32.
+    // Lanes that share a sample: a power of two, at most 32.
     u32 lanes;
 };
 
-// How many samples are not finite: `dropped_nonfinite`. Lanes of a warp share each sample.
+// Counts the samples that are not finite, `dropped_nonfinite`. Several lanes of a warp share a sample.
 template <class T> __device__ __forceinline__ void count_nonfinite(const ResampleCountParams& p) {
     const T* values = (const T*)p.values;
     u32 lane = threadIdx.x % 32;

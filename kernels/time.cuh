@@ -1,13 +1,14 @@
-// Where a target lies among the times of a stream, and what its value is made of. Times are ns.
+// Brackets, and what the value at a target is made of. All times are ns.
 #pragma once
 
 #include "types.cuh"
 
-// Later than any time of a sample that others follow.
+// Pads arrays of times. No sample that another one follows is as late.
 constexpr i64 LATEST = 0x7fffffffffffffffll;
 
-// The ascending times of a stream's samples: sample i is at[(head + i) & mask]. A plain array has head 0 and mask ~0.
-// Nothing may write them during the launch.
+// The ascending times of a stream's samples, in a ring buffer: that of sample i is at[(head + i) & mask]. A plain array
+// is a ring with head 0 and mask ~0. The times must not change during the launch: they are read through the read-only
+// cache.
 struct Times {
     const i64* at;
     u32 count;
@@ -19,15 +20,17 @@ __device__ __forceinline__ i64 time_at(const Times& times, u32 i) {
     return __ldg(times.at + ((times.head + i) & times.mask));
 }
 
-// The samples from..to whose times a block has in its shared memory. It may have none.
+// The samples from..to, whose times a block holds in shared memory; none where both are 0.
 struct Slice {
     u32 from;
     u32 to;
 };
 
-// Copies the times that targets between `first` and `last` can need to `staged`. All threads of the block call it, and
-// it ends with a barrier. Two dependent reads at most, however many samples there are: as many pivots as there are
-// threads, then the times between the pivots around the targets. More of those than fit are not copied.
+// Copies the times that targets between `first` and `last` can need to shared memory. All threads of the block call it,
+// and it ends with a barrier.
+//
+// It waits for global memory twice at most, however many samples there are: each thread reads one pivot, then the block
+// reads the times between the pivots around the targets. If those are more than CAPACITY, it copies none.
 template <u32 CAPACITY>
 __device__ __forceinline__ Slice stage_times(const Times& times, i64 first, i64 last, i64 (&staged)[CAPACITY]) {
     Slice slice{0, times.count};
@@ -38,13 +41,13 @@ __device__ __forceinline__ Slice stage_times(const Times& times, i64 first, i64 
         u32 lower = __syncthreads_count(at < times.count && pivot <= first);
         u32 upper = __syncthreads_count(at < times.count && pivot <= last);
         slice.from = lower > 0 ? (lower - 1) * stride : 0;
-        // The pivot after the last target, and one more to see whether it has the same time.
+        // Up to the pivot after the last target, and one more, to see whether that one has the same time.
         slice.to = min(times.count, upper * stride + 2);
         if (lower > upper || slice.to - slice.from > CAPACITY) {
             slice = Slice{0, 0};
         }
     }
-    // Several reads at once, none of which waits for the one before it.
+    // Issues several loads before it uses the first.
     constexpr u32 AT_ONCE = 4;
     for (u32 i = slice.from + threadIdx.x; i < slice.to; i += AT_ONCE * blockDim.x) {
         i64 some[AT_ONCE];
@@ -65,21 +68,21 @@ __device__ __forceinline__ Slice stage_times(const Times& times, i64 first, i64 
     return slice;
 }
 
-// The samples around a target.
+// The two samples around a target.
 struct Bracket {
-    // How many samples are at or before the target: sample until - 1 is before it, sample `until` after it.
+    // How many samples are at or before the target: until - 1 is the newest of them, `until` the oldest after it.
     u32 until;
     bool has_before;
     bool has_after;
-    // Whether the sample after `until` has the same time as that one.
+    // Whether sample until + 1 has the same time as sample `until`.
     bool tied;
-    // Times, where there are such samples.
+    // The times of the two samples, where there are such.
     i64 before;
     i64 after;
 };
 
-// How many of `count` ascending times are at or before `target`. Each step looks at three of them at once, since it is
-// the wait for them that takes the time.
+// Counts those of `count` ascending times that are at or before `target`, by a 4-ary search: three loads at once take no
+// longer than one, and halve the steps.
 template <class TimeAt> __device__ __forceinline__ u32 at_or_before(const TimeAt& time, u32 count, i64 target) {
     u32 until = 0;
     // The largest power of 4 that is not more than `count`.
@@ -96,7 +99,8 @@ template <class TimeAt> __device__ __forceinline__ u32 at_or_before(const TimeAt
     return until;
 }
 
-// How many of three runs of `step` ascending times are at or before `target`. `last` is the last time of the first run.
+// One step of such a search: counts those of three runs of `step` ascending times that end at or before `target`. `last`
+// is the end of the first run.
 __device__ __forceinline__ u32 runs_passed(const i64* last, u32 step, i64 target) {
     return (last[0] <= target) + (last[step] <= target) + (last[2 * step] <= target);
 }
@@ -113,7 +117,7 @@ __device__ __forceinline__ Bracket bracket_at(const TimeAt& time, u32 until, u32
     return found;
 }
 
-// The bracket of a target, from what `stage_times` has copied, or from global memory if the target is not in there.
+// Finds the bracket of a target in what `stage_times` copied, or in global memory where it does not lie in there.
 __device__ __forceinline__ Bracket find_bracket(const Times& times, const Slice& slice, const i64* staged, i64 target) {
     auto time = [&](u32 i) { return staged[i - slice.from]; };
     auto staged_time = [&](u32 i) { return staged[i]; };
@@ -126,38 +130,47 @@ __device__ __forceinline__ Bracket find_bracket(const Times& times, const Slice&
     return bracket_at(any_time, at_or_before(any_time, times.count, target), times.count);
 }
 
+// From here on: all that the kernels know of the interpolation modes, the counterpart of src/time/blend.rs.
 enum Interpolation : u32 { PREVIOUS = 0, NEAREST = 1, LINEAR = 2 };
 
-// How far from a target its samples may be, ns: `Limits` of src/time/interpolate.rs.
+// Whether a mode makes the value of both samples around a target, limited by `max_gap` and `extrapolate`. The others take
+// one sample, limited by `max_age`. It is a macro because an inlined function changes the order of the branches.
+#define IS_BETWEEN(mode) ((mode) == LINEAR)
+
+// Whether every mode keeps the bits of a sample at that sample's own time, and where it is held. If one does not, set
+// this to false: the value is then `blend` of the sample with itself.
+constexpr bool SAMPLES_KEEP_BITS = true;
+
+// How far from a target its samples may be, ns: `Limits` of src/time/blend.rs.
 struct Limits {
     i64 max_age;
     i64 max_gap;
     i64 extrapolate;
 };
 
-// What the value at a target is made of.
+// What the value at a target is made of: nothing, the sample before it, the sample after it, or both.
 enum PickKind : u32 { PICK_INVALID = 0, PICK_BEFORE = 1, PICK_AFTER = 2, PICK_BETWEEN = 3 };
 
 struct Pick {
     PickKind kind;
-    // PICK_BETWEEN: before + weight * (after - before).
+    // Of the later sample, for PICK_BETWEEN.
     double weight;
 };
 
-// later - earlier, at most the largest i64. `later` is not before `earlier`.
+// later - earlier, saturated. `later` must not be before `earlier`.
 __device__ __forceinline__ i64 distance(i64 earlier, i64 later) {
     u64 apart = (u64)later - (u64)earlier;
     return (i64)min(apart, 0x7fffffffffffffffull);
 }
 
-// Equals `pick` of src/time/interpolate.rs.
+// Equals `pick` of src/time/blend.rs.
 __device__ __forceinline__ Pick pick(const Bracket& found, i64 target, u32 mode, const Limits& limits) {
     Pick picked{PICK_INVALID, 0.0};
     i64 age = found.has_before ? distance(found.before, target) : 0;
     i64 ahead = found.has_after ? distance(target, found.after) : 0;
     if (found.has_before && age == 0) {
         picked.kind = PICK_BEFORE;
-    } else if (mode == LINEAR) {
+    } else if (IS_BETWEEN(mode)) {
         if (found.has_before && found.has_after) {
             i64 gap = distance(found.before, found.after);
             if (gap <= limits.max_gap) {
@@ -177,5 +190,13 @@ __device__ __forceinline__ Pick pick(const Bracket& found, i64 target, u32 mode,
     return picked;
 }
 
-// a + weight * (b - a), without a fused multiply-add.
-template <class Real> __device__ __forceinline__ Real lerp(Real a, Real b, Real weight) { return a + weight * (b - a); }
+// Equals `between` of src/time/blend.rs for one channel: the value between samples a and b, where b has the weight. Of
+// finite samples it is never a NaN. No fused multiply-add: the kernels are compiled without.
+template <class Real> __device__ __forceinline__ Real blend(u32, Real a, Real b, Real weight) {
+    return a + weight * (b - a);
+}
+
+// The same, for a kernel that knows no other mode.
+template <class Real> __device__ __forceinline__ Real lerp(Real a, Real b, Real weight) {
+    return blend(LINEAR, a, b, weight);
+}

@@ -7,9 +7,8 @@ mod common;
 use common::{MS, Recorder, Sent};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use robocache::device::Values;
-use robocache::ops::align::{AlignConfig, Masks, Target, Timeline};
-use robocache::ops::fuse;
+use robocache::device::{Placement, Values};
+use robocache::ops::align::{AlignConfig, Aligner, Window};
 use std::collections::VecDeque;
 
 /// A stream: its rules, and its samples (ms, values) in the order in which they come.
@@ -91,13 +90,13 @@ impl Robot {
         )
     }
 
-    fn aligner(&self) -> Timeline {
+    fn aligner(&self) -> Aligner {
         let config: AlignConfig = serde_yaml::from_str(&self.yaml()).unwrap();
-        Timeline::new(&config).unwrap()
+        Aligner::new(&config, &Placement::cpu("a test")).unwrap()
     }
 }
 
-/// An observation, as the engine gives it and as the oracle does.
+/// An observation, as the operation gives it and as the oracle does.
 #[derive(Clone, Debug, PartialEq)]
 struct Seen {
     ms: i64,
@@ -107,17 +106,15 @@ struct Seen {
     age: Vec<i64>,
 }
 
-fn look(aligner: &Timeline, target: &Target) -> Seen {
-    let columns: usize = (0..aligner.modalities()).map(|i| aligner.dim(i)).sum();
-    let mut values = vec![f32::NAN; aligner.window() * columns];
-    let mut masks = Masks::default();
-    fuse::cpu::fuse(aligner, target, &mut values, &mut masks);
+fn look(window: &mut Window<'_>) -> Seen {
+    let mut values = vec![f32::NAN; window.output(0).layout().rows];
+    window.write(0, &mut values);
     Seen {
-        ms: target.time_ns / MS,
-        late: target.late_samples,
+        ms: window.target().time_ns / MS,
+        late: window.target().late_samples,
         values,
-        valid: masks.valid,
-        age: masks.age_ns,
+        valid: window.masks().valid.clone(),
+        age: window.masks().age_ns.clone(),
     }
 }
 
@@ -141,7 +138,7 @@ fn run(robot: &Robot, events: &[Event]) -> Vec<Vec<Seen>> {
         }
         let mut seen = Vec::new();
         while let Some(target) = aligner.due() {
-            seen.push(look(&aligner, &target));
+            seen.push(look(&mut aligner.window(target)));
         }
         seen
     };

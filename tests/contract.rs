@@ -22,9 +22,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use liveness::Liveness;
 use oracle::{Came, Observation, Oracle};
 use random::Random;
-use robocache::device::Values;
-use robocache::ops::align::{AlignConfig, Masks, Target, Timeline};
-use robocache::ops::fuse;
+use robocache::device::{Placement, Values};
+use robocache::ops::align::{AlignConfig, Aligner};
 use scenario::{Event, Scenario};
 
 /// A clock that is a day off makes millions of targets due: past this many the rest of a scenario is left out.
@@ -32,13 +31,15 @@ const MOST_TARGETS: usize = 1500;
 /// Of so many mismatches the one with the fewest events is shown.
 const MOST_MISMATCHES: usize = 12;
 
-/// The engine, told what the oracle is told.
-struct Engine(Timeline);
+/// The operation, told what the oracle is told.
+struct Subject(Aligner);
 
-impl Engine {
+impl Subject {
     fn new(scenario: &Scenario) -> Result<Self, String> {
         let config: AlignConfig = serde_yaml::from_str(&scenario.yaml()).map_err(|e| e.to_string())?;
-        Timeline::new(&config).map(Self).map_err(|e| e.to_string())
+        Aligner::new(&config, &Placement::cpu("a test"))
+            .map(Self)
+            .map_err(|e| e.to_string())
     }
 
     fn push(&mut self, i: usize, stamp: i64, values: &[f32]) -> Result<Option<Came>, String> {
@@ -66,11 +67,11 @@ impl Engine {
     }
 
     fn due(&mut self) -> Option<Observation> {
-        let target: Target = self.0.due()?;
-        let dim: usize = (0..self.0.modalities()).map(|i| self.0.dim(i)).sum();
-        let mut values = vec![f32::NAN; self.0.window() * dim];
-        let mut masks = Masks::default();
-        fuse::cpu::fuse(&self.0, &target, &mut values, &mut masks);
+        let target = self.0.due()?;
+        let mut values = vec![f32::NAN; self.0.outputs()[0].layout().rows];
+        let mut window = self.0.window(target);
+        window.write(0, &mut values);
+        let masks = window.masks();
         Some(Observation {
             time: target.time_ns.into(),
             epoch: target.epoch as u64,
@@ -112,10 +113,10 @@ struct Mismatch {
     what: String,
 }
 
-/// What the engine sent, event by event compared with the oracle; `lively` asserts the bound on silence, too.
+/// What the operation sent, event by event compared with the oracle; `lively` asserts the bound on silence, too.
 fn compare(scenario: &Scenario, lively: bool) -> Result<Vec<Observation>, Mismatch> {
     let mut oracle = Oracle::new(scenario);
-    let mut engine = Engine::new(scenario).map_err(|what| Mismatch { event: 0, what })?;
+    let mut subject = Subject::new(scenario).map_err(|what| Mismatch { event: 0, what })?;
     let mut liveness = Liveness::new(scenario);
     let mut all = Vec::new();
     for (event_index, event) in scenario.events.iter().enumerate() {
@@ -127,13 +128,13 @@ fn compare(scenario: &Scenario, lively: bool) -> Result<Vec<Observation>, Mismat
             what,
         };
         let expected = oracle.apply(event);
-        let came = engine.apply(event).map_err(mismatch)?;
+        let came = subject.apply(event).map_err(mismatch)?;
         if came != expected {
             return Err(mismatch(format!("the sample: expected {expected:?}, came {came:?}")));
         }
         let before = all.len();
         loop {
-            let (expected, came) = (oracle.due(), engine.due());
+            let (expected, came) = (oracle.due(), subject.due());
             if came != expected {
                 return Err(mismatch(difference(scenario, expected.as_ref(), came.as_ref())));
             }
@@ -180,7 +181,7 @@ fn difference(scenario: &Scenario, expected: Option<&Observation>, came: Option<
     text
 }
 
-/// A check of one scenario; a panic of the engine is a mismatch, too.
+/// A check of one scenario; a panic of the operation is a mismatch, too.
 fn caught(scenario: &Scenario, check: Check) -> Result<(), Mismatch> {
     catch_unwind(AssertUnwindSafe(|| check(scenario))).unwrap_or_else(|panic| {
         let what = panic.downcast_ref::<String>().cloned();

@@ -424,7 +424,7 @@ fn fuse_and_voxelize_run_side_by_side() {
 }
 
 /// Keeps the headers of the observations that it is handed.
-struct Witness(Rc<RefCell<Vec<Header>>>);
+struct Witness(Rc<RefCell<Vec<Box<Header>>>>);
 
 impl Plugin for Witness {
     fn name(&self) -> &'static str {

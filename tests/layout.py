@@ -1,10 +1,16 @@
-"""Holds what Rust and the kernels must agree on against each other: `layout.py`, exit code 1 where they differ.
+"""Checks what Rust and the kernels must agree on: `layout.py`, exit code 1 where they differ.
 
-A `#[repr(C)]` struct in Rust and its counterpart in a kernel must have the same fields at the same places. The places
-in Rust follow from the rules of C; g++ holds those of the kernel against them. That rustc finds the same sizes is checked
-by the library, when it first launches a kernel.
+Structs: a `#[repr(C)]` struct in Rust and its counterpart in a kernel have the same fields at the same offsets. Those in
+Rust follow from the rules of C; g++ compares them with the kernel's. The library checks that rustc finds the same sizes
+when it first launches a kernel.
 
-A kernel is launched before the one before it has ended (`Gpu::launch`), so its first statement must be the wait for that.
+Constants: a whole number that an operation's Rust code and its kernels both name has one value. `SHARED` lists the names,
+so that one can't drop out of the comparison by being renamed on one side.
+
+Enums: each variant of an enum in `ENUMS` has the kernels' number, which is its place in `ALL`.
+
+Waits: a kernel is launched before the one before it has ended (`Gpu::launch`), so its first statement is the wait for
+that one.
 """
 
 import dataclasses
@@ -15,6 +21,20 @@ import sys
 
 # The kernels' file of each operation.
 OPERATIONS = {"resample": "resample", "align": "fuse", "voxelize": "voxelize"}
+# The constants that the Rust code and the kernels of an operation share, by their names in Rust.
+SHARED = {
+    "resample": {"BLOCK", "SHORT_VECTORS"},
+    "align": {"BLOCK", "RUN", "INLINE", "TAKEN_AT_ONCE", "ALL_FINITE"},
+    "voxelize": {
+        *("BLOCK", "POINT_BLOCK", "RANK_BLOCK", "COUNTER_SLOTS", "MAX_SUPERBLOCKS"),
+        *("MAX_FIELDS", "MAX_SUMS", "MAX_EXTREMES", "MAX_CHANNELS"),
+        *("SAVE_NONE", "SAVE_ALL", "SAVE_FIRST", "OUTPUT_ONE", "OUTPUT_COUNT", "OUTPUT_MEAN", "OUTPUT_EXTREME"),
+    },
+}
+# One in Rust that is several in the kernels.
+ALIASES = {"INLINE": ("INLINE_MODALITIES", "INLINE_GROUPS")}
+# Enums that are the same in all kernels: where each stands in Rust and in the kernels.
+ENUMS = {"Interpolation": ("src/time/blend.rs", "time.cuh"), "Dtype": ("src/device/dtype.rs", "types.cuh")}
 # Fields that are within another struct in the kernel.
 NESTED = {name: f"limits.{name}" for name in ("max_age", "max_gap", "extrapolate")}
 # Fills the end of a struct, where C++ needs no name for it.
@@ -36,7 +56,8 @@ class Constants(dict):
 
     def __init__(self, rust: str):
         super().__init__()
-        self.texts = dict(re.findall(r"const (\w+): (?:usize|u32) = ([^;]+);", rust))
+        # Those of modules; what stands in a function is indented, and may use a name again.
+        self.texts = dict(re.findall(rf"^{PUB}const (\w+): (?:usize|u64|u32|u8) = ([^;]+);", rust, re.M))
 
     def __missing__(self, name: str) -> int:
         self[name] = eval(re.sub(r" as \w+", "", self.texts[name]), {}, self)
@@ -69,8 +90,45 @@ def parse(rust: str) -> dict[str, Struct]:
     return structs
 
 
-def check(operation: str, kernels: str) -> int:
-    """Compares one operation's structs; how many there are."""
+def check_constants(operation: str, kernels: str, rust: str, cxx: str) -> list[str]:
+    """The assertions that hold the constants that both sides name to one value."""
+    enumerators = ",".join(re.findall(r"^enum \w+[^{]*\{([^}]*)\}", cxx, re.M))
+    known = {*re.findall(r"^constexpr \w+ (\w+) =", cxx, re.M), *re.findall(r"\w+", enumerators)}
+    constants = Constants(rust)
+    counterparts = {name: ALIASES.get(name, (name,)) for name in constants.texts}
+    shared = {name: twins for name, twins in counterparts.items() if known.issuperset(twins)}
+    if missing := SHARED[operation] - shared.keys():
+        sys.exit(f"layout.py: not both in src/ops/{operation}/cuda and in kernels/{kernels}.cu: {', '.join(sorted(missing))}")
+    if unlisted := shared.keys() - SHARED[operation]:
+        sys.exit(f"layout.py: {operation}: add to SHARED, or rename on one side: {', '.join(sorted(unlisted))}")
+    return [
+        f'static_assert({twin} == {constants[name]}, "{twin} is {name} of src/ops/{operation}/cuda");'
+        for name, twins in shared.items()
+        for twin in twins
+    ]
+
+
+def check_enums() -> int:
+    """Compares the enums that all kernels share; how many there are."""
+    for name, (rust, kernels) in ENUMS.items():
+        source = pathlib.Path(rust).read_text()
+        variants = re.findall(r"Self::(\w+)", re.search(r"const ALL: \[Self; \d+\] = \[(.*?)\];", source, re.S)[1])
+        declared = re.search(rf"pub enum {name} \{{(.*?)\n\}}", source, re.S)[1]
+        if len(variants) != len(re.findall(r"^    \w+(?: = \d+)?,$", declared, re.M)):
+            sys.exit(f"layout.py: {name}::ALL of {rust} has not every variant")
+        text = (pathlib.Path("kernels") / kernels).read_text()
+        body = re.search(rf"^enum {name} : u32 \{{(.*?)\}};", text, re.S | re.M)[1]
+        numbers: dict[str, int] = {}
+        for enumerator, number in re.findall(r"(\w+)(?: = (\w+))?", body):
+            numbers[enumerator] = int(number, 0) if number else max(numbers.values(), default=-1) + 1
+        expected = {variant.upper(): code for code, variant in enumerate(variants)}
+        if numbers != expected:
+            sys.exit(f"layout.py: {name} of {rust} is {expected}, and in kernels/{kernels} {numbers}")
+    return len(ENUMS)
+
+
+def check(operation: str, kernels: str) -> tuple[int, int]:
+    """Compares one operation's structs and constants; how many there are."""
     files = sorted(pathlib.Path(f"src/ops/{operation}/cuda").glob("*.rs"))
     rust = "\n".join(file.read_text() for file in files)
     sources = [pathlib.Path(f"kernels/{kernels}.cu"), *sorted(pathlib.Path("kernels").glob("*.cuh"))]
@@ -81,6 +139,8 @@ def check(operation: str, kernels: str) -> int:
     for name in sorted(set(re.findall(r"^namespace (\w+) \{", cxx, re.M))):
         lines.append(f"using namespace {name};")
     structs = parse(rust)
+    constants = check_constants(operation, kernels, rust, cxx)
+    lines += constants
     for name, struct in structs.items():
         names = (name, kernels.title() + name, name.removesuffix("Params"))
         known = next((known for known in names if known in bodies), None)
@@ -90,14 +150,14 @@ def check(operation: str, kernels: str) -> int:
         for field, (offset, size) in struct.fields.items():
             if field == PADDING:
                 continue
-            place = field if re.search(rf"\b{field}\b(\[[^\]]+\])*;", bodies[known]) else NESTED.get(field, field)
+            member = field if re.search(rf"\b{field}\b(\[[^\]]+\])*;", bodies[known]) else NESTED.get(field, field)
             what = f"{name}.{field}"
-            lines.append(f'static_assert(offsetof({known}, {place}) == {offset}, "the place of {what}");')
-            lines.append(f'static_assert(sizeof((({known} *)0)->{place}) == {size}, "the size of {what}");')
+            lines.append(f'static_assert(offsetof({known}, {member}) == {offset}, "the offset of {what}");')
+            lines.append(f'static_assert(sizeof((({known} *)0)->{member}) == {size}, "the size of {what}");')
     command = ["g++", "-x", "c++", "-std=c++17", "-fsyntax-only", "-w", "-Ikernels", "-Itests/emulator", "-"]
     if subprocess.run(command, input="\n".join(lines) + "\n", text=True).returncode != 0:
-        sys.exit(f"layout.py: the structs of src/ops/{operation}/cuda are not those of kernels/{kernels}.cu")
-    return len(structs)
+        sys.exit(f"layout.py: src/ops/{operation}/cuda and kernels/{kernels}.cu do not agree")
+    return len(structs), len(constants)
 
 
 def check_waits() -> int:
@@ -115,6 +175,7 @@ def check_waits() -> int:
 
 
 if __name__ == "__main__":
-    print(f"kernels: {check_waits()} wait for the one before them first")
+    print(f"kernels: {check_waits()} wait for the one before them first, and {check_enums()} enums have Rust's numbers")
     for operation, kernels in OPERATIONS.items():
-        print(f"kernels/{kernels}.cu: {check(operation, kernels)} structs are those of src/ops/{operation}/cuda")
+        structs, constants = check(operation, kernels)
+        print(f"kernels/{kernels}.cu: {structs} structs and {constants} constants are those of src/ops/{operation}/cuda")

@@ -1,4 +1,4 @@
-//! The resample engine on the CPU: the cases that all backends share, and what a batch may be.
+//! Resampling on the CPU: the cases that all backends share, and what a batch may be.
 
 #![allow(clippy::unwrap_used)]
 
@@ -8,14 +8,11 @@ mod cases;
 
 use cases::{message, row};
 use half::{bf16, f16};
-use robocache::device::Dtype;
-use robocache::ops::resample::{CpuResampler, Trajectories, TrajectoriesError};
+use robocache::device::{Dtype, Placement};
+use robocache::ops::resample::{Trajectories, TrajectoriesError};
 use robocache::stream::{Cells, Layout, Message};
 
-resample_cases!(
-    |config, batch, values, valid| CpuResampler::new(config).unwrap().run(batch, values, valid),
-    400
-);
+resample_cases!(|| Placement::cpu("a test"), 400);
 
 #[test]
 fn the_layout_of_the_answer_has_a_row_for_each_trajectory() {
@@ -99,4 +96,34 @@ fn a_message_that_is_no_batch_is_refused_with_what_came_and_what_is_allowed() {
         refused(&message::<f32>(&[huge], 1 << 30)),
         &["2 targets of `dim` 1073741824"],
     );
+}
+
+/// Otherwise a message of a few bytes would be answered with gigabytes.
+#[test]
+fn a_large_dim_that_no_sample_shows_is_refused() {
+    let (empty, most) = (row(&[], &[], &[0]), 1 << 16);
+    let mut null = message::<f32>(&[row(&[0], &[1.0], &[0]), empty.clone()], 1 << 29);
+    null.columns_mut()[1].null_rows.push(0);
+    for (message, lists) in [
+        (
+            message::<f32>(std::slice::from_ref(&empty), 1 << 29),
+            "0 timestamps and 0 values",
+        ),
+        (null, "1 timestamps and 1 values"),
+    ] {
+        let refused = Trajectories::from_message(&message).err().unwrap().to_string();
+        let expected = format!(
+            "metadata `dim` is 536870912, and no row has samples of so many values: the lists hold {lists} (allowed \
+             without samples: up to 65536)"
+        );
+        assert_eq!(refused, expected);
+    }
+    let shown = row(&[0], &vec![1.0; most + 1], &[0]);
+    for (row, dim) in [(empty.clone(), most), (shown, most + 1)] {
+        let message = message::<f32>(&[row, empty.clone()], dim);
+        assert_eq!(
+            Trajectories::from_message(&message).unwrap().output_bytes(),
+            2 * dim * 4
+        );
+    }
 }

@@ -4,9 +4,9 @@
 mod counting;
 
 use counting::allocations;
-use robocache::device::{Dtype, HostBuf};
-use robocache::ops::resample::{CpuResampler, ResampleConfig, Trajectories};
-use robocache::stream::{Cells, Layout, Message};
+use robocache::device::{Dtype, Placement};
+use robocache::ops::resample::{ResampleConfig, Resampler};
+use robocache::stream::{Cells, Layout, Message, Payload};
 
 fn add(message: &mut Message, name: &str, dtype: Dtype, bytes: &[u8], rows: usize) {
     let len = bytes.len() / dtype.size();
@@ -49,18 +49,13 @@ fn nothing_is_allocated_in_steady_state() {
         ROWS,
     );
 
-    let mut resampler = CpuResampler::new(&ResampleConfig::default()).unwrap();
-    let mut layout = Layout::flat(Dtype::UInt8, 0);
-    let (mut out, mut valid) = (HostBuf::default(), HostBuf::default());
-    let (mut value_offsets, mut valid_offsets) = ([0; ROWS + 1], [0; ROWS + 1]);
+    let mut resampler = Resampler::new(&ResampleConfig::default(), &Placement::cpu("a test")).unwrap();
+    let (mut layout, mut answer) = (Layout::default(), Message::default());
     let mut step = || {
-        let batch = Trajectories::from_message(&message).unwrap();
+        let batch = resampler.read(&message).unwrap();
         batch.layout_into(&mut layout);
-        batch.offsets_into(&mut value_offsets, &mut valid_offsets);
-        out.resize(batch.output_bytes());
-        valid.resize(batch.targets());
-        let counters = resampler.run(&batch, out.bytes_mut(), valid.bytes_mut());
-        assert_eq!(counters.dropped_nonfinite, 1);
+        let done = resampler.run(&batch, &mut Payload::in_message(&mut answer, &layout));
+        assert_eq!(done.counters.dropped_nonfinite, 1);
     };
     step();
     let before = allocations();

@@ -1,11 +1,9 @@
 //! In steady state a cloud becomes a grid without an allocation, on the CPU and on a CUDA device where there is one.
 #![allow(clippy::unwrap_used)]
 
-use robocache::device::Dtype;
-use robocache::device::cuda::{Gpu, device_count};
-use robocache::ops::voxelize::cuda::CudaVoxelizer;
-use robocache::ops::voxelize::{Cloud, Collector, CpuVoxelizer, VoxelizeConfig};
-use robocache::stream::{Cells, Message};
+use robocache::device::{DeviceChoice, Dtype, Placement};
+use robocache::ops::voxelize::{VoxelizeConfig, Voxelizer};
+use robocache::stream::{Cells, Message, Payload};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -65,59 +63,12 @@ fn cloud(points: usize, seed: u32, tensor: bool) -> Message {
     message
 }
 
-enum Backend {
-    Cpu(Box<CpuVoxelizer>),
-    Cuda(Box<CudaVoxelizer>),
-}
-
-/// Where grids are written.
-struct Output {
-    dense: Vec<f32>,
-    bits: Vec<u8>,
-    coords: Vec<i32>,
-    features: Vec<f32>,
-}
-
-impl Backend {
-    /// Makes a grid and writes it; how many points are in it.
-    fn run(&mut self, clouds: [(usize, &Message); 2], layout: &str, out: &mut Output) -> u64 {
-        match self {
-            Self::Cpu(voxelizer) => {
-                voxelizer.begin();
-                for (input, message) in clouds {
-                    voxelizer.add(input, &Cloud::from_message(message).unwrap()).unwrap();
-                }
-                let counters = voxelizer.finish();
-                let voxels = voxelizer.voxels();
-                match layout {
-                    "dense" => voxelizer.write_dense(&mut out.dense),
-                    "bits" => voxelizer.write_bits(&mut out.bits),
-                    _ => voxelizer.write_coo(&mut out.coords[..voxels * 3], &mut out.features[..voxels * 8]),
-                }
-                assert!(!voxelizer.layout().columns.is_empty());
-                counters.points_kept
-            }
-            Self::Cuda(voxelizer) => {
-                let counters = voxelizer.gather(clouds, |_, error| panic!("{error}")).unwrap();
-                let voxels = voxelizer.voxels();
-                match layout {
-                    "dense" => voxelizer.write_dense(&mut out.dense),
-                    "bits" => voxelizer.write_bits(&mut out.bits),
-                    _ => voxelizer.write_coo(&mut out.coords[..voxels * 3], &mut out.features[..voxels * 8]),
-                }
-                .unwrap();
-                assert!(!voxelizer.layout().columns.is_empty());
-                counters.points_kept
-            }
-        }
-    }
-}
-
 // The only test of this binary: no other thread allocates meanwhile.
 #[test]
 fn a_steady_stream_of_clouds_allocates_nothing() {
-    let clouds: Vec<_> = (0..6).map(|i| cloud(20_000 + i * 10, i as u32, i % 2 == 0)).collect();
-    let gpu = device_count().ok().map(|_| Gpu::open(0).unwrap());
+    let mut clouds: Vec<_> = (0..6).map(|i| cloud(20_000 + i * 10, i as u32, i % 2 == 0)).collect();
+    let cpu = Placement::cpu("a test");
+    let cuda = Placement::resolve(DeviceChoice::Cuda(None), None).ok();
     for layout in ["dense", "bits", "coo"] {
         let channels = match layout {
             "bits" => "[occupancy]",
@@ -128,25 +79,19 @@ fn a_steady_stream_of_clouds_allocates_nothing() {
                 channels: {channels}, inputs: [{{ input: a }}, {{ input: b, extrinsic: {{ translation_m: [1, 0, 0] }} }}] }}"
         ))
         .unwrap();
-        let mut out = Output {
-            dense: vec![0.0; 8 * 50 * 50 * 50],
-            bits: vec![0; (50usize * 50 * 50).div_ceil(8)],
-            coords: vec![0; 3 * 125_000],
-            features: vec![0.0; 8 * 125_000],
-        };
-        let cpu = Backend::Cpu(Box::new(CpuVoxelizer::new(&config).unwrap()));
-        let cuda = gpu.as_ref().map(|gpu| CudaVoxelizer::new(&config, gpu, None).unwrap());
-        for mut backend in [Some(cpu), cuda.map(Box::new).map(Backend::Cuda)].into_iter().flatten() {
-            let mut collector = Collector::new(&config);
+        for placement in [Some(cpu.clone()), cuda.clone()].into_iter().flatten() {
+            let mut voxelizer = Voxelizer::new(&config, &placement).unwrap();
+            let mut out = Message::default();
             let mut grids = 0;
             let mut run = |round: i64| {
-                for (i, message) in clouds.iter().enumerate() {
-                    collector.arrived(i % 2, round * 1000 + i as i64);
-                    if !collector.due() {
+                for (i, cloud) in clouds.iter_mut().enumerate() {
+                    cloud.header.timestamp_ns.set(round * 1000 + i as i64);
+                    let Some(mut grid) = voxelizer.push(i % 2, cloud).unwrap().grid else {
                         continue;
-                    }
-                    collector.take().unwrap();
-                    assert!(backend.run([(0, &clouds[i - 1]), (1, message)], layout, &mut out) > 20_000);
+                    };
+                    grid.write(&mut Payload::in_message(&mut out, grid.layout()));
+                    assert!(grid.counters().points_kept > 20_000);
+                    assert_eq!(grid.inputs_valid(), [1, 1]);
                     grids += 1;
                 }
             };
@@ -156,12 +101,7 @@ fn a_steady_stream_of_clouds_allocates_nothing() {
                 run(round);
             }
             let allocations = ALLOCATIONS.load(Ordering::Relaxed) - before;
-            let place = if matches!(backend, Backend::Cpu(_)) {
-                "CPU"
-            } else {
-                "device"
-            };
-            assert_eq!(allocations, 0, "allocations for layout {layout} on the {place}");
+            assert_eq!(allocations, 0, "allocations for layout {layout} on {placement}");
             assert_eq!(grids, 60);
         }
     }

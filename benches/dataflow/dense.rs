@@ -4,7 +4,7 @@ use arrow::array::Float32Array;
 use dora_node_api::dora_core::config::DataId;
 use dora_node_api::{DoraNode, Event, Parameter};
 use robocache::dora::read_message;
-use robocache::ops::voxelize::{Cloud, CpuVoxelizer, VoxelizeConfig};
+use robocache::ops::voxelize::{CpuVoxelizer, VoxelizeConfig};
 use robocache::stream::{Message, key};
 use std::error::Error;
 use std::time::Instant;
@@ -25,9 +25,9 @@ pub fn run(config: &str) -> Result<(), Box<dyn Error>> {
         };
         read_message(&metadata.parameters, data.as_array(), &mut message)?;
         let start = Instant::now();
-        voxelizer.begin();
-        voxelizer.add(0, &Cloud::from_message(&message)?)?;
-        voxelizer.finish();
+        let mut refused = None;
+        voxelizer.gather([(0, &message)], |_, error| refused = Some(error));
+        refused.map_or(Ok(()), Err)?;
         voxelizer.write_dense(&mut grid[..]);
         let compute_us = start.elapsed().as_secs_f64() * 1e6;
         metadata

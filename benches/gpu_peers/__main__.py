@@ -1,6 +1,13 @@
 """One JSON line per row: `python benches/peers.py gpu [PART ...]`, in order; progress on stderr."""
 
 import contextlib
+import datetime
+import importlib.metadata
+import json
+import os
+import pathlib
+import shutil
+import subprocess
 import sys
 import time
 
@@ -14,16 +21,43 @@ PARTS = {
     "resample": lambda rows: resample.resample(rows, [torch.bfloat16]),
     "fuse": resample.fuse,
     "voxelize": lambda rows: voxelize.measure(rows, [voxelize.SINGLE]),
+    "resample-float32": lambda rows: resample.resample(rows, [torch.float32]),
     "voxelize-batches": lambda rows: voxelize.measure(rows, voxelize.BATCHES),
     "voxelize-uniform": lambda rows: voxelize.measure(rows, voxelize.BATCHES, uniform=True),
-    "resample-float32": lambda rows: resample.resample(rows, [torch.float32]),
 }
+# Printed alone if it is asked for: on which machine, and with what, the rows after it were measured
+MACHINE = "machine"
+
+
+def machine() -> dict:
+    """Two with the same `boot` are of one start of one machine."""
+    versions = []
+    if shutil.which("nvidia-smi"):
+        asked = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+        driver = subprocess.run(asked, stdout=subprocess.PIPE, text=True, check=False).stdout.split()
+        versions += [f"driver {driver[0]}"] if driver else []
+    for package in ("torch", "triton", "cupy-cuda13x", "spconv-cu126"):
+        try:
+            versions.append(f"{package.partition('-')[0]} {importlib.metadata.version(package)}")
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return {
+        "op": MACHINE,
+        "config": ", ".join([torch.cuda.get_device_name(), *versions]),
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "boot": pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
+        "l2_bytes": getattr(torch.cuda.get_device_properties(0), "L2_cache_size", None),
+        "command": os.environ.get("BENCH_COMMAND", "benches/peers.py gpu"),
+    }
 
 
 def main(parts: list[str]) -> None:
-    unknown = set(parts) - set(PARTS)
+    unknown = set(parts) - {*PARTS, MACHINE}
     if unknown or not torch.cuda.is_available():
         sys.exit(f"no such part: {', '.join(unknown)}; {', '.join(PARTS)}" if unknown else "a CUDA device is needed")
+    print(json.dumps(machine()), flush=True)
+    if parts == [MACHINE]:
+        return
     # CuPy works on the stream that PyTorch's events are on.
     with contextlib.ExitStack() as stack:
         try:
@@ -32,8 +66,6 @@ def main(parts: list[str]) -> None:
             stack.enter_context(cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream))
         except ImportError:
             print("without CuPy", file=sys.stderr)
-        versions = f"torch {torch.__version__}, {torch.cuda.get_device_name()}"
-        print(versions, file=sys.stderr)
         rows = Rows()
         for part in parts or PARTS:
             began = time.perf_counter()

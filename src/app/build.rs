@@ -1,6 +1,6 @@
 use super::config::Step;
 use super::{AppError, Config, Graph, Operation, Value};
-use crate::device::{Placement, page_lock_messages};
+use crate::device::Placement;
 use crate::ops::ConfigError;
 use serde::de::DeserializeOwned;
 
@@ -327,9 +327,7 @@ impl App {
             None => self.config.placement(self.is_check)?,
         };
         tracing::info!("device {placement}");
-        if let Some(gpu) = placement.gpu() {
-            page_lock_messages(gpu);
-        }
+        let memory = placement.host_memory();
         let plugins = std::mem::take(&mut self.plugins);
         for step in self.config.steps(&plugins)? {
             let plugin = plugins[step.plugin].as_ref();
@@ -343,7 +341,7 @@ impl App {
                 return Err(self.config.error("plugins", problem));
             }
         }
-        Ok(Graph::new(self.operations, is_published))
+        Ok(Graph::new(self.operations, is_published, &memory))
     }
 
     /// Makes a plugin the one that is being built.

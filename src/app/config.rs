@@ -137,11 +137,7 @@ impl Config {
                 self.file.display()
             );
         }
-        let is_listed = |plugin: usize| listed.iter().any(|(name, _)| *name == names[plugin]);
-        let mut steps: Vec<Step> = (0..plugins.len())
-            .filter(|&plugin| plugins[plugin].is_configured() && !is_listed(plugin))
-            .map(Step::of)
-            .collect();
+        let mut steps = Vec::with_capacity(listed.len());
         for (name, section) in listed {
             let named = || (0..plugins.len()).filter(|&plugin| names[plugin] == name);
             let from_file = named().find(|&plugin| !plugins[plugin].is_configured());
@@ -159,6 +155,10 @@ impl Config {
                 name,
             });
         }
+        let is_listed = |plugin: usize| steps.iter().any(|step| step.plugin == plugin);
+        let others = (0..plugins.len()).filter(|&plugin| plugins[plugin].is_configured() && !is_listed(plugin));
+        let others: Vec<Step> = others.map(Step::of).collect();
+        steps.splice(0..0, others);
         Ok(steps)
     }
 

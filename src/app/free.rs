@@ -1,3 +1,4 @@
+use crate::device::HostMemory;
 use crate::stream::Message;
 
 /// Memory of messages that is used again, with a bound: what a burst took is not kept for ever, and page-locked memory
@@ -7,6 +8,7 @@ pub(crate) struct FreeList {
     messages: Vec<Message>,
     bytes: usize,
     always: usize,
+    memory: HostMemory,
 }
 
 /// The most messages and bytes that a list keeps.
@@ -14,10 +16,11 @@ const MOST_MESSAGES: usize = 1024;
 const MOST_BYTES: usize = 64 << 20;
 
 impl FreeList {
-    /// An empty list that keeps so many messages however large they are.
-    pub fn new(always: usize) -> Self {
+    /// An empty list that keeps so many messages however large they are. New ones get their memory from `memory`.
+    pub fn new(always: usize, memory: &HostMemory) -> Self {
         Self {
             always,
+            memory: memory.clone(),
             ..Self::default()
         }
     }
@@ -35,7 +38,7 @@ impl FreeList {
 
     /// Memory for a message.
     pub fn take(&mut self) -> Message {
-        let message = self.messages.pop().unwrap_or_default();
+        let message = self.messages.pop().unwrap_or_else(|| Message::new(&self.memory));
         self.bytes -= message.capacity();
         message
     }
@@ -67,7 +70,7 @@ mod tests {
 
     #[test]
     fn a_burst_is_not_kept_but_what_one_message_takes_always_is() {
-        let mut free = FreeList::new(2);
+        let mut free = FreeList::new(2, &HostMemory::pageable());
         for i in 0..2 * MOST_MESSAGES {
             assert_eq!(free.put(message(256)).is_some(), i >= MOST_MESSAGES, "{i}");
         }

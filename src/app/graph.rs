@@ -6,6 +6,7 @@ use super::operation::{Change, Operation, Wake};
 use super::outbox::{Delivery, InputRoute, Internal, Outbox, OutputRoute, Sink};
 use super::value::Json;
 use super::{AppError, Registration, Value};
+use crate::device::HostMemory;
 use crate::stream::Message;
 use std::time::Instant;
 
@@ -17,6 +18,7 @@ pub struct Graph {
     externals: Vec<(String, Vec<(usize, usize)>)>,
     external_places: Vec<usize>,
     shared: Shared,
+    memory: HostMemory,
 }
 
 /// What every operation of a node uses.
@@ -26,8 +28,8 @@ struct Shared {
     faults: Faults,
     /// Why the node has to end.
     ended: Option<AppError>,
-    /// A copy on the host of a message whose taker does not take it on its device any more.
-    on_host: Message,
+    /// Memory for a copy on the host of a message whose taker does not take it on its device any more.
+    on_host: Option<Message>,
 }
 
 struct Node {
@@ -67,13 +69,22 @@ impl Node {
 
 impl Graph {
     /// Wires the operations: an input is taken from an earlier operation's output of that name, else from the
-    /// dataflow. `is_published` says which outputs the dataflow wants.
-    pub fn new(operations: Vec<Registration>, is_published: impl Fn(&str) -> bool) -> Self {
+    /// dataflow. `is_published` says which outputs the dataflow wants. Messages between operations get their memory from
+    /// `memory`.
+    pub fn new(operations: Vec<Registration>, is_published: impl Fn(&str) -> bool, memory: &HostMemory) -> Self {
         let mut graph = Self {
             nodes: Vec::with_capacity(operations.len()),
             externals: Vec::new(),
             external_places: Vec::new(),
-            shared: Shared::default(),
+            shared: Shared {
+                internal: Internal {
+                    on_host: Some(Message::new(memory)),
+                    ..Internal::default()
+                },
+                on_host: Some(Message::new(memory)),
+                ..Shared::default()
+            },
+            memory: memory.clone(),
         };
         for (index, registration) in operations.into_iter().enumerate() {
             graph.add(index, registration, &is_published);
@@ -84,6 +95,11 @@ impl Graph {
                 .push(graph.shared.faults.add_place(format!("input `{name}`")));
         }
         graph
+    }
+
+    /// Where messages to this graph should have their memory.
+    pub(crate) fn host_memory(&self) -> &HostMemory {
+        &self.memory
     }
 
     fn add(&mut self, index: usize, registration: Registration, is_published: impl Fn(&str) -> bool) {
@@ -122,7 +138,7 @@ impl Graph {
         }
         let Shared { internal, faults, .. } = &mut self.shared;
         let outputs = registration.outputs.into_iter().map(|name| {
-            internal.free.push(FreeList::new(1));
+            internal.free.push(FreeList::new(1, &self.memory));
             OutputRoute {
                 published: is_published(&name),
                 consumers: Vec::new(),
@@ -351,7 +367,7 @@ impl Graph {
             return;
         }
         // It was sent before its taker went back to the host.
-        let mut on_host = std::mem::take(&mut self.shared.on_host);
+        let mut on_host = self.shared.on_host.take().unwrap_or_default();
         match on_host.fetch(message) {
             Ok(()) => self.put_in(to, input, &on_host, sink),
             Err(error) => self
@@ -359,7 +375,7 @@ impl Graph {
                 .faults
                 .count(self.nodes[to].inputs[input].fault_place, 1, error),
         }
-        self.shared.on_host = on_host;
+        self.shared.on_host = Some(on_host);
     }
 
     fn put_in(&mut self, to: usize, input: usize, message: &Message, sink: &mut dyn Sink) {

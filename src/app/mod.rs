@@ -1,5 +1,5 @@
 //! Plugins, the [`App`] that they are built into, and the [`Graph`] of operations that comes of it. No transport: a graph
-//! is fed by hand, by a test, or by a dataflow ([`dora`](crate::dora)).
+//! is fed by hand, by a test, or by a dataflow (the module `dora`).
 //!
 //! An operation becomes part of an app as a [`Plugin`]: it takes its configuration from the program or from its section
 //! of a YAML file, and registers an [`Operation`] with the inputs it listens to and the outputs it publishes.

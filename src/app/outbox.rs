@@ -53,8 +53,8 @@ pub(super) struct Internal {
     pub pending: std::collections::VecDeque<Delivery>,
     /// For each output its own, as the memory on a device counts in the budget of the operation that sends.
     pub free: Vec<FreeList>,
-    /// A copy on the host of what is on a device.
-    pub on_host: Message,
+    /// Memory for a copy on the host of what is on a device.
+    pub on_host: Option<Message>,
 }
 
 impl Internal {
@@ -170,11 +170,11 @@ impl Outbox<'_> {
         }
         if route.published {
             let layout = Layout::flat(dtype, len);
-            let mut on_host = std::mem::take(&mut self.internal.on_host);
+            let mut on_host = self.internal.on_host.take().unwrap_or_default();
             memory.fetch(0, Payload::in_message(&mut on_host, &layout).column(0))?;
             on_host.header.copy_from(header);
             self.publish_copy(route, &layout, &on_host);
-            self.internal.on_host = on_host;
+            self.internal.on_host = Some(on_host);
         }
         if !self.check(route, &mut message) {
             for message in std::iter::once(message).chain(copies) {

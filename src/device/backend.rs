@@ -1,34 +1,37 @@
 //! Which of its two implementations an operation uses, message by message.
+//!
+//! With `auto` it is explore, then commit: of each size of work, by powers of two, both implementations are timed a few
+//! times, and the faster one does the rest. A device without memory is left alone for a time that grows exponentially.
 
 use super::cuda::{CudaError, Gpu};
 use super::{Device, Placement};
 use std::time::{Duration, Instant};
 
-/// For how long a device that had no memory is not asked for it again.
+/// How long a device that had no memory is left alone at first.
 pub const FIRST_RETRY: Duration = Duration::from_secs(10);
 
-/// The longest such time: it doubles whenever the device has no memory again soon after, up to this.
+/// How long it is left alone at most: the time doubles each time that memory is lacking again soon after.
 pub const LONGEST_RETRY: Duration = Duration::from_secs(320);
 
 /// The CUDA implementation `G` of an operation, beside the CPU's, which is always there.
 ///
-/// Both give the same values, so `auto` can go by what is quicker: it tries both on the first few messages of each
-/// size, by powers of two, and stays with the better one. Below a floor the CPU is taken without a trial: a launch alone
-/// takes longer than a few rows do there.
+/// Both give the same values, so `auto` goes by time alone: it times both on each size of work. Work below a
+/// floor goes to the CPU without a trial, since a launch alone takes longer.
 ///
-/// A shortage of memory passes: work that did not fit goes to the CPU for [`FIRST_RETRY`], and longer each time that it
-/// does not fit again, up to [`LONGEST_RETRY`]. Then all choices are made anew.
+/// When the device has no memory, work of that size and more goes to the CPU for [`FIRST_RETRY`], and for twice as long
+/// each time that it happens again, up to [`LONGEST_RETRY`]. Then the trials begin anew. After any other failure of the
+/// device, `auto` stays on the CPU; a device that was asked for by name is [lost](Self::take_lost).
 pub struct Backend<G> {
     operation: &'static str,
     cuda: Option<G>,
     gpu: Option<Gpu>,
-    /// Only with `auto`.
+    /// With `auto` only.
     trials: Option<Trials>,
-    /// Work from this size on does not fit the device's memory during the shortage.
+    /// Work from this size on did not fit the device's memory.
     too_large: usize,
-    shortage: Shortage,
-    /// Of memory for results that stay on the device.
-    handing_on: Shortage,
+    shortage: Backoff,
+    /// The same, of memory for results that stay on the device.
+    shortage_for_results: Backoff,
     is_auto: bool,
     lost: Option<CudaError>,
 }
@@ -62,8 +65,8 @@ impl<G> Backend<G> {
             cuda,
             trials: placement.is_auto().then(|| Trials::new(floor)),
             too_large: usize::MAX,
-            shortage: Shortage::default(),
-            handing_on: Shortage::default(),
+            shortage: Backoff::default(),
+            shortage_for_results: Backoff::default(),
             is_auto: placement.is_auto(),
             lost: None,
         })
@@ -71,10 +74,10 @@ impl<G> Backend<G> {
 
     /// The CUDA implementation, where work of so many bytes is to be done by it.
     ///
-    /// A result that `stays` on its device, for the operation that takes it there, is made there from the floor on, without
-    /// a trial: the times of this operation would not show what the other one saves.
+    /// A result that `stays` on the device, for the next operation, is made there from the floor on, without a trial: the
+    /// times of this operation would not show what the next one saves.
     pub fn cuda(&mut self, work: usize, stays: bool) -> Option<&mut G> {
-        self.look_again();
+        self.end_shortage();
         let is_wanted = self.trials.as_ref().is_none_or(|trials| match stays {
             true => work >= trials.floor,
             false => trials.wants_cuda(work),
@@ -82,8 +85,8 @@ impl<G> Backend<G> {
         self.cuda.as_mut().filter(|_| is_wanted && work < self.too_large)
     }
 
-    /// Forgets the choices that were made before or in a shortage of memory that is over.
-    fn look_again(&mut self) {
+    /// Begins the trials anew once a shortage of memory is over.
+    fn end_shortage(&mut self) {
         if self.cuda.is_some() && self.shortage.ends(Instant::now) {
             self.too_large = usize::MAX;
             if let Some(trials) = &mut self.trials {
@@ -97,31 +100,30 @@ impl<G> Backend<G> {
         }
     }
 
-    /// The device at which inputs are taken where they lie: none while it is short of memory.
+    /// The device whose memory inputs may come in; none while it is short of memory.
     pub fn input_gpu(&self) -> Option<&Gpu> {
         self.gpu().filter(|_| !self.shortage.is_on(Instant::now))
     }
 
-    /// The CUDA implementation, for an input that is on its device, where [`input_gpu`](Self::input_gpu) is one.
+    /// The CUDA implementation, for an input in the memory of its device; none while that is short of memory.
     pub fn cuda_for_input(&mut self) -> Option<&mut G> {
-        self.look_again();
+        self.end_shortage();
         let is_short = self.shortage.is_on(Instant::now);
         self.cuda.as_mut().filter(|_| !is_short)
     }
 
-    /// The device on which results may stay for the operations that take them there: none while it is short of memory
-    /// for them.
+    /// The device on which results may stay for the next operation; none while it is short of memory for them.
     pub fn output_gpu(&mut self) -> Option<&Gpu> {
-        if self.cuda.is_some() && self.handing_on.ends(Instant::now) {
+        if self.cuda.is_some() && self.shortage_for_results.ends(Instant::now) {
             tracing::info!("{}: results stay on {} again", self.operation, self.device());
         }
-        let is_short = self.handing_on.is_on(Instant::now);
+        let is_short = self.shortage_for_results.is_on(Instant::now);
         self.gpu().filter(|_| !is_short)
     }
 
-    /// There was no memory for a result that was to stay on the device: results go through the host for a while.
+    /// Reports that there was no memory for a result that was to stay on the device. Results go through the host for a while.
     pub fn failed_to_hand_on(&mut self, error: &CudaError) {
-        let seconds = self.handing_on.begins(Instant::now()).as_secs();
+        let seconds = self.shortage_for_results.begins(Instant::now()).as_secs();
         tracing::error!(
             "{}: results leave {} for {seconds} s: {error}",
             self.operation,
@@ -129,7 +131,7 @@ impl<G> Backend<G> {
         );
     }
 
-    /// The CUDA implementation, for what is on its device already.
+    /// The CUDA implementation, whatever the work: for what is on its device already.
     pub fn resident(&mut self) -> Option<&mut G> {
         self.cuda.as_mut()
     }
@@ -139,7 +141,7 @@ impl<G> Backend<G> {
         self.gpu.as_ref().filter(|_| self.cuda.is_some())
     }
 
-    /// Where the CUDA implementation runs; the CPU where there is none.
+    /// The device of the CUDA implementation; the CPU where there is none.
     pub fn device(&self) -> Device {
         match self.gpu() {
             Some(gpu) => Device::Cuda(gpu.ordinal()),
@@ -147,7 +149,7 @@ impl<G> Backend<G> {
         }
     }
 
-    /// Says how long work of so many bytes took, for the choices to come.
+    /// Reports how long `work` bytes took, for the trials.
     pub fn took(&mut self, work: usize, on: Device, time: Duration) {
         if let (Some(trials), true) = (&mut self.trials, self.cuda.is_some())
             && let Some((cpu, cuda)) = trials.add(work, on, time)
@@ -164,10 +166,10 @@ impl<G> Backend<G> {
         }
     }
 
-    /// The CUDA implementation failed on work of so many bytes, which the CPU has to do again; 0: on an input.
+    /// Reports that the CUDA implementation failed on `work` bytes, 0 for an input. The CPU has to do the work again.
     ///
-    /// Where memory was lacking, the CPU does work of this size for a while, and until then no input is taken on the
-    /// device. After any other failure the CPU does all of it, for good.
+    /// Where memory was lacking, work of this size and more goes to the CPU for a while, and no input is taken on the
+    /// device. After any other failure the CUDA implementation is dropped.
     pub fn failed(&mut self, work: usize, error: CudaError) {
         if error.is_memory() {
             self.too_large = self.too_large.min(work);
@@ -198,16 +200,16 @@ impl<G> Backend<G> {
     }
 }
 
-/// A time in which a device is not asked for memory that it did not have.
+/// Exponential back-off: how long a device that had no memory is not asked for it.
 #[derive(Default)]
-struct Shortage {
+struct Backoff {
     until: Option<Instant>,
     lasts: Duration,
     is_on: bool,
 }
 
-impl Shortage {
-    /// There was no memory. Says for how long it is not asked for again.
+impl Backoff {
+    /// Begins, since there was no memory, or goes on where it has begun already. Gives the time that is left.
     fn begins(&mut self, now: Instant) -> Duration {
         if let Some(until) = self.until.filter(|&until| self.is_on && now < until) {
             return until - now;
@@ -222,12 +224,12 @@ impl Shortage {
         self.lasts
     }
 
-    /// The clock is read only where there was no memory.
+    /// Whether it goes on. The clock is read only if it does.
     fn is_on(&self, now: impl FnOnce() -> Instant) -> bool {
         self.is_on && self.until.is_some_and(|until| now() < until)
     }
 
-    /// Whether it is over now, once.
+    /// Whether it has just ended: true once.
     fn ends(&mut self, now: impl FnOnce() -> Instant) -> bool {
         let ends = self.is_on && !self.is_on(now);
         self.is_on &= !ends;
@@ -235,14 +237,13 @@ impl Shortage {
     }
 }
 
-/// The times of both implementations, by size of work.
+/// Times of both implementations for each size of work, by powers of two: both are explored, then the faster is taken.
 struct Trials {
     floor: usize,
     sizes: [Size; usize::BITS as usize],
 }
 
-/// How often each is tried before the better one is known. The first time on a device loads its kernels and does not
-/// count.
+/// How often each is timed; the least time counts. On a device the first time does not, since it loads the kernels.
 const CPU_TRIALS: u8 = 3;
 const CUDA_TRIALS: u8 = 4;
 
@@ -276,7 +277,7 @@ impl Trials {
         }
     }
 
-    /// Gives the best times of the CPU and of CUDA when both are known for the first time.
+    /// Adds a time. With the last one that is needed, gives the least times of the CPU and of CUDA.
     fn add(&mut self, work: usize, on: Device, time: Duration) -> Option<(Duration, Duration)> {
         if work < self.floor {
             return None;
@@ -353,8 +354,8 @@ mod tests {
     }
 
     #[test]
-    fn a_shortage_passes_and_lasts_longer_each_time_that_it_comes_back() {
-        let mut shortage = Shortage::default();
+    fn a_back_off_ends_and_is_longer_each_time_that_it_begins_again() {
+        let mut shortage = Backoff::default();
         let mut now = Instant::now();
         assert!(!shortage.is_on(|| unreachable!("the clock is not read")));
         assert!(!shortage.ends(|| unreachable!("the clock is not read")));

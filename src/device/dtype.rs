@@ -1,3 +1,4 @@
+use super::Float;
 use arrow::datatypes::DataType;
 use bytemuck::Pod;
 use half::{bf16, f16};
@@ -138,62 +139,15 @@ impl<'de> Deserialize<'de> for Dtype {
     }
 }
 
-/// A float type that an operation can publish.
-pub trait Element: Pod + Send + Sync {
-    /// Its name in messages.
-    const DTYPE: Dtype;
-    /// The bits of the least positive float32 whose nearest value of this type is an infinity.
-    const OVERFLOWS_FROM: u32;
-    /// The nearest value of this type, ties to even.
-    fn from_f32(value: f32) -> Self;
+/// A float type that an operation can publish: float32, float16 or bfloat16.
+pub trait Element: Float<Real = f32> {
     /// The value as float32, exactly.
-    fn to_f32(self) -> f32;
-    /// A number whose highest bit is set where this type has only an infinity for the value: or-ing that over many values
-    /// has no branch.
-    #[inline]
-    fn overflow_bit(value: f32) -> u32 {
-        (value.to_bits() & 0x7fff_ffff) + ((1 << 31) - Self::OVERFLOWS_FROM)
+    fn to_f32(self) -> f32 {
+        self.to_real()
     }
 }
 
-impl Element for f32 {
-    const DTYPE: Dtype = Dtype::Float32;
-    const OVERFLOWS_FROM: u32 = 0x7f80_0000;
-    #[inline]
-    fn from_f32(value: f32) -> Self {
-        value
-    }
-    #[inline]
-    fn to_f32(self) -> f32 {
-        self
-    }
-}
-
-impl Element for f16 {
-    const DTYPE: Dtype = Dtype::Float16;
-    const OVERFLOWS_FROM: u32 = 0x477f_f000;
-    #[inline]
-    fn from_f32(value: f32) -> Self {
-        Self::from_f32(value)
-    }
-    #[inline]
-    fn to_f32(self) -> f32 {
-        self.to_f32()
-    }
-}
-
-impl Element for bf16 {
-    const DTYPE: Dtype = Dtype::BFloat16;
-    const OVERFLOWS_FROM: u32 = 0x7f7f_8000;
-    #[inline]
-    fn from_f32(value: f32) -> Self {
-        Self::from_f32(value)
-    }
-    #[inline]
-    fn to_f32(self) -> f32 {
-        self.to_f32()
-    }
-}
+impl<T: Float<Real = f32>> Element for T {}
 
 /// Host elements of a type known at run time.
 #[derive(Clone, Copy, Debug)]

@@ -1,16 +1,29 @@
 use super::cuda::{Gpu, PinnedBuf};
 use bytemuck::{Pod, Zeroable};
-use std::sync::OnceLock;
 
-/// Has large buffers of messages be page-locked from now on, so that the device of `gpu` reads and writes them by
-/// itself: it is several times as quick as a copy of the driver's. The first call counts.
-pub fn page_lock_messages(gpu: &Gpu) {
-    PAGE_LOCK_FOR.get_or_init(|| gpu.clone());
+/// Where buffers on the host get their memory from. Clones are the same source; the default is pageable memory.
+#[derive(Clone, Default)]
+pub struct HostMemory {
+    page_locked_by: Option<Gpu>,
 }
 
-static PAGE_LOCK_FOR: OnceLock<Gpu> = OnceLock::new();
+impl HostMemory {
+    /// Ordinary memory.
+    pub fn pageable() -> Self {
+        Self::default()
+    }
 
-/// Smaller buffers are not worth a page of their own, which takes the driver 100 us and more to lock.
+    /// Memory that the device of `gpu` reads and writes by itself, several times as fast as the driver copies pageable
+    /// memory. It is used for large buffers only, since locking pages takes the driver 100 us and more. Where the driver
+    /// has none left, buffers are pageable: copies are slower then, and nothing else changes.
+    pub fn page_locked(gpu: &Gpu) -> Self {
+        Self {
+            page_locked_by: Some(gpu.clone()),
+        }
+    }
+}
+
+/// The least size of a page-locked buffer.
 const PAGE_LOCKED_BYTES: usize = 1 << 16;
 
 #[derive(Clone, Copy, Pod, Zeroable)]
@@ -20,6 +33,7 @@ struct Line([u8; 64]);
 /// Host memory for elements of any type, aligned to a cache line, that keeps its capacity when it is reused.
 #[derive(Default)]
 pub struct HostBuf {
+    source: HostMemory,
     memory: Memory,
     bytes: usize,
 }
@@ -36,11 +50,11 @@ impl Default for Memory {
 }
 
 impl HostBuf {
-    /// An empty buffer with room for `bytes`.
-    pub fn with_capacity(bytes: usize) -> Self {
+    /// An empty buffer that gets its memory from `source`.
+    pub fn new(source: &HostMemory) -> Self {
         Self {
-            memory: Memory::Pageable(Vec::with_capacity(bytes.div_ceil(size_of::<Line>()))),
-            bytes: 0,
+            source: source.clone(),
+            ..Self::default()
         }
     }
 
@@ -53,29 +67,36 @@ impl HostBuf {
     }
 
     fn grow(&mut self, bytes: usize) {
-        if let Memory::Pageable(_) = self.memory
-            && bytes >= PAGE_LOCKED_BYTES
-            && let Some(gpu) = PAGE_LOCK_FOR.get()
+        if let Some(gpu) = self
+            .source
+            .page_locked_by
+            .as_ref()
+            .filter(|_| bytes >= PAGE_LOCKED_BYTES)
         {
-            let mut locked = PinnedBuf::new(gpu);
-            // Without it the copies are slower, and nothing else is different.
-            if locked.resize(bytes).is_ok() {
-                locked.bytes_mut()[..self.bytes].copy_from_slice(self.bytes());
-                self.memory = Memory::PageLocked(locked);
+            let is_locked = match &mut self.memory {
+                Memory::PageLocked(locked) => locked.resize(bytes).is_ok(),
+                Memory::Pageable(_) => {
+                    let mut locked = PinnedBuf::new(gpu);
+                    let is_locked = locked.resize(bytes).is_ok();
+                    if is_locked {
+                        locked.bytes_mut()[..self.bytes].copy_from_slice(self.bytes());
+                        self.memory = Memory::PageLocked(locked);
+                    }
+                    is_locked
+                }
+            };
+            if is_locked {
                 return;
             }
         }
-        if let Memory::PageLocked(locked) = &mut self.memory {
-            if locked.resize(bytes).is_ok() {
-                return;
+        let lines = bytes.div_ceil(size_of::<Line>());
+        match &mut self.memory {
+            Memory::Pageable(memory) => memory.resize(lines, Line::zeroed()),
+            Memory::PageLocked(locked) => {
+                let mut memory = vec![Line::zeroed(); lines];
+                bytemuck::cast_slice_mut(&mut memory)[..locked.bytes().len()].copy_from_slice(locked.bytes());
+                self.memory = Memory::Pageable(memory);
             }
-            let lines = vec![Line::zeroed(); bytes.div_ceil(size_of::<Line>())];
-            let locked = std::mem::replace(&mut self.memory, Memory::Pageable(lines));
-            if let Memory::PageLocked(locked) = locked {
-                self.all_mut()[..locked.bytes().len()].copy_from_slice(locked.bytes());
-            }
-        } else if let Memory::Pageable(lines) = &mut self.memory {
-            lines.resize(bytes.div_ceil(size_of::<Line>()), Line::zeroed());
         }
     }
 
@@ -145,14 +166,14 @@ mod tests {
 
     #[test]
     fn it_is_aligned_and_keeps_its_memory() {
-        let mut buf = HostBuf::with_capacity(100);
+        let mut buf = HostBuf::new(&HostMemory::pageable());
         buf.copy_from(bytemuck::cast_slice(&[1.0f64, 2.0, 3.0]));
         assert_eq!(buf.as_slice::<f64>(), [1.0, 2.0, 3.0]);
         assert_eq!(buf.bytes().as_ptr() as usize % 64, 0);
         let before = buf.bytes().as_ptr();
         buf.resize(1);
-        buf.resize(96);
+        buf.resize(64);
         assert_eq!(buf.bytes().as_ptr(), before);
-        assert_eq!(buf.len(), 96);
+        assert_eq!(buf.len(), 64);
     }
 }

@@ -1,8 +1,11 @@
 //! Where data lives and what its elements are.
 //!
-//! Residence is in the type: what the CPU can read is a [`HostBuf`] or a slice; memory of a GPU is a
-//! [`DeviceBuf`](cuda::DeviceBuf), so that handing one to an operation of the other is a compile error, and every copy
-//! between them is written out.
+//! Residence is in the type: what the CPU can read is a [`HostBuf`] or a slice; memory of a GPU is a `cuda::DeviceBuf`.
+//! Handing one to an operation of the other is a compile error, and every copy between them is written out.
+//!
+//! [`Placement`] says which devices there are to use, [`Backend`] which of two implementations does a piece of work.
+//! CUDA is the feature `cuda`, on by default. Without it nothing of CUDA is compiled, `auto` means the CPU, and asking for
+//! a device by name is an error.
 
 mod backend;
 #[cfg(feature = "cuda")]
@@ -11,12 +14,15 @@ pub mod cuda;
 #[path = "no_cuda.rs"]
 pub(crate) mod cuda;
 mod dtype;
+mod float;
 mod host;
 mod placement;
 
 pub use backend::{Backend, FIRST_RETRY, LONGEST_RETRY};
 pub use dtype::{Dtype, Element, Values};
-pub use host::{HostBuf, page_lock_messages};
+pub use float::{Float, Real};
+pub(crate) use float::{convert, zip_map};
+pub use host::{HostBuf, HostMemory};
 pub use placement::{DeviceError, Placement};
 
 use serde::{Deserialize, Deserializer, de};

@@ -1,8 +1,8 @@
-use super::DeviceChoice;
 use super::cuda::{CudaError, Gpu};
+use super::{DeviceChoice, HostMemory};
 use std::fmt;
 
-/// The devices of an operation: what `device:`, `devices:` and `max_device_mb:` come to on this machine.
+/// The devices of an operation: what `device:`, `devices:` and `max_device_mb:` of a configuration mean on this machine.
 #[derive(Clone)]
 pub struct Placement {
     gpus: Vec<Gpu>,
@@ -14,7 +14,7 @@ pub struct Placement {
 /// The devices that were asked for can't be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceError {
-    /// A device was asked for by name that is not there.
+    /// A device that was asked for by name can't be used.
     #[error("`{asked}` can't be used: {error} (allowed on any machine: auto, cpu)")]
     Cuda {
         /// What was asked for.
@@ -46,7 +46,7 @@ impl Placement {
         }
     }
 
-    /// Finds the devices. With `devices`, batches are shared among those, and the first is that of everything else.
+    /// Opens the devices. With `devices`, batches are shared among those, and the first one does everything else.
     ///
     /// # Errors
     /// If a device was asked for by name and can't be used, as none can where the feature `cuda` is off. `auto` takes the
@@ -99,7 +99,7 @@ impl Placement {
         self
     }
 
-    /// The device for what is not shared among several; `None` where it is the CPU.
+    /// The device of work that is not shared among several; `None`: the CPU.
     pub fn gpu(&self) -> Option<&Gpu> {
         self.gpus.first()
     }
@@ -109,12 +109,17 @@ impl Placement {
         &self.gpus
     }
 
+    /// Where messages get their memory from: page-locked where a device is to read and write them.
+    pub fn host_memory(&self) -> HostMemory {
+        self.gpu().map_or_else(HostMemory::pageable, HostMemory::page_locked)
+    }
+
     /// Bytes of a device's memory that an operation may hold.
     pub fn max_bytes(&self) -> Option<usize> {
         self.max_bytes
     }
 
-    /// Whether the device is to be chosen by what is quicker, and the CPU to take over where a device fails.
+    /// Whether each piece of work goes to what is quicker, and the CPU takes over where the device fails.
     pub fn is_auto(&self) -> bool {
         self.is_auto
     }
@@ -126,7 +131,7 @@ impl fmt::Debug for Placement {
     }
 }
 
-/// As it stands in the log: the devices, and why it is those.
+/// The devices, and why it is those, for the log.
 impl fmt::Display for Placement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.gpus.is_empty() {

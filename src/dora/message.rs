@@ -85,7 +85,7 @@ mod tests {
         let array: ArrayRef = Arc::new(Float32Array::from(vec![1.0]));
         let mut message = Message::default();
         read_message(&parameters, &array, &mut message).unwrap();
-        assert_eq!(message.header, sent);
+        assert_eq!(*message.header, sent);
     }
 
     #[test]

@@ -104,7 +104,7 @@ pub(super) fn run(app: App) -> Result<(), NodeError> {
         warn_of_unknown_outputs(wiring, &graph);
     }
     let (node, events) = DoraNode::init_from_env().map_err(|error| NodeError::Dora(error.to_string()))?;
-    let queue = Arc::new(Queue::new(&bounds));
+    let queue = Arc::new(Queue::new(&bounds, graph.host_memory()));
     let (stop, stopped) = oneshot::channel();
     let drain = std::thread::Builder::new().name("drain".into()).spawn({
         let drain = Drain::new(names.clone(), queue.clone());

@@ -1,5 +1,5 @@
 use crate::device::cuda::{Budget, CudaError, DeviceBuf, Gpu};
-use crate::device::{Dtype, HostBuf, Values};
+use crate::device::{Dtype, HostBuf, HostMemory, Values};
 use crate::stream::{Header, MessageError, MetadataRef, Payload};
 use arrow::array::{Array, ArrayRef};
 use arrow::datatypes::FieldRef;
@@ -134,10 +134,12 @@ pub struct DeviceTensor {
 /// A message: what it says of itself, and its payload, in memory that is reused.
 #[derive(Default)]
 pub struct Message {
-    /// Its metadata.
-    pub header: Header,
+    /// Its metadata. Boxed, as messages move from queue to queue.
+    pub header: Box<Header>,
     /// Rows of the Arrow array.
     pub rows: usize,
+    /// Where the columns get their memory from.
+    memory: HostMemory,
     columns: Vec<Column>,
     used: usize,
     skipped: Vec<Skipped>,
@@ -147,6 +149,14 @@ pub struct Message {
 }
 
 impl Message {
+    /// An empty message, whose payload gets its memory from `memory`.
+    pub fn new(memory: &HostMemory) -> Self {
+        Self {
+            memory: memory.clone(),
+            ..Self::default()
+        }
+    }
+
     /// Capture time of the newest sample, ns; 0 where the header has none.
     pub fn timestamp_ns(&self) -> i64 {
         *self.header.timestamp_ns
@@ -287,7 +297,10 @@ impl Message {
     /// Appends a column and returns it, to be filled. Its memory is that of an earlier use.
     pub fn add_column(&mut self, name: &str, dtype: Dtype, cells: Cells) -> &mut Column {
         if self.used == self.columns.len() {
-            self.columns.push(Column::default());
+            self.columns.push(Column {
+                data: HostBuf::new(&self.memory),
+                ..Column::default()
+            });
         }
         let column = &mut self.columns[self.used];
         self.used += 1;
@@ -404,7 +417,7 @@ mod tests {
         copy.copy_from(&message);
         assert_eq!(copy.header, message.header);
         message.clear();
-        assert_eq!(message.header, Header::default());
+        assert_eq!(*message.header, Header::default());
         message
             .add_column("", Dtype::UInt8, Cells::One)
             .data
@@ -425,7 +438,3 @@ mod tests {
         assert_eq!(column.row(2).as_slice::<f32>(), [3.0]);
     }
 }
-
-#[cfg(test)]
-#[path = "message_tests.rs"]
-mod reading;

@@ -180,27 +180,27 @@ mod tests {
     #[test]
     fn it_is_reused_without_traces_of_its_last_content() {
         let mut metadata = Metadata::default();
-        *metadata.add("device") = MetadataValue::String("cpu".into());
-        *metadata.add("age_ns") = MetadataValue::ListInt(vec![1, 2, 3]);
-        assert_eq!(metadata.get("age_ns"), Some(&MetadataValue::ListInt(vec![1, 2, 3])));
+        *metadata.add("encoding") = MetadataValue::String("cpu".into());
+        *metadata.add("gains") = MetadataValue::ListInt(vec![1, 2, 3]);
+        assert_eq!(metadata.get("gains"), Some(&MetadataValue::ListInt(vec![1, 2, 3])));
         let mut copy = Metadata::default();
         copy.copy_from(&metadata);
         metadata.clear();
-        assert!(metadata.is_empty() && metadata.get("device").is_none());
+        assert!(metadata.is_empty() && metadata.get("encoding").is_none());
         *metadata.add("width") = MetadataValue::Integer(640);
         let entries: Vec<_> = metadata.iter().collect();
         assert_eq!(entries, [("width", &MetadataValue::Integer(640))]);
-        assert_eq!(copy.get("device"), Some(&MetadataValue::String("cpu".into())));
+        assert_eq!(copy.get("encoding"), Some(&MetadataValue::String("cpu".into())));
         assert_eq!(copy.iter().count(), 2);
-        *copy.set("device") = MetadataValue::Bool(true);
-        copy.remove("age_ns");
+        *copy.set("encoding") = MetadataValue::Bool(true);
+        copy.remove("gains");
         copy.remove("not there");
         *copy.set("width") = MetadataValue::Integer(1);
         let entries: Vec<_> = copy.iter().collect();
         assert_eq!(
             entries,
             [
-                ("device", &MetadataValue::Bool(true)),
+                ("encoding", &MetadataValue::Bool(true)),
                 ("width", &MetadataValue::Integer(1))
             ]
         );

@@ -1,21 +1,21 @@
 //! Time: int64 nanoseconds, the grid of targets, and the value of a stream at a target.
 
-mod interpolate;
+pub mod blend;
 
-pub use interpolate::{Interpolation, Limits, Pick, pick};
+pub use blend::{Interpolation, Limits, Pick, pick};
 
 /// Nanoseconds of so many milliseconds, rounded to the nearest.
 pub fn ms_to_ns(ms: f64) -> i64 {
     (ms * 1e6).round() as i64
 }
 
-/// The targets: whole multiples of a period, in ns of capture time.
+/// The grid of targets: whole multiples of a period, in ns of capture time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Grid {
+pub struct TimeGrid {
     period: i64,
 }
 
-impl Grid {
+impl TimeGrid {
     /// The grid of `round(1e9 / rate_hz)` ns. `rate_hz` must be in 1e-6..=1e9, or `None` comes back.
     pub fn from_rate(rate_hz: f64) -> Option<Self> {
         (1e-6..=1e9).contains(&rate_hz).then(|| Self {
@@ -45,13 +45,16 @@ impl Grid {
     }
 }
 
+/// The former name of [`TimeGrid`].
+pub type Grid = TimeGrid;
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn targets_are_whole_multiples_of_the_period() {
-        let grid = Grid::from_rate(50.0).unwrap();
+        let grid = TimeGrid::from_rate(50.0).unwrap();
         assert_eq!(grid.period(), 20_000_000);
         assert_eq!(grid.index_at_or_after(0), 0);
         assert_eq!(grid.index_at_or_after(1), 1);
@@ -62,9 +65,9 @@ mod tests {
         assert_eq!(grid.index_at_or_before(-1), -1);
         assert_eq!(grid.index_at_or_after(-20_000_001), -1);
         assert_eq!(grid.time(-2), -40_000_000);
-        assert_eq!(Grid::from_rate(30.0).unwrap().period(), 33_333_333);
-        assert!(Grid::from_rate(0.0).is_none());
-        assert!(Grid::from_rate(f64::NAN).is_none());
-        assert!(Grid::from_rate(2e9).is_none());
+        assert_eq!(TimeGrid::from_rate(30.0).unwrap().period(), 33_333_333);
+        assert!(TimeGrid::from_rate(0.0).is_none());
+        assert!(TimeGrid::from_rate(f64::NAN).is_none());
+        assert!(TimeGrid::from_rate(2e9).is_none());
     }
 }

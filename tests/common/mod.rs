@@ -60,7 +60,7 @@ pub fn samples(stamps_ns: &[i64], values: &[f32]) -> Message {
 pub struct Sent {
     pub output: String,
     pub values: Vec<f32>,
-    pub header: Header,
+    pub header: Box<Header>,
 }
 
 impl Sent {

@@ -1,5 +1,5 @@
-//! The cases of the resample engine, whatever the backend: timelines that can be checked by hand, then an oracle that
-//! is obviously right.
+//! The cases of resampling, whatever the backend: timelines that can be checked by hand, then an oracle that is
+//! obviously right.
 
 // Each test takes a part of it.
 #![allow(clippy::unwrap_used, dead_code)]
@@ -8,13 +8,13 @@ use bytemuck::Pod;
 use half::{bf16, f16};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
-use robocache::device::{Dtype, HostBuf};
-use robocache::ops::resample::{Counters, ResampleConfig, Trajectories};
-use robocache::stream::{Cells, Message};
+use robocache::device::{Device, Dtype, Placement};
+use robocache::ops::resample::{ResampleConfig, ResampleCounters, Resampler, Trajectories};
+use robocache::stream::{Cells, Layout, Message, Payload};
 use robocache::time::Interpolation::{self, Linear, Nearest, Previous};
 
-/// A backend: it writes the values and the validity of a batch.
-pub type Run = fn(&ResampleConfig, &Trajectories<'_>, &mut [u8], &mut [u8]) -> Counters;
+/// Where the cases run.
+pub type Place = fn() -> Placement;
 
 #[derive(Clone, Debug)]
 pub struct Row {
@@ -101,15 +101,43 @@ pub fn message<T: Kind>(rows: &[Row], dim: usize) -> Message {
 }
 
 /// Values and validity over all rows.
-fn resample<T: Kind>(run: Run, config: &ResampleConfig, rows: &[Row], dim: usize) -> (Vec<T>, Vec<u8>, Counters) {
+fn resample<T: Kind>(
+    place: Place,
+    config: &ResampleConfig,
+    rows: &[Row],
+    dim: usize,
+) -> (Vec<T>, Vec<u8>, ResampleCounters) {
     let message = message::<T>(rows, dim);
-    let batch = Trajectories::from_message(&message).unwrap();
-    let mut answer = HostBuf::default();
-    answer.resize(batch.output_bytes());
-    answer.bytes_mut().fill(0xa5);
-    let mut valid = vec![0xa5; batch.targets()];
-    let counters = run(config, &batch, answer.bytes_mut(), &mut valid);
-    (answer.as_slice().to_vec(), valid, counters)
+    let placement = place();
+    let mut resampler = Resampler::new(config, &placement).unwrap();
+    let batch = resampler.read(&message).unwrap();
+    let (answer, counters, device) = run(&mut resampler, &batch);
+    let expected = placement.gpu().map_or(Device::Cpu, |gpu| Device::Cuda(gpu.ordinal()));
+    assert_eq!(device, expected, "{:?}", resampler.take_lost());
+    let (values, valid) = (answer.column("values").unwrap(), answer.column("valid").unwrap());
+    let targets = rows.iter().scan(0, |end, row| {
+        *end += row.targets.len() as i32;
+        Some(*end)
+    });
+    assert_eq!(valid.offsets, std::iter::once(0).chain(targets).collect::<Vec<_>>());
+    let elements: Vec<i32> = valid.offsets.iter().map(|end| end * dim as i32).collect();
+    assert_eq!(values.offsets, elements);
+    (
+        values.data.as_slice().to_vec(),
+        valid.data.as_slice().to_vec(),
+        counters,
+    )
+}
+
+/// The answer to a batch, every byte of which was something else before.
+pub fn run(resampler: &mut Resampler, batch: &Trajectories<'_>) -> (Message, ResampleCounters, Device) {
+    let (mut answer, mut layout) = (Message::default(), Layout::default());
+    batch.layout_into(&mut layout);
+    let mut payload = Payload::in_message(&mut answer, &layout);
+    payload.column::<u8>(0).fill(0x5a);
+    payload.column::<u8>(1).fill(0x5a);
+    let done = resampler.run(batch, &mut payload);
+    (answer, done.counters, done.device)
 }
 
 pub fn config(interpolation: Interpolation) -> ResampleConfig {
@@ -122,29 +150,29 @@ pub fn config(interpolation: Interpolation) -> ResampleConfig {
 
 const MS: i64 = 1_000_000;
 
-pub fn a_line_between_two_samples(run: Run) {
+pub fn a_line_between_two_samples(place: Place) {
     let rows = [row(&[0, 100], &[0.0, 10.0, 1.0, 20.0], &[0, 25, 100, 101, -1])];
-    let (values, valid, counters) = resample::<f32>(run, &config(Linear), &rows, 2);
+    let (values, valid, counters) = resample::<f32>(place, &config(Linear), &rows, 2);
     assert_eq!(values, [0.0, 10.0, 0.25, 12.5, 1.0, 20.0, -1.0, -1.0, -1.0, -1.0]);
     assert_eq!(valid, [1, 1, 1, 0, 0]);
-    let expected = Counters {
+    let expected = ResampleCounters {
         rows: 1,
         targets: 5,
         invalid: 2,
-        ..Counters::default()
+        ..ResampleCounters::default()
     };
     assert_eq!(counters, expected);
 }
 
-pub fn previous_and_nearest_take_a_sample_as_it_is(run: Run) {
+pub fn previous_and_nearest_take_a_sample_as_it_is(place: Place) {
     let rows = [row(&[10, 20, 40], &[1.0, 2.0, 4.0], &[9, 10, 30, 31, 99])];
-    let (values, valid, _) = resample::<f32>(run, &config(Previous), &rows, 1);
+    let (values, valid, _) = resample::<f32>(place, &config(Previous), &rows, 1);
     assert_eq!((values, valid), (vec![-1.0, 1.0, 2.0, 2.0, 4.0], vec![0, 1, 1, 1, 1]));
-    let (values, valid, _) = resample::<f32>(run, &config(Nearest), &rows, 1);
+    let (values, valid, _) = resample::<f32>(place, &config(Nearest), &rows, 1);
     assert_eq!((values, valid), (vec![1.0, 1.0, 2.0, 4.0, 4.0], vec![1, 1, 1, 1, 1]));
 }
 
-pub fn limits_are_in_milliseconds_and_inclusive(run: Run) {
+pub fn limits_are_in_milliseconds_and_inclusive(place: Place) {
     let rows = [row(
         &[0, 50 * MS, 101 * MS],
         &[0.0, 50.0, 101.0],
@@ -155,59 +183,59 @@ pub fn limits_are_in_milliseconds_and_inclusive(run: Run) {
         extrapolate_ms: Some(5.0),
         ..config(Linear)
     };
-    let (values, valid, _) = resample::<f32>(run, &limited, &rows, 1);
+    let (values, valid, _) = resample::<f32>(place, &limited, &rows, 1);
     assert_eq!((values, valid), (vec![25.0, -1.0, 101.0, -1.0], vec![1, 0, 1, 0]));
     let limited = ResampleConfig {
         max_age_ms: Some(5.0),
         ..config(Previous)
     };
-    let (values, valid, _) = resample::<f32>(run, &limited, &rows, 1);
+    let (values, valid, _) = resample::<f32>(place, &limited, &rows, 1);
     assert_eq!((values, valid), (vec![-1.0, -1.0, 101.0, -1.0], vec![0, 0, 1, 0]));
 }
 
-pub fn of_samples_with_the_same_time_the_later_one_wins_on_both_sides(run: Run) {
+pub fn of_samples_with_the_same_time_the_later_one_wins_on_both_sides(place: Place) {
     let rows = [row(&[0, 0, 100, 100, 100], &[7.0, 0.0, 8.0, 9.0, 1.0], &[0, 50, 100])];
-    let (values, valid, counters) = resample::<f32>(run, &config(Linear), &rows, 1);
+    let (values, valid, counters) = resample::<f32>(place, &config(Linear), &rows, 1);
     assert_eq!((values, valid), (vec![0.0, 0.5, 1.0], vec![1, 1, 1]));
     assert_eq!(counters.dropped_nonfinite, 0);
-    let (values, ..) = resample::<f32>(run, &config(Nearest), &rows, 1);
+    let (values, ..) = resample::<f32>(place, &config(Nearest), &rows, 1);
     assert_eq!(values, [0.0, 0.0, 1.0]);
 }
 
-pub fn a_sample_with_a_nan_or_an_infinity_is_as_if_it_were_not_there(run: Run) {
+pub fn a_sample_with_a_nan_or_an_infinity_is_as_if_it_were_not_there(place: Place) {
     let nan = f64::NAN;
     let values = [0.0, 0.0, 1.0, nan, f64::INFINITY, 1.0, 3.0, 30.0];
     let rows = [row(&[0, 10, 20, 30], &values, &[10, 15, 30])];
-    let (values, valid, counters) = resample::<f32>(run, &config(Linear), &rows, 2);
+    let (values, valid, counters) = resample::<f32>(place, &config(Linear), &rows, 2);
     assert_eq!(values, [1.0, 10.0, 1.5, 15.0, 3.0, 30.0]);
     assert_eq!(valid, [1, 1, 1]);
     assert_eq!(counters.dropped_nonfinite, 2);
     // The later one of two is dropped: the earlier one is what there is.
     let rows = [row(&[5, 5], &[2.0, nan], &[5]), row(&[5], &[nan], &[5])];
-    let (values, valid, counters) = resample::<f64>(run, &config(Previous), &rows, 1);
+    let (values, valid, counters) = resample::<f64>(place, &config(Previous), &rows, 1);
     assert_eq!((values, valid), (vec![2.0, -1.0], vec![1, 0]));
     assert_eq!((counters.dropped_nonfinite, counters.invalid), (2, 1));
 }
 
-pub fn rows_may_be_of_any_length_and_empty(run: Run) {
+pub fn rows_may_be_of_any_length_and_empty(place: Place) {
     let rows = [
         row(&[], &[], &[1, 2]),
         row(&[5], &[3.0], &[]),
         row(&[], &[], &[]),
         row(&[0, 2], &[0.0, 2.0], &[1]),
     ];
-    let (values, valid, counters) = resample::<f32>(run, &config(Linear), &rows, 1);
+    let (values, valid, counters) = resample::<f32>(place, &config(Linear), &rows, 1);
     assert_eq!((values, valid), (vec![-1.0, -1.0, 1.0], vec![0, 0, 1]));
     assert_eq!((counters.rows, counters.targets, counters.invalid), (4, 3, 2));
-    let (values, valid, counters) = resample::<f32>(run, &config(Linear), &[], 1);
+    let (values, valid, counters) = resample::<f32>(place, &config(Linear), &[], 1);
     assert!(values.is_empty() && valid.is_empty());
-    assert_eq!(counters, Counters::default());
+    assert_eq!(counters, ResampleCounters::default());
 }
 
 /// A line from the largest number to its negative: what is not a sample can't be held, unless float32 is wide enough.
-fn a_line_of_ends<T: Kind>(run: Run, end: f64, holds: bool) {
+fn a_line_of_ends<T: Kind>(place: Place, end: f64, holds: bool) {
     let rows = [row(&[0, 100], &[end, 1.0, -end, 3.0], &[0, 50, 100])];
-    let (values, valid, counters) = resample::<T>(run, &config(Linear), &rows, 2);
+    let (values, valid, counters) = resample::<T>(place, &config(Linear), &rows, 2);
     let middle = if holds { [0.0, 2.0] } else { [-1.0, -1.0] };
     assert_eq!(values, [end, 1.0, middle[0], middle[1], -end, 3.0].map(T::from_f64));
     assert_eq!(valid, [1, holds.into(), 1]);
@@ -218,16 +246,16 @@ fn a_line_of_ends<T: Kind>(run: Run, end: f64, holds: bool) {
     );
 }
 
-pub fn a_result_that_the_type_cannot_hold_is_filled_and_not_valid(run: Run) {
-    a_line_of_ends::<f32>(run, f32::MAX.into(), false);
-    a_line_of_ends::<f64>(run, f64::MAX, false);
-    a_line_of_ends::<bf16>(run, bf16::MAX.to_f64(), false);
-    a_line_of_ends::<f16>(run, f16::MAX.to_f64(), true);
-    a_line_of_ends::<f32>(run, 1e38, true);
+pub fn a_result_that_the_type_cannot_hold_is_filled_and_not_valid(place: Place) {
+    a_line_of_ends::<f32>(place, f32::MAX.into(), false);
+    a_line_of_ends::<f64>(place, f64::MAX, false);
+    a_line_of_ends::<bf16>(place, bf16::MAX.to_f64(), false);
+    a_line_of_ends::<f16>(place, f16::MAX.to_f64(), true);
+    a_line_of_ends::<f32>(place, 1e38, true);
 }
 
 /// The rows in the middle make no sense; the others are answered as if those were not there.
-pub fn a_row_that_makes_no_sense_is_answered_as_not_valid(run: Run) {
+pub fn a_row_that_makes_no_sense_is_answered_as_not_valid(place: Place) {
     let good = || row(&[0, 100], &[0.0, 10.0, 1.0, 20.0], &[25, 100]);
     let rows = [
         good(),
@@ -248,16 +276,16 @@ pub fn a_row_that_makes_no_sense_is_answered_as_not_valid(run: Run) {
             "row 4: 4 values for 1 timestamps (allowed: 1 times `dim` 2)",
         ]
     );
-    let (values, valid, counters) = resample::<f32>(run, &config(Linear), &rows, 2);
+    let (values, valid, counters) = resample::<f32>(place, &config(Linear), &rows, 2);
     let (own, fill) = ([0.25, 12.5, 1.0, 20.0], [-1.0; 10]);
     assert_eq!(values, [&own[..], &fill, &own].concat());
     assert_eq!(valid, [1, 1, 0, 0, 0, 0, 0, 1, 1]);
     assert_eq!((counters.rows, counters.targets, counters.invalid), (6, 9, 5));
 }
 
-pub fn times_at_the_ends_of_int64_do_not_overflow(run: Run) {
+pub fn times_at_the_ends_of_int64_do_not_overflow(place: Place) {
     let rows = [row(&[i64::MIN, i64::MAX], &[0.0, 1.0], &[i64::MIN, 0, i64::MAX])];
-    let (values, valid, _) = resample::<f64>(run, &config(Nearest), &rows, 1);
+    let (values, valid, _) = resample::<f64>(place, &config(Nearest), &rows, 1);
     assert_eq!(valid, [1, 1, 1]);
     assert_eq!((values[0], values[2]), (0.0, 1.0));
 }
@@ -302,8 +330,8 @@ fn oracle<T: Kind>(row: &Row, dim: usize, config: &ResampleConfig, target: i64) 
     within(distance, config.max_age_ms).then(|| values.clone())
 }
 
-fn agrees_with_the_oracle<T: Kind>(run: Run, rows: &[Row], dim: usize, config: &ResampleConfig) {
-    let (values, valid, counters) = resample::<T>(run, config, rows, dim);
+fn agrees_with_the_oracle<T: Kind>(place: Place, rows: &[Row], dim: usize, config: &ResampleConfig) {
+    let (values, valid, counters) = resample::<T>(place, config, rows, dim);
     let mut at = 0;
     for (i, row) in rows.iter().enumerate() {
         for &target in &row.targets {
@@ -386,9 +414,9 @@ fn rows(dim: usize) -> impl Strategy<Value = Vec<Row>> {
 }
 
 /// Random batches of every type.
-pub fn every_type_agrees_with_a_linear_scan(run: Run, cases: u32) {
+pub fn every_type_agrees_with_a_linear_scan(place: Place, cases: u32) {
     let settings = (
-        prop_oneof![Just(Previous), Just(Nearest), Just(Linear)],
+        prop::sample::select(&Interpolation::ALL[..]),
         prop::option::of(0.0..4.0f64),
         prop::option::of(0.0..4.0f64),
         prop::option::of(0.0..40.0f64),
@@ -410,10 +438,10 @@ pub fn every_type_agrees_with_a_linear_scan(run: Run, cases: u32) {
             extrapolate_ms: used("extrapolate_ms", extrapolate_ms),
             fill_value: -0.5,
         };
-        agrees_with_the_oracle::<f32>(run, &rows, dim, &config);
-        agrees_with_the_oracle::<f64>(run, &rows, dim, &config);
-        agrees_with_the_oracle::<f16>(run, &rows, dim, &config);
-        agrees_with_the_oracle::<bf16>(run, &rows, dim, &config);
+        agrees_with_the_oracle::<f32>(place, &rows, dim, &config);
+        agrees_with_the_oracle::<f64>(place, &rows, dim, &config);
+        agrees_with_the_oracle::<f16>(place, &rows, dim, &config);
+        agrees_with_the_oracle::<bf16>(place, &rows, dim, &config);
         Ok(())
     });
     checked.unwrap();
@@ -421,8 +449,8 @@ pub fn every_type_agrees_with_a_linear_scan(run: Run, cases: u32) {
 
 /// A test for each case.
 macro_rules! resample_cases {
-    ($run:expr, $random:expr) => {
-        resample_cases!($run;
+    ($place:expr, $random:expr) => {
+        resample_cases!($place;
             a_line_between_two_samples,
             previous_and_nearest_take_a_sample_as_it_is,
             limits_are_in_milliseconds_and_inclusive,
@@ -434,13 +462,13 @@ macro_rules! resample_cases {
             times_at_the_ends_of_int64_do_not_overflow);
         #[test]
         fn every_type_agrees_with_a_linear_scan() {
-            cases::every_type_agrees_with_a_linear_scan($run, $random);
+            cases::every_type_agrees_with_a_linear_scan($place, $random);
         }
     };
-    ($run:expr; $($case:ident),*) => {$(
+    ($place:expr; $($case:ident),*) => {$(
         #[test]
         fn $case() {
-            cases::$case($run);
+            cases::$case($place);
         }
     )*};
 }

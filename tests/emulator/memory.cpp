@@ -141,6 +141,17 @@ API cuPointerGetAttribute(void *value, int attribute, Address address) {
     });
 }
 
+// What no driver knows of has no attributes, which is no error.
+API cuPointerGetAttributes(unsigned count, int *attributes, void **values, Address address) {
+    return entry(__func__, Needs::context, [&](Context &) -> int {
+        for (unsigned i = 0; i < count; i++) {
+            if (attributes[i] != 2) return NOT_SUPPORTED;
+            *static_cast<unsigned *>(values[i]) = owner(address) >= 0 ? 2 : is_pinned(address, 1) ? 1 : 0;
+        }
+        return SUCCESS;
+    });
+}
+
 // Copies. What a copy touches is looked at when it is submitted and again when it is done: memory may be freed
 // meanwhile.
 

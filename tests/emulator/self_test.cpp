@@ -113,6 +113,14 @@ static void test_graphs() {
     Address from = allocate(2048), to = allocate(2048);
     void *graph, *executable, *pinned;
     CHECK(call("cuMemHostAlloc", &pinned, (size_t)2048, 0u) == 0);
+    int memory_type = 2;
+    unsigned kind = 0;
+    void *kinds = &kind;
+    Address addresses[] = {(Address)pinned + 2047, from, (Address)&kind};
+    unsigned expected[] = {1, 2, 0};
+    for (int i = 0; i < 3; i++) {
+        CHECK(call("cuPointerGetAttributes", 1u, &memory_type, &kinds, addresses[i]) == 0 && kind == expected[i]);
+    }
     CHECK(call("cuStreamBeginCapture_v2", stream, 1) == 0);
     Address other;
     CHECK(call("cuMemAlloc_v2", &other, (size_t)16) == 900);

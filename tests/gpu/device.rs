@@ -2,8 +2,10 @@
 
 use super::support::{gpu, ran};
 use robocache::device::cuda::{
-    Budget, CudaError, DeviceBuf, Gpu, Kernel, Params, PinnedBuf, Unavailable, device_count, images,
+    Budget, CudaError, DeviceBuf, DeviceSlice, Gpu, Kernel, Params, PinnedBuf, SliceError, Unavailable, device_count,
+    images,
 };
+use robocache::device::{Dtype, HostBuf, HostMemory};
 
 const EMPTY: Kernel = images::EMPTY.kernel("empty");
 
@@ -78,7 +80,67 @@ fn page_locked_memory_is_as_good_as_any() {
     // SAFETY: `contents` synchronizes before the memory is used again.
     unsafe { device.upload(0, pinned.bytes()) }.unwrap();
     assert_eq!(contents(&device, 4096), pattern(4096, 9));
+    assert!(
+        gpu.is_page_locked(pinned.bytes()) && gpu.is_page_locked(&pinned.bytes()[1000..]) && gpu.is_page_locked(&[])
+    );
+    assert!(!gpu.is_page_locked(&pattern(4096, 9)));
     ran(&gpu, "device: page-locked memory", 1);
+}
+
+#[test]
+fn large_buffers_are_page_locked_where_their_source_is() {
+    let Some(gpu) = gpu() else { return };
+    for (source, is_locked) in [(HostMemory::page_locked(&gpu), true), (HostMemory::pageable(), false)] {
+        let mut buffer = HostBuf::new(&source);
+        buffer.copy_from(&pattern(1000, 2));
+        assert!(!gpu.is_page_locked(buffer.bytes()), "it is small");
+        buffer.resize(1 << 17);
+        assert_eq!(gpu.is_page_locked(buffer.bytes()), is_locked);
+        buffer.resize(1 << 18);
+        assert_eq!(gpu.is_page_locked(buffer.bytes()), is_locked);
+        assert_eq!(buffer.bytes()[..1000], pattern(1000, 2), "it keeps what is in it");
+    }
+    ran(&gpu, "device: sources of host memory", 2);
+}
+
+#[test]
+fn a_slice_is_within_its_buffer_and_of_one_type_and_device() {
+    let Some(gpu) = gpu() else { return };
+    let device = buffer(&gpu, 1024);
+    let slice = device.slice(8, Dtype::Float32, 100).unwrap();
+    assert_eq!((slice.len(), slice.bytes(), slice.device()), (100, 400, 0));
+    assert!(slice.expect("values", Dtype::Float32, 100, &gpu).is_ok());
+    let said = |result: Result<DeviceSlice, SliceError>| result.unwrap_err().to_string();
+    let wrong = [
+        (
+            device.slice(1000, Dtype::Int64, 4),
+            "4 int64 elements at byte 1000 do not fit 1024 bytes of device memory",
+        ),
+        (
+            device.slice(usize::MAX, Dtype::UInt8, 2),
+            "2 uint8 elements at byte 18446744073709551615 do not fit 1024 bytes of device memory",
+        ),
+        (
+            device.slice(2, Dtype::Float32, 1),
+            "float32 elements can't begin at byte 2 (allowed: multiples of 4)",
+        ),
+        (
+            slice.expect("values", Dtype::Float64, 100, &gpu),
+            "`values` is float32, not float64",
+        ),
+        (
+            slice.expect("values", Dtype::Float32, 99, &gpu),
+            "`values` has 100 elements, not 99",
+        ),
+    ];
+    for (result, text) in wrong {
+        assert_eq!(said(result), text);
+    }
+    if device_count().unwrap() > 1 {
+        let other = slice.expect("values", Dtype::Float32, 100, &Gpu::open(1).unwrap());
+        assert_eq!(said(other), "`values` is on cuda:0, the operation on cuda:1");
+    }
+    ran(&gpu, "device: slices", 6);
 }
 
 #[test]
@@ -152,22 +214,26 @@ fn a_graph_does_its_work_each_time() {
     let params = EmptyParams { unused: 0 };
     // SAFETY: the struct is the kernel's, which uses no memory.
     unsafe { gpu.launch(EMPTY, [1, 1, 1], 32, &params) }.unwrap();
-    let graph = gpu
-        .capture(|| {
-            // SAFETY: the page-locked memory is written between the launches of the graph alone, when all is done.
-            unsafe { device.upload(0, pinned.bytes()) }?;
-            // SAFETY: as above.
-            unsafe { gpu.launch(EMPTY, [1, 1, 1], 32, &params) }?;
-            copy.copy_from(0, &device, 0, 256)
-        })
-        .unwrap();
-    for round in 0..3 {
-        pinned.bytes_mut().copy_from_slice(&pattern(256, round));
-        // SAFETY: the buffers are still there.
-        unsafe { graph.launch() }.unwrap();
-        assert_eq!(contents(&copy, 256), pattern(256, round));
+    for starts_early in [true, false] {
+        // Clones share the setting.
+        gpu.clone().set_early_start(starts_early);
+        let graph = gpu
+            .capture(|| {
+                // SAFETY: the page-locked memory is written between the launches of the graph alone, when all is done.
+                unsafe { device.upload(0, pinned.bytes()) }?;
+                // SAFETY: as above.
+                unsafe { gpu.launch(EMPTY, [1, 1, 1], 32, &params) }?;
+                copy.copy_from(0, &device, 0, 256)
+            })
+            .unwrap();
+        for round in 0..3 {
+            pinned.bytes_mut().copy_from_slice(&pattern(256, round));
+            // SAFETY: the buffers are still there.
+            unsafe { graph.launch() }.unwrap();
+            assert_eq!(contents(&copy, 256), pattern(256, round));
+        }
     }
-    ran(&gpu, "device: graphs", 3);
+    ran(&gpu, "device: graphs", 6);
 }
 
 #[test]

@@ -5,29 +5,26 @@
 mod cases;
 
 use crate::support::{Random, gpu, ran, random_cases, say};
-use cases::{Row, config, message};
+use cases::{Row, config, message, run};
 use half::{bf16, f16};
 use robocache::device::cuda::{Budget, CudaError, DeviceBuf, Gpu, device_count};
-use robocache::device::{Dtype, HostBuf};
+use robocache::device::{Device, DeviceChoice, Dtype, HostBuf, Placement};
 use robocache::ops::resample::cuda::{CudaResampler, DeviceBatch, ShardedResampler};
-use robocache::ops::resample::{Counters, CpuResampler, ResampleConfig, Trajectories};
+use robocache::ops::resample::{CpuResampler, ResampleConfig, ResampleCounters, Resampler, Trajectories};
 use robocache::stream::{Cells, Message};
-use robocache::time::Interpolation::{self, Linear, Nearest, Previous};
+use robocache::time::Interpolation;
 
-/// The device where there is one; the CPU otherwise, which the cases hold for, too.
-fn run(config: &ResampleConfig, batch: &Trajectories<'_>, values: &mut [u8], valid: &mut [u8]) -> Counters {
+/// The first device where there is one; the CPU otherwise, which the cases hold for, too.
+fn placement() -> Placement {
     match gpu() {
-        Some(gpu) => {
-            let mut resampler = CudaResampler::new(config, &gpu, None).unwrap();
-            resampler.run(batch, values, valid).unwrap()
-        }
-        None => CpuResampler::new(config).unwrap().run(batch, values, valid),
+        Some(_) => Placement::resolve(DeviceChoice::Cuda(None), None).unwrap(),
+        None => Placement::cpu("there is no device"),
     }
 }
 
-resample_cases!(run, random_cases(20).min(2000) as u32);
+resample_cases!(placement, random_cases(20).min(2000) as u32);
 
-const MODES: [Interpolation; 3] = [Previous, Nearest, Linear];
+const MODES: [Interpolation; 3] = Interpolation::ALL;
 const DTYPES: [Dtype; 4] = [Dtype::Float32, Dtype::Float64, Dtype::Float16, Dtype::BFloat16];
 
 /// A random batch.
@@ -199,18 +196,18 @@ fn limited([max_gap_ms, max_age_ms, extrapolate_ms]: [Option<f64>; 3], config: R
 struct Answer {
     values: Vec<u8>,
     valid: Vec<u8>,
-    counters: Counters,
+    counters: ResampleCounters,
 }
 
 impl Answer {
-    fn copy_to(&self, values: &mut [u8], valid: &mut [u8]) -> Counters {
+    fn copy_to(&self, values: &mut [u8], valid: &mut [u8]) -> ResampleCounters {
         values.copy_from_slice(&self.values);
         valid.copy_from_slice(&self.valid);
         self.counters
     }
 }
 
-fn answer(batch: &Trajectories<'_>, run: impl FnOnce(&mut [u8], &mut [u8]) -> Counters) -> Answer {
+fn answer(batch: &Trajectories<'_>, run: impl FnOnce(&mut [u8], &mut [u8]) -> ResampleCounters) -> Answer {
     let mut values = HostBuf::default();
     values.resize(batch.output_bytes());
     values.bytes_mut().fill(0x5a);
@@ -219,6 +216,18 @@ fn answer(batch: &Trajectories<'_>, run: impl FnOnce(&mut [u8], &mut [u8]) -> Co
     Answer {
         values: values.bytes().to_vec(),
         valid,
+        counters,
+    }
+}
+
+/// That of the operation, which must have computed it on `device`.
+fn operation(resampler: &mut Resampler, batch: &Trajectories<'_>, device: Device) -> Answer {
+    let (answer, counters, on) = run(resampler, batch);
+    assert_eq!(on, device);
+    let bytes = |name| answer.column(name).unwrap().data.bytes().to_vec();
+    Answer {
+        values: bytes("values"),
+        valid: bytes("valid"),
         counters,
     }
 }
@@ -249,14 +258,46 @@ fn random_batches_have_the_bytes_of_the_cpu() {
         let (config, shape) = (random_config(random), Shape::random(random));
         let message = shape.message(random);
         let batch = Trajectories::from_message(&message).unwrap();
-        let mut resampler = CudaResampler::new(&config, &gpu, None).unwrap();
+        let mut resampler = Resampler::new(&config, &placement()).unwrap();
         let expected = cpu(&config, &batch);
         for _ in 0..2 {
-            let came = answer(&batch, |values, valid| resampler.run(&batch, values, valid).unwrap());
+            let came = operation(&mut resampler, &batch, Device::Cuda(gpu.ordinal()));
             assert_same(&came, &expected, shape.dim, seed);
         }
     }
     ran(&gpu, "resample, random batches", cases);
+}
+
+/// A trajectory of so many samples of one value, and a target at each.
+fn row(samples: i64) -> Row {
+    Row {
+        times: (0..samples).collect(),
+        values: vec![1.0; samples as usize],
+        targets: (0..samples).collect(),
+    }
+}
+
+/// A batch that does not fit the device is done on the CPU, and so is all that is as large, for a while.
+#[test]
+fn a_device_without_memory_leaves_a_batch_to_the_cpu() {
+    let Some(gpu) = gpu() else { return };
+    // The times of the first alone take 8000 bytes.
+    let messages = [1000, 10].map(|samples| message::<f32>(&[row(samples)], 1));
+    let config = ResampleConfig::default();
+    let mut resampler = Resampler::new(&config, &placement().with_max_bytes(Some(4096))).unwrap();
+    let on_device = Device::Cuda(gpu.ordinal());
+    for (message, device) in [
+        (&messages[0], Device::Cpu),
+        (&messages[1], on_device),
+        (&messages[0], Device::Cpu),
+    ] {
+        let batch = resampler.read(message).unwrap();
+        let came = operation(&mut resampler, &batch, device);
+        assert_same(&came, &cpu(&config, &batch), 1, 0);
+        assert!(resampler.take_lost().is_none());
+        assert!(resampler.device_bytes() <= 4096);
+    }
+    ran(&gpu, "resample, batches that do not fit", 3);
 }
 
 #[test]
@@ -397,31 +438,30 @@ fn batches_on_the_device_may_lie_anywhere() {
         let expected = cpu(&config, &batch);
 
         let budget = Budget::new(None);
-        let place = |bytes: &[u8], shift: usize| {
+        let put = |bytes: &[u8], shift: usize, dtype: Dtype| {
             let mut buffer = DeviceBuf::new(&gpu, &budget);
             buffer.reserve(shift + bytes.len().max(1)).unwrap();
             // SAFETY: the memory is not page-locked.
             unsafe { buffer.upload(shift, bytes) }.unwrap();
-            let address = buffer.address() + shift as u64;
-            (buffer, address)
+            let slice = buffer.slice(shift, dtype, bytes.len() / dtype.size()).unwrap();
+            (buffer, slice)
         };
         let column = |name: &str| message.column(name).unwrap().data.bytes();
         let element = shape.dtype.size();
         let shift = |random: &mut Random| random.below(16 / element) * element;
-        let times = place(column("timestamps_ns"), 8 * random.below(2));
-        let values = place(column("values"), shift(random));
-        let targets = place(column("targets_ns"), 8 * random.below(2));
+        let times = put(column("timestamps_ns"), 8 * random.below(2), Dtype::Int64);
+        let values = put(column("values"), shift(random), shape.dtype);
+        let targets = put(column("targets_ns"), 8 * random.below(2), Dtype::Int64);
         let out_shift = shift(random);
-        let out = place(&vec![0x5a; batch.output_bytes()], out_shift);
+        let out = put(&vec![0x5a; batch.output_bytes()], out_shift, shape.dtype);
         let valid_shift = random.below(16);
-        let valid = place(&vec![0x5a; batch.targets()], valid_shift);
+        let valid = put(&vec![0x5a; batch.targets()], valid_shift, Dtype::UInt8);
 
         let on_device = DeviceBatch {
-            dtype: shape.dtype,
-            dim: shape.dim,
             rows: shape.rows.len(),
             samples: alike.0,
             targets: alike.1,
+            dim: shape.dim,
             times: times.1,
             values: values.1,
             targets_ns: targets.1,
@@ -440,6 +480,70 @@ fn batches_on_the_device_may_lie_anywhere() {
         assert_same(&came, &expected, shape.dim, seed);
     }
     ran(&gpu, "resample, batches on the device", cases);
+}
+
+#[test]
+fn a_batch_on_the_device_whose_slices_do_not_fit_is_refused() {
+    let Some(gpu) = gpu() else { return };
+    let mut buffer = DeviceBuf::new(&gpu, &Budget::new(None));
+    buffer.reserve(4096).unwrap();
+    let slice = |dtype, len| buffer.slice(0, dtype, len).unwrap();
+    let good = DeviceBatch {
+        rows: 2,
+        samples: 3,
+        targets: 4,
+        dim: 5,
+        times: slice(Dtype::Int64, 6),
+        values: slice(Dtype::BFloat16, 30),
+        targets_ns: slice(Dtype::Int64, 8),
+        out: slice(Dtype::BFloat16, 40),
+        valid: slice(Dtype::UInt8, 8),
+    };
+    let resampler = CudaResampler::new(&ResampleConfig::default(), &gpu, None).unwrap();
+    let refused = |batch: DeviceBatch| {
+        // SAFETY: it is refused before anything is launched.
+        let CudaError::Slice(error) = unsafe { resampler.launch(&batch) }.unwrap_err() else {
+            panic!("another error")
+        };
+        error.to_string()
+    };
+    let cases = [
+        (DeviceBatch { samples: 4, ..good }, "`times` has 6 elements, not 8"),
+        (DeviceBatch { dim: 6, ..good }, "`values` has 30 elements, not 36"),
+        (DeviceBatch { targets: 3, ..good }, "`targets_ns` has 8 elements, not 6"),
+        (
+            DeviceBatch {
+                out: slice(Dtype::Float16, 40),
+                ..good
+            },
+            "`out` is float16, not bfloat16",
+        ),
+        (
+            DeviceBatch {
+                valid: slice(Dtype::Int8, 8),
+                ..good
+            },
+            "`valid` is int8, not uint8",
+        ),
+        (
+            DeviceBatch {
+                values: slice(Dtype::Int32, 30),
+                ..good
+            },
+            "`values` is int32, not bfloat16",
+        ),
+        (
+            DeviceBatch {
+                times: slice(Dtype::UInt64, 6),
+                ..good
+            },
+            "`times` is uint64, not int64",
+        ),
+    ];
+    for (batch, expected) in &cases {
+        assert_eq!(refused(*batch), *expected);
+    }
+    ran(&gpu, "resample, slices that do not fit", cases.len());
 }
 
 /// The numbers of a table of text, row by row; rows that are not all numbers are left out.

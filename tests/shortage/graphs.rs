@@ -230,7 +230,7 @@ fn a_shortage_passes_and_the_device_is_tried_again() {
 fn a_sample_of_the_host_on_which_its_device_fails_is_not_lost() {
     let Some(emulator) = Emulator::open() else { return };
     drop(emulator);
-    // Those that put every third sample, which comes on the host, into its place.
+    // Those that insert every third sample, which comes on the host, into its ring.
     for launch in (9..80).step_by(11) {
         let child = std::process::Command::new(std::env::current_exe().unwrap())
             .args([
@@ -244,7 +244,7 @@ fn a_sample_of_the_host_on_which_its_device_fails_is_not_lost() {
             .unwrap();
         let [words, errors] = [&child.stdout, &child.stderr].map(|bytes| String::from_utf8_lossy(bytes));
         assert!(
-            errors.contains(&format!("launch {launch}, of fuse_place")),
+            errors.contains(&format!("launch {launch}, of fuse_insert")),
             "{launch}: {errors}"
         );
         assert!(

@@ -3,11 +3,10 @@
 use crate::common::MS;
 use crate::emulator::{ALL, ALLOCATION, COPY, Emulator, LAUNCH, ONE};
 use crate::works::{cloud, signal, voxelize};
-use robocache::device::Dtype;
 use robocache::device::cuda::{Budget, DeviceBuf, Gpu};
-use robocache::ops::align::cuda::{CudaFuser, DeviceSample, PushError};
-use robocache::ops::align::{AlignConfig, Masks, Timeline};
-use robocache::ops::fuse;
+use robocache::device::{Device, DeviceChoice, Dtype, Placement, Values};
+use robocache::ops::align::cuda::{CudaFuser, DeviceSample, FuserError};
+use robocache::ops::align::{AlignConfig, Aligner, Masks, Output, Timeline, Wanted, cpu};
 use robocache::ops::voxelize::cuda::{CudaVoxelizer, VoxelBatch, VoxelizeBatch};
 use robocache::ops::voxelize::{Cloud, VoxelizeConfig};
 use robocache::stream::Message;
@@ -45,9 +44,10 @@ fn follow(emulator: &Emulator, (asked, first, count): (c_int, u64, u64)) -> c_in
         "{{ rate_hz: 50, window: 3, modalities: [{{ input: a, dim: 3, {rule} }}, {{ input: b, dim: 300, {rule} }}] }}"
     );
     let config: AlignConfig = serde_yaml::from_str(&config).unwrap();
-    let [mut oracle, mut aligner] = [(); 2].map(|()| Timeline::new(&config).unwrap());
+    let [mut oracle, mut timeline] = [(); 2].map(|()| Timeline::new(&config).unwrap());
     let (gpu, budget) = (Gpu::open(0).unwrap(), Budget::new(None));
-    let mut fuser = CudaFuser::new(&aligner, &gpu, &budget);
+    let mut fuser = CudaFuser::new(&timeline, 1, &gpu, &budget);
+    let all = [Output::new(&timeline, 0..2)];
     let mut memory = DeviceBuf::new(&gpu, &budget);
     memory.reserve(4 * 300).unwrap();
     emulator.refuse(asked, first, count);
@@ -72,42 +72,39 @@ fn follow(emulator: &Emulator, (asked, first, count): (c_int, u64, u64)) -> c_in
             let values = message.flat().unwrap();
             let wanted = oracle.push(modality, ms * MS, values).unwrap();
             let came = if i % 2 == modality {
-                fuser.push_host(&mut aligner, modality, ms * MS, values)
+                fuser.push_host(&mut timeline, modality, ms * MS, values)
             } else {
                 put(&memory, values.bytes());
-                let sample = DeviceSample {
-                    memory: &memory,
-                    at: 0,
-                    dtype: Dtype::Float32,
-                    len: dim,
-                };
-                fuser.push(&mut aligner, modality, ms * MS, sample)
+                let sample = DeviceSample::new(&memory, 0, Dtype::Float32, dim).unwrap();
+                fuser.push(&mut timeline, modality, ms * MS, sample)
             };
             let came = came.or_else(|error| {
-                fuser.bring_back(&mut aligner).unwrap();
+                fuser.bring_back(&mut timeline).unwrap();
                 match error {
-                    PushError::Unplaced { pushed, .. } => aligner.restore(modality, ms * MS, values).map(|()| pushed),
-                    PushError::Cuda(error) if error.is_memory() => aligner.push(modality, ms * MS, values),
+                    FuserError::Lost { pushed, .. } => timeline.restore(modality, ms * MS, values).map(|()| pushed),
+                    FuserError::Cuda(error) if error.is_memory() => timeline.push(modality, ms * MS, values),
                     other => panic!("{other}"),
                 }
             });
             assert_eq!(came.unwrap(), wanted);
             while let Some(target) = oracle.due() {
-                assert_eq!(aligner.due(), Some(target));
+                assert_eq!(timeline.due(), Some(target));
                 let [mut came, mut wanted] = [(); 2].map(|()| vec![0u8; 3 * 303 * 4]);
                 let [mut masks, mut wanted_masks] = [(); 2].map(|()| Masks::default());
-                let written = fuser.window(&aligner, &target, 0..2, &mut came, &mut masks);
-                if let Err(error) = written {
-                    assert!(error.is_memory(), "{error}");
-                    fuser.bring_back(&mut aligner).unwrap();
-                    fuse::cpu::fuse::<f32>(&aligner, &target, bytemuck::cast_slice_mut(&mut came), &mut masks);
+                match fuser.make(&timeline, &target, &all, &[Wanted::OnHost]) {
+                    Ok(()) => {
+                        came.copy_from_slice(fuser.values(0));
+                        fuser.masks(0, &timeline, &target, &mut masks);
+                    }
+                    Err(error) => {
+                        assert!(error.is_memory(), "{error}");
+                        fuser.bring_back(&mut timeline).unwrap();
+                        let came = bytemuck::cast_slice_mut(&mut came);
+                        cpu::window::<f32>(&timeline, &target, 0..2, came, &mut masks);
+                    }
                 }
-                fuse::cpu::fuse::<f32>(
-                    &oracle,
-                    &target,
-                    bytemuck::cast_slice_mut(&mut wanted),
-                    &mut wanted_masks,
-                );
+                let of_oracle = bytemuck::cast_slice_mut(&mut wanted);
+                cpu::window::<f32>(&oracle, &target, 0..2, of_oracle, &mut wanted_masks);
                 assert!(
                     came == wanted && masks == wanted_masks,
                     "{asked} {first} of {count}: window {windows}"
@@ -118,6 +115,130 @@ fn follow(emulator: &Emulator, (asked, first, count): (c_int, u64, u64)) -> c_in
     }
     assert!(windows > 40, "{windows} windows");
     refused + emulator.refuse(asked, 0, ONE)
+}
+
+/// Whatever is refused, an operation gives the windows of the CPU and loses nothing.
+#[test]
+fn an_operation_falls_back_whatever_is_refused() {
+    let Some(emulator) = Emulator::open() else { return };
+    let mut cases = 0;
+    for (asked, count) in [
+        (ALLOCATION, ONE),
+        (ALLOCATION, ALL),
+        (COPY, ONE),
+        (LAUNCH, ONE),
+        (LAUNCH, ALL),
+    ] {
+        for first in (1..).step_by(3) {
+            let refused = fall_back(&emulator, (asked, first, count));
+            if refused == 0 {
+                break;
+            }
+            cases += 1;
+        }
+    }
+    assert!(cases > 30, "{cases} cases");
+}
+
+/// Plays samples of the host and of the device to an operation with an output for each of two streams, one of which is to
+/// stay on the device. Says how many calls were refused.
+fn fall_back(emulator: &Emulator, (asked, first, count): (c_int, u64, u64)) -> c_int {
+    let rule = "interpolation: linear";
+    let config = format!(
+        "{{ rate_hz: 50, window: 3, modalities: [{{ input: a, dim: 3, {rule} }}, {{ input: b, dim: 300, {rule} }}] }}"
+    );
+    let config: AlignConfig = serde_yaml::from_str(&config).unwrap();
+    let cuda = Placement::resolve(DeviceChoice::Cuda(None), None).unwrap();
+    let mut oracle = Aligner::split(&config, &Placement::cpu("the oracle")).unwrap();
+    let mut subject = Aligner::split(&config, &cuda).unwrap();
+    let gpu = cuda.gpu().unwrap();
+    let [mut sample, mut left] = [(); 2].map(|()| DeviceBuf::new(gpu, &Budget::new(None)));
+    sample.reserve(4 * 300).unwrap();
+    left.reserve(4 * 3 * 300).unwrap();
+    emulator.refuse(asked, first, count);
+    let mut windows = 0;
+    for i in 1..16 {
+        for (modality, dim) in [(0, 3), (1, 300)] {
+            let message = signal(20 * i, dim);
+            let values = message.flat().unwrap();
+            oracle.push(modality, 20 * i * MS, values).unwrap();
+            if i % 2 == modality as i64 {
+                subject.push(modality, 20 * i * MS, values).unwrap();
+            } else {
+                put(&sample, values.bytes());
+                let sample = DeviceSample::new(&sample, 0, Dtype::Float32, dim).unwrap();
+                subject.push_on_device(modality, 20 * i * MS, sample).unwrap();
+            }
+        }
+        while let Some(target) = oracle.due() {
+            assert_eq!(subject.due(), Some(target));
+            let mut oracle = oracle.window(target);
+            let wanted = [Wanted::OnHost, Wanted::OnDevice];
+            let mut window = subject.window_for(target, |output| wanted[output]);
+            for output in 0..2 {
+                let [mut came, mut wanted] = [(); 2].map(|()| vec![0u8; window.output(output).bytes()]);
+                oracle.write(output, &mut wanted);
+                if window.wanted(output) == Wanted::OnDevice {
+                    let handed_on = window.leave_on_device(output, &mut left);
+                    match handed_on.and_then(|()| left.fetch(0, &mut came)) {
+                        Ok(()) => {}
+                        Err(error) => window.failed_to_leave(error),
+                    }
+                }
+                if window.wanted(output) == Wanted::OnHost {
+                    window.write(output, &mut came);
+                }
+                assert!(
+                    came == wanted && window.masks() == oracle.masks(),
+                    "{asked} {first} of {count}: window {windows}"
+                );
+            }
+            windows += 1;
+        }
+    }
+    let refused = emulator.refuse(asked, 0, ONE);
+    assert!(subject.take_lost().is_none());
+    assert_eq!((subject.take_notices().count(), windows), (0, 15));
+    refused
+}
+
+/// All outputs of a window are one pass: two launches, however many streams there are.
+#[test]
+fn a_window_of_many_outputs_is_two_launches() {
+    let Some(emulator) = Emulator::open() else { return };
+    let modalities: Vec<String> = (0..5)
+        .map(|i| format!("{{ input: s{i}, dim: 2, interpolation: previous }}"))
+        .collect();
+    let config = format!("{{ rate_hz: 50, modalities: [{}] }}", modalities.join(", "));
+    let config: AlignConfig = serde_yaml::from_str(&config).unwrap();
+    let cuda = Placement::resolve(DeviceChoice::Cuda(None), None).unwrap();
+    let mut aligner = Aligner::split(&config, &cuda).unwrap();
+    for (i, wanted) in [5, 3].into_iter().enumerate() {
+        for modality in 0..5 {
+            let values = [i as f32, modality as f32];
+            aligner
+                .push(modality, 20 * i as i64 * MS, Values::from_f32(&values))
+                .unwrap();
+        }
+        let target = aligner.due().unwrap();
+        // A third launch would be refused.
+        emulator.refuse(LAUNCH, 3, ALL);
+        let of = |output| {
+            if output < wanted {
+                Wanted::OnHost
+            } else {
+                Wanted::Nowhere
+            }
+        };
+        let mut window = aligner.window_for(target, of);
+        for output in 0..wanted {
+            let mut values = [0f32; 2];
+            window.write(output, &mut values);
+            assert_eq!(values, [i as f32, output as f32]);
+        }
+        assert_eq!(window.device(), Device::Cuda(0));
+        assert_eq!(emulator.refuse(LAUNCH, 0, ONE), 0);
+    }
 }
 
 /// The test's own copies are not those that are refused: they are tried until they are done.

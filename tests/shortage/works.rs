@@ -13,7 +13,7 @@ use std::time::Instant;
 pub struct Said {
     pub output: String,
     pub columns: Vec<Vec<u8>>,
-    pub header: Header,
+    pub header: Box<Header>,
 }
 
 /// Keeps what is published, and what it was computed on.

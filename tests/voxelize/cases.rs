@@ -1,13 +1,13 @@
 //! Little clouds.
 
-use super::backend::Voxelizer;
 use super::oracle;
-use super::support::{TestCloud, bits, config, coo, dense, run};
+use super::support::{TestCloud, bits, config, coo, dense, gather, run, voxelizer};
 use robocache::device::{Dtype, Element};
-use robocache::ops::voxelize::{Cloud, CloudError, Counters, Extrinsic, VoxelInput, VoxelLayout, VoxelizeConfig};
+use robocache::ops::voxelize::{CloudError, Extrinsic, VoxelCounters, VoxelInput, VoxelLayout, VoxelizeConfig};
+use robocache::stream::{Message, Payload};
 
-fn counters(kept: u64, nonfinite: u64, outside: u64, overflow: u64) -> Counters {
-    Counters {
+fn counters(kept: u64, nonfinite: u64, outside: u64, overflow: u64) -> VoxelCounters {
+    VoxelCounters {
         points_in: kept + nonfinite + outside + overflow,
         points_kept: kept,
         dropped_nonfinite: nonfinite,
@@ -17,7 +17,7 @@ fn counters(kept: u64, nonfinite: u64, outside: u64, overflow: u64) -> Counters 
 }
 
 /// Along x, in a grid of four cells of half a metre from -1 to 1.
-fn along_x(values: &[f64]) -> (Counters, Vec<i32>) {
+fn along_x(values: &[f64]) -> (VoxelCounters, Vec<i32>) {
     let points: Vec<_> = values.iter().map(|x| [*x, 0.0, 0.0]).collect();
     let output = run(&config(-1.0, 0.5, [4, 4, 4], &["count"]), &TestCloud::xyz(&points));
     (output.counters, output.coords.iter().map(|c| c[0]).collect())
@@ -146,7 +146,7 @@ fn each_input_has_its_extrinsic() {
             },
         ],
     );
-    let mut voxelizer = Voxelizer::new(&config).unwrap();
+    let mut voxelizer = voxelizer(&config);
     let (a, b) = (
         TestCloud::xyz(&[[3.5, 1.5, 0.5]]),
         TestCloud::xyz(&[[7.5, 0.5, 1.5], [7.5, 0.5, 0.5]]),
@@ -189,16 +189,13 @@ fn an_empty_cloud_is_a_grid_without_voxels() {
     let config = config(0.0, 1.0, [4, 4, 4], &all);
     let cloud = TestCloud::new(["x", "y", "z", "i"], &[]);
     for message in [cloud.to_struct(), cloud.to_tensor()] {
-        let output = coo(&mut Voxelizer::new(&config).unwrap(), &[(0, &message)]);
-        assert_eq!(output.counters, Counters::default());
+        let output = coo(&mut voxelizer(&config), &[(0, &message)]);
+        assert_eq!(output.counters, VoxelCounters::default());
         assert!(output.coords.is_empty());
         assert!(dense(&config, &[(0, &message)]).1.iter().all(|v| v.to_bits() == 0));
         assert!(bits(&config, &[(0, &message)]).1.iter().all(|byte| *byte == 0));
     }
-    assert_eq!(
-        coo(&mut Voxelizer::new(&config).unwrap(), &[]).counters,
-        Counters::default()
-    );
+    assert_eq!(coo(&mut voxelizer(&config), &[]).counters, VoxelCounters::default());
 }
 
 #[test]
@@ -302,20 +299,21 @@ fn a_type_that_cannot_hold_a_value_has_its_greatest() {
         .map(|i| [0.5 + f64::from(i / 65_504), 0.5, 0.5, -3.4e38])
         .collect();
     let message = TestCloud::new(["x", "y", "z", "i"], &points).to_tensor();
-    fn check<E: Element>(message: &robocache::stream::Message, expected: &[f32], saturated: u64) {
+    fn check<E: Element>(message: &Message, expected: &[f32], saturated: u64) {
         let grid = VoxelizeConfig {
             layout: VoxelLayout::Dense,
             dtype: E::DTYPE,
             ..config(0.0, 2.0, [1, 1, 1], &["count", "min_i"])
         };
-        let mut voxelizer = Voxelizer::new(&grid).unwrap();
-        voxelizer.begin();
-        voxelizer.add(0, &Cloud::from_message(message).unwrap()).unwrap();
-        voxelizer.finish();
-        let mut out = vec![E::from_f32(0.0); 2];
-        voxelizer.write_dense(&mut out);
-        assert_eq!(voxelizer.saturated(), saturated, "{}", E::DTYPE);
-        let out: Vec<_> = out.into_iter().map(E::to_f32).collect();
+        let (mut voxelizer, mut out) = (voxelizer(&grid), Message::default());
+        let written = gather(&mut voxelizer, &[(0, message)], &mut out).saturated();
+        assert_eq!(written, saturated, "{}", E::DTYPE);
+        let out: Vec<_> = out.columns()[0]
+            .data
+            .as_slice::<E>()
+            .iter()
+            .map(|v| v.to_f32())
+            .collect();
         assert_eq!(out, expected, "{}", E::DTYPE);
     }
     check::<f32>(&message, &[70_000.0, -3.4e38], 0);
@@ -340,18 +338,15 @@ fn a_mean_of_four_million_points_is_exact() {
     let corner = [255.999_9f64; 3];
     let grid = config(-256.0, 1.0, [512, 512, 512], &["count", "mean_x", "mean_y"]);
     let message = TestCloud::xyz(&vec![corner; 1 << 16]).to_tensor();
-    let cloud = Cloud::from_message(&message).unwrap();
-    let mut voxelizer = Voxelizer::new(&grid).unwrap();
-    voxelizer.begin();
-    for _ in 0..n / cloud.len() {
-        voxelizer.add(0, &cloud).unwrap();
-    }
     let one = TestCloud::xyz(&[corner]).to_tensor();
-    let refused = voxelizer.add(0, &Cloud::from_message(&one).unwrap()).unwrap_err();
-    assert_eq!(refused, CloudError::TooMany { points: n + 1 });
-    assert_eq!(voxelizer.finish(), counters(n as u64, 0, 0, 0));
-    let (mut coords, mut features) = ([0; 3], [0.0; 3]);
-    voxelizer.write_coo(&mut coords, &mut features);
+    let mut clouds = vec![(0, &message); n >> 16];
+    clouds.push((0, &one));
+    let (mut voxelizer, mut out) = (voxelizer(&grid), Message::default());
+    let mut grid = voxelizer.gather(&clouds);
+    assert_eq!(grid.refused(), [(0, CloudError::TooMany { points: n + 1 })]);
+    assert_eq!(grid.counters(), counters(n as u64, 0, 0, 0));
+    grid.write(&mut Payload::in_message(&mut out, grid.layout()));
+    let features = out.columns()[1].data.as_slice::<f32>();
     assert_eq!(features, [n as f32, corner[0] as f32, corner[0] as f32]);
 }
 
@@ -364,21 +359,23 @@ fn the_last_cell_of_the_largest_grid_is_found() {
 
 #[test]
 fn dense_is_written_in_the_type_that_is_asked_for() {
-    fn check<E: Element>(message: &robocache::stream::Message, expected: &[f32]) {
+    fn check<E: Element>(message: &Message, expected: &[f32]) {
         let grid = VoxelizeConfig {
             layout: VoxelLayout::Dense,
             dtype: E::DTYPE,
             ..config(0.0, 1.0, [2, 1, 1], &["count", "mean_x"])
         };
-        let mut voxelizer = Voxelizer::new(&grid).unwrap();
-        voxelizer.begin();
-        voxelizer.add(0, &Cloud::from_message(message).unwrap()).unwrap();
-        voxelizer.finish();
-        let mut out = vec![E::from_f32(f32::NAN); 4];
-        voxelizer.write_dense(&mut out);
-        assert_eq!(voxelizer.layout().columns[0].dtype, E::DTYPE);
-        assert_eq!(voxelizer.layout().rows, 4);
-        let out: Vec<_> = out.into_iter().map(E::to_f32).collect();
+        let (mut voxelizer, mut out) = (voxelizer(&grid), Message::default());
+        let clouds = [(0, message)];
+        let grid = gather(&mut voxelizer, &clouds, &mut out);
+        assert_eq!(grid.layout().columns[0].dtype, E::DTYPE);
+        assert_eq!(grid.layout().rows, 4);
+        let out: Vec<_> = out.columns()[0]
+            .data
+            .as_slice::<E>()
+            .iter()
+            .map(|v| v.to_f32())
+            .collect();
         assert_eq!(out, expected, "{}", E::DTYPE);
     }
     // 1.2890625 needs 9 bits of mantissa: bfloat16 has 8, and the tie goes to even.
@@ -397,7 +394,7 @@ fn a_voxelizer_carries_nothing_over_from_grid_to_grid() {
         &["count", "mean_x", "mean_i", "max_i", "min_z"],
     );
     grid.max_voxels = Some(40);
-    let mut reused = Voxelizer::new(&grid).unwrap();
+    let mut reused = voxelizer(&grid);
     for round in 0..20u32 {
         let n = [0, 1, 700, 3000, 5][round as usize % 5];
         let value =
@@ -410,7 +407,7 @@ fn a_voxelizer_carries_nothing_over_from_grid_to_grid() {
         let cloud = TestCloud::new(["x", "y", "z", "i"], &points).with_type("i", dtype);
         let message = cloud.to_struct();
         let output = coo(&mut reused, &[(0, &message)]);
-        assert_eq!(output, coo(&mut Voxelizer::new(&grid).unwrap(), &[(0, &message)]));
+        assert_eq!(output, coo(&mut voxelizer(&grid), &[(0, &message)]));
         assert_eq!(output, oracle::voxelize(&grid, &[(0, &cloud)]));
     }
 }

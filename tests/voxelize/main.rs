@@ -1,10 +1,15 @@
 //! The voxelizer against clouds whose answer a reader can check by hand, then against an obviously right oracle.
 //!
-//! The same cases are held against the CUDA backend by `tests/gpu/voxelize`, which puts another `backend` in its place.
+//! The same cases are held against the CUDA backend by `tests/gpu/voxelize`, which has a `backend` of its own.
 #![allow(clippy::unwrap_used)]
 
 mod backend {
-    pub use robocache::ops::voxelize::CpuVoxelizer as Voxelizer;
+    use robocache::device::Placement;
+
+    /// Where the cases run.
+    pub fn placement() -> Placement {
+        Placement::cpu("a test")
+    }
 }
 mod cases;
 mod config;

@@ -1,7 +1,6 @@
 //! What is a cloud, and what is refused in which words.
 
-use super::backend::Voxelizer;
-use super::support::{TestCloud, config, coo};
+use super::support::{TestCloud, config, coo, voxelizer};
 use robocache::device::Dtype;
 use robocache::ops::voxelize::Cloud;
 use robocache::stream::{Cells, Message};
@@ -48,7 +47,7 @@ fn a_tensor_is_a_cloud_with_or_without_its_shape() {
 
 #[test]
 fn fields_are_found_by_name_wherever_they_are() {
-    let mut voxelizer = Voxelizer::new(&config(0.0, 1.0, [9, 9, 9], &["mean_x", "mean_i"])).unwrap();
+    let mut voxelizer = voxelizer(&config(0.0, 1.0, [9, 9, 9], &["mean_x", "mean_i"]));
     let output = coo(&mut voxelizer, &[(0, &tensor(&["i", "z", "y", "x"], &[2, 4], 8))]);
     assert_eq!(output.coords, [[3, 2, 1], [7, 6, 5]]);
     assert_eq!(output.values(), [[3.0, 0.0], [7.0, 4.0]]);
@@ -69,7 +68,7 @@ fn a_tensor_that_is_no_cloud_is_refused_with_what_is_allowed() {
         refused(&tensor(&["x", "y", "z", "i"], &[], 10)),
         "10 elements are no whole number of points of 4 fields"
     );
-    for shape in [&[3, 3][..], &[12], &[1, 3, 4], &[4, 3], &[usize::MAX, 4]] {
+    for shape in [&[3, 3][..], &[12], &[1, 3, 4], &[4, 3], &[i64::MAX as usize, 4]] {
         assert_eq!(
             refused(&tensor(&["x", "y", "z", "i"], shape, 12)),
             format!("shape {shape:?} does not fit: 12 elements with 4 fields must be [3, 4]")
@@ -140,31 +139,26 @@ fn a_struct_that_is_no_cloud_is_refused_with_what_is_allowed() {
 
 #[test]
 fn a_cloud_without_a_field_of_a_channel_is_refused_and_the_grid_is_as_it_was() {
-    let mut voxelizer = Voxelizer::new(&config(0.0, 1.0, [9, 9, 9], &["count", "mean_i"])).unwrap();
+    let mut voxelizer = voxelizer(&config(0.0, 1.0, [9, 9, 9], &["count", "mean_i"]));
     let with = TestCloud::new(["x", "y", "z", "i"], &[[0.5, 0.5, 0.5, 1.0]]);
     let (good, without) = (with.to_struct(), TestCloud::xyz(&[[1.5, 1.5, 1.5]]).to_tensor());
     let wide = with.clone().with_type("i", Dtype::UInt32).to_struct();
     let narrow = with.clone().with_type("i", Dtype::UInt8).to_struct();
-    voxelizer.begin();
-    voxelizer.add(0, &Cloud::from_message(&good).unwrap()).unwrap();
-    let cloud = Cloud::from_message(&without).unwrap();
+    let no_field = "no field `i`: the cloud has x, y, z";
+    assert_eq!(voxelizer.check(&without).unwrap_err().to_string(), no_field);
+    let clouds = [(0, &good), (0, &without), (0, &wide), (0, &narrow)];
+    let grid = voxelizer.gather(&clouds);
+    let refused: Vec<_> = grid.refused().iter().map(|(_, error)| error.to_string()).collect();
     assert_eq!(
-        voxelizer.check(&cloud).unwrap_err().to_string(),
-        "no field `i`: the cloud has x, y, z"
+        refused,
+        [
+            no_field,
+            "field `i` is uint32 here, but an earlier cloud of the grid has it as a float or an 8- or 16-bit integer: \
+             for mean_i all inputs must give 32- and 64-bit integers, or none"
+        ]
     );
-    assert_eq!(voxelizer.add(0, &cloud), voxelizer.check(&cloud));
-    assert_eq!(
-        voxelizer
-            .add(0, &Cloud::from_message(&wide).unwrap())
-            .unwrap_err()
-            .to_string(),
-        "field `i` is uint32 here, but an earlier cloud of the grid has it as a float or an 8- or 16-bit integer: \
-         for mean_i all inputs must give 32- and 64-bit integers, or none"
-    );
-    voxelizer.add(0, &Cloud::from_message(&narrow).unwrap()).unwrap();
-    let counters = voxelizer.finish();
-    assert_eq!((counters.points_in, counters.points_kept), (2, 2));
-    assert_eq!(voxelizer.voxels(), 1);
+    assert_eq!((grid.counters().points_in, grid.counters().points_kept), (2, 2));
+    assert_eq!(grid.layout().rows, 1);
 }
 
 #[test]
@@ -176,7 +170,7 @@ fn every_type_and_form_of_the_same_numbers_is_the_same_cloud() {
     let channels = [
         "count", "mean_x", "mean_y", "mean_z", "mean_i", "max_i", "min_i", "max_y",
     ];
-    let mut voxelizer = Voxelizer::new(&config(-0.5, 2.0, [3, 2, 3], &channels)).unwrap();
+    let mut voxelizer = voxelizer(&config(-0.5, 2.0, [3, 2, 3], &channels));
     let expected = coo(&mut voxelizer, &[(0, &cloud.to_struct())]);
     assert_eq!(expected.counters.dropped_outside, 943);
     for dtype in Dtype::ALL {
@@ -206,7 +200,7 @@ fn sixty_four_bit_integers_are_rounded_once() {
         .add_column("i", Dtype::Int64, Cells::One)
         .data
         .copy_from(&value.to_le_bytes());
-    let mut voxelizer = Voxelizer::new(&config(0.0, 1.0, [1, 1, 1], &["max_i", "min_i"])).unwrap();
+    let mut voxelizer = voxelizer(&config(0.0, 1.0, [1, 1, 1], &["max_i", "min_i"]));
     let output = coo(&mut voxelizer, &[(0, &message)]);
     assert_ne!(value as f32, value as f64 as f32);
     assert_eq!(output.values(), [[value as f32; 2]]);
@@ -215,7 +209,7 @@ fn sixty_four_bit_integers_are_rounded_once() {
 #[test]
 fn integers_with_nulls_go_with_integers() {
     let channels = ["count", "mean_t", "max_t", "min_t"];
-    let mut voxelizer = Voxelizer::new(&config(0.0, 1.0, [1, 1, 1], &channels)).unwrap();
+    let mut voxelizer = voxelizer(&config(0.0, 1.0, [1, 1, 1], &channels));
     let cloud = |times: &[f64]| {
         let points: Vec<_> = times.iter().map(|t| [0.5, 0.5, 0.5, *t]).collect();
         TestCloud::new(["x", "y", "z", "t"], &points)
@@ -228,8 +222,5 @@ fn integers_with_nulls_go_with_integers() {
     assert_eq!((output.counters.points_kept, &output.unusable[..]), (4, &[1][..]));
     assert_eq!(output.values(), [[4.0, (8_200_000_002.0 / 3.0) as f32, 4.2e9, 2.0]]);
     let floats = cloud(&[1.0]).to_struct();
-    voxelizer.begin();
-    voxelizer.add(0, &Cloud::from_message(&with_null).unwrap()).unwrap();
-    assert!(voxelizer.add(0, &Cloud::from_message(&floats).unwrap()).is_err());
-    voxelizer.finish();
+    assert_eq!(voxelizer.gather(&[(0, &with_null), (0, &floats)]).refused().len(), 1);
 }

@@ -2,7 +2,7 @@
 
 use super::support::{Output, TestCloud};
 use robocache::device::Dtype;
-use robocache::ops::voxelize::{Channel, Counters, VoxelizeConfig};
+use robocache::ops::voxelize::{Channel, VoxelCounters, VoxelizeConfig};
 use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Default)]
@@ -14,7 +14,7 @@ struct Cell {
 }
 
 pub fn voxelize(config: &VoxelizeConfig, clouds: &[(usize, &TestCloud)]) -> Output {
-    let mut counters = Counters::default();
+    let mut counters = VoxelCounters::default();
     let mut cells: BTreeMap<u64, Cell> = BTreeMap::new();
     let mut scales: BTreeMap<String, i32> = BTreeMap::new();
     let bits = [0, 1, 2].map(|axis| coordinate_bits(config, axis));

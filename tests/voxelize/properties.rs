@@ -1,8 +1,7 @@
 //! Clouds nobody thought of.
 
-use super::backend::Voxelizer;
 use super::oracle;
-use super::support::{TestCloud, bits, coo, dense};
+use super::support::{TestCloud, bits, coo, dense, voxelizer};
 use proptest::prelude::*;
 use robocache::device::Dtype;
 use robocache::ops::voxelize::{Extrinsic, VoxelInput, VoxelizeConfig};
@@ -114,7 +113,7 @@ proptest! {
         let b = b.with_type("i", same(types[0], types[2])).with_type("t", same(types[1], types[3]));
         let expected = oracle::voxelize(&config, &[(0, &a), (1, &b)]);
         let (a, b) = (a.to_struct(), b.to_struct());
-        let mut voxelizer = Voxelizer::new(&config).unwrap();
+        let mut voxelizer = voxelizer(&config);
         let output = coo(&mut voxelizer, &[(0, &a), (1, &b)]);
         prop_assert_eq!(&output, &expected);
         let c = output.counters;
@@ -129,7 +128,7 @@ proptest! {
         let mut order: Vec<_> = (0..cloud.len()).collect();
         order.sort_by_key(|&i| (i as u64 ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let (head, tail) = order.split_at((at * order.len() as f64) as usize);
-        let mut voxelizer = Voxelizer::new(&config).unwrap();
+        let mut voxelizer = voxelizer(&config);
         let whole = coo(&mut voxelizer, &[(0, &cloud.to_struct())]);
         prop_assert_eq!(&coo(&mut voxelizer, &[(0, &cloud.select(&order).to_struct())]), &whole);
         let (head, tail) = (cloud.select(head), cloud.select(tail));
@@ -140,7 +139,7 @@ proptest! {
     fn all_layouts_say_the_same(mut config in config(), cloud in cloud()) {
         config.max_voxels = None;
         let message = cloud.to_struct();
-        let sparse = coo(&mut Voxelizer::new(&config).unwrap(), &[(0, &message)]);
+        let sparse = coo(&mut voxelizer(&config), &[(0, &message)]);
         let [nx, ny, nz] = config.shape;
         let cells = nx * ny * nz;
         let mut expected = vec![0u32; config.channels.len() * cells];

@@ -1,8 +1,7 @@
 //! Real sweeps, where there are any: a folder `shared/data` beside the repository.
 
-use super::backend::Voxelizer;
 use super::oracle;
-use super::support::{Column, TestCloud, bits, config, coo, dense};
+use super::support::{Column, TestCloud, bits, config, coo, dense, voxelizer};
 use robocache::device::Dtype;
 use robocache::ops::voxelize::Extrinsic;
 use std::path::PathBuf;
@@ -62,7 +61,7 @@ fn check(sweeps: &[TestCloud], field: &str, grids: [(f32, f32, [usize; 3]); 2]) 
             translation_m: [0.3, -0.2, 1.8],
             rotation_xyzw: [0.01, -0.02, 0.7, 0.71],
         });
-        let mut voxelizer = Voxelizer::new(&config).unwrap();
+        let mut voxelizer = voxelizer(&config);
         for sweep in sweeps {
             let message = sweep.to_struct();
             let expected = oracle::voxelize(&config, &[(0, sweep)]);

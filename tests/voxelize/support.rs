@@ -1,10 +1,10 @@
 //! Clouds as lists of numbers, and runs of the voxelizer with all of its output.
 
-use super::backend::Voxelizer;
+use super::backend::placement;
 use half::{bf16, f16};
 use robocache::device::Dtype;
-use robocache::ops::voxelize::{Cloud, Counters, VoxelInput, VoxelLayout, VoxelizeConfig};
-use robocache::stream::{Cells, Message};
+use robocache::ops::voxelize::{GatheredGrid, VoxelCounters, VoxelInput, VoxelLayout, VoxelizeConfig, Voxelizer};
+use robocache::stream::{Cells, Message, Payload};
 
 /// A column: values that are rounded to a type.
 #[derive(Clone, Debug)]
@@ -67,11 +67,11 @@ impl TestCloud {
         self.columns[0].values.len()
     }
 
-    /// The points of these places, in this order.
-    pub fn select(&self, places: &[usize]) -> Self {
+    /// The points of these indices, in this order.
+    pub fn select(&self, indices: &[usize]) -> Self {
         let mut selected = self.clone();
         for column in &mut selected.columns {
-            column.values = places.iter().map(|&i| column.values[i]).collect();
+            column.values = indices.iter().map(|&i| column.values[i]).collect();
         }
         selected
     }
@@ -118,7 +118,7 @@ impl TestCloud {
 /// Everything a run gives, bit for bit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
-    pub counters: Counters,
+    pub counters: VoxelCounters,
     pub unusable: Vec<u64>,
     pub coords: Vec<[i32; 3]>,
     /// The bits of the features, by rows.
@@ -134,65 +134,76 @@ impl Output {
     }
 }
 
-pub fn coo(voxelizer: &mut Voxelizer, clouds: &[(usize, &Message)]) -> Output {
-    voxelizer.begin();
-    for (input, message) in clouds {
-        voxelizer.add(*input, &Cloud::from_message(message).unwrap()).unwrap();
+/// A voxelizer where the cases run.
+pub fn voxelizer(config: &VoxelizeConfig) -> Voxelizer {
+    Voxelizer::new(config, &placement()).unwrap()
+}
+
+/// The grid of clouds, none of which is refused, written over something else.
+pub fn gather<'a>(
+    voxelizer: &'a mut Voxelizer,
+    clouds: &'a [(usize, &'a Message)],
+    out: &mut Message,
+) -> GatheredGrid<'a> {
+    let is_coo = voxelizer.layout().columns.len() == 2;
+    let mut grid = voxelizer.gather(clouds);
+    assert_eq!(grid.refused(), []);
+    let mut payload = Payload::in_message(out, grid.layout());
+    for column in 0..if is_coo { 2 } else { 1 } {
+        payload.column::<u8>(column).fill(0xaa);
     }
-    let counters = voxelizer.finish();
-    let (voxels, columns) = (voxelizer.voxels(), voxelizer.channels().len());
-    let (mut coords, mut features) = (vec![-1; voxels * 3], vec![f32::NAN; voxels * columns]);
-    voxelizer.write_coo(&mut coords, &mut features);
+    grid.write(&mut payload);
+    grid
+}
+
+pub fn coo(voxelizer: &mut Voxelizer, clouds: &[(usize, &Message)]) -> Output {
+    let mut out = Message::default();
+    let grid = gather(voxelizer, clouds, &mut out);
+    let [coords, features] = out.columns() else {
+        panic!("no rows")
+    };
+    let columns = grid.channels().len();
     Output {
-        counters,
-        unusable: voxelizer.unusable().to_vec(),
-        coords: coords.chunks_exact(3).map(|c| [c[0], c[1], c[2]]).collect(),
+        counters: grid.counters(),
+        unusable: grid.unusable().to_vec(),
+        coords: coords
+            .data
+            .as_slice::<i32>()
+            .chunks_exact(3)
+            .map(|c| [c[0], c[1], c[2]])
+            .collect(),
         features: features
+            .data
+            .as_slice::<u32>()
             .chunks_exact(columns)
-            .map(|row| row.iter().map(|v| v.to_bits()).collect())
+            .map(<[u32]>::to_vec)
             .collect(),
     }
 }
 
-/// The dense float32 output of clouds, every element of it written over something else.
-pub fn dense(config: &VoxelizeConfig, clouds: &[(usize, &Message)]) -> (Counters, Vec<f32>) {
+/// The dense float32 output of clouds.
+pub fn dense(config: &VoxelizeConfig, clouds: &[(usize, &Message)]) -> (VoxelCounters, Vec<f32>) {
     let config = VoxelizeConfig {
         layout: VoxelLayout::Dense,
         max_voxels: None,
         ..config.clone()
     };
-    let mut voxelizer = Voxelizer::new(&config).unwrap();
-    voxelizer.begin();
-    for (input, message) in clouds {
-        voxelizer.add(*input, &Cloud::from_message(message).unwrap()).unwrap();
-    }
-    let counters = voxelizer.finish();
-    let mut out = vec![f32::NAN; config.channels.len() * voxelizer.grid().cells()];
-    voxelizer.write_dense(&mut out);
-    (counters, out)
+    let (mut voxelizer, mut out) = (voxelizer(&config), Message::default());
+    let counters = gather(&mut voxelizer, clouds, &mut out).counters();
+    (counters, out.columns()[0].data.as_slice().to_vec())
 }
 
 /// The bitmap of clouds.
-pub fn bits(config: &VoxelizeConfig, clouds: &[(usize, &Message)]) -> (Counters, Vec<u8>) {
+pub fn bits(config: &VoxelizeConfig, clouds: &[(usize, &Message)]) -> (VoxelCounters, Vec<u8>) {
     let config = VoxelizeConfig {
         layout: VoxelLayout::Bits,
         channels: vec!["occupancy".parse().unwrap()],
         max_voxels: None,
         ..config.clone()
     };
-    let mut voxelizer = Voxelizer::new(&config).unwrap();
-    voxelizer.begin();
-    for (input, message) in clouds {
-        voxelizer.add(*input, &Cloud::from_message(message).unwrap()).unwrap();
-    }
-    let counters = voxelizer.finish();
-    let mut out = vec![0xaa; voxelizer.grid().cells().div_ceil(8)];
-    voxelizer.write_bits(&mut out);
-    assert_eq!(
-        voxelizer.voxels(),
-        out.iter().map(|b| b.count_ones() as usize).sum::<usize>()
-    );
-    (counters, out)
+    let (mut voxelizer, mut out) = (voxelizer(&config), Message::default());
+    let counters = gather(&mut voxelizer, clouds, &mut out).counters();
+    (counters, out.columns()[0].data.bytes().to_vec())
 }
 
 /// A `coo` configuration with one input and no extrinsic.
@@ -211,5 +222,5 @@ pub fn config(origin: f32, size: f32, shape: [usize; 3], channels: &[&str]) -> V
 }
 
 pub fn run(config: &VoxelizeConfig, cloud: &TestCloud) -> Output {
-    coo(&mut Voxelizer::new(config).unwrap(), &[(0, &cloud.to_struct())])
+    coo(&mut voxelizer(config), &[(0, &cloud.to_struct())])
 }

@@ -3,7 +3,7 @@
 
 use crate::random::Random;
 use half::{bf16, f16};
-use robocache::device::Dtype;
+use robocache::device::{Dtype, HostMemory};
 use robocache::stream::{Cells, Message};
 
 /// The start of all times, so that they are as large as times of today.
@@ -77,7 +77,7 @@ pub fn bytes<T: bytemuck::Pod>(values: impl Iterator<Item = T>) -> Vec<u8> {
 }
 
 /// A batch as the message that a node gets.
-pub fn message(shape: &Shape, seed: u64) -> Message {
+pub fn message(shape: &Shape, seed: u64, memory: &HostMemory) -> Message {
     let mut random = Random::new(seed);
     let (mut times, mut wanted) = (Vec::new(), Vec::new());
     for _ in 0..shape.rows {
@@ -91,12 +91,12 @@ pub fn message(shape: &Shape, seed: u64) -> Message {
         ));
     }
     let values = values(&mut random, shape.rows * shape.samples * shape.dim, shape.dtype);
-    message_of(shape, &times, &values, &wanted)
+    message_of(shape, (&times, &values, &wanted), memory)
 }
 
 /// The message of times `[B, S]`, values `[B, S, D]` and targets `[B, T]`.
-pub fn message_of(shape: &Shape, times: &[i64], values: &[u8], targets: &[i64]) -> Message {
-    let mut message = Message::default();
+pub fn message_of(shape: &Shape, (times, values, targets): (&[i64], &[u8], &[i64]), memory: &HostMemory) -> Message {
+    let mut message = Message::new(memory);
     message.rows = shape.rows;
     message.header.dim.set(shape.dim as i64);
     add(&mut message, "timestamps_ns", Dtype::Int64, bytemuck::cast_slice(times));

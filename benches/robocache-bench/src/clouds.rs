@@ -1,7 +1,7 @@
 //! The clouds that grids are made of, and the memory that those go to.
 
 use crate::scene::{sweep, uniform};
-use robocache::device::{Dtype, HostBuf};
+use robocache::device::{Dtype, HostBuf, HostMemory};
 use robocache::ops::voxelize::{Cloud, CpuVoxelizer, VoxelLayout, VoxelizeConfig};
 use robocache::stream::{Cells, Message};
 use std::error::Error;
@@ -136,8 +136,8 @@ pub fn name(layout: VoxelLayout) -> &'static str {
 }
 
 /// A cloud as a tensor [points, COLUMNS].
-pub fn tensor<const COLUMNS: usize>(points: &[[f32; COLUMNS]]) -> Message {
-    let mut message = Message::default();
+pub fn tensor<const COLUMNS: usize>(points: &[[f32; COLUMNS]], memory: &HostMemory) -> Message {
+    let mut message = Message::new(memory);
     message.rows = points.len() * COLUMNS;
     message.header.shape.set([points.len() as i64, COLUMNS as i64]);
     let column = message.add_column("", Dtype::Float32, Cells::One);
@@ -146,7 +146,7 @@ pub fn tensor<const COLUMNS: usize>(points: &[[f32; COLUMNS]]) -> Message {
 }
 
 /// The sweeps that clouds of a shape are taken from, in turn.
-pub fn sweeps(shape: &Shape) -> Vec<Message> {
+pub fn sweeps(shape: &Shape, memory: &HostMemory) -> Vec<Message> {
     let points = |step| {
         if shape.is_uniform {
             uniform(step, shape.points(), EXTENT_M)
@@ -154,7 +154,7 @@ pub fn sweeps(shape: &Shape) -> Vec<Message> {
             sweep(step, shape.beams, shape.columns)
         }
     };
-    (0..SWEEPS).map(|step| tensor(&points(step))).collect()
+    (0..SWEEPS).map(|step| tensor(&points(step), memory)).collect()
 }
 
 /// The sweep that cloud `cloud` of set `set` is.
@@ -173,9 +173,9 @@ pub struct Output {
 
 impl Output {
     /// Room for all grids of a shape in one layout.
-    pub fn new(shape: &Shape, layout: VoxelLayout) -> Self {
+    pub fn new(shape: &Shape, layout: VoxelLayout, memory: &HostMemory) -> Self {
         let room = |wanted, bytes| {
-            let mut buffer = HostBuf::default();
+            let mut buffer = HostBuf::new(memory);
             buffer.resize(if layout == wanted { shape.clouds * bytes } else { 0 });
             buffer
         };

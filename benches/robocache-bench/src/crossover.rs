@@ -1,11 +1,12 @@
 //! From which size on a device is worth it, message to output, and what several devices are worth.
 
 use crate::batch::Shape;
+use crate::memory;
 use crate::resample::{self, OnDevice};
 use crate::rows::{Rows, Scope};
 use crate::{ceilings, clouds, timing, voxelize, voxelize_device};
-use robocache::device::Dtype;
 use robocache::device::cuda::{Gpu, device_count};
+use robocache::device::{Dtype, HostBuf};
 use robocache::ops::resample::cuda::{CudaResampler, ShardedResampler};
 use robocache::ops::resample::{CpuResampler, ResampleConfig};
 use robocache::ops::voxelize::cuda::{VoxelBatch, VoxelizeShards};
@@ -48,7 +49,7 @@ pub fn resample(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>
     let mut cpu = CpuResampler::new(&config)?;
     let mut cuda = gpu.map(|gpu| CudaResampler::new(&config, gpu, None)).transpose()?;
     for shape in TRAJECTORIES.map(trajectories) {
-        let (mut sets, bytes) = resample::sets(&shape);
+        let (mut sets, bytes) = resample::sets(&shape, &memory(gpu));
         let times = resample::host(&mut sets, |batch, values, valid| Ok(cpu.run(batch, values, valid)))?;
         rows.add("resample", &shape.config(), "cpu", Scope::Host, times, bytes);
         if let Some(cuda) = &mut cuda {
@@ -72,7 +73,7 @@ pub fn voxelize(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>
             side: 256,
             is_uniform: false,
         };
-        let sweeps = clouds::sweeps(&shape);
+        let sweeps = clouds::sweeps(&shape, &memory(gpu));
         voxelize::hosts(rows, gpu, &shape, VoxelLayout::Coo, &sweeps)?;
     }
     Ok(())
@@ -100,7 +101,7 @@ pub fn sharded(rows: &mut Rows) -> Result<(), Box<dyn Error>> {
 
 fn sharded_resample(rows: &mut Rows, gpus: &[Gpu], backend: &str) -> Result<(), Box<dyn Error>> {
     let config = ResampleConfig::default();
-    let (mut sets, bytes) = resample::sets(&SHARED);
+    let (mut sets, bytes) = resample::sets(&SHARED, &memory(gpus.first()));
     let mut sharded = ShardedResampler::new(&config, gpus, None)?;
     let times = resample::host(&mut sets, |batch, values, valid| sharded.run(batch, values, valid))?;
     rows.add("resample", &SHARED.config(), backend, Scope::Host, times, bytes);
@@ -113,7 +114,7 @@ fn resample_on_devices(rows: &mut Rows, gpus: &[Gpu], shape: &Shape, backend: &s
         rows: shape.rows / gpus.len(),
         ..*shape
     };
-    let (sets, bytes) = resample::sets(&share);
+    let (sets, bytes) = resample::sets(&share, &memory(gpus.first()));
     let bytes = gpus.len() * bytes;
     let on_devices = gpus
         .iter()
@@ -136,10 +137,14 @@ fn resample_on_devices(rows: &mut Rows, gpus: &[Gpu], shape: &Shape, backend: &s
 fn sharded_voxelize(rows: &mut Rows, gpus: &[Gpu], backend: &str) -> Result<(), Box<dyn Error>> {
     let (shape, layout) = (SHARED_CLOUDS, VoxelLayout::Bits);
     let name = shape.config(layout);
-    let sweeps = clouds::sweeps(&shape);
+    let memory = memory(gpus.first());
+    let sweeps = clouds::sweeps(&shape, &memory);
     let bytes = clouds::touched_bytes(&shape, layout, &sweeps)?;
     let mut sharded = VoxelizeShards::new(&shape.voxelize(layout)?, gpus, None)?;
-    let mut out = VoxelBatch::default();
+    let mut out = VoxelBatch {
+        cells: HostBuf::new(&memory),
+        ..VoxelBatch::default()
+    };
     let times = voxelize::host(|set| {
         let clouds = (0..shape.clouds).map(|cloud| Cloud::from_message(&sweeps[clouds::sweep_of(set, cloud)]));
         Ok(sharded.run(&clouds.collect::<Result<Vec<_>, _>>()?, &mut out)?)
@@ -150,9 +155,10 @@ fn sharded_voxelize(rows: &mut Rows, gpus: &[Gpu], backend: &str) -> Result<(), 
         clouds: shape.clouds / gpus.len(),
         ..shape
     };
+    let grids = timing::sets_for(bytes / gpus.len());
     let mut on_devices = gpus
         .iter()
-        .map(|gpu| voxelize_device::OnDevice::new(gpu, &share, layout, &sweeps))
+        .map(|gpu| voxelize_device::OnDevice::new(gpu, &share, layout, &sweeps, grids))
         .collect::<Result<Vec<_>, _>>()?;
     let calls = on_devices[0].calls();
     let times = timing::devices(gpus, calls, |device, call| {

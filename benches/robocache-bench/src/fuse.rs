@@ -7,10 +7,10 @@ use crate::rows::{Rows, Scope};
 use crate::timing;
 use half::bf16;
 use robocache::device::cuda::{Budget, DeviceBuf, Gpu};
+use robocache::device::{Device, DeviceChoice, Placement};
 use robocache::device::{Dtype, Values};
-use robocache::ops::align::cuda::{CudaFuser, DeviceSample};
-use robocache::ops::align::{AlignConfig, Masks, Target, Timeline};
-use robocache::ops::fuse::cpu;
+use robocache::ops::align::cuda::DeviceSample;
+use robocache::ops::align::{AlignConfig, Aligner, Masks, Target, Timeline, cpu};
 use std::error::Error;
 use std::time::Instant;
 
@@ -24,7 +24,7 @@ const LIVE_STREAMS: [(i64, usize); 3] = [(33_333_333, 128), (2_000_000, 15), (1_
 /// A stream's samples are taken in turn from so many, so that values differ from sample to sample.
 const DIFFERENT_SAMPLES: usize = 97;
 
-/// A window of the batch, held by an aligner of its own.
+/// A window of the batch, of a timeline of its own.
 fn window(seed: u64) -> Result<(Timeline, Target), Box<dyn Error>> {
     let (_, rows, streams) = BATCH;
     let rate_hz = rows as f64 / (batch::SPAN_NS as f64 / 1e9);
@@ -58,8 +58,8 @@ pub fn batch(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
     let mut masks = Masks::default();
     let times = timing::host(count / windows, |set| {
         for at in set * windows..(set + 1) * windows {
-            let (aligner, target) = &batch[at];
-            cpu::fuse(aligner, target, &mut out[at][..], &mut masks);
+            let (timeline, target) = &batch[at];
+            cpu::window(timeline, target, 0..streams.len(), &mut out[at][..], &mut masks);
         }
     });
     let bytes = windows * targets * (columns * 2 + streams.len() * 9);
@@ -74,14 +74,59 @@ pub fn live(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
         let rules = live_rules(window, Dtype::Float32)?;
         let config = live_config(window);
         let bytes = window * columns * 4;
-        let times = play(&rules, usize::MAX, |aligner, target, out, masks| {
-            cpu::fuse(aligner, target, out, masks);
-            Ok(())
-        })?;
+        let times = play(OnCpu::new(&rules)?, &rules, usize::MAX)?;
         rows.add("fuse", &config, "cpu", Scope::Host, times, bytes);
-        let Some(gpu) = gpu else { continue };
-        let times = play_on(gpu, &rules, usize::MAX)?;
+        if gpu.is_none() {
+            continue;
+        }
+        let times = play(on_cuda(&rules)?, &rules, usize::MAX)?;
         rows.add("fuse", &config, "cuda", Scope::Host, times, bytes);
+    }
+    gpu.map_or(Ok(()), |gpu| take(rows, gpu))
+}
+
+/// Large samples that are on the device already, as of an operation before in the same process: the bits of a voxel grid
+/// of 512 x 512 x 40, and 2 M floats.
+const LARGE_SAMPLES: [(Dtype, usize); 2] = [(Dtype::UInt8, 512 * 512 * 40 / 8), (Dtype::Float32, 1 << 21)];
+
+/// Measures how long a sample takes from the device's memory into its history, which stays there.
+fn take(rows: &mut Rows, gpu: &Gpu) -> Result<(), Box<dyn Error>> {
+    const SETS: usize = 8;
+    for (dtype, dim) in LARGE_SAMPLES {
+        if !timing::is_wanted(dim) {
+            continue;
+        }
+        let config: AlignConfig = serde_yaml::from_str(&format!(
+            "{{ rate_hz: 10, modalities: [{{ input: voxels, dim: {dim}, interpolation: previous }}] }}"
+        ))?;
+        let mut aligner = on_cuda(&config)?;
+        let bytes = dim * dtype.size();
+        let mut memory = DeviceBuf::new(gpu, &Budget::new(None));
+        memory.reserve(SETS * bytes)?;
+        memory.clear(0, SETS * bytes)?;
+        gpu.synchronize()?;
+        let (mut stamp, mut failed) = (0, None);
+        let times = timing::host(SETS, |set| {
+            stamp += 100_000_000;
+            let pushed = match DeviceSample::new(&memory, set * bytes, dtype, dim) {
+                Ok(sample) => aligner
+                    .push_on_device(0, stamp, sample)
+                    .map_err(|error| error.to_string()),
+                Err(error) => Err(error.to_string()),
+            };
+            failed = pushed.err().or(failed.take());
+            while aligner.due().is_some() {}
+        });
+        failed.map_or(Ok(()), Err)?;
+        let config = format!("take of a sample on the device, {dim} {dtype}");
+        rows.add(
+            "fuse",
+            &config,
+            "cuda",
+            Scope::Host,
+            times,
+            bytes + dim * size_of::<f32>(),
+        );
     }
     Ok(())
 }
@@ -91,36 +136,90 @@ pub fn live(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
 pub fn launch(gpu: &Gpu) -> Result<(), Box<dyn Error>> {
     const OBSERVATIONS: usize = 4;
     let [shortest, .., longest] = LIVE_WINDOWS;
-    play_on(gpu, &live_rules(shortest, Dtype::Float32)?, OBSERVATIONS)?;
-    play_on(gpu, &live_rules(shortest, Dtype::Float16)?, OBSERVATIONS)?;
-    play_on(gpu, &live_rules(longest, Dtype::Float32)?, OBSERVATIONS)?;
-    let mut aligner = Timeline::new(&live_rules(shortest, Dtype::Float32)?)?;
-    let mut fuser = CudaFuser::new(&aligner, gpu, &Budget::new(None));
+    for (window, dtype) in [
+        (shortest, Dtype::Float32),
+        (shortest, Dtype::Float16),
+        (longest, Dtype::Float32),
+    ] {
+        let rules = live_rules(window, dtype)?;
+        play(on_cuda(&rules)?, &rules, OBSERVATIONS)?;
+    }
+    let mut aligner = on_cuda(&live_rules(shortest, Dtype::Float32)?)?;
     let (period, dim) = LIVE_STREAMS[0];
     let mut memory = DeviceBuf::new(gpu, &Budget::new(None));
     memory.reserve(dim * size_of::<f32>())?;
     memory.clear(0, dim * size_of::<f32>())?;
     gpu.synchronize()?;
     for k in 0..OBSERVATIONS as i64 {
-        let sample = DeviceSample {
-            memory: &memory,
-            at: 0,
-            dtype: Dtype::Float32,
-            len: dim,
-        };
-        fuser.push(&mut aligner, 0, k * period, sample)?;
+        let sample = DeviceSample::new(&memory, 0, Dtype::Float32, dim)?;
+        aligner.push_on_device(0, k * period, sample)?;
     }
     Ok(())
 }
 
-fn play_on(gpu: &Gpu, config: &AlignConfig, most: usize) -> Result<Vec<f64>, Box<dyn Error>> {
-    let mut fuser = None;
-    play(config, most, |aligner, target, out, masks| {
-        let fuser = fuser.get_or_insert_with(|| CudaFuser::new(aligner, gpu, &Budget::new(None)));
-        let (all, bytes) = (0..aligner.modalities(), out.len() * aligner.dtype().size());
-        let out = &mut bytemuck::cast_slice_mut(out)[..bytes];
-        Ok(fuser.window(aligner, target, all, out, masks)?)
-    })
+/// What makes the observations of one robot.
+trait Fuser {
+    fn push(&mut self, modality: usize, stamp_ns: i64, sample: Values<'_>) -> Result<(), Box<dyn Error>>;
+
+    /// Writes the next observation, if one is due.
+    fn observe(&mut self, out: &mut [f32]) -> Result<bool, Box<dyn Error>>;
+}
+
+/// The CPU's specification by itself, without the choice of a backend.
+struct OnCpu {
+    timeline: Timeline,
+    masks: Masks,
+}
+
+impl OnCpu {
+    fn new(config: &AlignConfig) -> Result<Self, Box<dyn Error>> {
+        Ok(Self {
+            timeline: Timeline::new(config)?,
+            masks: Masks::default(),
+        })
+    }
+}
+
+impl Fuser for OnCpu {
+    fn push(&mut self, modality: usize, stamp_ns: i64, sample: Values<'_>) -> Result<(), Box<dyn Error>> {
+        self.timeline.push(modality, stamp_ns, sample)?;
+        Ok(())
+    }
+
+    fn observe(&mut self, out: &mut [f32]) -> Result<bool, Box<dyn Error>> {
+        let Some(target) = self.timeline.due() else {
+            return Ok(false);
+        };
+        let all = 0..self.timeline.modalities();
+        cpu::window(&self.timeline, &target, all, out, &mut self.masks);
+        Ok(true)
+    }
+}
+
+/// An operation whose windows are all made on the first device.
+fn on_cuda(config: &AlignConfig) -> Result<Aligner, Box<dyn Error>> {
+    Ok(Aligner::new(
+        config,
+        &Placement::resolve(DeviceChoice::Cuda(None), None)?,
+    )?)
+}
+
+impl Fuser for Aligner {
+    fn push(&mut self, modality: usize, stamp_ns: i64, sample: Values<'_>) -> Result<(), Box<dyn Error>> {
+        Aligner::push(self, modality, stamp_ns, sample)?;
+        Ok(())
+    }
+
+    fn observe(&mut self, out: &mut [f32]) -> Result<bool, Box<dyn Error>> {
+        let Some(target) = self.due() else { return Ok(false) };
+        let bytes = self.outputs()[0].bytes();
+        let mut window = self.window(target);
+        window.write(0, &mut bytemuck::cast_slice_mut::<f32, u8>(out)[..bytes]);
+        match window.device() {
+            Device::Cpu => Err("the device failed".into()),
+            Device::Cuda(_) => Ok(true),
+        }
+    }
 }
 
 /// How the rows name the observation of one robot.
@@ -140,12 +239,7 @@ fn live_rules(window: usize, dtype: Dtype) -> Result<AlignConfig, serde_yaml::Er
 
 /// Plays ten seconds of a robot, or until there are `most` observations, and times each of them from the arrival of the
 /// sample that makes it due.
-fn play(
-    config: &AlignConfig,
-    most: usize,
-    mut write: impl FnMut(&mut Timeline, &Target, &mut [f32], &mut Masks) -> Result<(), Box<dyn Error>>,
-) -> Result<Vec<f64>, Box<dyn Error>> {
-    let mut aligner = Timeline::new(config)?;
+fn play(mut fuser: impl Fuser, config: &AlignConfig, most: usize) -> Result<Vec<f64>, Box<dyn Error>> {
     let samples = LIVE_STREAMS.map(|(_, dim)| {
         let values = (0..DIFFERENT_SAMPLES * dim).map(|i| (i as f32 * 0.37).sin());
         values.collect::<Vec<f32>>()
@@ -157,7 +251,6 @@ fn play(
         .collect();
     arrivals.sort_unstable();
     let mut out = vec![0f32; config.window * config.columns()];
-    let mut masks = Masks::default();
     let mut times = Vec::with_capacity(1024);
     let mut made = 0;
     for (stamp, modality, k) in arrivals {
@@ -167,9 +260,8 @@ fn play(
         let dim = LIVE_STREAMS[modality].1;
         let sample = &samples[modality][k % DIFFERENT_SAMPLES * dim..][..dim];
         let mut start = Instant::now();
-        aligner.push(modality, stamp, Values::from_f32(sample))?;
-        while let Some(target) = aligner.due() {
-            write(&mut aligner, &target, &mut out, &mut masks)?;
+        fuser.push(modality, stamp, Values::from_f32(sample))?;
+        while fuser.observe(&mut out)? {
             made += 1;
             if stamp >= LIVE_WARM_UP_NS {
                 times.push(start.elapsed().as_secs_f64() * 1e6);

@@ -5,8 +5,8 @@ use crate::random::Random;
 use crate::rows::{Rows, Scope};
 use crate::slab::Slab;
 use crate::timing;
-use robocache::device::Dtype;
 use robocache::device::cuda::{Budget, CudaError, Gpu};
+use robocache::device::{Dtype, HostMemory};
 use robocache::ops::align::cuda::{BatchGroup, BatchModality, BatchOutput, BatchShape, FuseBatch};
 use robocache::ops::resample::{CpuResampler, ResampleConfig, Trajectories};
 use robocache::time::{Interpolation, Limits};
@@ -90,7 +90,7 @@ impl Windows {
         let mut resampler = CpuResampler::new(&ResampleConfig::default())?;
         let mut each = Vec::new();
         for (shape, times, values) in &self.streams {
-            let message = batch::message_of(shape, times, values, &self.targets);
+            let message = batch::message_of(shape, (times, values, &self.targets), &HostMemory::pageable());
             let (mut out, mut valid) = (vec![0; windows * rows * shape.dim * 2], vec![0; windows * rows]);
             resampler.run(&Trajectories::from_message(&message)?, &mut out, &mut valid);
             each.push((shape.dim * 2, out));
@@ -162,34 +162,33 @@ pub fn measure(rows: &mut Rows, gpu: &Gpu) -> Result<(), Box<dyn Error>> {
 
 fn fuser(gpu: &Gpu, slab: &Slab, set: usize) -> Result<FuseBatch, CudaError> {
     let (entries, rows, streams) = BATCH;
-    let modalities = streams
-        .iter()
-        .enumerate()
-        .map(|(stream, &(samples, dim))| BatchModality {
-            times: slab.address(set, STREAMS + 2 * stream),
-            values: slab.address(set, STREAMS + 2 * stream + 1),
+    let columns: usize = streams.iter().map(|stream| stream.1).sum();
+    let modality = |(stream, &(samples, dim)): (usize, &(usize, usize))| {
+        let (times, values) = (STREAMS + 2 * stream, STREAMS + 2 * stream + 1);
+        Ok(BatchModality {
+            times: slab.slice(set, times, Dtype::Int64, entries * samples)?,
+            values: slab.slice(set, values, Dtype::BFloat16, entries * samples * dim)?,
             samples,
             dim,
-            dtype: Dtype::BFloat16,
             groups: vec![BatchGroup {
                 channels: 0..dim,
                 interpolation: Interpolation::Linear,
                 limits: Limits::default(),
             }],
-        });
-    let modalities: Vec<_> = modalities.collect();
+        })
+    };
+    let modalities: Result<Vec<_>, CudaError> = streams.iter().enumerate().map(modality).collect();
     let shape = BatchShape {
         entries,
         rows,
-        targets: slab.address(set, TARGETS),
-        shared_targets: false,
+        targets: slab.slice(set, TARGETS, Dtype::Int64, entries * rows)?,
     };
+    let masks = entries * rows * streams.len();
     let output = BatchOutput {
-        values: slab.address(set, OUT),
-        valid: slab.address(set, VALID),
-        age_ns: slab.address(set, AGES),
-        dtype: Dtype::BFloat16,
+        values: slab.slice(set, OUT, Dtype::BFloat16, entries * rows * columns)?,
+        valid: slab.slice(set, VALID, Dtype::UInt8, masks)?,
+        age_ns: slab.slice(set, AGES, Dtype::Int64, masks)?,
         fill_value: 0.0,
     };
-    FuseBatch::new(gpu, &Budget::new(None), &modalities, &shape, &output)
+    FuseBatch::new(gpu, &Budget::new(None), &modalities?, &shape, &output)
 }

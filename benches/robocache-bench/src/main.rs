@@ -35,8 +35,8 @@ mod timing;
 mod voxelize;
 mod voxelize_device;
 
+use robocache::device::HostMemory;
 use robocache::device::cuda::{Gpu, device_count};
-use robocache::device::page_lock_messages;
 use rows::Rows;
 use std::error::Error;
 use std::process::ExitCode;
@@ -64,6 +64,11 @@ const PARTS: [(&str, Part); 8] = [
 /// What is done only if it is asked for.
 const PROFILE: &str = "profile";
 
+/// Where messages get their memory from: as the nodes have it.
+fn memory(gpu: Option<&Gpu>) -> HostMemory {
+    gpu.map_or_else(HostMemory::pageable, HostMemory::page_locked)
+}
+
 fn main() -> ExitCode {
     let mut asked: Vec<String> = std::env::args().skip(1).collect();
     if let Some(at) = asked.iter().position(|argument| argument == "--quick") {
@@ -78,8 +83,6 @@ fn main() -> ExitCode {
     let gpu = match device_count().map_err(Into::into).and_then(|_| Gpu::open(0)) {
         Ok(gpu) => {
             eprintln!("cuda:0 is {}", gpu.name());
-            // As the nodes do.
-            page_lock_messages(&gpu);
             Some(gpu)
         }
         Err(error) => {

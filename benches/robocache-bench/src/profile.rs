@@ -3,8 +3,8 @@
 use crate::rows::Rows;
 use crate::voxelize_device::OnDevice;
 use crate::{batch, clouds, fuse, fuse_batch, resample, timing};
-use robocache::device::Dtype;
 use robocache::device::cuda::{Budget, DeviceBuf, Gpu};
+use robocache::device::{Dtype, HostMemory};
 use robocache::ops::resample::cuda::CudaResampler;
 use robocache::ops::resample::{ResampleConfig, Trajectories};
 use robocache::ops::voxelize::VoxelLayout;
@@ -31,6 +31,9 @@ const OTHER_SAMPLES: [(Dtype, usize); 12] = [
     (Dtype::BFloat16, 7),
 ];
 
+/// Of each shape, made twice in turn.
+const GRIDS: usize = 2;
+
 const LAYOUTS: [VoxelLayout; 3] = [VoxelLayout::Dense, VoxelLayout::Bits, VoxelLayout::Coo];
 
 /// Launches them.
@@ -52,10 +55,10 @@ pub fn launch(_: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
     let [room, ..] = clouds::SHAPES;
     let is_profiled = |shape: &clouds::Shape| !shape.is_uniform && shape.clouds * shape.cells() <= MOST_CELLS;
     for shape in clouds::SHAPES.into_iter().filter(is_profiled) {
-        voxelize(gpu, &shape, &clouds::sweeps(&shape))?;
+        voxelize(gpu, &shape, &clouds::sweeps(&shape, &HostMemory::page_locked(gpu)))?;
     }
     // Points that are read at once, and value by value.
-    let sweeps = clouds::sweeps(&room);
+    let sweeps = clouds::sweeps(&room, &HostMemory::page_locked(gpu));
     voxelize(gpu, &room, &sweeps.iter().map(widen::<4>).collect::<Vec<_>>())?;
     voxelize(gpu, &room, &sweeps.iter().map(widen::<5>).collect::<Vec<_>>())?;
     voxelize_other_channels(gpu, &room)?;
@@ -64,7 +67,7 @@ pub fn launch(_: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
 }
 
 fn resample(gpu: &Gpu, shape: &batch::Shape) -> Result<(), Box<dyn Error>> {
-    let (sets, _) = resample::sets(shape);
+    let (sets, _) = resample::sets(shape, &HostMemory::page_locked(gpu));
     let resampler = CudaResampler::new(&ResampleConfig::default(), gpu, None)?;
     let on_device = resample::OnDevice::new(gpu, shape, &sets)?;
     for set in 0..sets.len() {
@@ -77,7 +80,7 @@ fn resample(gpu: &Gpu, shape: &batch::Shape) -> Result<(), Box<dyn Error>> {
 /// Where dropped samples are counted.
 fn resample_from_host(gpu: &Gpu, shape: &batch::Shape) -> Result<(), Box<dyn Error>> {
     let mut resampler = CudaResampler::new(&ResampleConfig::default(), gpu, None)?;
-    for set in &mut resample::sets(shape).0 {
+    for set in &mut resample::sets(shape, &HostMemory::page_locked(gpu)).0 {
         let batch = Trajectories::from_message(&set.message)?;
         resampler.run(&batch, set.values.bytes_mut(), set.valid.bytes_mut())?;
     }
@@ -86,7 +89,7 @@ fn resample_from_host(gpu: &Gpu, shape: &batch::Shape) -> Result<(), Box<dyn Err
 
 fn voxelize(gpu: &Gpu, shape: &clouds::Shape, sweeps: &[Message]) -> Result<(), Box<dyn Error>> {
     for layout in LAYOUTS {
-        let mut on_device = OnDevice::new(gpu, shape, layout, sweeps)?;
+        let mut on_device = OnDevice::new(gpu, shape, layout, sweeps, GRIDS)?;
         for call in 0..on_device.calls() {
             // SAFETY: the memory outlives the launches.
             unsafe { on_device.launch(call) }?;
@@ -104,7 +107,7 @@ fn widen<const COLUMNS: usize>(sweep: &Message) -> Message {
         point[..3].copy_from_slice(xyz);
         point
     });
-    clouds::tensor(&widened.collect::<Vec<_>>())
+    clouds::tensor(&widened.collect::<Vec<_>>(), &HostMemory::pageable())
 }
 
 /// Channels that the kernels of occupancy, count and mean don't know.
@@ -112,7 +115,7 @@ fn voxelize_other_channels(gpu: &Gpu, shape: &clouds::Shape) -> Result<(), Box<d
     let config = shape.voxelize_to(VoxelLayout::Dense, "count, mean_x, min_z, max_z")?;
     let mut voxelizer = CudaVoxelizer::new(&config, gpu, None)?;
     let mut out = DeviceBuf::new(gpu, &Budget::new(None));
-    for message in clouds::sweeps(shape).iter().take(2) {
+    for message in clouds::sweeps(shape, &HostMemory::page_locked(gpu)).iter().take(2) {
         voxelizer.gather([(0, message)], |_, _| {})?;
         voxelizer.write_on_device(&mut out)?;
     }

@@ -1,13 +1,14 @@
 //! Batches of trajectories, on the CPU and on a device.
 
 use crate::batch::{self, Shape};
+use crate::memory;
 use crate::rows::{Rows, Scope};
 use crate::slab::Slab;
 use crate::timing::{self, Times};
-use robocache::device::cuda::{CudaError, Gpu};
-use robocache::device::{Dtype, HostBuf};
+use robocache::device::cuda::{CudaError, Gpu, SliceError};
+use robocache::device::{Dtype, HostBuf, HostMemory};
 use robocache::ops::resample::cuda::{CudaResampler, DeviceBatch};
-use robocache::ops::resample::{Counters, CpuResampler, ResampleConfig, Trajectories};
+use robocache::ops::resample::{CpuResampler, ResampleConfig, ResampleCounters, Trajectories};
 use robocache::stream::Message;
 use std::error::Error;
 
@@ -44,13 +45,13 @@ pub struct Set {
 }
 
 /// Sets to rotate through, and the bytes that a call on the first of them touches.
-pub fn sets(shape: &Shape) -> (Vec<Set>, usize) {
+pub fn sets(shape: &Shape, memory: &HostMemory) -> (Vec<Set>, usize) {
     let set = |seed| {
-        let (mut values, mut valid) = (HostBuf::default(), HostBuf::default());
+        let (mut values, mut valid) = (HostBuf::new(memory), HostBuf::new(memory));
         values.resize(shape.rows * shape.targets * shape.dim * shape.dtype.size());
         valid.resize(shape.rows * shape.targets);
         Set {
-            message: batch::message(shape, seed),
+            message: batch::message(shape, seed, memory),
             values,
             valid,
         }
@@ -78,7 +79,7 @@ fn one_shape(rows: &mut Rows, gpu: Option<&Gpu>, shape: &Shape) -> Result<(), Bo
     let rules = ResampleConfig::default();
     let mut resampler = CpuResampler::new(&rules)?;
     let config = shape.config();
-    let (mut sets, bytes) = sets(shape);
+    let (mut sets, bytes) = sets(shape, &memory(gpu));
     let times = host(
         &mut sets,
         |batch, values, valid| Ok(resampler.run(batch, values, valid)),
@@ -110,7 +111,7 @@ fn one_shape(rows: &mut Rows, gpu: Option<&Gpu>, shape: &Shape) -> Result<(), Bo
 /// Times whole batches, from message to output.
 pub fn host(
     sets: &mut [Set],
-    mut run: impl FnMut(&Trajectories<'_>, &mut [u8], &mut [u8]) -> Result<Counters, CudaError>,
+    mut run: impl FnMut(&Trajectories<'_>, &mut [u8], &mut [u8]) -> Result<ResampleCounters, CudaError>,
 ) -> Result<Vec<f64>, Box<dyn Error>> {
     let mut result: Result<(), Box<dyn Error>> = Ok(());
     let times = timing::host(sets.len(), |at| {
@@ -149,7 +150,7 @@ fn check(expected: &[u8], came: &[u8]) -> Result<(), Box<dyn Error>> {
 /// Sets in the memory of a device.
 pub struct OnDevice {
     slab: Slab,
-    shape: Shape,
+    batches: Vec<DeviceBatch>,
 }
 
 impl OnDevice {
@@ -179,23 +180,27 @@ impl OnDevice {
                 slab.upload(at, part, bytes)?;
             }
         }
-        Ok(Self { slab, shape: *shape })
+        let (samples, targets) = (shape.rows * shape.samples, shape.rows * shape.targets);
+        let batch = |set| {
+            let slice = |part, dtype, len| slab.slice(set, part, dtype, len);
+            Ok(DeviceBatch {
+                rows: shape.rows,
+                samples: shape.samples,
+                targets: shape.targets,
+                dim: shape.dim,
+                times: slice(0, Dtype::Int64, samples)?,
+                values: slice(1, shape.dtype, samples * shape.dim)?,
+                targets_ns: slice(2, Dtype::Int64, targets)?,
+                out: slice(Self::OUT, shape.dtype, targets * shape.dim)?,
+                valid: slice(Self::VALID, Dtype::UInt8, targets)?,
+            })
+        };
+        let batches = (0..sets.len()).map(batch).collect::<Result<_, SliceError>>()?;
+        Ok(Self { slab, batches })
     }
 
     /// The batch of a set.
     pub fn batch(&self, set: usize) -> DeviceBatch {
-        let address = |part| self.slab.address(set, part);
-        DeviceBatch {
-            dtype: self.shape.dtype,
-            dim: self.shape.dim,
-            rows: self.shape.rows,
-            samples: self.shape.samples,
-            targets: self.shape.targets,
-            times: address(0),
-            values: address(1),
-            targets_ns: address(2),
-            out: address(Self::OUT),
-            valid: address(Self::VALID),
-        }
+        self.batches[set]
     }
 }

@@ -1,6 +1,7 @@
 //! Sets of inputs and outputs in the memory of a device.
 
-use robocache::device::cuda::{Budget, CudaError, DeviceBuf, Gpu};
+use robocache::device::Dtype;
+use robocache::device::cuda::{Budget, CudaError, DeviceBuf, DeviceSlice, Gpu, SliceError};
 
 const ALIGNMENT: usize = 256;
 
@@ -30,6 +31,11 @@ impl Slab {
     /// Where a part of a set is, on the device.
     pub fn address(&self, set: usize, part: usize) -> u64 {
         self.memory.address() + self.place(set, part) as u64
+    }
+
+    /// So many elements at the beginning of a part of a set.
+    pub fn slice(&self, set: usize, part: usize, dtype: Dtype, len: usize) -> Result<DeviceSlice, SliceError> {
+        self.memory.slice(self.place(set, part), dtype, len)
     }
 
     /// Fills a part of a set, and waits until it is.

@@ -1,9 +1,11 @@
 //! Lidar sweeps in grids, one cloud a call and batches, on the CPU and on a device.
 
 use crate::clouds::{Output, SHAPES, SWEEPS, Shape, sweep_of, sweeps, touched_bytes};
+use crate::memory;
 use crate::rows::{Rows, Scope};
 use crate::timing;
 use crate::voxelize_device;
+use robocache::device::HostBuf;
 use robocache::device::cuda::Gpu;
 use robocache::ops::voxelize::cuda::{CudaVoxelizer, VoxelBatch, VoxelizeBatch};
 use robocache::ops::voxelize::{Cloud, CpuVoxelizer, VoxelLayout};
@@ -23,7 +25,7 @@ pub fn measure(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>>
     let mut result = Ok(());
     let is_wanted = |shape: &Shape| timing::is_wanted(shape.clouds * shape.cells());
     for shape in SHAPES.into_iter().filter(is_wanted) {
-        let sweeps = sweeps(&shape);
+        let sweeps = sweeps(&shape, &memory(gpu));
         for layout in layouts(&shape) {
             if let Err(error) = one_layout(rows, gpu, &shape, layout, &sweeps) {
                 eprintln!("{}: {error}", shape.config(layout));
@@ -43,11 +45,12 @@ fn one_layout(
 ) -> Result<(), Box<dyn Error>> {
     hosts(rows, gpu, shape, layout, sweeps)?;
     let Some(gpu) = gpu else { return Ok(()) };
-    let mut expected = Output::new(shape, layout);
+    let mut expected = Output::new(shape, layout, &memory(Some(gpu)));
     let mut voxelizer = CpuVoxelizer::new(&shape.voxelize(layout)?)?;
     on_cpu(&mut voxelizer, shape, layout, sweeps, 0, &mut expected)?;
     let bytes = touched_bytes(shape, layout, sweeps)?;
-    for (name, times) in voxelize_device::measure(gpu, shape, layout, sweeps, &expected)? {
+    let grids = timing::sets_for(bytes);
+    for (name, times) in voxelize_device::measure(gpu, shape, layout, sweeps, &expected, grids)? {
         let config = format!("{}{name}", shape.config(layout));
         rows.add("voxelize", &config, "cuda", Scope::Device, times, bytes);
     }
@@ -63,7 +66,7 @@ pub fn hosts(
     sweeps: &[Message],
 ) -> Result<(), Box<dyn Error>> {
     let config = shape.voxelize(layout)?;
-    let mut out = Output::new(shape, layout);
+    let mut out = Output::new(shape, layout, &memory(gpu));
     let mut voxelizer = CpuVoxelizer::new(&config)?;
     let times = host(|set| on_cpu(&mut voxelizer, shape, layout, sweeps, set, &mut out))?;
     let bytes = touched_bytes(shape, layout, sweeps)?;
@@ -74,7 +77,10 @@ pub fn hosts(
         host(|set| on_cuda(&mut voxelizer, layout, &sweeps[set], &mut out))?
     } else {
         let mut voxelizer = VoxelizeBatch::new(&config, gpu, None)?;
-        let mut out = VoxelBatch::default();
+        let mut out = VoxelBatch {
+            cells: HostBuf::new(&memory(Some(gpu))),
+            ..VoxelBatch::default()
+        };
         host(|set| {
             let clouds = (0..shape.clouds).map(|cloud| Cloud::from_message(&sweeps[sweep_of(set, cloud)]));
             Ok(voxelizer.run(&clouds.collect::<Result<Vec<_>, _>>()?, &mut out)?)
@@ -105,9 +111,9 @@ fn on_cpu(
 ) -> Result<(), Box<dyn Error>> {
     let (cells, bits) = (shape.cells(), shape.cells().div_ceil(8));
     for at in 0..shape.clouds {
-        voxelizer.begin();
-        voxelizer.add(0, &Cloud::from_message(&sweeps[sweep_of(set, at)])?)?;
-        voxelizer.finish();
+        let mut refused = None;
+        voxelizer.gather([(0, &sweeps[sweep_of(set, at)])], |_, error| refused = Some(error));
+        refused.map_or(Ok(()), Err)?;
         out.voxels = voxelizer.voxels();
         match layout {
             VoxelLayout::Dense => voxelizer.write_dense(&mut out.dense.as_mut_slice::<f32>()[at * cells..][..cells]),

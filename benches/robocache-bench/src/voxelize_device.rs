@@ -1,6 +1,6 @@
 //! Grids on a device, of points that are there.
 
-use crate::clouds::{Output, Shape, sweep_of, touched_bytes};
+use crate::clouds::{Output, Shape, sweep_of};
 use crate::timing::{self, Times};
 use robocache::device::Dtype;
 use robocache::device::cuda::{Budget, CudaError, DeviceBuf, Gpu};
@@ -19,9 +19,14 @@ pub struct OnDevice {
 }
 
 impl OnDevice {
-    /// Copies of the sweeps, and as many grids as it takes for one to have left the cache before it is made again.
-    pub fn new(gpu: &Gpu, shape: &Shape, layout: VoxelLayout, sweeps: &[Message]) -> Result<Self, Box<dyn Error>> {
-        let grids = timing::sets_for(touched_bytes(shape, layout, sweeps)?);
+    /// Copies of the sweeps, and so many grids.
+    pub fn new(
+        gpu: &Gpu,
+        shape: &Shape,
+        layout: VoxelLayout,
+        sweeps: &[Message],
+        grids: usize,
+    ) -> Result<Self, Box<dyn Error>> {
         // One more, so that a grid's next points are others.
         Self::of(gpu, shape, layout, sweeps, grids, grids + 1)
     }
@@ -115,7 +120,7 @@ pub fn cuda_error(error: VoxelizeError) -> CudaError {
 /// Times, with what they add to the name of a row.
 pub type Named = (&'static str, Times);
 
-/// Times calls on the device, into grids that are rotated and into those of one operation, with what each adds to the
+/// Times calls on the device, into so many grids in turn and into those of one operation, with what each adds to the
 /// name of a row. Before and after, the grids of the first set must be those expected.
 pub fn measure(
     gpu: &Gpu,
@@ -123,6 +128,7 @@ pub fn measure(
     layout: VoxelLayout,
     sweeps: &[Message],
     expected: &Output,
+    grids: usize,
 ) -> Result<[Named; 2], Box<dyn Error>> {
     let time = |mut on_device: OnDevice| {
         on_device.check(gpu, layout, expected)?;
@@ -134,7 +140,7 @@ pub fn measure(
         times.sets = Some(on_device.grids.len());
         Ok::<_, Box<dyn Error>>(times)
     };
-    let rotated = time(OnDevice::new(gpu, shape, layout, sweeps)?)?;
+    let rotated = time(OnDevice::new(gpu, shape, layout, sweeps, grids)?)?;
     let same = time(OnDevice::with_same_grids(gpu, shape, layout, sweeps)?)?;
     Ok([("", rotated), (", same grids", same)])
 }

@@ -13,12 +13,10 @@ use std::collections::VecDeque;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    dora::main(|| {
-        let app = App::new()
-            .add_plugin(ForceMeanPlugin::default())
-            .add_plugin(FusePlugin::default());
-        Ok(dora::run(app)?)
-    })
+    let app = App::new()
+        .add_plugin(ForceMeanPlugin::default())
+        .add_plugin(FusePlugin::default());
+    dora::main(|| Ok(dora::run(app)?))
 }
 
 /// Adds `force_mean:` to an app.

@@ -3,9 +3,8 @@
 //! The bounds are those of the signals' derivatives: a line between samples h apart is off by at most h^2 / 8 times the
 //! second derivative, a sample that is held for a time by at most that time times the first.
 
-use robocache::device::Values;
-use robocache::ops::align::{AlignConfig, Masks, Timeline};
-use robocache::ops::fuse;
+use robocache::device::{Placement, Values};
+use robocache::ops::align::{AlignConfig, Aligner};
 use robocache_sim::config::{Dropout, SimConfig, StreamConfig};
 use robocache_sim::schedule::{Schedule, Stream};
 use robocache_sim::signals::{self, CAMERA_DIM};
@@ -186,11 +185,10 @@ fn row(t: i64, values: &[f32], valid: &[i64], age: &[i64], came: &[Came; 3], fou
 }
 
 fn run(config: &AlignConfig) -> Found {
-    let mut aligner = Timeline::new(config).expect("a config");
+    let mut aligner = Aligner::new(config, &Placement::cpu("a test")).expect("a config");
     let mut came: [Came; 3] = Default::default();
     let mut found = Found::default();
-    let mut values = vec![0f32; aligner.window() * COLUMNS];
-    let mut masks = Masks::default();
+    let mut values = vec![0f32; config.window * COLUMNS];
     for event in Schedule::new(&robot()).expect("a robot") {
         let modality = event.stream as usize;
         let mut features = [0.0; CAMERA_DIM];
@@ -210,7 +208,9 @@ fn run(config: &AlignConfig) -> Found {
         let times = &mut came[modality].0;
         times.insert(times.partition_point(|&time| time < event.true_ns), event.true_ns);
         while let Some(target) = aligner.due() {
-            fuse::cpu::fuse(&aligner, &target, &mut values, &mut masks);
+            let mut window = aligner.window(target);
+            window.write(0, &mut values);
+            let masks = window.masks();
             for (i, values) in values.chunks_exact(COLUMNS).enumerate() {
                 let of_row = 3 * i..3 * i + 3;
                 let (valid, age) = (&masks.valid[of_row.clone()], &masks.age_ns[of_row]);

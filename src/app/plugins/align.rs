@@ -1,6 +1,6 @@
 use super::observe::Observe;
 use crate::app::{App, AppError, Plugin, Registration};
-use crate::ops::align::AlignConfig;
+use crate::ops::align::{AlignConfig, Aligner, LATER};
 
 /// Publishes each stream of `align:` by itself, on the common targets, as an output of the input's name.
 #[derive(Default)]
@@ -28,9 +28,14 @@ impl Plugin for AlignPlugin {
         self.config.is_some()
     }
 
+    fn later(&self) -> &'static [&'static str] {
+        LATER
+    }
+
     fn build(&self, app: &mut App) -> Result<(), AppError> {
         let config = app.config_or(&self.config)?;
-        let operation = Observe::aligned(app.name(), &config, app.placement()).map_err(|error| app.refused(&error))?;
+        let aligner = Aligner::split(&config, app.placement()).map_err(|error| app.refused(&error))?;
+        let operation = Observe::new(app.name(), aligner, true);
         app.add_operation(Registration {
             name: app.name().into(),
             inputs: operation.inputs(),

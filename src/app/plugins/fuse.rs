@@ -1,16 +1,17 @@
 use super::observe::Observe;
 use crate::app::{App, AppError, Plugin, Registration};
-use crate::ops::align::AlignConfig;
+use crate::ops::align::Aligner;
+use crate::ops::fuse::{FuseConfig, LATER};
 
 /// Publishes the streams of `fuse:` as one tensor, `fused`.
 #[derive(Default)]
 pub struct FusePlugin {
-    config: Option<AlignConfig>,
+    config: Option<FuseConfig>,
 }
 
 impl FusePlugin {
     /// With a configuration from the program. [`default`](Self::default) takes it from the file.
-    pub fn new(config: AlignConfig) -> Self {
+    pub fn new(config: FuseConfig) -> Self {
         Self { config: Some(config) }
     }
 }
@@ -28,9 +29,14 @@ impl Plugin for FusePlugin {
         self.config.is_some()
     }
 
+    fn later(&self) -> &'static [&'static str] {
+        LATER
+    }
+
     fn build(&self, app: &mut App) -> Result<(), AppError> {
         let config = app.config_or(&self.config)?;
-        let operation = Observe::fused(app.name(), &config, app.placement()).map_err(|error| app.refused(&error))?;
+        let aligner = Aligner::new(&config, app.placement()).map_err(|error| app.refused(&error))?;
+        let operation = Observe::new(app.name(), aligner, false);
         app.add_operation(Registration {
             name: app.name().into(),
             inputs: operation.inputs(),

@@ -1,14 +1,7 @@
 use crate::app::{App, AppError, Fault, Operation, Outbox, Plugin, Registration};
-use crate::device::cuda::Gpu;
-use crate::device::{Backend, Device};
-use crate::ops::ConfigError;
-use crate::ops::resample::cuda::ShardedResampler;
-use crate::ops::resample::{Counters, CpuResampler, ResampleConfig, Trajectories};
+use crate::device::Device;
+use crate::ops::resample::{ResampleConfig, Resampler};
 use crate::stream::{Layout, Message};
-use std::time::Instant;
-
-/// Batches of fewer bytes are always done on the CPU, where they take less time than a launch on a device.
-const CPU_BYTES: usize = 1 << 16;
 
 /// Publishes the batches of `trajectories` at their targets, `resampled`.
 #[derive(Default)]
@@ -38,14 +31,10 @@ impl Plugin for ResamplePlugin {
 
     fn build(&self, app: &mut App) -> Result<(), AppError> {
         let config: ResampleConfig = app.config_or(&self.config)?;
-        let placement = app.placement();
-        let cuda = |gpus: &[Gpu]| ShardedResampler::new(&config, gpus, placement.max_bytes());
-        let refused = |error: ConfigError| app.refused(&error);
+        let resampler = Resampler::new(&config, app.placement()).map_err(|error| app.refused(&error))?;
         let operation = Resample {
-            cpu: CpuResampler::new(&config).map_err(refused)?,
-            backend: Backend::new(self.name(), placement, CPU_BYTES, cuda).map_err(refused)?,
+            resampler,
             layout: Layout::default(),
-            config,
         };
         app.add_operation(Registration {
             name: app.name().into(),
@@ -58,34 +47,13 @@ impl Plugin for ResamplePlugin {
 }
 
 struct Resample {
-    config: ResampleConfig,
-    cpu: CpuResampler,
-    backend: Backend<ShardedResampler>,
+    resampler: Resampler,
     layout: Layout,
-}
-
-impl Resample {
-    /// Fills the columns on the device that is quicker, and says which it was.
-    fn run(&mut self, batch: &Trajectories<'_>, values: &mut [u8], valid: &mut [u8]) -> (Counters, Device) {
-        let work = batch.input_bytes() + batch.output_bytes();
-        let start = Instant::now();
-        let mut done = None;
-        if let Some(cuda) = self.backend.cuda(work, false) {
-            match cuda.run(batch, values, valid) {
-                Ok(counters) => done = Some((counters, self.backend.device())),
-                Err(error) => self.backend.failed(work, error),
-            }
-        }
-        let (counters, device) = done.unwrap_or_else(|| (self.cpu.run(batch, values, valid), Device::Cpu));
-        self.backend.took(work, device, start.elapsed());
-        (counters, device)
-    }
 }
 
 impl Operation for Resample {
     fn input(&mut self, _: usize, message: &Message, out: &mut Outbox<'_>) -> Result<(), Fault> {
-        let batch = Trajectories::from_message(message)?;
-        self.config.check_fill(batch.dtype())?;
+        let batch = self.resampler.read(message)?;
         for refused in batch.refused() {
             out.fault(0, format_args!("{refused}: its targets are answered as not valid"));
         }
@@ -93,11 +61,8 @@ impl Operation for Resample {
         batch.layout_into(&mut self.layout);
         let layout = std::mem::take(&mut self.layout);
         out.send(0, &layout, |payload, header| {
-            let start = Instant::now();
-            let (value_offsets, valid_offsets) = payload.both_offsets();
-            batch.offsets_into(value_offsets, valid_offsets);
-            let (values, valid) = payload.columns();
-            let (counters, device) = self.run(&batch, values, valid);
+            let resampled = self.resampler.run(&batch, payload);
+            let counters = resampled.counters;
             overflows = counters.dropped_overflow;
             header.timestamp_ns.set(message.timestamp_ns());
             header.dim.set(batch.dim() as i64);
@@ -107,10 +72,10 @@ impl Operation for Resample {
             header.dropped_nonfinite.set(counters.dropped_nonfinite as i64);
             header.dropped_overflow.set(counters.dropped_overflow as i64);
             header.refused_rows.set(batch.refused().len() as i64);
-            header.device.set(device);
-            header.compute_us.set(start.elapsed().as_secs_f64() * 1e6);
-            if let (Device::Cuda(_), Some(cuda)) = (device, self.backend.resident()) {
-                header.device_bytes.set(cuda.bytes_in_use() as i64);
+            header.device.set(resampled.device);
+            header.compute_us.set(resampled.compute_time.as_secs_f64() * 1e6);
+            if let Device::Cuda(_) = resampled.device {
+                header.device_bytes.set(self.resampler.device_bytes() as i64);
             }
         });
         self.layout = layout;
@@ -121,7 +86,7 @@ impl Operation for Resample {
                 format_args!("{overflows} results are past what {dtype} holds ({largest:e}): they are not valid"),
             );
         }
-        if let Some(error) = self.backend.take_lost() {
+        if let Some(error) = self.resampler.take_lost() {
             out.end(error);
         }
         Ok(())

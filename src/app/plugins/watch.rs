@@ -79,14 +79,14 @@ impl Watch {
     }
 
     /// A sample of a stream came and was taken.
-    pub fn sample(&mut self, stream: usize, stamp_ns: i64, aligner: &Timeline, out: &mut Outbox<'_>) {
+    pub fn sample(&mut self, stream: usize, stamp_ns: i64, timeline: &Timeline, out: &mut Outbox<'_>) {
         let now = Instant::now();
         let of = &mut self.streams[stream];
         of.samples += 1;
         of.last = Some(now);
         let Some((since, first_ns)) = of.first else {
             of.first = Some((now, stamp_ns));
-            return self.first_sample(stream, aligner, out);
+            return self.first_sample(stream, timeline, out);
         };
         let elapsed = now.saturating_duration_since(since);
         if of.is_judged || elapsed < JUDGE_AFTER || of.samples < JUDGE_SAMPLES {
@@ -111,15 +111,15 @@ impl Watch {
     }
 
     /// The first sample of a stream: is its clock that of the others?
-    fn first_sample(&self, stream: usize, aligner: &Timeline, out: &mut Outbox<'_>) {
+    fn first_sample(&self, stream: usize, timeline: &Timeline, out: &mut Outbox<'_>) {
         let StreamState {
             newest_ns, reset_ns, ..
-        } = aligner.stream(stream);
+        } = timeline.stream(stream);
         let Some(own) = newest_ns else { return };
         let others = (0..self.streams.len()).filter(|&other| other != stream);
         // A message of many samples is as far ahead as it is long, and no clock is.
         let distance = |other: usize| {
-            let state = aligner.stream(other);
+            let state = timeline.stream(other);
             Some((other, own - own.clamp(state.oldest_ns?, state.newest_ns?)))
         };
         let nearest = others.filter_map(distance).min_by_key(|(_, distance)| distance.abs());
@@ -134,7 +134,7 @@ impl Watch {
         }
     }
 
-    /// Something is to be said of the clock of a stream.
+    /// Logs what the streams have to say.
     pub fn notice(&self, notice: Notice, out: &mut Outbox<'_>) {
         match notice {
             Notice::StartedWithout { modality, behind_ns } => {
@@ -155,6 +155,10 @@ impl Watch {
                 "{}: {targets} targets fell due at once and are skipped: the grid starts anew (`jump_ms` says which stamps are too far ahead)",
                 self.operation
             ),
+            Notice::SamplesLost { modality, samples } => out.fault(
+                modality,
+                format_args!("{samples} samples are lost with the device that had them"),
+            ),
         }
     }
 
@@ -165,7 +169,7 @@ impl Watch {
     }
 
     /// Says why there are no observations, where there are none, and when it is to be asked again.
-    pub fn check(&mut self, now: Instant, aligner: &Timeline) -> Instant {
+    pub fn check(&mut self, now: Instant, timeline: &Timeline) -> Instant {
         // The time of the first call counts as one.
         let last = *self.last_observation.get_or_insert(now);
         let start = *self.start.get_or_insert(now);
@@ -173,7 +177,7 @@ impl Watch {
         let is_said = |said: Instant| now.saturating_duration_since(said) < SAY_AGAIN;
         if silent >= self.silent
             && !self.last_said.is_some_and(is_said)
-            && let Some(why) = self.why_silent(now, aligner)
+            && let Some(why) = self.why_silent(now, timeline)
         {
             tracing::warn!(
                 "{}: no observation for {:.1} s: {why}",
@@ -183,16 +187,16 @@ impl Watch {
             self.last_said = Some(now);
         }
         if silent < self.silent {
-            self.say_who_is_quiet(now, start, aligner);
+            self.say_who_is_quiet(now, start, timeline);
         }
         now + CHECK_EVERY
     }
 
     /// Names the streams that are quiet while observations go on without them.
-    fn say_who_is_quiet(&mut self, now: Instant, start: Instant, aligner: &Timeline) {
+    fn say_who_is_quiet(&mut self, now: Instant, start: Instant, timeline: &Timeline) {
         for (i, stream) in self.streams.iter_mut().enumerate() {
             let is_said = |said: Instant| now.saturating_duration_since(said) < SAY_AGAIN;
-            if !aligner.stream(i).open || stream.said_quiet.is_some_and(is_said) {
+            if !timeline.stream(i).open || stream.said_quiet.is_some_and(is_said) {
                 continue;
             }
             if let Some(quiet) = stream.quiet(now, start) {
@@ -208,8 +212,8 @@ impl Watch {
     }
 
     /// What is known of each stream that targets wait for; nothing where all inputs are closed.
-    fn why_silent(&self, now: Instant, aligner: &Timeline) -> Option<String> {
-        let states: Vec<StreamState> = (0..self.streams.len()).map(|stream| aligner.stream(stream)).collect();
+    fn why_silent(&self, now: Instant, timeline: &Timeline) -> Option<String> {
+        let states: Vec<StreamState> = (0..self.streams.len()).map(|stream| timeline.stream(stream)).collect();
         if !states.iter().any(|state| state.open) {
             return None;
         }
@@ -272,7 +276,7 @@ mod tests {
     use crate::device::Values;
     use crate::ops::align::AlignConfig;
 
-    fn aligner(keys: &str) -> Timeline {
+    fn timeline(keys: &str) -> Timeline {
         let text = format!(
             "{{ rate_hz: 100, {keys} modalities: [{{input: a, dim: 1, interpolation: previous}}, \
              {{input: b, dim: 1, interpolation: previous}}, {{input: c, dim: 1, interpolation: previous, wait: false}}] }}"
@@ -281,49 +285,49 @@ mod tests {
         Timeline::new(&config).unwrap()
     }
 
-    fn push(aligner: &mut Timeline, watch: &mut Watch, stream: usize, stamp_ns: i64, at: Instant) {
-        aligner.push(stream, stamp_ns, Values::from_f32(&[1.0])).unwrap();
+    fn push(timeline: &mut Timeline, watch: &mut Watch, stream: usize, stamp_ns: i64, at: Instant) {
+        timeline.push(stream, stamp_ns, Values::from_f32(&[1.0])).unwrap();
         watch.streams[stream].samples += 1;
         watch.streams[stream].last = Some(at);
     }
 
     #[test]
     fn it_says_which_stream_is_missing_or_behind_and_by_how_much() {
-        let mut aligner = aligner("");
+        let mut timeline = timeline("");
         let mut watch = Watch::new("fuse", ["a", "b", "c"].into_iter(), 10_000_000);
         let start = Instant::now();
         assert_eq!(
-            watch.why_silent(start, &aligner).unwrap(),
+            watch.why_silent(start, &timeline).unwrap(),
             "`a` has sent nothing, `b` has sent nothing"
         );
         watch.refused(1);
-        push(&mut aligner, &mut watch, 0, 5_000_000_000, start);
+        push(&mut timeline, &mut watch, 0, 5_000_000_000, start);
         let now = start + Duration::from_secs(3);
         assert_eq!(
-            watch.why_silent(now, &aligner).unwrap(),
+            watch.why_silent(now, &timeline).unwrap(),
             "`a` spoke last 3.0 s ago, `b` had 1 messages, none that can be used"
         );
-        push(&mut aligner, &mut watch, 1, 3_467_000_000, now);
+        push(&mut timeline, &mut watch, 1, 3_467_000_000, now);
         assert_eq!(
-            watch.why_silent(now, &aligner).unwrap(),
+            watch.why_silent(now, &timeline).unwrap(),
             "`a` spoke last 3.0 s ago, `b` is 1.533 s of capture time behind `a` and spoke last 0.0 s ago"
         );
-        aligner.close(0);
-        assert_eq!(watch.why_silent(now, &aligner).unwrap(), "`b` spoke last 0.0 s ago");
-        aligner.close(1);
-        aligner.close(2);
-        assert_eq!(watch.why_silent(now, &aligner), None);
+        timeline.close(0);
+        assert_eq!(watch.why_silent(now, &timeline).unwrap(), "`b` spoke last 0.0 s ago");
+        timeline.close(1);
+        timeline.close(2);
+        assert_eq!(watch.why_silent(now, &timeline), None);
     }
 
     #[test]
     fn it_speaks_after_two_seconds_and_every_ten() {
-        let aligner = aligner("");
+        let timeline = timeline("");
         let mut watch = Watch::new("fuse", ["a", "b", "c"].into_iter(), 10_000_000);
         let start = Instant::now();
         let mut said = Vec::new();
         for half_seconds in 0..60 {
             let before = watch.last_said;
-            watch.check(start + Duration::from_millis(500 * half_seconds), &aligner);
+            watch.check(start + Duration::from_millis(500 * half_seconds), &timeline);
             if watch.last_said != before {
                 said.push(half_seconds / 2);
             }
@@ -331,24 +335,24 @@ mod tests {
         assert_eq!(said, [2, 12, 22]);
         // A grid of ten seconds is not silent for two.
         let mut slow = Watch::new("fuse", ["a", "b", "c"].into_iter(), 10_000_000_000);
-        slow.check(start, &aligner);
-        slow.check(start + Duration::from_secs(19), &aligner);
+        slow.check(start, &timeline);
+        slow.check(start + Duration::from_secs(19), &timeline);
         assert_eq!(slow.last_said, None);
     }
 
     #[test]
     fn a_stream_that_is_quiet_while_observations_go_on_is_named_every_ten_seconds() {
-        let mut aligner = aligner("");
+        let mut timeline = timeline("");
         let mut watch = Watch::new("fuse", ["a", "b", "c"].into_iter(), 10_000_000);
         let start = Instant::now();
-        aligner.close(2);
+        timeline.close(2);
         let mut said = Vec::new();
         for half_seconds in 0..60 {
             let now = start + Duration::from_millis(500 * half_seconds);
-            push(&mut aligner, &mut watch, 0, 500_000_000 * half_seconds as i64, now);
+            push(&mut timeline, &mut watch, 0, 500_000_000 * half_seconds as i64, now);
             watch.last_observation = Some(now);
             let before = watch.streams[1].said_quiet;
-            watch.check(now, &aligner);
+            watch.check(now, &timeline);
             assert!(watch.streams[0].said_quiet.is_none() && watch.streams[2].said_quiet.is_none());
             if watch.streams[1].said_quiet != before {
                 said.push(half_seconds / 2);

@@ -15,7 +15,7 @@ pub struct Image {
     name: &'static str,
     /// Machine code for several architectures, and PTX for the others.
     cuda13: &'static [u8],
-    /// PTX alone, for drivers that are older than that.
+    /// PTX alone, for drivers of CUDA 12, which do not take the other.
     cuda12: &'static [u8],
 }
 
@@ -67,14 +67,14 @@ struct Modules {
 #[derive(Clone, Copy)]
 struct Function {
     handle: sys::CUfunction,
-    /// Of its parameters, where the driver can say.
+    /// Size of its parameters, where the driver can say.
     bytes: Option<usize>,
-    /// Whether it waits by itself for the kernel before it, and so may start before that has ended.
+    /// Whether the kernel itself waits for the one before it, and so may be started early (programmatic dependent launch).
     waits: bool,
 }
 
-/// The least virtual architecture for which the kernels are compiled so that they wait for the one before:
-/// `wait_for_previous` of kernels/types.cuh. The image for CUDA 12 is of an older one.
+/// From this virtual architecture on, kernels are compiled to wait for the one before: `wait_for_previous` of
+/// kernels/types.cuh. The image for CUDA 12 is of an older one.
 const WAITING_PTX: i32 = 90;
 
 // SAFETY: handles of modules and functions may be used by any thread; the driver locks what it must.
@@ -134,11 +134,11 @@ impl Gpu {
         self.starts_early.store(starts_early, Ordering::Relaxed);
     }
 
-    /// Puts a kernel into the stream. A grid without blocks does nothing.
+    /// Enqueues a kernel. A grid without blocks does nothing.
     ///
     /// # Errors
-    /// [`CudaError::Parameters`] if the kernel takes others; what the driver says; errors of earlier work may show
-    /// here, too.
+    /// [`CudaError::Parameters`] if `P` does not have the size of the kernel's parameters; what the driver says, which may
+    /// be an error of earlier work.
     ///
     /// # Safety
     /// `params` is the struct of this kernel, and every address in it is memory of this device that is large enough
@@ -185,7 +185,7 @@ impl Gpu {
         })
     }
 
-    /// Waits until everything in the stream is done.
+    /// Waits until the stream is idle.
     ///
     /// # Errors
     /// The first error of the work in the stream.
@@ -196,13 +196,13 @@ impl Gpu {
             .map_err(|error| self.failed("cuStreamSynchronize", error, "the work so far"))
     }
 
-    /// Records what `work` puts into the stream, without doing it, as a graph that can be launched again and again.
+    /// Captures what `work` enqueues, without running it, as a graph that can be launched again and again.
     ///
-    /// The kernels must have been launched before, and nothing may be allocated meanwhile.
+    /// Launch the kernels once before, so that they are loaded, and allocate nothing in `work`.
     ///
     /// # Errors
     /// Those of `work`; what the driver says.
-    pub fn capture(&self, work: impl FnOnce() -> Result<(), CudaError>) -> Result<Graph, CudaError> {
+    pub fn capture(&self, work: impl FnOnce() -> Result<(), CudaError>) -> Result<CudaGraph, CudaError> {
         let stream = self.bound()?;
         let failed = |call| move |error| self.failed(call, error, "a graph");
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
@@ -212,7 +212,7 @@ impl Gpu {
         // SAFETY: the stream is being captured.
         let ended = unsafe { result::stream::end_capture(stream) }.map_err(failed("cuStreamEndCapture"));
         worked?;
-        let mut graph = Graph {
+        let mut graph = CudaGraph {
             gpu: self.clone(),
             graph: ended?,
             executable: std::ptr::null_mut(),
@@ -224,7 +224,7 @@ impl Gpu {
         Ok(graph)
     }
 
-    /// A new event, which can be recorded in the stream.
+    /// A new event.
     ///
     /// # Errors
     /// What the driver says.
@@ -268,6 +268,8 @@ impl Gpu {
 }
 
 impl Context {
+    /// The context of a device. The driver has one primary context for each device in a process, so there is one of these,
+    /// too, for as long as anybody uses it.
     fn open(ordinal: usize) -> Result<Arc<Self>, CudaError> {
         static OPEN: Mutex<Vec<Weak<Context>>> = Mutex::new(Vec::new());
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -297,8 +299,8 @@ impl Context {
         })
     }
 
-    /// The function of a kernel in this context, which is loaded at its first use. Its parameters must have so many
-    /// bytes.
+    /// The function of a kernel, loaded at its first use. `came` is the size of the parameters that it is to be launched
+    /// with.
     fn function(&self, kernel: Kernel, came: usize) -> Result<Function, CudaError> {
         let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
         let function = match modules.functions.get(kernel.name) {
@@ -342,7 +344,7 @@ impl Context {
         // It came with CUDA 12.4.
         if probe::has("cuFuncGetParamInfo") {
             let (mut offset, mut size) = (0, 0);
-            // SAFETY: the function is there, and both are places for what is asked.
+            // SAFETY: the function is there, and both are written by it.
             unsafe { sys::cuFuncGetParamInfo(handle, 0, &mut offset, &mut size) }
                 .result()
                 .map_err(failed("cuFuncGetParamInfo", kernel.name.to_owned()))?;
@@ -374,8 +376,8 @@ impl Drop for Context {
     }
 }
 
-/// Work that was recorded once and can be launched as a whole. It can move to another thread, but not be shared.
-pub struct Graph {
+/// A captured CUDA graph, which is launched as a whole. It can move to another thread, but not be shared.
+pub struct CudaGraph {
     gpu: Gpu,
     graph: sys::CUgraph,
     executable: sys::CUgraphExec,
@@ -383,10 +385,10 @@ pub struct Graph {
 }
 
 // SAFETY: graphs may be used by any one thread at a time, and the type can't be shared.
-unsafe impl Send for Graph {}
+unsafe impl Send for CudaGraph {}
 
-impl Graph {
-    /// Puts the work into the stream that it was recorded from.
+impl CudaGraph {
+    /// Enqueues the work in the stream that it was captured from.
     ///
     /// # Errors
     /// What the driver says.
@@ -401,7 +403,7 @@ impl Graph {
     }
 }
 
-impl Drop for Graph {
+impl Drop for CudaGraph {
     fn drop(&mut self) {
         if self.gpu.bound().is_ok() {
             // SAFETY: both are this graph's own and are not used again. There is nobody to tell of a failure.
@@ -415,7 +417,7 @@ impl Drop for Graph {
     }
 }
 
-/// A place in the stream of a device.
+/// A point in the stream of a device.
 pub struct Event {
     gpu: Gpu,
     event: sys::CUevent,
@@ -427,7 +429,7 @@ unsafe impl Send for Event {}
 unsafe impl Sync for Event {}
 
 impl Event {
-    /// Makes it the place in the stream after what was put there so far.
+    /// Sets it to the end of the stream: it is reached once all work enqueued so far is done.
     ///
     /// # Errors
     /// What the driver says.
@@ -438,7 +440,7 @@ impl Event {
             .map_err(|error| self.gpu.failed("cuEventRecord", error, "an event"))
     }
 
-    /// Waits until the device has come to it.
+    /// Waits until it is reached.
     ///
     /// # Errors
     /// The first error of the work before it.
@@ -449,7 +451,7 @@ impl Event {
             .map_err(|error| self.gpu.failed("cuEventSynchronize", error, "an event"))
     }
 
-    /// Whether the device has come to it.
+    /// Whether it is reached.
     ///
     /// # Errors
     /// The first error of the work before it.

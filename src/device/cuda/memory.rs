@@ -2,12 +2,12 @@ use super::error::CudaError;
 use super::gpu::Gpu;
 use bytemuck::Pod;
 use cudarc::driver::{result, sys};
-use std::collections::BTreeMap;
+use std::ffi::c_void;
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 
-/// The device memory that an operation holds, and how much it may hold. Clones are the same budget.
+/// Counts the device memory that an operation holds, and limits it. Clones share the count.
 #[derive(Clone, Debug)]
 pub struct Budget(Arc<Account>);
 
@@ -57,14 +57,15 @@ impl Budget {
     }
 }
 
-/// What a size is rounded up to, so that sizes that vary a little are one allocation.
+/// Sizes are rounded up to a multiple of this, so that those which vary a little need no new allocation.
 const GRANULE: usize = 512;
 
-/// How often [`DeviceBuf::fetch`] asks for a copy.
+/// How often [`DeviceBuf::fetch`] tries a copy.
 const FETCH_TRIES: usize = 4;
 
-/// Memory of a device that keeps its capacity when it is reused: once it has grown to its working size, nothing is
-/// allocated. It is aligned to 256 bytes, and can be handed to another process.
+/// Memory of a device that grows and never shrinks: at its working size nothing is allocated any more.
+///
+/// It is aligned to 256 bytes. Being allocated by itself, not from a pool, it can be handed to another process.
 pub struct DeviceBuf {
     gpu: Gpu,
     budget: Budget,
@@ -83,7 +84,7 @@ impl DeviceBuf {
         }
     }
 
-    /// Makes room for so many bytes. What is in the buffer is lost where it has to grow, which waits for the stream.
+    /// Makes room for `bytes` bytes. A buffer that has to grow loses its contents, and waits for the stream.
     ///
     /// # Errors
     /// [`CudaError::OutOfBudget`], [`CudaError::OutOfMemory`]; the buffer is then empty.
@@ -91,7 +92,7 @@ impl DeviceBuf {
         if bytes <= self.capacity {
             return Ok(());
         }
-        // Half as much again as it has, so that sizes that creep up do not allocate each time, if that can be had.
+        // Geometric growth, where there is memory for it, so that sizes which creep up do not allocate each time.
         let ample = bytes.max(self.capacity + self.capacity / 2).next_multiple_of(GRANULE);
         let exact = bytes.next_multiple_of(GRANULE);
         self.release();
@@ -151,20 +152,20 @@ impl DeviceBuf {
         self.gpu.ordinal() == gpu.ordinal() && Arc::ptr_eq(&self.budget.0, &budget.0)
     }
 
-    /// Copies the bytes from `at` on to host memory, and waits for it. What writes them has been waited for.
+    /// Copies the bytes from `offset` on to host memory, and waits for it. What writes them must be done.
     ///
-    /// A driver without memory for the copy is asked again a few times: there is no other way off the device.
+    /// Tries a few times where the driver has no memory for the copy, since there is no other way off the device.
     ///
     /// # Errors
     /// What the driver says. The host memory is the caller's again all the same.
     ///
     /// # Panics
     /// If there are not so many bytes.
-    pub fn fetch(&self, at: usize, to: &mut [u8]) -> Result<(), CudaError> {
+    pub fn fetch(&self, offset: usize, to: &mut [u8]) -> Result<(), CudaError> {
         let mut tries = 1;
         loop {
             // SAFETY: the memory is borrowed until the stream is synchronized, also where the copy failed.
-            let copied = unsafe { self.download(at, to) };
+            let copied = unsafe { self.download(offset, to) };
             match copied.and(self.gpu.synchronize()) {
                 Err(error) if error.is_memory() && tries < FETCH_TRIES => tries += 1,
                 result => return result,
@@ -172,7 +173,7 @@ impl DeviceBuf {
         }
     }
 
-    /// Puts a copy of host memory to byte `at` of the buffer into the stream.
+    /// Enqueues a copy of host memory to the buffer from byte `offset` on.
     ///
     /// # Errors
     /// What the driver says.
@@ -181,9 +182,9 @@ impl DeviceBuf {
     /// If it does not fit.
     ///
     /// # Safety
-    /// Page-locked memory stays as it is until the stream is synchronized. Other memory has been read on return.
-    pub unsafe fn upload(&self, at: usize, from: &[u8]) -> Result<(), CudaError> {
-        let to = self.place(at, from.len());
+    /// Page-locked memory is not written until the stream is synchronized. Other memory has been read on return.
+    pub unsafe fn upload(&self, offset: usize, from: &[u8]) -> Result<(), CudaError> {
+        let to = self.range(offset, from.len());
         if from.is_empty() {
             return Ok(());
         }
@@ -195,7 +196,7 @@ impl DeviceBuf {
         })
     }
 
-    /// Puts a copy of the bytes from `at` on to host memory into the stream.
+    /// Enqueues a copy of the bytes from `offset` on to host memory.
     ///
     /// # Errors
     /// What the driver says.
@@ -205,8 +206,8 @@ impl DeviceBuf {
     ///
     /// # Safety
     /// The host memory is neither read nor freed until the stream is synchronized.
-    pub unsafe fn download(&self, at: usize, to: &mut [u8]) -> Result<(), CudaError> {
-        let from = self.place(at, to.len());
+    pub unsafe fn download(&self, offset: usize, to: &mut [u8]) -> Result<(), CudaError> {
+        let from = self.range(offset, to.len());
         if to.is_empty() {
             return Ok(());
         }
@@ -219,34 +220,34 @@ impl DeviceBuf {
         })
     }
 
-    /// Puts zeroing of `bytes` bytes from `at` on into the stream.
+    /// Enqueues zeroing of `bytes` bytes from `offset` on.
     ///
     /// # Errors
     /// What the driver says.
     ///
     /// # Panics
     /// If there are not so many bytes.
-    pub fn clear(&self, at: usize, bytes: usize) -> Result<(), CudaError> {
-        let place = self.place(at, bytes);
+    pub fn clear(&self, offset: usize, bytes: usize) -> Result<(), CudaError> {
+        let to = self.range(offset, bytes);
         if bytes == 0 {
             return Ok(());
         }
         let stream = self.gpu.bound()?;
         // SAFETY: the range is within the buffer, which is freed after the work in the stream only.
-        unsafe { result::memset_d8_async(place, 0, bytes, stream) }
+        unsafe { result::memset_d8_async(to, 0, bytes, stream) }
             .map_err(|error| self.gpu.failed("cuMemsetD8Async", error, format_args!("{bytes} bytes")))
     }
 
-    /// Puts a copy of `bytes` bytes of another buffer, which may be on another device, into the stream. Work in the
-    /// stream of the other buffer must have been synchronized.
+    /// Enqueues a copy of `bytes` bytes of another buffer, from its byte `from` on, to byte `offset` of this one. The other
+    /// may be on another device; its stream must be idle.
     ///
     /// # Errors
     /// What the driver says.
     ///
     /// # Panics
     /// If a range is not within its buffer.
-    pub fn copy_from(&self, at: usize, other: &Self, from: usize, bytes: usize) -> Result<(), CudaError> {
-        let (to, from) = (self.place(at, bytes), other.place(from, bytes));
+    pub fn copy_from(&self, offset: usize, other: &Self, from: usize, bytes: usize) -> Result<(), CudaError> {
+        let (to, from) = (self.range(offset, bytes), other.range(from, bytes));
         if bytes == 0 {
             return Ok(());
         }
@@ -265,13 +266,14 @@ impl DeviceBuf {
         })
     }
 
-    fn place(&self, at: usize, bytes: usize) -> sys::CUdeviceptr {
+    /// The address of a range, which lies within the buffer.
+    fn range(&self, offset: usize, bytes: usize) -> sys::CUdeviceptr {
         assert!(
-            at.checked_add(bytes).is_some_and(|end| end <= self.capacity),
-            "{bytes} bytes at {at} of a device buffer of {}",
+            offset.checked_add(bytes).is_some_and(|end| end <= self.capacity),
+            "{bytes} bytes at {offset} of a device buffer of {}",
             self.capacity
         );
-        self.address + at as u64
+        self.address + offset as u64
     }
 }
 
@@ -281,15 +283,29 @@ impl Drop for DeviceBuf {
     }
 }
 
-/// The page-locked memory of this process, by where it begins and ends.
-static PAGE_LOCKED: RwLock<BTreeMap<usize, usize>> = RwLock::new(BTreeMap::new());
+impl Gpu {
+    /// Whether host memory is page-locked, whoever locked it: a device then copies it by itself.
+    ///
+    /// The driver knows. It takes well under a microsecond to say so, and says no where it can't tell.
+    pub fn is_page_locked(&self, memory: &[u8]) -> bool {
+        let Some(last) = memory.len().checked_sub(1) else {
+            return true;
+        };
+        // Memory that was locked by another library may end before the slice does.
+        let ends = [memory.as_ptr(), memory[last..].as_ptr()];
+        self.bound().is_ok() && ends.into_iter().all(is_host_memory_of_driver)
+    }
+}
 
-/// Whether all of it is page-locked, being in a [`PinnedBuf`]: a device then copies it by itself.
-pub fn is_page_locked(memory: &[u8]) -> bool {
-    let begin = memory.as_ptr() as usize;
-    let locked = PAGE_LOCKED.read().unwrap_or_else(PoisonError::into_inner);
-    let below = locked.range(..=begin).next_back();
-    below.is_some_and(|(_, &end)| begin + memory.len() <= end)
+/// Whether the driver has an address in a range of host memory that it locked.
+fn is_host_memory_of_driver(address: *const u8) -> bool {
+    let mut kind = 0u32;
+    let mut attribute = sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
+    let mut to = (&raw mut kind).cast::<c_void>();
+    // The call for a single attribute would give an error for other memory, which tools that watch for errors report.
+    // SAFETY: one attribute is asked for, and `kind` is a place for its value; the address is not read.
+    let asked = unsafe { sys::cuPointerGetAttributes(1, &mut attribute, &mut to, address as sys::CUdeviceptr) };
+    asked == sys::CUresult::CUDA_SUCCESS && kind == sys::CUmemorytype::CU_MEMORYTYPE_HOST as u32
 }
 
 /// Page-locked host memory, which a device reads and writes by itself, that keeps its capacity when it is reused.
@@ -318,7 +334,7 @@ impl PinnedBuf {
         }
     }
 
-    /// Sets the length in bytes. The contents stay as far as they fit; what is new is zero or left over from earlier.
+    /// Sets the length in bytes. The contents stay as far as they fit; new bytes are zero or left over from earlier.
     ///
     /// # Errors
     /// [`CudaError::OutOfMemory`]; the buffer is then as it was.
@@ -342,10 +358,6 @@ impl PinnedBuf {
             .map_err(|error| CudaError::allocation(self.gpu.ordinal(), "page-locked", error, bytes))?;
         // SAFETY: it has so many bytes.
         unsafe { memory.cast::<u8>().write_bytes(0, bytes) };
-        let begin = memory as usize;
-        let mut locked = PAGE_LOCKED.write().unwrap_or_else(PoisonError::into_inner);
-        locked.insert(begin, begin + bytes);
-        drop(locked);
         self.memory = NonNull::new(memory.cast());
         self.capacity = bytes;
         self.bytes = bytes;
@@ -390,9 +402,6 @@ impl PinnedBuf {
 impl Drop for PinnedBuf {
     fn drop(&mut self) {
         let Some(memory) = self.memory.take() else { return };
-        let mut locked = PAGE_LOCKED.write().unwrap_or_else(PoisonError::into_inner);
-        locked.remove(&(memory.as_ptr() as usize));
-        drop(locked);
         if self.gpu.bound().is_ok() {
             // SAFETY: it is this buffer's own. The device is done with it, as users synchronize before they let go.
             let _ = unsafe { result::free_host(memory.as_ptr().cast()) };

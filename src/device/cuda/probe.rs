@@ -6,8 +6,9 @@ use std::sync::OnceLock;
 /// The CUDA version of the oldest driver that takes the kernels: that of `kernels/*.cuda12.fatbin`.
 const NEEDED: i32 = 12_000;
 
-/// What is called of every driver. A function that lacks must be known before it is called: the binding panics then.
-const FUNCTIONS: [&str; 45] = [
+/// The functions that are called of every driver. One that is missing must be found out before it is called, since the
+/// binding panics then.
+const FUNCTIONS: [&str; 46] = [
     "cuInit",
     "cuDriverGetVersion",
     "cuCtxGetCurrent",
@@ -47,6 +48,7 @@ const FUNCTIONS: [&str; 45] = [
     "cuModuleGetFunction",
     "cuModuleLoadData",
     "cuModuleUnload",
+    "cuPointerGetAttributes",
     "cuStreamBeginCapture_v2",
     "cuStreamCreate",
     "cuStreamDestroy_v2",
@@ -75,6 +77,7 @@ struct Driver {
     devices: usize,
 }
 
+/// The driver is loaded once in a process and stays, so what it says is kept as long.
 fn driver() -> Result<Driver, Unavailable> {
     static DRIVER: OnceLock<Result<Driver, Unavailable>> = OnceLock::new();
     DRIVER.get_or_init(probe).clone()
@@ -85,10 +88,10 @@ fn probe() -> Result<Driver, Unavailable> {
     if !unsafe { sys::is_culib_present() } {
         return Err(Unavailable::NoLibrary);
     }
-    // An old driver lacks functions, too, but its version says more.
+    // The version first: it says more of an old driver than the function that is missing.
     FUNCTIONS[..2].iter().try_for_each(|function| find(function))?;
     let mut came = 0;
-    // SAFETY: the function is there, and `came` is a place for the version.
+    // SAFETY: the function is there, and writes the version to `came`.
     unsafe { sys::cuDriverGetVersion(&mut came) }.result().map_err(failed)?;
     if came < NEEDED {
         return Err(Unavailable::DriverTooOld { came, needed: NEEDED });

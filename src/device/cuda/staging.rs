@@ -1,16 +1,16 @@
-//! What a launch needs of the host, as one block.
+//! What a launch reads from the host, gathered in one block.
 
 use crate::device::cuda::{Budget, CudaError, DeviceBuf, Gpu, PinnedBuf};
 use bytemuck::Pod;
 
-/// What every part of a block begins at a multiple of.
+/// Every part of a block begins at a multiple of this.
 const ALIGNMENT: usize = 16;
 
-/// Blocks and results of at most so many bytes stay in the host's memory, where the device reads and writes them by
-/// itself: a copy takes longer than that, however little there is to copy.
+/// Blocks and results up to this size stay in page-locked host memory, which the device accesses over the bus (zero
+/// copy): even the smallest copy takes longer.
 pub(crate) const DIRECT_BYTES: usize = 64 << 10;
 
-/// A block of page-locked memory, and its copy on the device where it is large.
+/// A block of page-locked memory. A large one is copied to the device before it is read.
 pub(crate) struct Staging {
     host: PinnedBuf,
     device: DeviceBuf,
@@ -18,7 +18,7 @@ pub(crate) struct Staging {
     is_copied: bool,
 }
 
-/// The address at which every device finds page-locked memory, to write: the same as the host's.
+/// The address at which devices write page-locked memory: the same as the host's (unified addressing).
 pub(crate) fn address(memory: &mut PinnedBuf) -> u64 {
     memory.bytes_mut().as_mut_ptr() as u64
 }
@@ -38,12 +38,12 @@ impl Staging {
         }
     }
 
-    /// Begins a block of at most so many bytes. The device must be done with the one before.
+    /// Begins a block of at most `bytes` bytes. The device must be done with the one before.
     pub fn begin(&mut self, bytes: usize) -> Result<(), CudaError> {
         self.begin_in(bytes, bytes > DIRECT_BYTES)
     }
 
-    /// Begins a block that is copied to the device, as one that is read again and again should be.
+    /// As [`begin`](Self::begin), for a block that is read again and again: it is copied to the device, however small.
     pub fn begin_copied(&mut self, bytes: usize) -> Result<(), CudaError> {
         self.begin_in(bytes, true)
     }
@@ -66,7 +66,7 @@ impl Staging {
         }
     }
 
-    /// Puts elements into the block, and gives the address at which the device will find them.
+    /// Appends elements, and gives the address at which the device reads them.
     pub fn put<T: Pod>(&mut self, elements: &[T]) -> u64 {
         let (at, bytes) = (self.used, bytemuck::cast_slice(elements));
         self.host.bytes_mut()[at..at + bytes.len()].copy_from_slice(bytes);
@@ -74,18 +74,18 @@ impl Staging {
         self.address() + at as u64
     }
 
-    /// As [`put`](Self::put), for elements of which there are `len`.
+    /// As [`put`](Self::put), for an iterator of `len` elements.
     pub fn put_each<T: Pod>(&mut self, len: usize, elements: impl Iterator<Item = T>) -> u64 {
         let at = self.used;
-        let places = &mut self.host.bytes_mut()[at..at + len * size_of::<T>()];
-        for (place, element) in places.chunks_exact_mut(size_of::<T>()).zip(elements) {
-            place.copy_from_slice(bytemuck::bytes_of(&element));
+        let block = &mut self.host.bytes_mut()[at..at + len * size_of::<T>()];
+        for (to, element) in block.chunks_exact_mut(size_of::<T>()).zip(elements) {
+            to.copy_from_slice(bytemuck::bytes_of(&element));
         }
         self.used += room::<T>(len);
         self.address() + at as u64
     }
 
-    /// Puts the copy of the block to the device, where it needs one, into its stream.
+    /// Enqueues the copy of the block to the device, where it needs one.
     ///
     /// # Safety
     /// The next block is begun once the stream has been synchronized.

@@ -1,13 +1,13 @@
-//! Copies between a device and the host: by the device itself where the memory is page-locked, else through memory that
-//! is.
+//! Copies between the host and a device.
 //!
-//! The driver does the latter, too, on one core; there it takes several times as long as the copy by the device. Here several
-//! cores share it.
+//! A device copies page-locked memory by itself (DMA). Other memory goes through a page-locked bounce buffer. The driver
+//! would do that, too, but on one core, which takes several times as long as the copy by the device; here several cores
+//! fill or empty the buffer.
 
-use super::copy::{self, CHUNK};
-use crate::device::cuda::{CudaError, DeviceBuf, Gpu, PinnedBuf, is_page_locked};
+use super::host_copy::{self, CHUNK};
+use crate::device::cuda::{CudaError, DeviceBuf, Gpu, PinnedBuf};
 
-/// Page-locked memory on the way to a device or from it.
+/// A bounce buffer: page-locked memory on the way to a device or from it.
 pub(crate) struct Transfer {
     memory: PinnedBuf,
     used: usize,
@@ -23,34 +23,34 @@ impl Transfer {
         }
     }
 
-    /// Begins to send `bytes` bytes at most. What was sent before must have arrived.
+    /// Begins uploads of at most `bytes` bytes in all. Earlier ones must be done.
     pub(crate) fn begin(&mut self, bytes: usize) {
         (self.used, self.room) = (0, bytes);
     }
 
-    /// Puts the copy of host memory to byte `at` of a buffer into the stream.
+    /// Enqueues a copy of host memory to byte `offset` of a buffer.
     ///
     /// # Panics
     /// If it is more than [`Self::begin`] was told.
     ///
     /// # Safety
     /// The memory, which may be page-locked, is left alone until the stream is synchronized.
-    pub(crate) unsafe fn upload(&mut self, to: &DeviceBuf, at: usize, from: &[u8]) -> Result<(), CudaError> {
-        if from.len() <= CHUNK || is_page_locked(from) {
+    pub(crate) unsafe fn upload(&mut self, to: &DeviceBuf, offset: usize, from: &[u8]) -> Result<(), CudaError> {
+        if from.len() <= CHUNK || to.gpu().is_page_locked(from) {
             // SAFETY: as this function.
-            return unsafe { to.upload(at, from) };
+            return unsafe { to.upload(offset, from) };
         }
         if self.used == 0 {
             self.memory.resize(self.room)?;
         }
         let memory = &mut self.memory.bytes_mut()[self.used..][..from.len()];
         self.used += from.len();
-        copy::copy(from, memory);
-        // SAFETY: the memory is left alone until what was sent has arrived.
-        unsafe { to.upload(at, memory) }
+        host_copy::copy(from, memory);
+        // SAFETY: the bounce buffer is left alone until `begin` or `take`, before which the upload is done.
+        unsafe { to.upload(offset, memory) }
     }
 
-    /// All of the page-locked memory, for the caller to fill and to send. What was sent before must have arrived.
+    /// The bounce buffer itself, of `bytes` bytes, for the caller to fill and upload. Earlier uploads must be done.
     pub(crate) fn take(&mut self, bytes: usize) -> Result<&mut [u8], CudaError> {
         self.used = bytes;
         self.memory.resize(bytes)?;
@@ -75,7 +75,7 @@ impl Transfer {
         };
         let gpu = first.gpu().clone();
         let bytes: usize = pieces.iter().map(|(.., to)| to.len()).sum();
-        if bytes <= CHUNK || pieces.iter().all(|(.., to)| is_page_locked(to)) {
+        if bytes <= CHUNK || pieces.iter().all(|(.., to)| gpu.is_page_locked(to)) {
             let mut pieces = pieces.iter_mut();
             // SAFETY: it is borrowed until the stream is synchronized, which it is whatever became of the copies.
             let copied = pieces.try_for_each(|(from, at, to)| unsafe { from.download(*at, to) });
@@ -94,7 +94,7 @@ impl Transfer {
         for (.., to) in pieces {
             let (own, rest) = memory.split_at(to.len());
             memory = rest;
-            copy::copy(own, to);
+            host_copy::copy(own, to);
         }
         Ok(())
     }

@@ -1,15 +1,17 @@
 //! Streams on common timestamps.
 //!
-//! An [`Timeline`] keeps the history of each stream and says when an observation is due. The values at the targets of a
-//! window are then read from the histories, one modality at a time by [`cpu::align`], or all of them side by side by
-//! [`fuse`](crate::ops::fuse).
+//! An [`Aligner`] takes samples, says which observations are due, and makes their windows on the CPU or on a device: of all
+//! modalities side by side ([`fuse`](crate::ops::fuse)), or of each by itself. Under it lies the [`Timeline`]: the history of
+//! each stream, and the rule that says when an observation is due. Values are read from the histories, by [`cpu`] or to the
+//! same bits by [`cuda`].
 //!
-//! **Due.** Targets are whole multiples of the grid's period. A target is due once the watermark of every open stream
-//! that is waited for is at or past it, or once the newest sample of any of them is `max_wait_ms` past it.
+//! **Settled and past.** A sample of a stream is settled once its newest is `reorder_ms` past it: a sample may come late by so
+//! much and still be sorted in before it is used. A stream is past a target once nothing that may still come in time changes
+//! its value there. For `previous`, that is when its newest time, less `reorder_ms`, has reached the target; for modes that
+//! look at the sample after a target, when a settled sample has. The newest time that a stream is past is its watermark.
 //!
-//! **Watermark.** With `reorder_ms` a sample may come late by so much and still be sorted in before it is used. The
-//! watermark of a stream is its newest sample's time less `reorder_ms`; where a mode looks at samples after the target,
-//! it is the newest *sample* at or before that, since the sample after the target must be in its place, too.
+//! **Due.** Targets are whole multiples of the grid's period. One is due once every open stream that is waited for is past
+//! it, or once the newest sample of any of them is `max_wait_ms` past it.
 //!
 //! **Clock jumps.** A stamp that goes back by more than `reset_ms`, or ahead by more than `jump_ms`, clears its stream and
 //! starts the grid anew on what the histories hold. A time is sent again only if time itself went back: if the newest
@@ -17,8 +19,9 @@
 //!
 //! **Nothing silences it.** With `max_wait_ms`, a stream that goes on makes observations due, whatever the clocks of the
 //! others do. Where the grid would start more than a second behind what is due, it starts there instead; a stream that was
-//! ahead and has stopped is left behind. [`Timeline::take_notices`] says so.
+//! ahead and has stopped is left behind. [`Aligner::take_notices`] says so.
 
+mod aligner;
 mod config;
 pub mod cpu;
 #[cfg(feature = "cuda")]
@@ -26,9 +29,16 @@ pub mod cuda;
 #[cfg(not(feature = "cuda"))]
 #[path = "no_cuda.rs"]
 pub(crate) mod cuda;
+mod samples;
+mod spec;
 #[cfg(test)]
 mod tests;
 mod timeline;
+mod window;
 
-pub use config::{AlignConfig, GroupConfig, ModalityConfig};
+pub use aligner::{Aligner, DeviceFailure, PushError};
+pub use config::{AlignConfig, GroupConfig, LATER, ModalityConfig};
+pub use samples::{Samples, SamplesError};
+pub use spec::Spec;
 pub use timeline::{Masks, Notice, Pushed, SampleError, StreamState, Target, Timeline};
+pub use window::{Output, Wanted, Window};

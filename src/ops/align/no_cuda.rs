@@ -1,35 +1,38 @@
 //! Stands in for [`cuda`](self) in a build without the feature `cuda`.
 
+use super::window::{Output, Wanted};
 use super::{Masks, Pushed, SampleError, Target, Timeline};
 use crate::device::cuda::{Budget, CudaError, DeviceBuf, Gpu};
-use crate::device::{Dtype, Values};
+use crate::device::{HostBuf, Values};
+use crate::stream::DeviceTensor;
 use std::ops::Range;
 
 /// Why a sample was not taken.
-#[derive(Debug, thiserror::Error)]
-pub enum PushError {
-    #[error(transparent)]
-    Sample(#[from] SampleError),
-    #[error(transparent)]
-    Cuda(#[from] CudaError),
-    #[error("{error}")]
-    Unplaced { error: CudaError, pushed: Pushed },
+pub enum FuserError {
+    Sample(SampleError),
+    Cuda(CudaError),
+    Lost { error: CudaError, pushed: Pushed },
 }
 
 /// A sample in the memory of a device, of which there is none.
 #[derive(Clone, Copy)]
-pub struct DeviceSample<'a> {
-    pub memory: &'a DeviceBuf,
-    pub at: usize,
-    pub dtype: Dtype,
-    pub len: usize,
+pub struct DeviceSample<'a>(&'a DeviceBuf);
+
+impl<'a> DeviceSample<'a> {
+    pub fn of(tensor: &'a DeviceTensor, _: Range<usize>) -> Result<Self, CudaError> {
+        Ok(Self(&tensor.memory))
+    }
+
+    pub fn fetch(self, _: &mut HostBuf) -> Result<Values<'_>, CudaError> {
+        match *self.0 {}
+    }
 }
 
-/// There is no device to keep histories on.
+/// There is no device to follow histories on.
 pub enum CudaFuser {}
 
 impl CudaFuser {
-    pub fn new(_: &Timeline, gpu: &Gpu, _: &Budget) -> Self {
+    pub fn new(_: &Timeline, _: usize, gpu: &Gpu, _: &Budget) -> Self {
         match *gpu {}
     }
 
@@ -37,33 +40,27 @@ impl CudaFuser {
         match *self {}
     }
 
-    pub fn window(
-        &mut self,
-        _: &Timeline,
-        _: &Target,
-        _: Range<usize>,
-        _: &mut [u8],
-        _: &mut Masks,
-    ) -> Result<(), CudaError> {
+    pub fn make(&mut self, _: &Timeline, _: &Target, _: &[Output], _: &[Wanted]) -> Result<(), CudaError> {
         match *self {}
     }
 
-    pub fn window_on_device(
-        &mut self,
-        _: &Timeline,
-        _: &Target,
-        _: Range<usize>,
-        _: &mut DeviceBuf,
-        _: &mut Masks,
-    ) -> Result<(), CudaError> {
+    pub fn values(&self, _: usize) -> &[u8] {
         match *self {}
     }
 
-    pub fn push(&mut self, _: &mut Timeline, _: usize, _: i64, _: DeviceSample<'_>) -> Result<Pushed, PushError> {
+    pub fn masks(&self, _: usize, _: &Timeline, _: &Target, _: &mut Masks) {
         match *self {}
     }
 
-    pub fn push_host(&mut self, _: &mut Timeline, _: usize, _: i64, _: Values<'_>) -> Result<Pushed, PushError> {
+    pub fn leave(&mut self, _: usize, _: usize, _: &mut DeviceBuf) -> Result<(), CudaError> {
+        match *self {}
+    }
+
+    pub fn push(&mut self, _: &mut Timeline, _: usize, _: i64, _: DeviceSample<'_>) -> Result<Pushed, FuserError> {
+        match *self {}
+    }
+
+    pub fn push_host(&mut self, _: &mut Timeline, _: usize, _: i64, _: Values<'_>) -> Result<Pushed, FuserError> {
         match *self {}
     }
 }

@@ -14,10 +14,10 @@ mod start;
 mod values;
 
 use super::cuda::CudaFuser;
-use super::{AlignConfig, Masks, Notice, Pushed, SampleError, Target, Timeline, cpu};
+use super::{AlignConfig, Masks, Notice, Output, Pushed, SampleError, Target, Timeline, Wanted, cpu};
 use crate::device::Values;
 use crate::device::cuda::{Budget, Gpu, device_count};
-use crate::ops::{ConfigError, fuse};
+use crate::ops::ConfigError;
 use std::fmt::Write;
 
 const MS: i64 = 1_000_000;
@@ -46,20 +46,20 @@ fn refusal(config: &AlignConfig) -> String {
 }
 
 struct Script {
-    aligner: Timeline,
+    timeline: Timeline,
     cuda: Option<CudaFuser>,
 }
 
 impl Script {
     fn new(keys: &str, modalities: &[&str]) -> Self {
-        let aligner = Timeline::new(&config(keys, modalities)).unwrap();
+        let timeline = Timeline::new(&config(keys, modalities)).unwrap();
         let gpu = device_count().is_ok().then(|| Gpu::open(0).unwrap());
-        let cuda = gpu.map(|gpu| CudaFuser::new(&aligner, &gpu, &Budget::new(None)));
-        Self { aligner, cuda }
+        let cuda = gpu.map(|gpu| CudaFuser::new(&timeline, 1, &gpu, &Budget::new(None)));
+        Self { timeline, cuda }
     }
 
-    fn place(&self, input: &str) -> usize {
-        self.aligner.inputs().position(|name| name == input).unwrap()
+    fn modality(&self, input: &str) -> usize {
+        self.timeline.inputs().position(|name| name == input).unwrap()
     }
 
     /// A sample of one value comes; `due` falls due.
@@ -77,28 +77,28 @@ impl Script {
     }
 
     fn try_push(&mut self, input: &str, stamp_ns: i64, sample: Values<'_>) -> Result<Pushed, SampleError> {
-        let modality = self.place(input);
-        self.aligner.push(modality, stamp_ns, sample)
+        let modality = self.modality(input);
+        self.timeline.push(modality, stamp_ns, sample)
     }
 
     #[track_caller]
     fn close(&mut self, input: &str, due: &[&str]) {
-        let modality = self.place(input);
-        self.aligner.close(modality);
+        let modality = self.modality(input);
+        self.timeline.close(modality);
         self.falls_due(due);
     }
 
     #[track_caller]
     fn open(&mut self, input: &str, due: &[&str]) {
-        let modality = self.place(input);
-        self.aligner.open(modality);
+        let modality = self.modality(input);
+        self.timeline.open(modality);
         self.falls_due(due);
     }
 
     #[track_caller]
     fn falls_due(&mut self, due: &[&str]) {
         let mut fell = Vec::new();
-        while let Some(target) = self.aligner.due() {
+        while let Some(target) = self.timeline.due() {
             fell.push(self.show(&target));
             assert!(fell.len() < 1000, "it has no end: {:?} ...", &fell[..3]);
         }
@@ -106,32 +106,33 @@ impl Script {
     }
 
     fn show(&mut self, target: &Target) -> String {
-        let aligner = &self.aligner;
-        let names: Vec<&str> = aligner.inputs().collect();
-        let columns: usize = (0..names.len()).map(|modality| aligner.dim(modality)).sum();
-        let mut values = vec![f32::NAN; aligner.window() * columns];
+        let timeline = &self.timeline;
+        let names: Vec<&str> = timeline.inputs().collect();
+        let columns: usize = (0..names.len()).map(|modality| timeline.dim(modality)).sum();
+        let mut values = vec![f32::NAN; timeline.window() * columns];
         let mut masks = Masks::default();
-        fuse::cpu::fuse(aligner, target, &mut values, &mut masks);
+        cpu::window(timeline, target, 0..names.len(), &mut values, &mut masks);
         assert_eq!(masks.timestamps_ns.last(), Some(&target.time_ns));
         if let Some(cuda) = &mut self.cuda {
-            let (mut of_cuda, mut masks_of_cuda) = (vec![f32::NAN; values.len()], Masks::default());
-            let out = bytemuck::cast_slice_mut(&mut of_cuda);
-            cuda.window(aligner, target, 0..names.len(), out, &mut masks_of_cuda)
-                .unwrap();
-            let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
-            assert_eq!((bits(&of_cuda), masks_of_cuda), (bits(&values), masks.clone()));
+            let all = [Output::new(timeline, 0..names.len())];
+            cuda.make(timeline, target, &all, &[Wanted::OnHost]).unwrap();
+            let mut masks_of_cuda = Masks::default();
+            cuda.masks(0, timeline, target, &mut masks_of_cuda);
+            let of_cuda: &[u32] = bytemuck::cast_slice(cuda.values(0));
+            let bits: Vec<u32> = values.iter().map(|value| value.to_bits()).collect();
+            assert_eq!((of_cuda, masks_of_cuda), (&bits[..], masks.clone()));
         }
         let mut text = String::new();
         for (row, mut rest) in values.chunks_exact(columns).enumerate() {
             let bar = if row == 0 { "" } else { " | " };
             write!(text, "{bar}{}:", masks.timestamps_ns[row] as f64 / MS as f64).unwrap();
             for (modality, name) in names.iter().enumerate() {
-                let (own, others) = rest.split_at(aligner.dim(modality));
+                let (own, others) = rest.split_at(timeline.dim(modality));
                 rest = others;
                 let own: Vec<String> = own.iter().map(f32::to_string).collect();
-                let place = row * names.len() + modality;
-                let invalid = if masks.valid[place] == 1 { "" } else { "!" };
-                let age = match masks.age_ns[place] {
+                let entry = row * names.len() + modality;
+                let invalid = if masks.valid[entry] == 1 { "" } else { "!" };
+                let age = match masks.age_ns[entry] {
                     -1 => "-".to_owned(),
                     age => (age as f64 / MS as f64).to_string(),
                 };

@@ -1,14 +1,13 @@
+//! The histories of the streams, and which observation is due.
+
 mod due;
 
 use super::AlignConfig;
-use super::config::Group;
-use crate::device::{Dtype, Element, Values};
-use crate::ops::{ConfigError, duration_ns};
+use super::spec::{Group, Spec, StreamSpec, latency_ns, max_wait_ns};
+use crate::device::{Dtype, Values};
+use crate::ops::ConfigError;
 use crate::stream::{History, Insert, Place};
-use crate::time::{Grid, Pick, ms_to_ns, pick};
-
-/// A stamp that goes back by more is a clock jump, where the configuration does not say, ns.
-const DEFAULT_RESET: i64 = 1_000_000_000;
+use crate::time::Grid;
 
 /// Stamps beyond this are refused, so that differences of stamps can't overflow, ns.
 const MAX_STAMP: i64 = i64::MAX / 4;
@@ -35,75 +34,83 @@ pub enum SampleError {
     /// Its stamp is out of range.
     #[error("stamp {0} ns is out of range (allowed: +-2^61)")]
     StampOutOfRange(i64),
-    /// The rows of its stream are on a device, and it came to the aligner instead of to what keeps them there.
+    /// The values of its stream are on a device, and it came to the [`Timeline`] instead of to the
+    /// [`Aligner`](super::Aligner), which keeps them there.
     #[error("the samples of this stream are on a device, and one came to the host")]
     Elsewhere,
 }
 
-/// What the arrival of a sample did besides taking its place.
+/// What the arrival of a sample did, beside adding to its history.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pushed {
-    /// It came for a target that was sent already.
+    /// It lies at or before a target that was sent already.
     pub late: bool,
-    /// The history was full and gave up its oldest sample.
+    /// The history was full and dropped its oldest sample.
     pub overflowed: bool,
-    /// The stream's clock jumped by so many ns: its history was cleared and the grid starts anew.
+    /// The stream's clock jumped by this many ns: its history was cleared, and the grid starts anew.
     pub jumped_ns: Option<i64>,
 }
 
-/// Something about the clocks of the streams that somebody should know.
+/// What somebody should be told of the streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// The grid started without this stream, which was so many ns behind; `None`: it had no sample.
+    /// The grid started without a stream.
     StartedWithout {
         /// The modality.
         modality: usize,
-        /// By how much its newest sample was behind the first target.
+        /// By how much its newest sample was behind the first target; `None`: it had no sample.
         behind_ns: Option<i64>,
     },
-    /// This stream was so many ns ahead of one that goes on, and has stopped: it counts as a clock jump.
+    /// A stream that was ahead of one which goes on has stopped, and is left behind: this counts as a clock jump.
     LeftBehind {
         /// The modality.
         modality: usize,
         /// By how much it was ahead.
         ahead_ns: i64,
     },
-    /// So many targets fell due at once that they were skipped, which counts as a clock jump.
+    /// More targets fell due at once than anybody could take. They were skipped: this counts as a clock jump.
     Skipped {
         /// The number of targets.
         targets: i64,
+    },
+    /// A device was lost, and with it samples that were nowhere else.
+    SamplesLost {
+        /// The modality.
+        modality: usize,
+        /// The number of samples.
+        samples: usize,
     },
 }
 
 /// An observation that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Its place on the grid: its time is `index * period`.
+    /// Its index on the grid: its time is `index * period`.
     pub index: i64,
     /// Its time, ns: the newest row of the window.
     pub time_ns: i64,
-    /// How often the clock of a stream had jumped.
+    /// How often the clock of a stream has jumped.
     pub epoch: i64,
-    /// Samples that had come for a target that was sent already.
+    /// Late samples so far, of all streams.
     pub late_samples: i64,
 }
 
-/// What is known of the clock of a stream.
+/// Where a stream stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamState {
-    /// Whether targets wait for it while it is open.
+    /// Whether targets wait for it while it is open: `wait` of its configuration.
     pub waits: bool,
     /// Whether it is open.
     pub open: bool,
     /// The capture time of its newest sample, ns; `None` before the first.
     pub newest_ns: Option<i64>,
-    /// The capture time of the oldest sample that is held, ns.
+    /// The capture time of the oldest sample in its history, ns.
     pub oldest_ns: Option<i64>,
     /// A stamp that goes back by more is a clock jump, ns.
     pub reset_ns: i64,
 }
 
-/// What is known of the values of a window, row by row.
+/// What is known of each value of a window.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Masks {
     /// The targets, T, ascending, ns.
@@ -112,34 +119,25 @@ pub struct Masks {
     pub valid: Vec<i64>,
     /// `[T, M]`, row-major: target minus the newest sample at or before it, -1 where there is none, ns.
     pub age_ns: Vec<i64>,
-    /// M: how many rows of the modality are not valid because the published type can't hold what they would be.
+    /// M: rows of the modality that are not valid because the published type can't hold their values.
     pub overflows: Vec<i64>,
 }
 
-/// What is known of the value of a modality at a target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Known {
-    /// Whether all groups are valid.
-    pub valid: bool,
-    /// Whether the published type can't hold some group.
-    pub overflows: bool,
-    /// The target minus the newest sample at or before it, -1 where there is none, ns.
-    pub age_ns: i64,
-}
-
-/// The histories of the streams, and which observation is due.
+/// The histories of the streams, and which observation is due: all of align and fuse but the values.
+///
+/// It knows no device and no clock but that of the stamps. [`Aligner`](super::Aligner) adds the values.
 pub struct Timeline {
     grid: Grid,
     window: i64,
     stride: i64,
     emit_every: i64,
     max_wait: Option<i64>,
-    modalities: Vec<Modality>,
-    /// The index of the next target; `None` while the grid has not started, or is to start anew.
+    streams: Vec<Stream>,
+    /// The index of the next target; `None` before the grid has started, or where it is to start anew.
     next: Option<i64>,
-    /// The index of the last target that was sent. It stays when the grid starts anew, so that no time is sent twice.
+    /// The index of the last target that was sent. It outlives a new start of the grid, so that no time is sent twice.
     last_sent: Option<i64>,
-    /// How much time the observations that were sent cover, and the targets that were skipped at clock jumps, ns.
+    /// The time that the observations sent so far cover, targets skipped at clock jumps included, ns.
     covered: i64,
     notices: Vec<Notice>,
     epoch: i64,
@@ -148,69 +146,44 @@ pub struct Timeline {
     fill_value: f32,
 }
 
-struct Modality {
-    input: String,
-    dim: usize,
-    groups: Vec<Group>,
+struct Stream {
+    spec: StreamSpec,
     looks_ahead: bool,
-    latency: i64,
-    reorder: i64,
-    waits: bool,
-    reset: i64,
-    /// `jump_ms`, where the configuration says it.
-    jump: Option<i64>,
     open: bool,
     late_samples: i64,
-    /// Its newest time when it was left behind, until it speaks again: then it is ahead of the others, as if by a jump.
+    /// The newest time of a stream that was left behind, until it speaks again: its next sample counts as a jump ahead.
     left_behind_at: Option<i64>,
-    /// By how much its newest stamp went on, clock jumps left out, ns: in all, and since the last observation.
+    /// By how much its newest stamp has advanced, clock jumps left out, ns: in all, and since the last observation.
     advanced: i64,
     advanced_since_sent: i64,
     samples_since_sent: u32,
     history: History,
+    /// The sample that has just come, in float32.
     sample: Vec<f32>,
 }
 
 impl Timeline {
-    /// Checks the configuration and makes the histories.
+    /// Checks a configuration and makes the histories.
+    ///
+    /// # Errors
+    /// Those of [`Spec::new`].
     pub fn new(config: &AlignConfig) -> Result<Self, ConfigError> {
-        let grid = config.grid()?;
-        let max_wait = config
-            .max_wait_ms
-            .map(|ms| duration_ns(|| "max_wait_ms".into(), ms))
-            .transpose()?;
-        let modalities = (0..config.modalities.len()).map(|i| Modality::new(config, i, grid, max_wait));
-        Ok(Self {
-            grid,
-            window: config.window as i64,
-            stride: config.stride as i64,
-            emit_every: config.emit_every as i64,
-            max_wait,
-            modalities: modalities.collect::<Result<_, _>>()?,
-            next: None,
-            last_sent: None,
-            covered: 0,
-            notices: Vec::new(),
-            epoch: 0,
-            late_samples: 0,
-            dtype: config.dtype,
-            fill_value: config.fill_value,
-        })
+        Spec::new(config).map(Self::from)
     }
 
     /// The inputs of the modalities, in order.
     pub fn inputs(&self) -> impl ExactSizeIterator<Item = &str> {
-        self.modalities.iter().map(|modality| modality.input.as_str())
+        self.streams.iter().map(|stream| stream.spec.input.as_str())
     }
 
     /// M, the number of modalities.
     pub fn modalities(&self) -> usize {
-        self.modalities.len()
+        self.streams.len()
     }
 
-    /// The values a sample of the modality has.
+    /// Values in a sample of a modality.
     pub fn dim(&self, modality: usize) -> usize {
-        self.modalities[modality].dim
+        self.streams[modality].spec.dim
     }
 
     /// T, the rows of an observation.
@@ -233,20 +206,23 @@ impl Timeline {
         self.fill_value
     }
 
-    /// Puts a sample with its stamp (ns) into the history of its modality. Ask for what is [`due`](Self::due) after
-    /// each: a message of several samples must give the same observations as several messages.
+    /// Adds a sample with its stamp (ns) to the history of its modality. Ask what is [`due`](Self::due) after each one, so
+    /// that a message of several samples gives the same observations as a message for each.
+    ///
+    /// # Errors
+    /// Why the sample was dropped; the stream goes on.
     pub fn push(&mut self, modality: usize, stamp_ns: i64, sample: Values<'_>) -> Result<Pushed, SampleError> {
         if self.rows_are_elsewhere(modality) {
             return Err(SampleError::Elsewhere);
         }
         self.read(modality, stamp_ns, sample)?;
-        let insert = |stream: &mut Modality, time| stream.history.insert(time, &stream.sample);
+        let insert = |stream: &mut Stream, time| stream.history.insert(time, &stream.sample);
         Ok(self.arrive(modality, stamp_ns, insert))
     }
 
-    /// Checks a sample that is not read here.
+    /// Checks a sample whose values are not on the host.
     pub(super) fn check(&self, modality: usize, stamp_ns: i64, len: usize) -> Result<(), SampleError> {
-        let expected = self.modalities[modality].dim;
+        let expected = self.dim(modality);
         if !(-MAX_STAMP..=MAX_STAMP).contains(&stamp_ns) {
             return Err(SampleError::StampOutOfRange(stamp_ns));
         }
@@ -256,10 +232,10 @@ impl Timeline {
         Ok(())
     }
 
-    /// Checks a sample, and gives its values in float32.
+    /// Checks a sample, and returns its values in float32.
     pub(super) fn read(&mut self, modality: usize, stamp_ns: i64, sample: Values<'_>) -> Result<&[f32], SampleError> {
         self.check(modality, stamp_ns, sample.len())?;
-        let stream = &mut self.modalities[modality];
+        let stream = &mut self.streams[modality];
         sample.to_f32(&mut stream.sample);
         match stream.sample.iter().position(|value| !value.is_finite()) {
             Some(channel) => Err(SampleError::NonFinite {
@@ -270,69 +246,64 @@ impl Timeline {
         }
     }
 
-    /// Puts the time of a checked sample into the history of its modality, whose rows are elsewhere, and says where its
-    /// row belongs, if it is kept.
+    /// Adds the time of a checked sample to the history of a modality whose rows are on a device. Returns where its row
+    /// belongs there, if it is kept.
     pub(super) fn push_time(&mut self, modality: usize, stamp_ns: i64) -> (Pushed, Option<Place>) {
-        let mut place = None;
+        let mut row = None;
         let pushed = self.arrive(modality, stamp_ns, |stream, time| {
             let inserted;
-            (inserted, place) = stream.history.insert_time(time);
+            (inserted, row) = stream.history.insert_time(time);
             inserted
         });
-        (pushed, place)
+        (pushed, row)
     }
 
     /// Whether the rows of a modality are on a device.
     pub fn rows_are_elsewhere(&self, modality: usize) -> bool {
-        self.modalities[modality].history.rows_are_elsewhere()
+        self.streams[modality].history.rows_are_elsewhere()
     }
 
-    /// Keeps only the times of a modality's samples from now on: whoever calls it has the rows.
+    /// Keeps only the times of a modality's samples from now on. The caller keeps the rows.
     pub(super) fn send_rows_elsewhere(&mut self, modality: usize) {
-        self.modalities[modality].history.send_rows_elsewhere();
+        self.streams[modality].history.send_rows_elsewhere();
     }
 
-    /// The modalities whose rows are on a device, and how many samples each holds.
-    pub fn elsewhere(&self) -> impl Iterator<Item = (usize, usize)> {
-        let streams = self.modalities.iter().enumerate();
-        let elsewhere = streams.filter(|(_, stream)| stream.history.rows_are_elsewhere());
-        elsewhere.map(|(modality, stream)| (modality, stream.history.times().len()))
-    }
-
-    /// Keeps the rows of a modality again: those of all its samples, which were on a device.
+    /// Keeps the rows of a modality again: takes those of all its samples back from a device.
     pub(super) fn put_rows_back(&mut self, modality: usize, rows: &[f32]) {
-        self.modalities[modality].history.put_rows_back(rows);
+        self.streams[modality].history.put_rows_back(rows);
     }
 
-    /// Puts the values of a sample that has arrived into its history, whose rows are here: they were lost on their way
-    /// to a device.
+    /// Adds the values of a sample that has arrived already: its history is on the host again, and the values were lost on
+    /// their way to a device.
     ///
     /// # Errors
     /// As [`push`](Self::push).
     pub fn restore(&mut self, modality: usize, stamp_ns: i64, sample: Values<'_>) -> Result<(), SampleError> {
         self.read(modality, stamp_ns, sample)?;
-        let stream = &mut self.modalities[modality];
-        stream.history.insert(stamp_ns - stream.latency, &stream.sample);
+        let stream = &mut self.streams[modality];
+        stream.history.insert(stamp_ns - stream.spec.latency, &stream.sample);
         Ok(())
     }
 
-    /// Gives up the samples whose rows are on a device, as when it is lost. Their streams begin anew on the host; the
-    /// grid goes on.
+    /// Gives up the samples whose rows are on a device, which was lost. Their streams begin anew on the host, and the grid
+    /// goes on.
     pub fn forget_elsewhere(&mut self) {
-        for stream in &mut self.modalities {
+        for (modality, stream) in self.streams.iter_mut().enumerate() {
             if stream.history.rows_are_elsewhere() {
+                let samples = stream.history.times().len();
+                self.notices.push(Notice::SamplesLost { modality, samples });
                 stream.history.bring_rows_back();
             }
         }
     }
 
-    /// A checked sample arrives: its stream is open, its clock may have jumped, it may be late; `insert` puts it into
-    /// its place in time.
-    fn arrive(&mut self, modality: usize, stamp_ns: i64, insert: impl FnOnce(&mut Modality, i64) -> Insert) -> Pushed {
-        self.modalities[modality].open = true;
-        let time = stamp_ns - self.modalities[modality].latency;
+    /// Takes a checked sample: opens its stream, looks for a clock jump, counts it where it is late. `insert` adds it to
+    /// the history.
+    fn arrive(&mut self, modality: usize, stamp_ns: i64, insert: impl FnOnce(&mut Stream, i64) -> Insert) -> Pushed {
+        self.streams[modality].open = true;
+        let time = stamp_ns - self.streams[modality].spec.latency;
         let jumped_ns = self.jump(modality, time);
-        let stream = &mut self.modalities[modality];
+        let stream = &mut self.streams[modality];
         if jumped_ns.is_some() {
             stream.history.clear();
         } else if let Some(newest) = stream.history.newest() {
@@ -348,7 +319,7 @@ impl Timeline {
         }
         let late = self.not_again().is_some_and(|sent| time <= self.grid.time(sent));
         self.late_samples += i64::from(late);
-        self.modalities[modality].late_samples += i64::from(late);
+        self.streams[modality].late_samples += i64::from(late);
         Pushed {
             late,
             overflowed,
@@ -356,51 +327,57 @@ impl Timeline {
         }
     }
 
-    /// The stream ended: nothing waits for it any more, until it has a sample again.
+    /// Closes a stream: no target waits for it until it has a sample again.
     pub fn close(&mut self, modality: usize) {
-        self.modalities[modality].open = false;
+        self.streams[modality].open = false;
     }
 
-    /// The stream is back: targets wait for it.
+    /// Opens a stream: targets wait for it.
     pub fn open(&mut self, modality: usize) {
-        self.modalities[modality].open = true;
+        self.streams[modality].open = true;
     }
 
-    /// Sets the latency of a stream. The samples that are held move with it, and it is no clock jump.
+    /// Sets the latency of a stream. The samples in its history move with it; this is no clock jump.
+    ///
+    /// # Errors
+    /// A latency that is none, as in a configuration.
     pub fn set_latency_ms(&mut self, modality: usize, ms: f64) -> Result<(), ConfigError> {
-        let latency = signed_ns("latency_ms", ms)?;
-        let stream = &mut self.modalities[modality];
-        stream.history.shift(stream.latency - latency);
-        stream.latency = latency;
+        let latency = latency_ns("latency_ms", ms)?;
+        let stream = &mut self.streams[modality];
+        stream.history.shift(stream.spec.latency - latency);
+        stream.spec.latency = latency;
         Ok(())
     }
 
     /// Sets for how long a target waits for a stream that is behind; `None`: for ever.
+    ///
+    /// # Errors
+    /// A wait that is none, as in a configuration.
     pub fn set_max_wait_ms(&mut self, ms: Option<f64>) -> Result<(), ConfigError> {
-        self.max_wait = ms.map(|ms| duration_ns(|| "max_wait_ms".into(), ms)).transpose()?;
+        self.max_wait = max_wait_ns(ms)?;
         self.forget_advances();
         Ok(())
     }
 
-    /// What is to be said of the clocks of the streams since this was last asked.
+    /// Drains what somebody should be told, in the order in which it happened.
     pub fn take_notices(&mut self) -> impl Iterator<Item = Notice> + '_ {
         self.notices.drain(..)
     }
 
-    /// Samples of a modality that had come for a target that was sent already.
+    /// Late samples of a modality so far: those at or before a target that was sent already.
     pub fn late_samples(&self, modality: usize) -> i64 {
-        self.modalities[modality].late_samples
+        self.streams[modality].late_samples
     }
 
-    /// What is known of the clock of a stream.
+    /// Where a stream stands.
     pub fn stream(&self, modality: usize) -> StreamState {
-        let stream = &self.modalities[modality];
+        let stream = &self.streams[modality];
         StreamState {
-            waits: stream.waits,
+            waits: stream.spec.waits,
             open: stream.open,
             newest_ns: stream.history.newest(),
             oldest_ns: stream.history.oldest(),
-            reset_ns: stream.reset,
+            reset_ns: stream.spec.reset,
         }
     }
 
@@ -412,134 +389,68 @@ impl Timeline {
 
     /// The samples of a modality.
     pub(super) fn history(&self, modality: usize) -> &History {
-        &self.modalities[modality].history
+        &self.streams[modality].history
     }
 
     /// The groups of a modality, in the order of their channels.
     pub(super) fn groups(&self, modality: usize) -> &[Group] {
-        &self.modalities[modality].groups
+        &self.streams[modality].spec.groups
     }
+}
 
-    /// Writes the values of a modality at `time`, `dim` of them. None is valid where the rows are elsewhere.
-    pub(crate) fn value_at<E: Element>(&self, modality: usize, time: i64, out: &mut [E]) -> Known {
-        let stream = &self.modalities[modality];
-        let times = stream.history.times();
-        let until = times.partition_point(|&t| t <= time);
-        let rows_are_here = !stream.history.rows_are_elsewhere();
-        let (mut valid, mut overflows) = (rows_are_here, false);
-        if !rows_are_here {
-            out.fill(E::from_f32(self.fill_value));
-        }
-        for group in stream.groups.iter().filter(|_| rows_are_here) {
-            let channels = group.from..group.to;
-            let out = &mut out[channels.clone()];
-            let mut overflow = 0;
-            match pick(times, until, time, group.mode, &group.limits) {
-                Pick::Invalid => {
-                    out.fill(E::from_f32(self.fill_value));
-                    valid = false;
-                }
-                Pick::Sample(i) => {
-                    for (to, &from) in out.iter_mut().zip(&stream.history.row(i)[channels]) {
-                        *to = E::from_f32(from);
-                        // In float32 a sample is finite, and copying it is all there is to do.
-                        if E::DTYPE != Dtype::Float32 {
-                            overflow |= E::overflow_bit(from);
-                        }
-                    }
-                }
-                Pick::Between { before, after, weight } => {
-                    let weight = weight as f32;
-                    let before = &stream.history.row(before)[channels.clone()];
-                    let after = &stream.history.row(after)[channels];
-                    for ((to, &a), &b) in out.iter_mut().zip(before).zip(after) {
-                        let value = a + weight * (b - a);
-                        *to = E::from_f32(value);
-                        overflow |= E::overflow_bit(value);
-                    }
-                }
-            }
-            if overflow >> 31 != 0 {
-                out.fill(E::from_f32(self.fill_value));
-                (valid, overflows) = (false, true);
-            }
-        }
-        Known {
-            valid,
-            overflows,
-            age_ns: until.checked_sub(1).map_or(-1, |i| time - times[i]),
+impl From<Spec> for Timeline {
+    fn from(spec: Spec) -> Self {
+        Self {
+            grid: spec.grid,
+            window: spec.window,
+            stride: spec.stride,
+            emit_every: spec.emit_every,
+            max_wait: spec.max_wait,
+            streams: spec.streams.into_iter().map(Stream::new).collect(),
+            next: None,
+            last_sent: None,
+            covered: 0,
+            notices: Vec::new(),
+            epoch: 0,
+            late_samples: 0,
+            dtype: spec.dtype,
+            fill_value: spec.fill_value,
         }
     }
 }
 
-impl Modality {
-    fn new(config: &AlignConfig, i: usize, grid: Grid, max_wait: Option<i64>) -> Result<Self, ConfigError> {
-        let section = config;
-        let config = &section.modalities[i];
-        let groups = config.checked_groups(i)?;
-        let key = |key: &str| format!("modalities[{i}].{key}");
-        let reorder = duration_ns(|| key("reorder_ms"), config.reorder_ms)?;
-        let reset = match config.reset_ms {
-            Some(ms) => duration_ns(|| key("reset_ms"), ms)?,
-            None => reorder.max(DEFAULT_RESET),
-        };
-        if reset < reorder {
-            return Err(ConfigError::new(
-                key("reset_ms"),
-                format!(
-                    "{} ms is less than reorder_ms, {}: a sample that comes late would be a clock jump",
-                    reset as f64 * 1e-6,
-                    config.reorder_ms
-                ),
-            ));
-        }
-        Ok(Self {
-            input: config.input.clone(),
-            dim: config.dim,
-            looks_ahead: groups.iter().any(|group| group.mode.looks_ahead()),
-            groups,
-            latency: signed_ns(&key("latency_ms"), config.latency_ms)?,
-            reorder,
-            waits: config.wait,
-            reset,
-            jump: config
-                .jump_ms
-                .map(|ms| duration_ns(|| key("jump_ms"), ms))
-                .transpose()?,
+impl Stream {
+    fn new(spec: StreamSpec) -> Self {
+        Self {
+            looks_ahead: spec.looks_ahead(),
             open: true,
             late_samples: 0,
             left_behind_at: None,
             advanced: 0,
             advanced_since_sent: 0,
             samples_since_sent: 0,
-            history: History::new(
-                config.dim,
-                section.history_limit(i, grid, max_wait.unwrap_or(0) + reorder)?,
-            ),
-            sample: vec![0.0; config.dim],
-        })
-    }
-
-    /// Whether targets wait for this stream: it is open, and the configuration says so.
-    fn is_waited_for(&self) -> bool {
-        self.open && self.waits
-    }
-
-    /// Nothing that may still come in time changes the values up to here.
-    fn watermark(&self) -> Option<i64> {
-        let settled = self.history.newest()? - self.reorder;
-        if self.reorder == 0 || !self.looks_ahead {
-            return Some(settled);
+            history: History::new(spec.dim, spec.history_limit),
+            sample: vec![0.0; spec.dim],
+            spec,
         }
-        let until = self.history.until(settled);
-        until.checked_sub(1).map(|i| self.history.times()[i])
     }
-}
 
-fn signed_ns(key: &str, ms: f64) -> Result<i64, ConfigError> {
-    if (-1e12..=1e12).contains(&ms) {
-        Ok(ms_to_ns(ms))
-    } else {
-        Err(ConfigError::new(key, format!("{ms} (allowed: -1e12 to 1e12 ms)")))
+    /// Whether targets wait for this stream: it is open, and its configuration says so.
+    fn is_waited_for(&self) -> bool {
+        self.open && self.spec.waits
+    }
+
+    /// The newest time that the stream is past: no sample that comes in order, or late by up to `reorder_ms`, changes a
+    /// value at or before it.
+    ///
+    /// Samples up to `reorder_ms` before the newest are settled. A mode that looks one sample ahead needs a settled sample
+    /// at or after the target; one that does not only needs the time to have passed.
+    fn watermark(&self) -> Option<i64> {
+        let settled_until = self.history.newest()? - self.spec.reorder;
+        if self.spec.reorder == 0 || !self.looks_ahead {
+            return Some(settled_until);
+        }
+        let settled = self.history.until(settled_until);
+        settled.checked_sub(1).map(|newest| self.history.times()[newest])
     }
 }

@@ -1,9 +1,9 @@
-//! Aligned streams as one tensor: every modality at the same targets, side by side.
+//! Streams as one tensor: every modality at the same targets, side by side.
 //!
-//! When an observation is due, and what the value of a stream at a target is, is the matter of
-//! [`align`](crate::ops::align); the configuration is the same.
-
-pub mod cpu;
+//! It is [`align`](crate::ops::align) with one output, by [`Aligner::new`](crate::ops::align::Aligner::new); the
+//! configuration is the same.
 
 /// The section `fuse:` of a configuration.
 pub type FuseConfig = super::align::AlignConfig;
+
+pub use super::align::LATER;

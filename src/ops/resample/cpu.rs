@@ -1,14 +1,15 @@
-use super::sample::Sample;
+use super::spec::Spec;
 use super::{ResampleConfig, Trajectories};
-use crate::device::Dtype;
+use crate::device::{Dtype, Float};
 use crate::ops::ConfigError;
-use crate::time::{Interpolation, Limits, Pick, pick};
+use crate::time::blend::{self, Written};
+use crate::time::pick;
 use half::{bf16, f16};
 use std::ops::Range;
 
 /// What became of a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
+pub struct ResampleCounters {
     /// Trajectories.
     pub rows: u64,
     /// Targets over all rows.
@@ -21,7 +22,7 @@ pub struct Counters {
     pub dropped_overflow: u64,
 }
 
-impl std::ops::AddAssign for Counters {
+impl std::ops::AddAssign for ResampleCounters {
     fn add_assign(&mut self, other: Self) {
         self.rows += other.rows;
         self.targets += other.targets;
@@ -31,27 +32,20 @@ impl std::ops::AddAssign for Counters {
     }
 }
 
-/// Puts batches of trajectories on their targets. Once it has seen its largest trajectory it allocates nothing.
+/// Resamples batches of trajectories on the CPU. Once it has seen its largest trajectory it allocates nothing.
 pub struct CpuResampler {
-    rules: Rules,
-    /// One for each part of a large batch.
+    spec: Spec,
+    /// One for each part that a large batch is cut into.
     scratch: Vec<Kept>,
 }
 
-#[derive(Clone, Copy)]
-struct Rules {
-    mode: Interpolation,
-    limits: Limits,
-    fill: f32,
-}
-
-/// A batch with at least so many bytes of values is shared among the cores; below it waking them costs more.
+/// A batch with so many bytes of values is shared among the cores. For less, waking them costs more than it saves.
 const PARALLEL_BYTES: usize = 1 << 20;
 
-/// Parts for each core, so that trajectories of unlike length even out.
+/// A batch is cut into so many parts for each core, so that trajectories of unlike length even out.
 const PARTS_PER_CORE: usize = 4;
 
-/// The samples of a trajectory that count, where not all of them do.
+/// The samples of a trajectory that count, where some are not finite or share a time with a later one.
 #[derive(Default)]
 struct Kept {
     times: Vec<i64>,
@@ -62,18 +56,17 @@ impl CpuResampler {
     /// A resampler of that configuration.
     ///
     /// # Errors
-    /// Which key can't be what it is.
+    /// The key that is not allowed.
     pub fn new(config: &ResampleConfig) -> Result<Self, ConfigError> {
-        Ok(Self {
-            rules: Rules {
-                mode: config.interpolation,
-                limits: config.limits()?,
-                fill: config.fill_value,
-            },
-            scratch: (0..PARTS_PER_CORE * rayon::current_num_threads())
-                .map(|_| Kept::default())
-                .collect(),
-        })
+        Ok(Self::from_spec(Spec::new(config)?))
+    }
+
+    pub(super) fn from_spec(spec: Spec) -> Self {
+        let parts = PARTS_PER_CORE * rayon::current_num_threads();
+        Self {
+            spec,
+            scratch: (0..parts).map(|_| Kept::default()).collect(),
+        }
     }
 
     /// Writes the value at each target to `values` (row by row, `[T, D]` each, of the batch's type) and whether it is
@@ -82,7 +75,7 @@ impl CpuResampler {
     /// # Panics
     /// If `values` are not [`Trajectories::output_bytes`] aligned for the batch's type, or `valid` is not one byte for
     /// each target.
-    pub fn run(&mut self, batch: &Trajectories<'_>, values: &mut [u8], valid: &mut [u8]) -> Counters {
+    pub fn run(&mut self, batch: &Trajectories<'_>, values: &mut [u8], valid: &mut [u8]) -> ResampleCounters {
         assert_eq!(
             values.len(),
             batch.output_bytes(),
@@ -95,7 +88,7 @@ impl CpuResampler {
             self.scratch.len()
         };
         let part = Part {
-            rules: self.rules,
+            spec: self.spec,
             batch,
             rows: 0..batch.rows,
         };
@@ -111,25 +104,25 @@ impl CpuResampler {
 
 /// Some of the rows of a batch.
 struct Part<'a> {
-    rules: Rules,
+    spec: Spec,
     batch: &'a Trajectories<'a>,
     rows: Range<usize>,
 }
 
 impl Part<'_> {
-    /// Halves the part, and runs the halves side by side, until there is one for each piece of scratch memory. The
-    /// rows have nothing to do with each other, so the result is the same however they are shared.
-    fn share<T: Sample>(self, scratch: &mut [Kept], values: &mut [T], valid: &mut [u8]) -> Counters {
-        let Self { rules, batch, rows } = self;
+    /// Divides and conquers: halves the rows and the scratch memory until a part has one piece of each, and runs the
+    /// parts in parallel. Rows are independent, so the result does not depend on the cut.
+    fn share<T: Float>(self, scratch: &mut [Kept], values: &mut [T], valid: &mut [u8]) -> ResampleCounters {
+        let Self { spec, batch, rows } = self;
         if let ([kept], _) | ([kept, ..], 0 | 1) = (&mut *scratch, rows.len()) {
-            return Self { rules, batch, rows }.dispatch(kept, values, valid);
+            return Self { spec, batch, rows }.dispatch(kept, values, valid);
         }
         let middle = rows.start + rows.len() / 2;
         let targets = batch.row_targets(middle).start - batch.row_targets(rows.start).start;
         let (scratch, other_scratch) = scratch.split_at_mut(scratch.len() / 2);
         let (values, other_values) = values.split_at_mut(targets * batch.dim);
         let (valid, other_valid) = valid.split_at_mut(targets);
-        let half = |rows| Self { rules, batch, rows };
+        let half = |rows| Self { spec, batch, rows };
         let (mut one, other) = rayon::join(
             || half(rows.start..middle).share(scratch, values, valid),
             || half(middle..rows.end).share(other_scratch, other_values, other_valid),
@@ -138,8 +131,9 @@ impl Part<'_> {
         one
     }
 
-    /// The same code for the widest vectors there are. They change no result: each lane computes what a scalar would.
-    fn dispatch<T: Sample>(&self, kept: &mut Kept, values: &mut [T], valid: &mut [u8]) -> Counters {
+    /// Runs the code compiled for AVX2 where the CPU has it. The result is the same: each lane computes what a scalar
+    /// would.
+    fn dispatch<T: Float>(&self, kept: &mut Kept, values: &mut [T], valid: &mut [u8]) -> ResampleCounters {
         #[cfg(target_arch = "x86_64")]
         if std::arch::is_x86_feature_detected!("avx2") {
             // SAFETY: the CPU has AVX2.
@@ -150,18 +144,18 @@ impl Part<'_> {
 
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2")]
-    fn run_avx2<T: Sample>(&self, kept: &mut Kept, values: &mut [T], valid: &mut [u8]) -> Counters {
+    fn run_avx2<T: Float>(&self, kept: &mut Kept, values: &mut [T], valid: &mut [u8]) -> ResampleCounters {
         self.run_typed(kept, values, valid)
     }
 
     #[inline(always)]
-    fn run_typed<T: Sample>(&self, kept: &mut Kept, values: &mut [T], valid: &mut [u8]) -> Counters {
-        let Self { rules, batch, rows } = self;
+    fn run_typed<T: Float>(&self, kept: &mut Kept, values: &mut [T], valid: &mut [u8]) -> ResampleCounters {
+        let Self { spec, batch, rows } = self;
         let dim = batch.dim;
-        let mut counters = Counters {
+        let mut counters = ResampleCounters {
             rows: rows.len() as u64,
             targets: valid.len() as u64,
-            ..Counters::default()
+            ..ResampleCounters::default()
         };
         let mut done = 0;
         for row in rows.clone() {
@@ -174,60 +168,50 @@ impl Part<'_> {
             let valid = &mut valid[span];
             if !batch.has_ties && all_moderate_ahead(samples) {
                 let sample = |i: usize| &samples[i * dim..][..dim];
-                rules.row::<T, false>(times, sample, targets, out, valid, &mut counters);
+                spec.row::<T, true>(times, sample, targets, out, valid, &mut counters);
             } else {
                 counters.dropped_nonfinite += kept.choose(times, samples, dim);
                 let sample = |i: usize| &samples[kept.indices[i] * dim..][..dim];
-                rules.row::<T, true>(&kept.times, sample, targets, out, valid, &mut counters);
+                spec.row::<T, false>(&kept.times, sample, targets, out, valid, &mut counters);
             }
         }
         counters
     }
 }
 
-impl Rules {
-    /// One trajectory, whose times ascend strictly. Without `MAY_OVERFLOW` its samples are moderate.
+impl Spec {
+    /// One trajectory, whose times ascend strictly.
     #[inline(always)]
-    fn row<'a, T: Sample, const MAY_OVERFLOW: bool>(
+    fn row<'a, T: Float, const IS_MODERATE: bool>(
         &self,
         times: &[i64],
         sample: impl Fn(usize) -> &'a [T],
         targets: &[i64],
         out: &mut [T],
         valid: &mut [u8],
-        counters: &mut Counters,
+        counters: &mut ResampleCounters,
     ) {
         let mut until = 0;
-        let fill = T::from_fill(self.fill);
+        let fill = T::from_f32(self.fill);
         let dim = out.len() / targets.len().max(1);
         for (i, (&target, valid)) in targets.iter().zip(valid).enumerate() {
             let out = &mut out[i * dim..][..dim];
             until = at_or_before(times, until, target);
-            let mut is_valid = true;
-            match pick(times, until, target, self.mode, &self.limits) {
-                Pick::Between { before, after, weight } => {
-                    T::lerp(sample(before), sample(after), weight, out);
-                    if MAY_OVERFLOW && !T::all_finite(out) {
-                        is_valid = false;
-                        counters.dropped_overflow += 1;
-                    }
-                }
-                Pick::Sample(i) => out.copy_from_slice(sample(i)),
-                Pick::Invalid => is_valid = false,
-            }
-            if !is_valid {
-                out.fill(fill);
-                counters.invalid += 1;
-            }
-            *valid = u8::from(is_valid);
+            let picked = pick(times, until, target, self.mode, &self.limits);
+            let written = blend::write(self.mode, picked, &sample, IS_MODERATE, fill, out);
+            counters.invalid += u64::from(written != Written::Value);
+            counters.dropped_overflow += u64::from(written == Written::Overflow);
+            *valid = u8::from(written == Written::Value);
         }
     }
 }
 
-/// Whether all of a trajectory is moderate. Nothing has read its samples before, so this has the cache fetch them a few
-/// kilobytes ahead: the time for a batch is the time to read it, and the CPU by itself does not look far enough.
+/// Whether all samples of a trajectory are [moderate](Float::all_moderate).
+///
+/// It is the first to read them, and a batch takes as long as that does. It prefetches a few kilobytes ahead, further
+/// than the CPU does by itself.
 #[inline(always)]
-fn all_moderate_ahead<T: Sample>(samples: &[T]) -> bool {
+fn all_moderate_ahead<T: Float>(samples: &[T]) -> bool {
     const PIECE_BYTES: usize = 2048;
     const PIECES_AHEAD: usize = 4;
     let pieces = samples.chunks(PIECE_BYTES / size_of::<T>());
@@ -242,9 +226,9 @@ fn all_moderate_ahead<T: Sample>(samples: &[T]) -> bool {
     moderate
 }
 
-/// Has the second-level cache fetch `values`.
+/// Prefetches `values` into the second-level cache.
 #[inline(always)]
-fn prefetch<T: Sample>(values: &[T]) {
+fn prefetch<T: Float>(values: &[T]) {
     #[cfg(target_arch = "x86_64")]
     for line in values.chunks(64 / size_of::<T>()) {
         use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
@@ -256,9 +240,9 @@ fn prefetch<T: Sample>(values: &[T]) {
 }
 
 impl Kept {
-    /// Keeps the samples without a NaN or an infinity, the last one of each time. Returns how many were not finite.
+    /// Keeps the finite samples, and of several at one time the last. Returns how many were not finite.
     #[inline(always)]
-    fn choose<T: Sample>(&mut self, times: &[i64], samples: &[T], dim: usize) -> u64 {
+    fn choose<T: Float>(&mut self, times: &[i64], samples: &[T], dim: usize) -> u64 {
         self.times.clear();
         self.indices.clear();
         let mut dropped = 0;
@@ -278,14 +262,14 @@ impl Kept {
     }
 }
 
-/// How many of the ascending `times` are at or before `target`, of which `guess` was the number for the target before.
+/// Counts those of the ascending `times` that are at or before `target`. `guess` is the count for the previous target.
 #[inline(always)]
 fn at_or_before(times: &[i64], guess: usize, target: i64) -> usize {
     let mut until = guess;
     if until > 0 && times[until - 1] > target {
         return times[..until].partition_point(|&t| t <= target);
     }
-    // Counting a few times at once has no branch that depends on them, and ascending targets rarely need more.
+    // Ascending targets rarely pass more than a few times. Counting those has no branch that depends on them.
     const STEP: usize = 8;
     for _ in 0..2 {
         let Some(next) = times[until..].first_chunk::<STEP>() else {

@@ -1,22 +1,22 @@
-//! Batches of trajectories at their targets.
+//! Resamples batches of trajectories, on the CPU or on devices: [`Resampler`].
 //!
 //! Each row of a batch is one trajectory: S samples of D values at ascending times, and T targets. The answer is the
-//! value of that trajectory at every target, by the rules of [`time::pick`](crate::time::pick):
+//! value of the trajectory at every target, by the rules of [`time::blend`](crate::time::blend):
 //!
-//! - of samples with the same time the later one wins;
-//! - a sample with a NaN or an infinity in it is dropped and counted, and its neighbours are used instead;
-//! - a sample exactly at a target, `previous` and `nearest` give that sample's bits;
-//! - `linear` is `a + w * (b - a)` with `w` from int64 ns in float64: for float32, float16 and bfloat16 it is computed
-//!   in float32 with `w` rounded to it, and the result rounded to the type; for float64 in float64;
-//! - where there is no valid value, or the type can't hold it, the row of D holds `fill_value` and its `valid` is 0;
-//! - a trajectory that makes no sense (its times go back, its lists don't go together) has no valid value.
+//! - Of samples with the same time the later one wins.
+//! - A sample with a NaN or an infinity is dropped and counted. Its neighbours are used instead.
+//! - A target at a sample's own time gets that sample's bits, and so does every target with `previous` and `nearest`.
+//! - `linear` is `a + w * (b - a)`. The weight `w` is computed in float64 from int64 ns. Values of float64 are computed in
+//!   float64. All others are computed in float32, with `w` rounded to it, and rounded to their type.
+//! - A target without a valid value, or with one that the type can't hold, gets D times `fill_value`, and 0 in `valid`.
+//! - A trajectory that makes no sense has no valid value: its times go back, or its lists do not fit together.
 //!
-//! S and T may differ from row to row and may be 0. Targets may come in any order; ascending ones are found fastest.
+//! S and T may differ from row to row, and may be 0. Targets may come in any order; ascending ones are found fastest.
 //!
 //! ```
-//! use robocache::device::Dtype;
-//! use robocache::ops::resample::{ResampleConfig, CpuResampler, Trajectories};
-//! use robocache::stream::{Cells, Message};
+//! use robocache::device::{DeviceChoice, Dtype, Placement};
+//! use robocache::ops::resample::{ResampleConfig, Resampler};
+//! use robocache::stream::{Cells, Layout, Message, Payload};
 //!
 //! let mut message = Message::default();
 //! message.rows = 1;
@@ -31,13 +31,16 @@
 //!     column.offsets.extend([0, len as i32]);
 //! }
 //!
-//! let mut resampler = CpuResampler::new(&ResampleConfig::default())?;
-//! let batch = Trajectories::from_message(&message)?;
-//! let (mut values, mut valid) = ([0.0f32; 6], [0; 3]);
-//! let counters = resampler.run(&batch, bytemuck::cast_slice_mut(&mut values), &mut valid);
-//! assert_eq!(values, [0.25, 12.5, 1.0, 20.0, 0.0, 0.0]);
-//! assert_eq!(valid, [1, 1, 0]);
-//! assert_eq!(counters.invalid, 1);
+//! let placement = Placement::resolve(DeviceChoice::Auto, None)?;
+//! let mut resampler = Resampler::new(&ResampleConfig::default(), &placement)?;
+//! let batch = resampler.read(&message)?;
+//! let (mut answer, mut layout) = (Message::default(), Layout::default());
+//! batch.layout_into(&mut layout);
+//! let resampled = resampler.run(&batch, &mut Payload::in_message(&mut answer, &layout));
+//! let column = |name| &answer.column(name).unwrap().data;
+//! assert_eq!(column("values").as_slice::<f32>(), [0.25, 12.5, 1.0, 20.0, 0.0, 0.0]);
+//! assert_eq!(column("valid").as_slice::<u8>(), [1, 1, 0]);
+//! assert_eq!(resampled.counters.invalid, 1);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -48,9 +51,11 @@ pub mod cuda;
 #[cfg(not(feature = "cuda"))]
 #[path = "no_cuda.rs"]
 pub(crate) mod cuda;
-mod sample;
+mod resampler;
+mod spec;
 mod trajectories;
 
 pub use config::ResampleConfig;
-pub use cpu::{Counters, CpuResampler};
+pub use cpu::{CpuResampler, ResampleCounters};
+pub use resampler::{BatchError, Resampled, Resampler};
 pub use trajectories::{RefusedRow, RowError, Trajectories, TrajectoriesError};

@@ -1,6 +1,6 @@
 //! Stands in for [`cuda`](self) in a build without the feature `cuda`.
 
-use super::{Counters, ResampleConfig, Trajectories};
+use super::{ResampleConfig, ResampleCounters, Trajectories};
 use crate::device::cuda::{CudaError, Gpu};
 use crate::ops::ConfigError;
 
@@ -16,7 +16,7 @@ impl ShardedResampler {
         match *self {}
     }
 
-    pub fn run(&mut self, _: &Trajectories<'_>, _: &mut [u8], _: &mut [u8]) -> Result<Counters, CudaError> {
+    pub fn run(&mut self, _: &Trajectories<'_>, _: &mut [u8], _: &mut [u8]) -> Result<ResampleCounters, CudaError> {
         match *self {}
     }
 }

@@ -1,8 +1,10 @@
 use crate::device::{Dtype, HostBuf, Values};
 use crate::stream::{Cells, Column, ColumnLayout, Layout, Message};
 
-/// A batch of trajectories, one a row. It borrows the message it was read from and can't be wrong: a row that makes no
-/// sense has no samples, so that none of its targets is valid, and is one of the [`refused`](Self::refused).
+/// A batch of trajectories, one a row, read from a message and checked.
+///
+/// A row that makes no sense is one of the [`refused`](Self::refused). It has no samples here, so that none of its targets
+/// is valid.
 pub struct Trajectories<'a> {
     pub(super) rows: usize,
     pub(super) dim: usize,
@@ -13,15 +15,15 @@ pub struct Trajectories<'a> {
     refused: Vec<RefusedRow>,
 }
 
-/// The samples of all rows, one after the other.
+/// The samples of all rows, row after row.
 enum Samples<'a> {
-    /// As they came.
+    /// Those of the message.
     All {
         times: &'a [i64],
         time_offsets: &'a [i32],
         values: Values<'a>,
     },
-    /// Without those of refused rows.
+    /// A copy without those of refused rows.
     Kept {
         times: Vec<i64>,
         time_offsets: Vec<i32>,
@@ -30,7 +32,7 @@ enum Samples<'a> {
     },
 }
 
-/// A row whose samples make no sense. Its targets are answered, none of them validly.
+/// A row whose samples make no sense. Its targets are answered as not valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("row {row}: {problem}")]
 pub struct RefusedRow {
@@ -43,7 +45,7 @@ pub struct RefusedRow {
 /// What can be wrong with the samples of a row.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RowError {
-    /// It does not have `dim` values for each of its timestamps.
+    /// It has not `dim` values for each timestamp.
     #[error("{values} values for {samples} timestamps (allowed: {samples} times `dim` {dim})")]
     Length {
         /// Its values.
@@ -53,7 +55,7 @@ pub enum RowError {
         /// Values a sample has.
         dim: usize,
     },
-    /// A list of it is null, or has a null where a timestamp or target must be.
+    /// One of its lists is null, or a timestamp or target is.
     #[error("column `{column}` is null or has a null in it (allowed: only among `values`)")]
     Null {
         /// The column.
@@ -95,6 +97,19 @@ pub enum TrajectoriesError {
         /// What it may be.
         allowed: &'static str,
     },
+    /// There is no sample to show that `dim` is what it says, and it is too large to be believed.
+    #[error(
+        "metadata `dim` is {dim}, and no row has samples of so many values: the lists hold {samples} timestamps and \
+         {values} values (allowed without samples: up to {LARGEST_UNSEEN_DIM})"
+    )]
+    Unseen {
+        /// `dim` of the metadata.
+        dim: usize,
+        /// Timestamps over all rows.
+        samples: usize,
+        /// Values over all rows.
+        values: usize,
+    },
     /// The metadata does not say how many values a sample has.
     #[error("metadata `dim` is 0 or absent (allowed: an Integer of at least 1, the values of a sample)")]
     Dim,
@@ -114,11 +129,15 @@ pub enum TrajectoriesError {
     },
 }
 
+/// The largest `dim` that is taken from a message in which no sample shows it: each target is answered with so many
+/// values, whatever the message itself holds.
+const LARGEST_UNSEEN_DIM: usize = 1 << 16;
+
 impl<'a> Trajectories<'a> {
     /// Reads the columns `timestamps_ns`, `values` and `targets_ns` of a message, and its `dim`.
     ///
     /// # Errors
-    /// What is missing, of the wrong type, length or order, with the row and what is allowed.
+    /// What is missing or wrong, and what is allowed. A wrong row alone is no error: see [`refused`](Self::refused).
     pub fn from_message(message: &'a Message) -> Result<Self, TrajectoriesError> {
         let times = int64(message, "timestamps_ns")?;
         let values = ragged(message, "values", FLOATS)?;
@@ -160,23 +179,35 @@ impl<'a> Trajectories<'a> {
                 .find(|(_, column)| column.null_rows.binary_search(&row).is_ok());
             column.map_or(Ok(()), |&(column, _)| Err(RowError::Null { column }))
         };
-        let mut has_length = false;
+        // Whether `dim` is the length of some row, and whether a sample shows it.
+        let (mut has_length, mut is_seen) = (false, false);
         for row in 0..batch.rows {
             match null(row).and_then(|()| batch.check_row(row, &values.offsets)) {
                 Ok(has_ties) => {
                     batch.has_ties |= has_ties;
-                    has_length |= !batch.row_times(row).is_empty();
+                    is_seen |= !batch.row_times(row).is_empty();
                 }
                 Err(problem) => {
+                    is_seen |= matches!(problem, RowError::Descending { .. });
                     has_length |= !matches!(problem, RowError::Length { .. });
                     batch.refused.push(RefusedRow { row, problem });
                 }
             }
         }
-        if let Some(first) = batch.refused.first() {
-            if !has_length {
-                return Err(TrajectoriesError::Length(first.clone()));
-            }
+        if let Some(first) = batch.refused.first()
+            && !has_length
+            && !is_seen
+        {
+            return Err(TrajectoriesError::Length(first.clone()));
+        }
+        if !is_seen && batch.dim > LARGEST_UNSEEN_DIM {
+            return Err(TrajectoriesError::Unseen {
+                dim: batch.dim,
+                samples: batch.times().len(),
+                values: batch.values().len(),
+            });
+        }
+        if !batch.refused.is_empty() {
             batch.samples = batch.kept(&values.offsets);
         }
         Ok(batch)
@@ -208,7 +239,7 @@ impl<'a> Trajectories<'a> {
         }
     }
 
-    /// Whether two samples of the row have the same time.
+    /// Checks a row, and says whether two of its samples have the same time.
     fn check_row(&self, row: usize, value_offsets: &[i32]) -> Result<bool, RowError> {
         let times = self.row_times(row);
         let values = span(value_offsets, row).len();
@@ -277,7 +308,7 @@ impl<'a> Trajectories<'a> {
         }
     }
 
-    /// How many targets all rows have: as many bytes is `valid` of the answer.
+    /// How many targets all rows have, which is the number of bytes in `valid` of the answer.
     pub fn targets(&self) -> usize {
         self.targets.len()
     }
@@ -292,7 +323,7 @@ impl<'a> Trajectories<'a> {
         self.targets.len() * self.dim * self.dtype().size()
     }
 
-    /// Makes `layout` that of the answer: a struct of `values` (T*D a row) and `valid` (T a row), both ragged.
+    /// Sets `layout` to that of the answer: a struct of the ragged columns `values` (T * D a row) and `valid` (T a row).
     pub fn layout_into(&self, layout: &mut Layout) {
         layout.rows = self.rows;
         layout.columns.clear();
@@ -308,7 +339,7 @@ impl<'a> Trajectories<'a> {
         });
     }
 
-    /// Writes the offsets of the answer's columns: row i of `values` and `valid` is elements `offsets[i]..offsets[i + 1]`.
+    /// Writes the offsets of the answer's columns: row i of a column is its elements `offsets[i]..offsets[i + 1]`.
     ///
     /// # Panics
     /// If there is not one offset more than rows in both.
@@ -316,7 +347,7 @@ impl<'a> Trajectories<'a> {
         valid.copy_from_slice(self.target_offsets);
         assert_eq!(values.len(), valid.len(), "one offset more than rows");
         for (value, &target) in values.iter_mut().zip(&*valid) {
-            // It fits: the last one was checked against i32::MAX.
+            // It fits: the last and largest was checked against i32::MAX.
             *value = target * self.dim as i32;
         }
     }

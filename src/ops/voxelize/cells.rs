@@ -1,8 +1,9 @@
-//! The set of occupied cells.
+//! The set of occupied cells, as a bitmap.
 
-use super::kernels::{self, bits};
+use super::grid::VoxelGrid;
+use super::kernels::{self, Indexed, Kept, bits};
 
-/// Cells by their index, as a bitmap: the place of a cell among the occupied ones is a count of bits, so that nothing
+/// Cells by their index, as a bitmap: the number of a cell among the occupied ones is a count of bits, so that nothing
 /// is sorted and nothing is hashed.
 ///
 /// A second bitmap says which words of the first are in use. Only those are read and cleared.
@@ -11,6 +12,12 @@ pub(super) struct CellSet {
     used: Vec<u64>,
     /// Of each word in use: the occupied cells before it. Filled by [`Self::number`].
     ranks: Vec<u32>,
+}
+
+/// A bitmap and the bitmap of its words in use: cell `i` is bit `i % 64` of word `i / 64`, and so again.
+pub(super) struct Bitmap<'a> {
+    pub(super) words: &'a mut [u64],
+    pub(super) used: &'a mut [u64],
 }
 
 impl CellSet {
@@ -23,8 +30,13 @@ impl CellSet {
         }
     }
 
-    pub(super) fn insert(&mut self, cells: &[u32]) {
-        kernels::set_bits(&mut self.words, &mut self.used, cells);
+    /// Inserts the cells of the points that are in the grid: see [`kernels::index`].
+    pub(super) fn insert(&mut self, grid: &VoxelGrid, xyz: [&[f32]; 3], first: u32, kept: &mut [Kept]) -> Indexed {
+        let bitmap = Bitmap {
+            words: &mut self.words,
+            used: &mut self.used,
+        };
+        kernels::index(grid, xyz, first, bitmap, kept)
     }
 
     /// Empties the set.
@@ -37,15 +49,30 @@ impl CellSet {
         }
     }
 
-    /// Numbers the occupied cells in cell order, puts the first `limit` of them in `order`, and returns how many
-    /// there are.
-    pub(super) fn number(&mut self, limit: usize, order: &mut Vec<u32>) -> usize {
-        kernels::number(&self.words, &self.used, &mut self.ranks, limit, order)
+    /// Numbers the occupied cells in cell order, an exclusive scan over the words, and returns how many there are.
+    pub(super) fn number(&mut self) -> usize {
+        kernels::number(&self.words, &self.used, &mut self.ranks)
     }
 
-    /// Replaces occupied cells by their numbers, those from `limit` on by `limit`, and returns how many those are.
-    pub(super) fn find(&self, limit: u32, cells: &mut [u32]) -> usize {
-        kernels::find(&self.words, &self.ranks, limit, cells)
+    /// How many cells are occupied.
+    pub(super) fn count(&self) -> usize {
+        self.used_words().map(|(_, word)| word.count_ones() as usize).sum()
+    }
+
+    /// The numbers of the cells of points, `limit` for those from `limit` on. Returns how many those are.
+    pub(super) fn find(&self, kept: &[Kept], limit: u32, slots: &mut [u32]) -> usize {
+        kernels::find(&self.words, &self.ranks, kept, limit, slots)
+    }
+
+    /// The first cells in cell order, as many as there is room for.
+    pub(super) fn list(&self, cells: &mut [u32]) {
+        kernels::list(&self.words, &self.used, cells);
+    }
+
+    /// The coordinates of the first cells in cell order, as many as there is room for.
+    pub(super) fn coordinates(&self, grid: &VoxelGrid, coords: &mut [i32]) {
+        let [_, ny, nz] = grid.shape().map(|n| n as u32);
+        kernels::coordinates(&self.words, &self.used, ny, nz, coords);
     }
 
     /// The words that hold an occupied cell: cell `i` is bit `i % 64` of word `i / 64`.

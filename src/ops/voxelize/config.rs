@@ -1,7 +1,9 @@
-use super::{Channel, ConfigError, Grid, VoxelLayout};
+use super::{Channel, ConfigError, VoxelGrid, VoxelLayout};
 use crate::device::Dtype;
-use crate::ops::NotYet;
 use serde::Deserialize;
+
+/// Keys of the section `voxelize:` that a later version will know. They are refused as not supported yet.
+pub const LATER: &[&str] = &["deskew", "crop", "accumulate", "accumulation", "decay"];
 
 /// What voxels are made of which clouds: the section `voxelize:` of a configuration.
 ///
@@ -33,17 +35,6 @@ pub struct VoxelizeConfig {
     pub reset_ms: f64,
     /// The streams of clouds that make up a grid.
     pub inputs: Vec<VoxelInput>,
-    /// Keys of later versions, each refused by its name.
-    #[doc(hidden)]
-    #[serde(
-        default,
-        rename = "deskew",
-        alias = "crop",
-        alias = "accumulate",
-        alias = "accumulation",
-        alias = "decay"
-    )]
-    pub later: Option<NotYet>,
 }
 
 /// A stream of clouds.
@@ -94,7 +85,6 @@ impl Default for VoxelizeConfig {
             max_wait_ms: None,
             reset_ms: default_reset_ms(),
             inputs: Vec::new(),
-            later: None,
         }
     }
 }
@@ -132,9 +122,9 @@ impl VoxelizeConfig {
     ///
     /// # Errors
     /// As [`validate`](Self::validate).
-    pub fn grid(&self) -> Result<Grid, ConfigError> {
+    pub fn grid(&self) -> Result<VoxelGrid, ConfigError> {
         self.validate()?;
-        Ok(Grid::new(self.origin_m, self.voxel_size_m, self.shape))
+        Ok(VoxelGrid::new(self.origin_m, self.voxel_size_m, self.shape))
     }
 
     /// Bytes of the payload of each grid, where they don't depend on the clouds. The configuration must be valid.

@@ -1,17 +1,19 @@
 //! The CPU implementation, which is the specification.
+//!
+//! A grid is made in two passes over its clouds. The first finds the cell of each point and puts it into a bitmap; an
+//! exclusive scan of that numbers the occupied cells. The second adds each point to the row of its cell.
 
 use super::cells::CellSet;
 use super::cloud::{Cloud, CloudError, Field};
-use super::grid::Grid;
-use super::kernels::{self, BLOCK, Exceptions};
-use super::plan::{Extreme, Source};
+use super::grid::VoxelGrid;
+use super::kernels::{self, BLOCK, Block, Exceptions, INDEX_SLACK, Kept, Row};
+use super::plan::{NamedField, Source};
 use super::spec::{Spec, Taken};
-use super::{Channel, ConfigError, Counters, VoxelLayout, VoxelizeConfig, quantum};
-use crate::stream::Layout;
-use std::sync::atomic::AtomicU64;
+use super::{Channel, ConfigError, VoxelCounters, VoxelLayout, VoxelizeConfig, quantum};
+use crate::stream::{Layout, Message};
+use std::ops::Range;
 
-/// Makes grids of clouds: [`begin`](Self::begin), [`add`](Self::add) for each cloud, [`finish`](Self::finish), then
-/// one of the `write_` methods as often as wanted.
+/// Makes grids of clouds: [`gather`](Self::gather), then one of the `write_` methods.
 ///
 /// Its memory grows to that of the largest grid it has made, and is used again.
 pub struct CpuVoxelizer {
@@ -20,56 +22,70 @@ pub struct CpuVoxelizer {
     taken: Taken,
     points: Points,
     scratch: Box<Scratch>,
-    /// The occupied cells in cell order.
+    /// The occupied cells in cell order, for a dense grid.
     pub(super) order: Vec<u32>,
-    /// For each occupied cell, and one for the points past `max_voxels`: the count and the sums.
-    pub(super) sums: Vec<i64>,
-    /// For each extreme: a key for each occupied cell and one more.
-    pub(super) extremes: Vec<Vec<i32>>,
-    /// For each field: what its sum can't take in each occupied cell; empty where that is nothing.
-    pub(super) exceptions: Vec<Vec<Exceptions>>,
+    pub(super) sums: Sums,
     /// For each field: the values of points that are kept which are unusable.
     unusable: Vec<u64>,
-    /// Behind a shared reference, as the grid is when it is written.
-    pub(super) saturated: AtomicU64,
-    counters: Counters,
+    pub(super) saturated: u64,
+    counters: VoxelCounters,
     occupied: usize,
     output: Layout,
+    /// How the features are made of the rows alone, where they are.
+    pub(super) table: Option<Vec<u8>>,
+    /// Whether the grid that was gathered last is still to be written.
+    pub(super) is_gathered: bool,
 }
 
-/// What is known of the points that are kept.
+/// What is summed for each occupied cell, and for one more that takes the points past `max_voxels`.
+pub(super) struct Sums {
+    /// Those of the coordinates, and the counts. All are zero between two grids, but for the first [`Self::dirty`].
+    pub(super) rows: Vec<Row>,
+    pub(super) dirty: usize,
+    /// For each field with a mean.
+    pub(super) fields: Vec<Vec<i64>>,
+    /// For each extreme: a key for each cell.
+    pub(super) extremes: Vec<Vec<i32>>,
+    /// For each field: what its sum can't take; empty where that is nothing.
+    pub(super) exceptions: Vec<Vec<Exceptions>>,
+}
+
+/// What the first pass knows of the points that are kept.
 #[derive(Default)]
 struct Points {
-    cells: Vec<u32>,
+    /// Of all clouds. What lies behind the first [`Self::count`] is left over.
+    kept: Vec<Kept>,
+    count: usize,
+    /// The coordinates of clouds that don't lie as float32 in the frame of the grid, of which the first
+    /// [`Self::converted`] count.
     xyz: [Vec<f32>; 3],
-    fields: Vec<FieldPoints>,
+    converted: usize,
+    /// For each cloud; `None`: it was refused.
+    clouds: Vec<Option<CloudPoints>>,
 }
 
-#[derive(Default)]
-struct FieldPoints {
-    /// NaN where the value is unusable.
-    values: Vec<f32>,
-    /// As much of the value as the sum takes, 0 where it is unusable.
-    fixed: Vec<i64>,
-    /// The values that the sum does not take whole.
-    odd: Vec<Odd>,
-}
-
-/// A value that is unusable, or too large to be summed as it is.
-struct Odd {
-    /// The place of its point among those that are kept.
-    point: u32,
-    exception: Exceptions,
+/// The points of a cloud.
+struct CloudPoints {
+    /// Those that are kept, in [`Points::kept`].
+    kept: Range<usize>,
+    /// Where its coordinates begin in [`Points::xyz`]; `None`: they are taken where they lie.
+    xyz: Option<usize>,
 }
 
 /// A block of points.
 struct Scratch {
     raw: [[f32; BLOCK]; 3],
-    moved: [[f32; BLOCK]; 3],
-    cells: [u32; BLOCK],
-    keep: [u32; BLOCK],
+    slots: [u32; BLOCK],
+    of_field: FieldBlock,
+}
+
+/// The values of a field of a block of points.
+struct FieldBlock {
+    /// For the extremes; NaN where a value is unusable.
     values: [f32; BLOCK],
+    /// For the mean; 0 where a value is unusable.
     exact: [f64; BLOCK],
+    /// As much of the value as the sum takes.
     fixed: [i64; BLOCK],
 }
 
@@ -80,31 +96,33 @@ impl CpuVoxelizer {
     /// As [`VoxelizeConfig::validate`].
     pub fn new(config: &VoxelizeConfig) -> Result<Self, ConfigError> {
         let spec = Spec::new(config)?;
-        let mut taken = Taken::default();
-        taken.clear(&spec.plan);
+        let fields = spec.plan.fields.len();
         Ok(Self {
             cells: CellSet::new(spec.grid.cells()),
-            taken,
-            points: Points {
-                fields: spec.plan.fields.iter().map(|_| FieldPoints::default()).collect(),
-                ..Points::default()
-            },
-            extremes: spec.plan.extremes.iter().map(|_| Vec::new()).collect(),
-            exceptions: spec.plan.fields.iter().map(|_| Vec::new()).collect(),
-            unusable: vec![0; spec.plan.fields.len()],
-            saturated: AtomicU64::new(0),
+            taken: Taken::default(),
+            points: Points::default(),
             scratch: Box::new(Scratch::new()),
             order: Vec::new(),
-            sums: Vec::new(),
-            counters: Counters::default(),
+            sums: Sums {
+                rows: Vec::new(),
+                dirty: 0,
+                fields: vec![Vec::new(); fields],
+                extremes: vec![Vec::new(); spec.plan.extremes.len()],
+                exceptions: vec![Vec::new(); fields],
+            },
+            unusable: vec![0; fields],
+            saturated: 0,
+            counters: VoxelCounters::default(),
             occupied: 0,
             output: spec.output(config.dtype),
+            table: spec.plan.table(),
+            is_gathered: false,
             spec,
         })
     }
 
     /// The grid.
-    pub fn grid(&self) -> &Grid {
+    pub fn grid(&self) -> &VoxelGrid {
         &self.spec.grid
     }
 
@@ -113,181 +131,229 @@ impl CpuVoxelizer {
         &self.spec.channels
     }
 
-    /// Starts a grid without points.
-    pub fn begin(&mut self) {
-        self.cells.clear();
-        self.points.clear();
-        self.taken.clear(&self.spec.plan);
-        self.order.clear();
-        self.exceptions.iter_mut().for_each(Vec::clear);
-        self.unusable.fill(0);
-        self.counters = Counters::default();
-        self.occupied = 0;
-    }
-
-    /// Whether a cloud can be added to an empty grid: it has the fields that the channels are computed from.
+    /// Whether a cloud can be part of a grid: it has the fields that the channels are computed from.
     ///
     /// # Errors
-    /// As [`add`](Self::add).
+    /// As [`gather`](Self::gather) hands out.
     pub fn check(&self, cloud: &Cloud<'_>) -> Result<(), CloudError> {
         self.spec.check(cloud)
     }
 
-    /// Adds the points of a cloud of the `input`-th input. Which cloud is added first, and the order of its points,
-    /// are of no consequence.
+    /// Makes a grid of messages, each with the input it came by, and says what became of their points. The order of the
+    /// messages and of their points is of no consequence.
     ///
-    /// # Errors
-    /// A field that a channel is computed from is missing or of a type that doesn't go with that of the clouds before,
-    /// or the grid would have more than 2^22 points. The grid is then as it was.
+    /// A message that is no cloud, lacks a field that a channel is computed from, has it in a type that doesn't go with
+    /// that of the clouds before, or would make the points more than 2^22, is handed to `refused`; the grid is made of
+    /// the others.
     ///
     /// # Panics
     /// If there is no such input.
-    pub fn add(&mut self, input: usize, cloud: &Cloud<'_>) -> Result<(), CloudError> {
-        self.taken.take(&self.spec, cloud)?;
+    pub fn gather<'a>(
+        &mut self,
+        messages: impl IntoIterator<Item = (usize, &'a Message)> + Clone,
+        mut refused: impl FnMut(usize, CloudError),
+    ) -> VoxelCounters {
+        self.begin();
+        for (input, message) in messages.clone() {
+            let cloud = Cloud::from_message(message);
+            let cloud = cloud.and_then(|cloud| self.taken.take(&self.spec, &cloud).map(|()| cloud));
+            let indexed = match cloud {
+                Ok(cloud) => Some(self.index(input, &cloud)),
+                Err(error) => {
+                    refused(input, error);
+                    None
+                }
+            };
+            self.points.clouds.push(indexed);
+        }
+        self.number();
+        if self.spec.needs_points() {
+            self.begin_sums();
+            for (i, (_, message)) in messages.into_iter().enumerate() {
+                if let Ok(cloud) = Cloud::from_message(message) {
+                    self.add(i, &cloud);
+                }
+            }
+            self.end_sums();
+        }
+        self.is_gathered = true;
+        self.counters
+    }
+
+    fn begin(&mut self) {
+        self.is_gathered = false;
+        self.cells.clear();
+        self.points.count = 0;
+        self.points.converted = 0;
+        self.points.clouds.clear();
+        self.taken.clear(&self.spec.plan);
+        self.unusable.fill(0);
+        self.counters = VoxelCounters::default();
+    }
+
+    /// The first pass: the cells of the points.
+    fn index(&mut self, input: usize, cloud: &Cloud<'_>) -> CloudPoints {
+        let points = &mut self.points;
+        let transform = self.spec.transforms[input].as_ref();
+        let needs_points = self.spec.needs_points();
+        let keeps_xyz = needs_points && self.spec.plan.axes.contains(&true);
+        let as_they_lie = transform.is_none().then(|| as_they_lie(cloud)).flatten();
+        let begin = points.converted;
+        let kept_before = points.count;
+        grow(&mut points.kept, kept_before + cloud.len() + INDEX_SLACK);
+        if as_they_lie.is_none() {
+            let converted = if keeps_xyz { cloud.len() } else { BLOCK };
+            points.xyz.iter_mut().for_each(|axis| grow(axis, begin + converted));
+            points.converted += if keeps_xyz { cloud.len() } else { 0 };
+        }
+        let mut kept_in_all = 0;
         for from in (0..cloud.len()).step_by(BLOCK) {
-            self.add_block(input, cloud, from, BLOCK.min(cloud.len() - from))?;
+            let n = BLOCK.min(cloud.len() - from);
+            let xyz = match as_they_lie {
+                Some(xyz) => xyz.map(|axis| &axis[from..from + n]),
+                None => {
+                    let at = begin + if keeps_xyz { from } else { 0 };
+                    let mut converted = points.xyz.each_mut().map(|axis| &mut axis[at..at + n]);
+                    match transform {
+                        None => {
+                            for (field, out) in cloud.xyz().iter().zip(&mut converted) {
+                                field.to_f32(from, out);
+                            }
+                        }
+                        Some(transform) => {
+                            let [x, y, z] = cloud.xyz();
+                            let [raw_x, raw_y, raw_z] = &mut self.scratch.raw;
+                            let raw = [
+                                coordinates(x, from, &mut raw_x[..n]),
+                                coordinates(y, from, &mut raw_y[..n]),
+                                coordinates(z, from, &mut raw_z[..n]),
+                            ];
+                            kernels::transform(transform, raw, converted.each_mut().map(|axis| &mut **axis));
+                        }
+                    }
+                    converted.map(|axis| &*axis)
+                }
+            };
+            let kept = &mut points.kept[points.count..];
+            let indexed = self.cells.insert(&self.spec.grid, xyz, from as u32, kept);
+            kept_in_all += indexed.kept;
+            if needs_points {
+                points.count += indexed.kept;
+            }
+            self.counters.dropped_nonfinite += n as u64 - u64::from(indexed.finite);
+            self.counters.dropped_outside += u64::from(indexed.finite) - indexed.kept as u64;
         }
         self.counters.points_in += cloud.len() as u64;
-        Ok(())
+        self.counters.points_kept += kept_in_all as u64;
+        CloudPoints {
+            kept: kept_before..points.count,
+            xyz: as_they_lie.is_none().then_some(begin),
+        }
     }
 
-    fn add_block(&mut self, input: usize, cloud: &Cloud<'_>, from: usize, n: usize) -> Result<(), CloudError> {
-        let Scratch {
-            raw,
-            moved,
-            cells,
-            keep,
-            values,
-            exact,
-            fixed,
-        } = &mut *self.scratch;
-        let [x, y, z] = raw;
-        let mut xyz = [
-            coordinates(&cloud.xyz()[0], from, &mut x[..n]),
-            coordinates(&cloud.xyz()[1], from, &mut y[..n]),
-            coordinates(&cloud.xyz()[2], from, &mut z[..n]),
-        ];
-        if let Some(transform) = &self.spec.transforms[input] {
-            kernels::transform(transform, xyz, moved);
-            xyz = moved.each_ref().map(|axis| &axis[..n]);
-        }
-        let sorted = kernels::index(&self.spec.grid, xyz, cells, keep);
-        let (nonfinite, outside) = (sorted.nonfinite, sorted.outside);
-        let kept = n - (nonfinite + outside) as usize;
-        let (keep, before) = (&keep[..n], self.points.cells.len());
-        for (i, (plan, points)) in self.spec.plan.fields.iter().zip(&mut self.points.fields).enumerate() {
-            let field = cloud.field(&plan.name)?;
-            let scale = quantum::power_of_two(quantum::bits(self.taken.is_wide(i)));
-            let (values, exact) = (&mut values[..n], &mut exact[..n]);
-            if plan.extreme {
-                field.to_f32(from, values);
-            }
-            let odd = match plan.mean {
-                true => {
-                    field.to_f64(from, exact);
-                    kernels::count_beyond(exact, quantum::SMALL / scale, keep)
-                }
-                false => kernels::count_nonfinite(values, keep),
-            };
-            if odd > 0 {
-                points.set_aside(plan.mean, values, exact, scale, keep, before);
-            }
-            if plan.extreme {
-                kernels::append(&mut points.values, values, keep, kept);
-            }
-            if plan.mean {
-                kernels::fix(exact, scale, fixed);
-                kernels::append(&mut points.fixed, &fixed[..n], keep, kept);
-            }
-        }
-        for (axis, points) in self.points.xyz.iter_mut().enumerate() {
-            if self.spec.plan.axes[axis] {
-                kernels::append(points, xyz[axis], keep, kept);
-            }
-        }
-        kernels::append(&mut self.points.cells, &cells[..n], keep, kept);
-        self.cells.insert(&self.points.cells[before..]);
-        if !self.spec.needs_points() {
-            self.points.cells.clear();
-        }
-        self.counters.dropped_nonfinite += u64::from(nonfinite);
-        self.counters.dropped_outside += u64::from(outside);
-        self.counters.points_kept += kept as u64;
-        Ok(())
-    }
-
-    /// Computes the cells, and says what became of the points.
-    pub fn finish(&mut self) -> Counters {
-        if self.spec.layout == VoxelLayout::Bits {
-            let occupied = self.cells.used_words().map(|(_, word)| word.count_ones() as usize);
-            self.occupied = occupied.sum();
-            return self.counters;
-        }
-        let occupied = self.cells.number(self.spec.max_voxels, &mut self.order);
+    /// Numbers the occupied cells.
+    fn number(&mut self) {
+        let occupied = match self.spec.needs_points() {
+            true => self.cells.number(),
+            false => self.cells.count(),
+        };
         self.occupied = occupied.min(self.spec.max_voxels);
         if self.spec.layout == VoxelLayout::Coo {
             self.output.rows = self.occupied;
         }
-        if self.spec.needs_points() {
-            let over = self.cells.find(self.occupied as u32, &mut self.points.cells) as u64;
-            self.counters.dropped_overflow = over;
-            self.counters.points_kept -= over;
-            self.gather();
-        }
-        self.counters
     }
 
-    fn gather(&mut self) {
-        let Points {
-            cells: slots,
-            xyz,
-            fields,
-        } = &self.points;
-        let stride = self.spec.plan.stride();
-        self.sums.clear();
-        self.sums.resize((self.occupied + 1) * stride, 0);
-        let scales = [0, 1, 2].map(|axis| quantum::power_of_two(self.spec.bits(Source::Axis(axis), &self.taken)));
-        let all_axes = self.spec.plan.sums_all_axes();
-        if all_axes {
-            kernels::add_points(&mut self.sums, stride, slots, xyz.each_ref().map(Vec::as_slice), scales);
-        } else if self.spec.plan.counts {
-            kernels::add_ones(&mut self.sums, stride, slots);
+    fn begin_sums(&mut self) {
+        let (plan, sums) = (&self.spec.plan, &mut self.sums);
+        let slots = self.occupied + 1;
+        sums.rows[..sums.dirty].fill(Row::default());
+        sums.dirty = 0;
+        if plan.counts {
+            grow(&mut sums.rows, slots);
+            sums.dirty = slots;
         }
-        for (i, source) in self.spec.plan.sums.iter().enumerate() {
-            let plane = 1 + i;
-            match *source {
-                Source::Axis(_) if all_axes => {}
-                Source::Axis(axis) => {
-                    kernels::add_axis(&mut self.sums, stride, plane, slots, &xyz[axis], scales[axis]);
-                }
-                Source::Field(field) => {
-                    kernels::add_fixed(&mut self.sums, stride, plane, slots, &fields[field].fixed);
-                }
-            }
+        for (field, sums) in plan.fields.iter().zip(&mut sums.fields) {
+            sums.clear();
+            sums.resize(if field.mean { slots } else { 0 }, 0);
         }
-        let per_field = self.exceptions.iter_mut().zip(&mut self.unusable).zip(fields);
-        for ((exceptions, unusable), field) in per_field {
-            if field.odd.is_empty() {
-                continue;
-            }
-            exceptions.resize(self.occupied + 1, Exceptions::default());
-            for odd in &field.odd {
-                let of_cell = &mut exceptions[slots[odd.point as usize] as usize];
-                of_cell.high += odd.exception.high;
-                of_cell.unusable += odd.exception.unusable;
-            }
-            // The last one is of the points past max_voxels.
-            let of_cells = exceptions[..self.occupied].iter();
-            *unusable = of_cells.map(|of_cell| of_cell.unusable as u64).sum();
-        }
-        for (keys, &Extreme { source, greatest }) in self.extremes.iter_mut().zip(&self.spec.plan.extremes) {
+        for (extreme, keys) in plan.extremes.iter().zip(&mut sums.extremes) {
             keys.clear();
-            keys.resize(self.occupied + 1, if greatest { i32::MIN } else { i32::MAX });
-            let values = match source {
-                Source::Axis(axis) => &xyz[axis],
-                Source::Field(field) => &fields[field].values,
+            keys.resize(slots, if extreme.greatest { i32::MIN } else { i32::MAX });
+        }
+        sums.exceptions.iter_mut().for_each(Vec::clear);
+    }
+
+    /// The second pass: adds the points of the `i`-th cloud that are kept to their cells.
+    fn add(&mut self, i: usize, cloud: &Cloud<'_>) {
+        let (plan, sums, points) = (&self.spec.plan, &mut self.sums, &self.points);
+        let Some(of_cloud) = &points.clouds[i] else { return };
+        let xyz = match of_cloud.xyz {
+            Some(begin) => points.xyz.each_ref().map(|axis| axis.get(begin..begin + cloud.len())),
+            None => cloud.xyz().each_ref().map(|axis| axis.as_f32(0)),
+        };
+        let scales = [0, 1, 2].map(|axis| quantum::power_of_two(self.spec.bits(Source::Axis(axis), &self.taken)));
+        let limit = self.occupied as u32;
+        let mut kept = &points.kept[of_cloud.kept.clone()];
+        for from in (0..cloud.len()).step_by(BLOCK) {
+            let n = BLOCK.min(cloud.len() - from);
+            // Of a block no more points are kept than it has.
+            let candidates = &kept[..kept.len().min(n)];
+            let block = candidates.partition_point(|kept| (kept.point as usize) < from + n);
+            let block = kept.split_off(..block).unwrap_or_default();
+            let Scratch { slots, of_field, .. } = &mut *self.scratch;
+            let slots = &mut slots[..block.len()];
+            let over = self.cells.find(block, limit, slots) as u64;
+            self.counters.dropped_overflow += over;
+            self.counters.points_kept -= over;
+            let block = Block {
+                kept: block,
+                slots,
+                first: from as u32,
             };
-            kernels::add_extreme(keys, slots, values, greatest);
+            // They are there where a channel needs them.
+            let xyz = xyz.map(|axis| axis.map_or(&[][..], |axis| &axis[from..from + n]));
+            if plan.axis_sums() > 0 {
+                kernels::add_points(&mut sums.rows, block, xyz, scales);
+            } else if plan.counts {
+                kernels::add_ones(&mut sums.rows, block);
+            }
+            for (extreme, keys) in plan.extremes.iter().zip(&mut sums.extremes) {
+                if let Source::Axis(axis) = extreme.source {
+                    kernels::add_extreme(keys, block, xyz[axis], extreme.greatest);
+                }
+            }
+            for (i, field) in plan.fields.iter().enumerate() {
+                // It was there when the cloud was taken.
+                let Ok(values) = cloud.field(&field.name) else { continue };
+                let scale = quantum::power_of_two(quantum::bits(self.taken.is_wide(i)));
+                of_field.read(field, &values, from, n);
+                if of_field.has_odd(field, scale, n) {
+                    let exceptions = &mut sums.exceptions[i];
+                    exceptions.resize(self.occupied + 1, Exceptions::default());
+                    of_field.set_aside(field, scale, block, exceptions);
+                }
+                if field.mean {
+                    kernels::fix(&of_field.exact[..n], scale, &mut of_field.fixed);
+                    kernels::add_fixed(&mut sums.fields[i], block, &of_field.fixed);
+                }
+                for (extreme, keys) in plan.extremes.iter().zip(&mut sums.extremes) {
+                    if extreme.source == Source::Field(i) {
+                        kernels::add_extreme(keys, block, &of_field.values[..n], extreme.greatest);
+                    }
+                }
+            }
+        }
+    }
+
+    fn end_sums(&mut self) {
+        let sums = &mut self.sums;
+        // The last one is of the points past max_voxels.
+        if let Some(row) = sums.rows.get_mut(self.occupied) {
+            *row = Row::default();
+        }
+        for (unusable, exceptions) in self.unusable.iter_mut().zip(&mut sums.exceptions) {
+            exceptions.truncate(self.occupied);
+            *unusable = exceptions.iter().map(|of_cell| of_cell.unusable as u64).sum();
         }
     }
 
@@ -308,16 +374,28 @@ impl CpuVoxelizer {
         self.occupied
     }
 
-    /// The form and size of the output of the grid that was finished last.
+    /// The form and size of the output of the grid that was gathered last.
     pub fn layout(&self) -> &Layout {
         &self.output
     }
 
-    /// What a sum of plane `plane` is multiplied by.
-    pub(super) fn unit(&self, plane: usize) -> f64 {
-        let bits = self.spec.bits(self.spec.plan.sums[plane - 1], &self.taken);
-        quantum::power_of_two(-bits)
+    /// What an integer that was summed of a source is worth.
+    pub(super) fn unit(&self, source: Source) -> f64 {
+        quantum::power_of_two(-self.spec.bits(source, &self.taken))
     }
+}
+
+/// Makes a buffer that long at least.
+fn grow<T: Clone + Default>(buffer: &mut Vec<T>, len: usize) {
+    if buffer.len() < len {
+        buffer.resize(len, T::default());
+    }
+}
+
+/// The coordinates of a cloud, if all are contiguous float32.
+fn as_they_lie<'a>(cloud: &Cloud<'a>) -> Option<[&'a [f32]; 3]> {
+    let [x, y, z] = cloud.xyz();
+    Some([x.as_f32(0)?, y.as_f32(0)?, z.as_f32(0)?])
 }
 
 /// A block of coordinates in float32: as they lie where they are contiguous float32, else converted into `out`.
@@ -331,51 +409,46 @@ fn coordinates<'a>(field: &Field<'a>, from: usize, out: &'a mut [f32]) -> &'a [f
     }
 }
 
-impl Points {
-    fn clear(&mut self) {
-        self.cells.clear();
-        self.xyz.iter_mut().for_each(Vec::clear);
-        for field in &mut self.fields {
-            field.values.clear();
-            field.fixed.clear();
-            field.odd.clear();
+impl FieldBlock {
+    /// Reads `n` values of a field from point `from` on.
+    fn read(&mut self, plan: &NamedField, values: &Field<'_>, from: usize, n: usize) {
+        if plan.extreme {
+            values.to_f32(from, &mut self.values[..n]);
+        }
+        if plan.mean {
+            values.to_f64(from, &mut self.exact[..n]);
         }
     }
-}
 
-impl FieldPoints {
-    /// Takes out of a block of values what the sum can't take or the extremes must not see. The points that are kept
-    /// are `before` and following.
+    /// Whether there is a value that the sum can't take or the extremes must not see.
+    fn has_odd(&self, plan: &NamedField, scale: f64, n: usize) -> bool {
+        match plan.mean {
+            true => kernels::any_beyond(&self.exact[..n], quantum::SMALL / scale),
+            false => kernels::any_nonfinite(&self.values[..n]),
+        }
+    }
+
+    /// Takes out what the sum can't take or the extremes must not see, and notes it for the cells of the points.
     #[cold]
-    fn set_aside(
-        &mut self,
-        mean: bool,
-        values: &mut [f32],
-        exact: &mut [f64],
-        scale: f64,
-        keep: &[u32],
-        before: usize,
-    ) {
-        let kept = (0..keep.len()).filter(|&i| keep[i] != 0);
-        for (i, point) in kept.zip(before as u32..) {
-            let scaled = exact[i] * scale;
-            let (is_whole, is_usable) = match mean {
+    fn set_aside(&mut self, plan: &NamedField, scale: f64, block: Block<'_>, exceptions: &mut [Exceptions]) {
+        for (i, slot) in block.points() {
+            let scaled = self.exact[i] * scale;
+            let (is_whole, is_usable) = match plan.mean {
                 true => (scaled.abs() <= quantum::SMALL, scaled.abs() <= quantum::LARGE),
-                false => (values[i].is_finite(), values[i].is_finite()),
+                false => (self.values[i].is_finite(), self.values[i].is_finite()),
             };
             if is_whole {
                 continue;
             }
-            let mut exception = Exceptions::default();
+            let of_cell = &mut exceptions[slot];
             if is_usable {
                 let (high, low) = quantum::split(kernels::round_large(scaled));
-                exception.high = high;
-                exact[i] = low as f64 / scale;
+                of_cell.high += high;
+                self.exact[i] = low as f64 / scale;
             } else {
-                exception.unusable = 1;
-                (values[i], exact[i]) = (f32::NAN, 0.0);
+                of_cell.unusable += 1;
+                (self.values[i], self.exact[i]) = (f32::NAN, 0.0);
             }
-            self.odd.push(Odd { point, exception });
         }
     }
 }
@@ -384,12 +457,12 @@ impl Scratch {
     fn new() -> Self {
         Self {
             raw: [[0.0; BLOCK]; 3],
-            moved: [[0.0; BLOCK]; 3],
-            cells: [0; BLOCK],
-            keep: [0; BLOCK],
-            values: [0.0; BLOCK],
-            exact: [0.0; BLOCK],
-            fixed: [0; BLOCK],
+            slots: [0; BLOCK],
+            of_field: FieldBlock {
+                values: [0.0; BLOCK],
+                exact: [0.0; BLOCK],
+                fixed: [0; BLOCK],
+            },
         }
     }
 }

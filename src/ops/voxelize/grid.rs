@@ -2,14 +2,14 @@ use super::Extrinsic;
 
 /// Cells of equal size in a box, and the arithmetic that finds the cell of a point.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Grid {
+pub struct VoxelGrid {
     origin: [f32; 3],
     voxel_size: [f32; 3],
     inverse: [f32; 3],
     shape: [usize; 3],
 }
 
-impl Grid {
+impl VoxelGrid {
     pub(super) fn new(origin: [f32; 3], voxel_size: [f32; 3], shape: [usize; 3]) -> Self {
         Self {
             origin,
@@ -113,7 +113,7 @@ mod tests {
         assert_eq!(ceil_log2(0.2), -2);
         assert_eq!(ceil_log2(64.0), 6);
         // x reaches from -51.2 to 51.2, y from 0 to 64, z from -8 to -4.
-        let grid = Grid::new([-51.2, 0.0, -8.0], [0.2, 1.0, 0.5], [512, 64, 8]);
+        let grid = VoxelGrid::new([-51.2, 0.0, -8.0], [0.2, 1.0, 0.5], [512, 64, 8]);
         assert_eq!([0, 1, 2].map(|axis| grid.coordinate_bits(axis)), [32, 32, 35]);
     }
 

@@ -1,6 +1,11 @@
 //! The loops that take the time, each compiled for any CPU and for AVX2; both give the same bits.
 
-use super::grid::{Grid, Transform};
+#[cfg(target_arch = "x86_64")]
+#[path = "avx2.rs"]
+mod avx2;
+
+use super::cells::Bitmap;
+use super::grid::{Transform, VoxelGrid};
 use super::quantum;
 
 /// Points that are worked on at a time, so that what is known of them stays in the cache.
@@ -16,6 +21,16 @@ pub(super) fn bits(mut word: u64) -> impl Iterator<Item = usize> {
             bit
         })
     })
+}
+
+/// Whether the CPU has what the wide ways are compiled for.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+fn has_avx2() -> bool {
+    is_x86_feature_detected!("avx2")
+        && is_x86_feature_detected!("bmi1")
+        && is_x86_feature_detected!("bmi2")
+        && is_x86_feature_detected!("popcnt")
 }
 
 /// Defines a function twice: for the target the crate is built for, and for an x86-64 CPU with AVX2, BMI and popcnt,
@@ -36,11 +51,7 @@ macro_rules! kernel {
                 fn wide($($arg: $T),*) $(-> $R)? {
                     body($($arg),*)
                 }
-                if is_x86_feature_detected!("avx2")
-                    && is_x86_feature_detected!("bmi1")
-                    && is_x86_feature_detected!("bmi2")
-                    && is_x86_feature_detected!("popcnt")
-                {
+                if has_avx2() {
                     // SAFETY: the CPU has the features that `wide` is compiled for.
                     return unsafe { wide($($arg),*) };
                 }
@@ -50,19 +61,48 @@ macro_rules! kernel {
     };
 }
 
-/// What became of the points of a block.
+/// A point in the grid.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Sorted {
-    pub(super) nonfinite: u32,
-    pub(super) outside: u32,
+#[repr(C)]
+pub(super) struct Kept {
+    pub(super) cell: u32,
+    /// Its index in its cloud.
+    pub(super) point: u32,
+}
+
+/// Points of a block that are kept, and the numbers of their cells.
+#[derive(Clone, Copy)]
+pub(super) struct Block<'a> {
+    pub(super) kept: &'a [Kept],
+    pub(super) slots: &'a [u32],
+    /// The point at which the block begins.
+    pub(super) first: u32,
+}
+
+impl Block<'_> {
+    /// The index in the block and the number of the cell of each point.
+    #[inline(always)]
+    pub(super) fn points(&self) -> impl Iterator<Item = (usize, usize)> {
+        let first = self.first;
+        let indices = self.kept.iter().map(move |kept| (kept.point - first) as usize);
+        indices.zip(self.slots.iter().map(|&slot| slot as usize))
+    }
+}
+
+/// What became of points.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Indexed {
+    pub(super) finite: u32,
+    /// How many are in the grid.
+    pub(super) kept: usize,
 }
 
 kernel! {
     /// Applies a transform to coordinates, in float32 and in this order.
-    fn transform(transform: &Transform, xyz: [&[f32]; 3], out: &mut [[f32; BLOCK]; 3]) {
-        let n = xyz[0].len().min(BLOCK);
+    fn transform(transform: &Transform, xyz: [&[f32]; 3], out: [&mut [f32]; 3]) {
+        let n = xyz[0].len();
         let [x, y, z] = xyz.map(|axis| &axis[..n]);
-        for (axis, out) in out.iter_mut().enumerate() {
+        for (axis, out) in out.into_iter().enumerate() {
             let ([r0, r1, r2], t) = (transform.rotation[axis], transform.translation[axis]);
             for (i, out) in out[..n].iter_mut().enumerate() {
                 *out = ((r0 * x[i] + r1 * y[i]) + r2 * z[i]) + t;
@@ -71,58 +111,104 @@ kernel! {
     }
 }
 
-kernel! {
-    /// Finds the cells of points: `keep` becomes 1 where there is one, 0 elsewhere.
-    fn index(grid: &Grid, xyz: [&[f32]; 3], cells: &mut [u32; BLOCK], keep: &mut [u32; BLOCK]) -> Sorted {
-        let n = xyz[0].len().min(BLOCK);
-        let [x, y, z] = xyz.map(|axis| &axis[..n]);
-        let ([ox, oy, oz], [ix, iy, iz]) = (grid.origin_m(), grid.inverse());
-        let [sx, sy, sz] = grid.shape().map(|n| n as f32);
-        let [_, ny, nz] = grid.shape().map(|n| n as u32);
-        let (cells, keep) = (&mut cells[..n], &mut keep[..n]);
-        let (mut finite_points, mut inside_points) = (0u32, 0u32);
-        for i in 0..n {
+/// Puts a cell into the bitmap.
+///
+/// # Safety
+/// It is a cell of the grid that the bitmap was made for.
+#[inline(always)]
+pub(super) unsafe fn set_bit(words: &mut [u64], used: &mut [u64], cell: u32) {
+    let word = cell as usize / 64;
+    // SAFETY: there is a bit for each cell, and one for each word.
+    unsafe {
+        *words.get_unchecked_mut(word) |= 1 << (cell % 64);
+        *used.get_unchecked_mut(word / 64) |= 1 << (word % 64);
+    }
+}
+
+/// `kept` must have room for so many more than there are points.
+pub(super) const INDEX_SLACK: usize = 16;
+
+/// Finds the cells of points of which the first is the `first` of its cloud, puts those in the grid into the bitmap, and
+/// lists them.
+pub(super) fn index(grid: &VoxelGrid, xyz: [&[f32]; 3], first: u32, bitmap: Bitmap<'_>, kept: &mut [Kept]) -> Indexed {
+    #[cfg(target_arch = "x86_64")]
+    if has_avx2() {
+        // SAFETY: the CPU has the features.
+        return unsafe { avx2::index(grid, xyz, first, bitmap, kept) };
+    }
+    index_portable(grid, xyz, first, bitmap, kept)
+}
+
+fn index_portable(grid: &VoxelGrid, xyz: [&[f32]; 3], first: u32, bitmap: Bitmap<'_>, kept: &mut [Kept]) -> Indexed {
+    const LANES: usize = INDEX_SLACK;
+    let ([ox, oy, oz], [ix, iy, iz]) = (grid.origin_m(), grid.inverse());
+    let [sx, sy, sz] = grid.shape().map(|n| n as f32);
+    let [_, ny, nz] = grid.shape().map(|n| n as u32);
+    let mut indexed = Indexed::default();
+    // What is missing of the last lanes is not finite.
+    let mut lanes = [[f32::NAN; LANES]; 3];
+    let (mut cells, mut keep) = ([0u32; LANES], [0u32; LANES]);
+    for from in (0..xyz[0].len()).step_by(LANES) {
+        for (lanes, values) in lanes.iter_mut().zip(xyz) {
+            let values = &values[from..values.len().min(from + LANES)];
+            lanes[..values.len()].copy_from_slice(values);
+            lanes[values.len()..].fill(f32::NAN);
+        }
+        let [x, y, z] = &lanes;
+        // Of arrays of a fixed size the compiler makes vectors.
+        for i in 0..LANES {
             let finite = (x[i].abs() <= f32::MAX) & (y[i].abs() <= f32::MAX) & (z[i].abs() <= f32::MAX);
             let (tx, ty, tz) = ((x[i] - ox) * ix, (y[i] - oy) * iy, (z[i] - oz) * iz);
             // Comparing before the conversion keeps values out of it that an integer can't hold. Where t is not
-            // negative, cutting the fraction off is the floor.
-            let inside = (tx >= 0.0) & (tx < sx) & (ty >= 0.0) & (ty < sy) & (tz >= 0.0) & (tz < sz) & finite;
+            // negative, cutting the fraction off is the floor. A NaN is neither, and an infinity not both.
+            let inside = (tx >= 0.0) & (tx < sx) & (ty >= 0.0) & (ty < sy) & (tz >= 0.0) & (tz < sz);
             let cell = |t: f32| {
                 let t = if inside { t } else { 0.0 };
                 // SAFETY: t is 0 or in 0..shape, and shape is at most 2^24.
                 unsafe { t.to_int_unchecked::<i32>() as u32 }
             };
-            cells[i] = cell(tx).wrapping_mul(ny).wrapping_add(cell(ty)).wrapping_mul(nz).wrapping_add(cell(tz));
+            cells[i] = cell(tx)
+                .wrapping_mul(ny)
+                .wrapping_add(cell(ty))
+                .wrapping_mul(nz)
+                .wrapping_add(cell(tz));
             keep[i] = u32::from(inside);
-            finite_points += u32::from(finite);
-            inside_points += u32::from(inside);
+            indexed.finite += u32::from(finite);
         }
-        Sorted {
-            nonfinite: n as u32 - finite_points,
-            outside: finite_points - inside_points,
+        // Without a branch: what is not kept sets no bit, and is written over by what comes next.
+        for (i, (&cell, &keep)) in cells.iter().zip(&keep).enumerate() {
+            let word = cell as usize / 64;
+            bitmap.words[word] |= u64::from(keep) << (cell % 64);
+            bitmap.used[word / 64] |= u64::from(keep) << (word % 64);
+            kept[indexed.kept] = Kept {
+                cell,
+                point: first + (from + i) as u32,
+            };
+            indexed.kept += keep as usize;
         }
     }
+    indexed
 }
 
 kernel! {
-    /// How many values of points that are kept are not finite.
-    fn count_nonfinite(values: &[f32], keep: &[u32]) -> u32 {
+    /// Whether a value is not finite.
+    fn any_nonfinite(values: &[f32]) -> bool {
         let mut nonfinite = 0;
-        for (value, keep) in values.iter().zip(keep) {
-            nonfinite += keep & (1 ^ u32::from(value.abs() <= f32::MAX));
+        for value in values {
+            nonfinite |= 1 ^ u32::from(value.abs() <= f32::MAX);
         }
-        nonfinite
+        nonfinite != 0
     }
 }
 
 kernel! {
-    /// How many values of points that are kept are NaN, or greater than `bound` in magnitude.
-    fn count_beyond(values: &[f64], bound: f64, keep: &[u32]) -> u32 {
+    /// Whether a value is NaN, or greater than `bound` in magnitude.
+    fn any_beyond(values: &[f64], bound: f64) -> bool {
         let mut beyond = 0;
-        for (value, keep) in values.iter().zip(keep) {
-            beyond += keep & (1 ^ u32::from(value.abs() <= bound));
+        for value in values {
+            beyond |= 1 ^ u64::from(value.abs() <= bound);
         }
-        beyond
+        beyond != 0
     }
 }
 
@@ -150,38 +236,9 @@ kernel! {
     }
 }
 
-/// Appends the values of the points that are kept.
-#[inline]
-pub(super) fn append<T: Copy + Default>(to: &mut Vec<T>, values: &[T], keep: &[u32], kept: usize) {
-    if kept == values.len() {
-        to.extend_from_slice(values);
-        return;
-    }
-    let from = to.len();
-    // One place more: what is not kept is written too, and then over again.
-    to.resize(from + kept + 1, T::default());
-    let out = &mut to[from..];
-    let mut next = 0;
-    for (value, &keep) in values.iter().zip(keep) {
-        out[next] = *value;
-        next += keep as usize;
-    }
-    to.truncate(from + kept);
-}
-
 kernel! {
-    fn set_bits(words: &mut [u64], used: &mut [u64], cells: &[u32]) {
-        for &cell in cells {
-            let word = cell as usize / 64;
-            words[word] |= 1 << (cell % 64);
-            used[word / 64] |= 1 << (word % 64);
-        }
-    }
-}
-
-kernel! {
-    fn number(words: &[u64], used: &[u64], ranks: &mut [u32], limit: usize, order: &mut Vec<u32>) -> usize {
-        order.clear();
+    /// Numbers the cells of a bitmap, and returns how many there are.
+    fn number(words: &[u64], used: &[u64], ranks: &mut [u32]) -> usize {
         let mut rank = 0;
         // Loops and no closures: a closure is not compiled for the CPU that this is compiled for.
         for (group, &used) in used.iter().enumerate() {
@@ -189,81 +246,126 @@ kernel! {
             while left != 0 {
                 let i = group * 64 + left.trailing_zeros() as usize;
                 left &= left - 1;
-                let mut word = words[i];
-                let count = word.count_ones() as usize;
                 ranks[i] = rank as u32;
-                if rank < limit {
-                    if order.len() < rank + 64 {
-                        order.resize((rank + 64) * 2, 0);
-                    }
-                    // Most words have one cell or two. The second is written in any case, and over again if it is none.
-                    for cell in &mut order[rank..rank + count.max(2)] {
-                        *cell = (i as u32 * 64).wrapping_add(word.trailing_zeros());
-                        word &= word.wrapping_sub(1);
-                    }
-                }
-                rank += count;
+                rank += words[i].count_ones() as usize;
             }
         }
-        order.truncate(limit.min(rank));
         rank
     }
 }
 
 kernel! {
-    fn find(words: &[u64], ranks: &[u32], limit: u32, cells: &mut [u32]) -> usize {
+    /// The first cells of a bitmap, as many as there is room for.
+    fn list(words: &[u64], used: &[u64], cells: &mut [u32]) {
+        let mut next = 0;
+        for (group, &used) in used.iter().enumerate() {
+            let mut left = used;
+            while left != 0 {
+                let i = group * 64 + left.trailing_zeros() as usize;
+                left &= left - 1;
+                let mut word = words[i];
+                while word != 0 {
+                    if next == cells.len() {
+                        return;
+                    }
+                    cells[next] = (i as u32 * 64).wrapping_add(word.trailing_zeros());
+                    word &= word - 1;
+                    next += 1;
+                }
+            }
+        }
+    }
+}
+
+kernel! {
+    /// The coordinates of the first cells of a bitmap, as many as there is room for.
+    fn coordinates(words: &[u64], used: &[u64], ny: u32, nz: u32, coords: &mut [i32]) {
+        // Neighbours in this order are mostly in one column along z, and columns in one plane: divisions are few.
+        let (mut x, mut y, mut plane, mut column) = (0, 0, 0, 0);
+        let mut coords = coords.chunks_exact_mut(3);
+        for (group, &used) in used.iter().enumerate() {
+            let mut left = used;
+            while left != 0 {
+                let i = group * 64 + left.trailing_zeros() as usize;
+                left &= left - 1;
+                let mut word = words[i];
+                while word != 0 {
+                    let cell = (i as u32 * 64).wrapping_add(word.trailing_zeros());
+                    word &= word - 1;
+                    let mut z = cell - column * nz;
+                    if z >= nz {
+                        column = cell / nz;
+                        z = cell - column * nz;
+                        y = u32::wrapping_sub(column, plane);
+                        if y >= ny {
+                            x = column / ny;
+                            plane = x * ny;
+                            y = column - plane;
+                        }
+                    }
+                    let Some(out) = coords.next() else { return };
+                    out.copy_from_slice(&[x as i32, y as i32, z as i32]);
+                }
+            }
+        }
+    }
+}
+
+kernel! {
+    /// The numbers of the cells of points, `limit` for those from `limit` on. Returns how many those are.
+    fn find(words: &[u64], ranks: &[u32], kept: &[Kept], limit: u32, slots: &mut [u32]) -> usize {
+        let ranks = &ranks[..words.len()];
         let mut over = 0;
-        for cell in cells {
-            let word = *cell as usize / 64;
-            let below = words[word] & ((1 << (*cell % 64)) - 1);
+        for (kept, slot) in kept.iter().zip(slots) {
+            let word = kept.cell as usize / 64;
+            let below = words[word] & ((1 << (kept.cell % 64)) - 1);
             let number = ranks[word] + below.count_ones();
             over += usize::from(number >= limit);
-            *cell = number.min(limit);
+            *slot = number.min(limit);
         }
         over
     }
 }
 
+/// The sums of the scaled x, y and z of the points of a cell, and their count.
+#[derive(Clone, Copy, Default, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C, align(32))]
+pub(super) struct Row(pub(super) [i64; 4]);
+
+impl Row {
+    /// Where the count is.
+    pub(super) const COUNT: usize = 3;
+}
+
 kernel! {
-    /// Counts the points of each cell and sums their coordinates, into the first 4 of `stride` sums for each cell.
-    fn add_points(sums: &mut [i64], stride: usize, slots: &[u32], xyz: [&[f32]; 3], scales: [f64; 3]) {
-        // Rounded by blocks first, which is done in vectors; the sums are not.
-        const PART: usize = 128;
-        let mut fixed = [[1i64; 4]; PART];
-        for (i, slots) in slots.chunks(PART).enumerate() {
-            let from = i * PART;
-            for (axis, (values, scale)) in xyz.into_iter().zip(scales).enumerate() {
-                for (out, &value) in fixed.iter_mut().zip(&values[from..from + slots.len()]) {
-                    out[1 + axis] = round(f64::from(value) * scale);
-                }
-            }
-            for (point, &slot) in fixed.iter().zip(slots) {
-                for (sum, value) in sums[slot as usize * stride..][..4].iter_mut().zip(point) {
-                    *sum += value;
-                }
+    /// Sums the coordinates of points and counts them, with one addition of a row for each.
+    fn add_points(rows: &mut [Row], block: Block<'_>, xyz: [&[f32]; 3], scales: [f64; 3]) {
+        let n = xyz[0].len();
+        let [x, y, z] = xyz.map(|axis| &axis[..n]);
+        // The sum of ones is the count.
+        let scales = [scales[0], scales[1], scales[2], 1.0];
+        for (kept, &slot) in block.kept.iter().zip(block.slots) {
+            let i = (kept.point - block.first) as usize;
+            let point = [x[i], y[i], z[i], 1.0];
+            let Row(sums) = &mut rows[slot as usize];
+            for lane in 0..4 {
+                sums[lane] += round(f64::from(point[lane]) * scales[lane]);
             }
         }
     }
 }
 
-/// Counts the points of each cell in the first of `stride` sums for each.
-pub(super) fn add_ones(sums: &mut [i64], stride: usize, slots: &[u32]) {
-    for &slot in slots {
-        sums[slot as usize * stride] += 1;
+/// Counts points.
+pub(super) fn add_ones(rows: &mut [Row], block: Block<'_>) {
+    for &slot in block.slots {
+        rows[slot as usize].0[Row::COUNT] += 1;
     }
 }
 
-/// Sums one coordinate in plane `plane`.
-pub(super) fn add_axis(sums: &mut [i64], stride: usize, plane: usize, slots: &[u32], values: &[f32], scale: f64) {
-    for (&slot, &value) in slots.iter().zip(values) {
-        sums[slot as usize * stride + plane] += round(f64::from(value) * scale);
-    }
-}
-
-/// Sums values that are integers already in plane `plane`.
-pub(super) fn add_fixed(sums: &mut [i64], stride: usize, plane: usize, slots: &[u32], values: &[i64]) {
-    for (&slot, value) in slots.iter().zip(values) {
-        sums[slot as usize * stride + plane] += value;
+/// Sums the values of points that are integers already.
+pub(super) fn add_fixed(sums: &mut [i64], block: Block<'_>, values: &[i64; BLOCK]) {
+    for (i, slot) in block.points() {
+        sums[slot] += values[i];
     }
 }
 
@@ -274,37 +376,23 @@ pub(super) fn order_key(bits: i32) -> i32 {
 }
 
 /// Keeps the greatest (or the least) key of each cell, of the values that are no NaN.
-pub(super) fn add_extreme(keys: &mut [i32], slots: &[u32], values: &[f32], greatest: bool) {
-    for (&slot, value) in slots.iter().zip(values) {
-        if value.is_nan() {
+pub(super) fn add_extreme(keys: &mut [i32], block: Block<'_>, values: &[f32], greatest: bool) {
+    for (i, slot) in block.points() {
+        if values[i].is_nan() {
             continue;
         }
-        let key = order_key(value.to_bits() as i32);
-        let best = &mut keys[slot as usize];
+        let key = order_key(values[i].to_bits() as i32);
+        let best = &mut keys[slot];
         *best = if greatest { (*best).max(key) } else { (*best).min(key) };
     }
 }
 
-kernel! {
-    /// The coordinates of cells that are in ascending order.
-    fn coordinates(order: &[u32], ny: u32, nz: u32, coords: &mut [i32]) {
-        // Neighbours in this order are mostly in one column along z, and columns in one plane: divisions are few.
-        let (mut x, mut y, mut plane, mut column) = (0, 0, 0, 0);
-        for (&cell, out) in order.iter().zip(coords.chunks_exact_mut(3)) {
-            let mut z = cell - column * nz;
-            if z >= nz {
-                column = cell / nz;
-                z = cell - column * nz;
-                y = column - plane;
-                if y >= ny {
-                    x = column / ny;
-                    plane = x * ny;
-                    y = column - plane;
-                }
-            }
-            out.copy_from_slice(&[x as i32, y as i32, z as i32]);
-        }
-    }
+/// The constants of [`to_f64`].
+pub(super) mod to_f64 {
+    pub(in super::super) const HIGH: u64 = 0x4530_0000_0000_0000;
+    pub(in super::super) const LOW: u64 = 0x4330_0000_0000_0000;
+    /// 2^84 + 2^63 + 2^52
+    pub(in super::super) const BIAS: f64 = 19_342_822_341_709_703_277_445_120.0;
 }
 
 /// The nearest float64, as `as f64` gives it, in operations that there are vectors for.
@@ -313,23 +401,34 @@ kernel! {
 /// rounds once.
 #[inline(always)]
 fn to_f64(value: i64) -> f64 {
-    const HIGH: u64 = 0x4530_0000_0000_0000;
-    const LOW: u64 = 0x4330_0000_0000_0000;
-    // 2^84 + 2^63 + 2^52
-    const BIAS: f64 = 19_342_822_341_709_703_277_445_120.0;
-    let high = f64::from_bits(((value as u64 ^ (1 << 63)) >> 32) | HIGH);
-    let low = f64::from_bits((value as u64 & 0xffff_ffff) | LOW);
-    (high - BIAS) + low
+    let high = f64::from_bits(((value as u64 ^ (1 << 63)) >> 32) | to_f64::HIGH);
+    let low = f64::from_bits((value as u64 & 0xffff_ffff) | to_f64::LOW);
+    (high - to_f64::BIAS) + low
 }
 
 kernel! {
-    /// The counts as they are, and sum plane `plane` over the counts for others.
-    fn means(sums: &[i64], stride: usize, plane: usize, unit: f64, out: &mut [f32]) {
-        for (sums, out) in sums.chunks_exact(stride).zip(out) {
-            *out = match plane {
-                0 => sums[0] as f32,
-                _ => (to_f64(sums[plane]) / to_f64(sums[0]) * unit) as f32,
-            };
+    /// The counts.
+    fn counts(rows: &[Row], out: &mut [f32]) {
+        for (Row(sums), out) in rows.iter().zip(out) {
+            *out = to_f64(sums[Row::COUNT]) as f32;
+        }
+    }
+}
+
+kernel! {
+    /// The means of one coordinate.
+    fn means_of_axis(rows: &[Row], axis: usize, unit: f64, out: &mut [f32]) {
+        for (Row(sums), out) in rows.iter().zip(out) {
+            *out = (to_f64(sums[axis & 3]) / to_f64(sums[Row::COUNT]) * unit) as f32;
+        }
+    }
+}
+
+kernel! {
+    /// The means of a field.
+    fn means(sums: &[i64], rows: &[Row], unit: f64, out: &mut [f32]) {
+        for ((&sum, Row(of_row)), out) in sums.iter().zip(rows).zip(out) {
+            *out = (to_f64(sum) / to_f64(of_row[Row::COUNT]) * unit) as f32;
         }
     }
 }
@@ -344,38 +443,44 @@ pub(super) struct Exceptions {
 }
 
 /// [`means`] of the usable values of cells with exceptions; 0 where there is none.
-pub(super) fn means_of_usable(
-    sums: &[i64],
-    stride: usize,
-    plane: usize,
-    unit: f64,
-    exceptions: &[Exceptions],
-    out: &mut [f32],
-) {
-    for ((sums, exceptions), out) in sums.chunks_exact(stride).zip(exceptions).zip(out) {
-        let count = sums[0] - exceptions.unusable;
-        let sum = quantum::join(exceptions.high, sums[plane]);
+pub(super) fn means_of_usable(sums: &[i64], rows: &[Row], exceptions: &[Exceptions], unit: f64, out: &mut [f32]) {
+    for (((&sum, Row(of_row)), exceptions), out) in sums.iter().zip(rows).zip(exceptions).zip(out) {
+        let count = of_row[Row::COUNT] - exceptions.unusable;
         *out = if count == 0 {
             0.0
         } else {
-            (sum / count as f64 * unit) as f32
+            (quantum::join(exceptions.high, sum) / count as f64 * unit) as f32
         };
     }
 }
 
-kernel! {
-    /// The counts and the means of planes 1 to 3, a row for each cell.
-    fn rows(sums: &[i64], stride: usize, units: [f64; 3], out: &mut [[f32; 4]]) {
-        for (sums, out) in sums.chunks_exact(stride).zip(out) {
-            let mut values = [0.0; 4];
-            for (value, &sum) in values.iter_mut().zip(&sums[..4]) {
-                *value = to_f64(sum);
-            }
-            let [x, y, z] = units;
-            let (over, units) = ([1.0, values[0], values[0], values[0]], [1.0, x, y, z]);
-            for (plane, out) in out.iter_mut().enumerate() {
-                *out = (values[plane] / over[plane] * units[plane]) as f32;
-            }
+/// What [`features`] can write of a row: the means of x, y and z, the count, and ones.
+pub(super) const TABLE: usize = 8;
+pub(super) const TABLE_COUNT: u8 = 3;
+pub(super) const TABLE_ONE: u8 = 4;
+
+/// Writes the features of rows: each column is the entry of the table that `columns` says. The rows are zero then, as the
+/// next grid needs them.
+pub(super) fn features(rows: &mut [Row], units: [f64; 3], columns: &[u8], out: &mut [f32]) {
+    debug_assert!(columns.len() <= TABLE && out.len() == rows.len() * columns.len());
+    #[cfg(target_arch = "x86_64")]
+    if has_avx2() {
+        // SAFETY: the CPU has the features.
+        return unsafe { avx2::features(rows, units, columns, out) };
+    }
+    features_portable(rows, units, columns, out);
+}
+
+fn features_portable(rows: &mut [Row], units: [f64; 3], columns: &[u8], out: &mut [f32]) {
+    let mut table = [1.0f32; TABLE];
+    for (row, out) in rows.iter_mut().zip(out.chunks_exact_mut(columns.len())) {
+        let sums = std::mem::take(row).0.map(to_f64);
+        for axis in 0..3 {
+            table[axis] = (sums[axis] / sums[Row::COUNT] * units[axis]) as f32;
+        }
+        table[usize::from(TABLE_COUNT)] = sums[Row::COUNT] as f32;
+        for (out, &column) in out.iter_mut().zip(columns) {
+            *out = table[usize::from(column) % TABLE];
         }
     }
 }

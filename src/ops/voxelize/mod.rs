@@ -1,7 +1,8 @@
 //! Point clouds to voxel grids.
 //!
-//! [`VoxelizeConfig`] says which grid, which channels and which form; [`CpuVoxelizer`] makes grids of [`Cloud`]s;
-//! [`Collector`] says when the clouds of several inputs make a grid.
+//! [`VoxelizeConfig`] says which grid, which channels and which layout. [`Voxelizer`] makes grids of the clouds of its
+//! inputs, on the CPU or on a device. [`CpuVoxelizer`] makes them on the CPU alone, and [`Collector`] only says when the
+//! clouds of several inputs make a grid.
 //!
 //! # What is computed
 //!
@@ -45,32 +46,6 @@
 //! A grid takes 2^22 points at most. So an int64 holds the sum of as many q up to 2^40; of a greater one it takes the low
 //! 40 bits, and the others are summed apart. What both are together is rounded once, to float64. A 64-bit integer is
 //! compared with its bound, and summed, as the nearest float64. In a grid of 100 m a coordinate is kept to 2^-31 m.
-//!
-//! # Example
-//! ```
-//! use robocache::device::Dtype;
-//! use robocache::ops::voxelize::{Cloud, VoxelizeConfig, CpuVoxelizer};
-//! use robocache::stream::{Cells, Message};
-//!
-//! let config: VoxelizeConfig = serde_yaml::from_str(
-//!     "{ origin_m: [0, 0, 0], voxel_size_m: [1, 1, 1], shape: [4, 4, 4], channels: [count, mean_x], layout: coo,
-//!        inputs: [{ input: lidar }] }",
-//! )?;
-//! let mut message = Message::default();
-//! message.rows = 6;
-//! message.header.fields.set(["x", "y", "z"]);
-//! let points: [f32; 6] = [0.25, 0.5, 0.5, 0.75, 0.5, 0.5];
-//! message.add_column("", Dtype::Float32, Cells::One).data.copy_from(bytemuck::cast_slice(&points));
-//!
-//! let mut voxelizer = CpuVoxelizer::new(&config)?;
-//! voxelizer.begin();
-//! voxelizer.add(0, &Cloud::from_message(&message)?)?;
-//! assert_eq!(voxelizer.finish().points_kept, 2);
-//! let (mut coords, mut features) = ([0; 3], [0.0; 2]);
-//! voxelizer.write_coo(&mut coords, &mut features);
-//! assert_eq!((coords, features), ([0, 0, 0], [2.0, 0.5]));
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
 
 mod cells;
 mod channel;
@@ -88,20 +63,22 @@ mod kernels;
 mod plan;
 mod quantum;
 mod spec;
+mod voxelizer;
 mod write;
 
 pub use channel::{Channel, VoxelLayout};
 pub use cloud::{Cloud, CloudError, Field};
 pub use collector::{Arrival, Collector};
-pub use config::{Extrinsic, VoxelInput, VoxelizeConfig};
+pub use config::{Extrinsic, LATER, VoxelInput, VoxelizeConfig};
 pub use cpu::CpuVoxelizer;
-pub use grid::{Grid, Transform};
+pub use grid::{Transform, VoxelGrid};
+pub use voxelizer::{GatheredGrid, Pushed, Unused, Voxelizer};
 
 use super::ConfigError;
 
 /// What became of the points of a grid: `points_in` is the sum of the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
+pub struct VoxelCounters {
     /// Points of all clouds.
     pub points_in: u64,
     /// Points that are in the output.

@@ -1,6 +1,6 @@
 //! Stands in for [`cuda`](self) in a build without the feature `cuda`.
 
-use super::{CloudError, ConfigError, Counters, VoxelizeConfig};
+use super::{CloudError, ConfigError, VoxelCounters, VoxelizeConfig};
 use crate::device::Element;
 use crate::device::cuda::{Budget, CudaError, DeviceBuf, Gpu};
 use crate::stream::{Layout, Message};
@@ -38,7 +38,7 @@ impl CudaVoxelizer {
         &mut self,
         _: impl IntoIterator<Item = (usize, &'a Message)>,
         _: impl FnMut(usize, CloudError),
-    ) -> Result<Counters, CudaError> {
+    ) -> Result<VoxelCounters, CudaError> {
         match *self {}
     }
 

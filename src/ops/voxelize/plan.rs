@@ -1,13 +1,14 @@
 //! What has to be gathered for a list of channels: each thing once, and nothing that no channel asks for.
 
 use super::Channel;
+use super::kernels::{TABLE_COUNT, TABLE_ONE};
 
 /// Where a value comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
     /// A coordinate in the frame of the grid.
     Axis(usize),
-    /// A field, by its place in [`Plan::fields`].
+    /// A field, by its index in [`Plan::fields`].
     Field(usize),
 }
 
@@ -35,7 +36,7 @@ pub(super) enum Output {
     Count,
     /// Sum plane over count.
     Mean(usize),
-    /// The extreme of that place.
+    /// The extreme of that index.
     Extreme(usize),
 }
 
@@ -70,12 +71,12 @@ impl Plan {
                 Channel::Count => Output::Count,
                 Channel::Mean(name) => {
                     let source = plan.source(name, |field| field.mean = true);
-                    Output::Mean(1 + place(&mut plan.sums, source))
+                    Output::Mean(1 + index_of(&mut plan.sums, source))
                 }
                 Channel::Max(name) | Channel::Min(name) => {
                     let source = plan.source(name, |field| field.extreme = true);
                     let greatest = matches!(channel, Channel::Max(_));
-                    Output::Extreme(place(&mut plan.extremes, Extreme { source, greatest }))
+                    Output::Extreme(index_of(&mut plan.extremes, Extreme { source, greatest }))
                 }
             };
             plan.counts |= matches!(output, Output::Count | Output::Mean(_));
@@ -97,6 +98,22 @@ impl Plan {
     /// The sums of fields.
     pub(super) fn field_sums(&self) -> usize {
         self.fields.iter().filter(|field| field.mean).count()
+    }
+
+    /// Of channels that are made of the row of a cell alone, for each its entry in the table of
+    /// [`kernels::features`](super::kernels::features).
+    pub(super) fn table(&self) -> Option<Vec<u8>> {
+        let entry = |output: &Output| match *output {
+            Output::One => Some(TABLE_ONE),
+            Output::Count => Some(TABLE_COUNT),
+            Output::Mean(plane) => match self.sums[plane - 1] {
+                Source::Axis(axis) => Some(axis as u8),
+                Source::Field(_) => None,
+            },
+            Output::Extreme(_) => None,
+        };
+        let entries = self.outputs.iter().map(entry).collect::<Option<_>>();
+        entries.filter(|_| self.counts)
     }
 
     /// Whether the first sums are x, y and z.
@@ -124,8 +141,8 @@ impl Plan {
     }
 }
 
-/// The place of a thing in a list, where it is put if it is not there yet.
-fn place<T: PartialEq>(list: &mut Vec<T>, thing: T) -> usize {
+/// The index of a thing in a list, to which it is added if it is not there yet.
+fn index_of<T: PartialEq>(list: &mut Vec<T>, thing: T) -> usize {
     list.iter().position(|known| *known == thing).unwrap_or_else(|| {
         list.push(thing);
         list.len() - 1

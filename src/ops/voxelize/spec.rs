@@ -1,7 +1,7 @@
 //! What both backends make of a configuration, and which clouds they take.
 
 use super::cloud::{Cloud, CloudError};
-use super::grid::{Grid, Transform};
+use super::grid::{Transform, VoxelGrid};
 use super::plan::{Plan, Source};
 use super::{Channel, ConfigError, VoxelLayout, VoxelizeConfig, quantum};
 use crate::device::Dtype;
@@ -12,7 +12,7 @@ pub(super) const MAX_POINTS: usize = 1 << 22;
 
 /// A configuration that was checked, and what follows from it.
 pub(super) struct Spec {
-    pub(super) grid: Grid,
+    pub(super) grid: VoxelGrid,
     pub(super) plan: Plan,
     pub(super) layout: VoxelLayout,
     pub(super) channels: Vec<Channel>,

@@ -142,37 +142,34 @@ fn check(gpu: &Gpu, random: &mut Random, most_modalities: usize) {
     }
 
     let mut memory = Vec::new();
-    let mut at = |bytes: &[u8], off: usize| {
+    let mut at = |dtype: Dtype, bytes: &[u8], off: usize| {
         let copy = on_device(gpu, &budget, bytes, off);
-        let address = copy.address() + off as u64;
+        let slice = copy.slice(off, dtype, bytes.len() / dtype.size()).unwrap();
         memory.push(copy);
-        address
+        slice
     };
     let described: Vec<BatchModality> = modalities
         .iter()
         .map(|modality| BatchModality {
-            times: at(bytemuck::cast_slice(&modality.times), 0),
-            values: at(&modality.values.bytes, random.of(&[0, 4])),
+            times: at(Dtype::Int64, bytemuck::cast_slice(&modality.times), 0),
+            values: at(modality.dtype, &modality.values.bytes, random.of(&[0, 4])),
             samples: modality.samples,
             dim: modality.dim,
-            dtype: modality.dtype,
             groups: modality.groups.clone(),
         })
         .collect();
     let shape = BatchShape {
         entries,
         rows,
-        targets: at(bytemuck::cast_slice(&targets), 0),
-        shared_targets: shared,
+        targets: at(Dtype::Int64, bytemuck::cast_slice(&targets), 0),
     };
     let cells = entries * rows * modalities.len();
     let sizes = [entries * rows * columns * dtype.size(), cells, cells * 8];
     let [values, valid, ages] = sizes.map(|bytes| on_device(gpu, &budget, &vec![0xee; bytes], 0));
     let output = BatchOutput {
-        values: values.address(),
-        valid: valid.address(),
-        age_ns: ages.address(),
-        dtype,
+        values: values.slice(0, dtype, entries * rows * columns).unwrap(),
+        valid: valid.slice(0, Dtype::UInt8, cells).unwrap(),
+        age_ns: ages.slice(0, Dtype::Int64, cells).unwrap(),
         fill_value: -3.5,
     };
     let batch = FuseBatch::new(gpu, &budget, &described, &shape, &output).unwrap();
@@ -240,4 +237,50 @@ fn a_batch_of_more_modalities_than_travel_with_the_launch() {
         check(&gpu, &mut Random(1 << 40 | case as u64), 30);
     }
     ran(&gpu, "fuse: random batches of many modalities", cases);
+}
+
+#[test]
+fn a_tensor_of_another_length_or_type_is_refused_by_name() {
+    let Some(gpu) = gpu() else { return };
+    let budget = Budget::new(None);
+    let memory = on_device(&gpu, &budget, &[0; 256], 0);
+    let slice = |dtype: Dtype, len: usize| memory.slice(0, dtype, len).unwrap();
+    let modality = BatchModality {
+        times: slice(Dtype::Int64, 4),
+        values: slice(Dtype::Float32, 8),
+        samples: 4,
+        dim: 2,
+        groups: vec![BatchGroup {
+            channels: 0..2,
+            interpolation: Interpolation::Linear,
+            limits: Limits::default(),
+        }],
+    };
+    let shape = BatchShape {
+        entries: 1,
+        rows: 3,
+        targets: slice(Dtype::Int64, 3),
+    };
+    let output = BatchOutput {
+        values: slice(Dtype::Float16, 6),
+        valid: slice(Dtype::UInt8, 3),
+        age_ns: slice(Dtype::Int64, 3),
+        fill_value: 0.0,
+    };
+    let refusal = |modality: &BatchModality, shape: &BatchShape, output: &BatchOutput| {
+        let made = FuseBatch::new(&gpu, &budget, std::slice::from_ref(modality), shape, output);
+        made.err().map(|error| error.to_string())
+    };
+    assert_eq!(refusal(&modality, &shape, &output), None);
+    let values = slice(Dtype::Float32, 7);
+    let short = BatchModality {
+        values,
+        ..modality.clone()
+    };
+    let refused = refusal(&short, &shape, &output);
+    assert_eq!(refused.unwrap(), "`values` has 7 elements, not 8");
+    let age_ns = slice(Dtype::Float64, 3);
+    let refused = refusal(&modality, &shape, &BatchOutput { age_ns, ..output });
+    assert_eq!(refused.unwrap(), "`age_ns` is float64, not int64");
+    ran(&gpu, "fuse: batches of other tensors", 2);
 }

@@ -1,13 +1,11 @@
 //! Windows of streams that come sample by sample.
 
-use super::{MS, Pair, config, push};
+use super::{MS, Pairs, config, cuda, push};
 use crate::support::{Random, gpu, ran, random_cases};
 use bytemuck::Pod;
 use half::{bf16, f16};
-use robocache::device::cuda::{Budget, Gpu};
-use robocache::device::{Dtype, HostBuf, Values};
-use robocache::ops::align::cuda::CudaFuser;
-use robocache::ops::align::{AlignConfig, Masks, SampleError, Timeline};
+use robocache::device::{Device, Dtype, HostBuf, Values};
+use robocache::ops::align::{AlignConfig, Aligner, SampleError};
 use std::fmt::Write;
 
 /// Any configuration of up to so many modalities of up to so many values.
@@ -93,9 +91,10 @@ fn any_type(random: &mut Random, values: &[f32], bytes: &mut HostBuf) -> Dtype {
 }
 
 /// Plays a random timeline: samples by and large in order, some late, some twice, some jumps back, NaNs, closes.
-fn play(pair: &mut Pair, random: &mut Random, events: usize) {
-    let modalities = pair.aligner.modalities();
-    let dims: Vec<usize> = (0..modalities).map(|modality| pair.aligner.dim(modality)).collect();
+fn play(pairs: &mut Pairs, random: &mut Random, events: usize) {
+    let timeline = pairs.fused.oracle.timeline();
+    let modalities = timeline.modalities();
+    let dims: Vec<usize> = (0..modalities).map(|modality| timeline.dim(modality)).collect();
     // Of a modality, one sample in so many comes on the device; 0: none.
     let on_device: Vec<usize> = (0..modalities).map(|_| random.of(&[0, 1, 3])).collect();
     let mut now = 0;
@@ -107,8 +106,8 @@ fn play(pair: &mut Pair, random: &mut Random, events: usize) {
             now -= 200;
         }
         match random.below(40) {
-            0 => pair.close(modality),
-            1 => pair.open(modality),
+            0 => pairs.close(modality),
+            1 => pairs.open(modality),
             _ => {
                 let late = if random.once_in(6) { random.below(60) as i64 } else { 0 };
                 let scale = random.of(&[1.0, 1e-6, 1e4, 7e4, 3e38]);
@@ -131,12 +130,12 @@ fn play(pair: &mut Pair, random: &mut Random, events: usize) {
                 let values = Values::new(any_type(random, &sample, &mut bytes), bytes.bytes());
                 // What is not finite is dropped.
                 let _ = match on_device[modality] {
-                    often if often > 0 && random.once_in(often) => pair.push_on_device(modality, stamp, values),
-                    _ => pair.push(modality, stamp, values),
+                    often if often > 0 && random.once_in(often) => pairs.push_on_device(modality, stamp, values),
+                    _ => pairs.push(modality, stamp, values),
                 };
             }
         }
-        pair.check_due(random);
+        pairs.check_due(random);
     }
 }
 
@@ -148,9 +147,9 @@ fn whatever_comes_the_windows_are_those_of_the_cpu() {
     for case in 0..cases {
         let mut random = Random(case as u64);
         let config = any_config(&mut random, 5, 40);
-        let mut pair = Pair::new(&config, &gpu);
-        play(&mut pair, &mut random, 60);
-        windows += pair.windows;
+        let mut pairs = Pairs::new(&config);
+        play(&mut pairs, &mut random, 60);
+        windows += pairs.windows;
     }
     ran(&gpu, "fuse: windows of random timelines", windows);
 }
@@ -162,9 +161,9 @@ fn many_wide_modalities_are_one_launch() {
     for case in 0..random_cases(3).min(1000) {
         let mut random = Random(1 << 32 | case as u64);
         let config = any_config(&mut random, 20, 300);
-        let mut pair = Pair::new(&config, &gpu);
-        play(&mut pair, &mut random, 40);
-        windows += pair.windows;
+        let mut pairs = Pairs::new(&config);
+        play(&mut pairs, &mut random, 40);
+        windows += pairs.windows;
     }
     ran(&gpu, "fuse: windows of many wide modalities", windows);
 }
@@ -173,113 +172,104 @@ fn many_wide_modalities_are_one_launch() {
 fn a_long_history_is_searched_and_followed_as_it_grows() {
     let Some(gpu) = gpu() else { return };
     // The second stream is far behind, so that the first one's history grows to thousands before anything is due.
-    let mut pair = Pair::new(
-        &config(
-            "{ rate_hz: 100, window: 3, stride: 2, modalities: [{ input: a, dim: 2, interpolation: linear },\
+    let mut pairs = Pairs::new(&config(
+        "{ rate_hz: 100, window: 3, stride: 2, modalities: [{ input: a, dim: 2, interpolation: linear },\
              { input: b, dim: 1, interpolation: nearest }] }",
-        ),
-        &gpu,
-    );
+    ));
     let random = &mut Random(1);
     for i in 0..9000 {
         let stamp = i * 1_000_000 + i % 7 * 1000;
         let sample = [i as f32, (i * i % 1001) as f32];
-        pair.push(0, stamp, Values::from_f32(&sample)).unwrap();
+        pairs.push(0, stamp, Values::from_f32(&sample)).unwrap();
     }
     for (i, ms) in [2, 11, 31, 4000, 4030, 8890, 8960].into_iter().enumerate() {
-        push(&mut pair, 1, ms, &[i as f32]);
-        if let Some(target) = pair.due() {
-            pair.check(&target);
+        push(&mut pairs, 1, ms, &[i as f32]);
+        if let Some(target) = pairs.due() {
+            pairs.check(&target);
         }
     }
-    pair.close(0);
-    pair.close(1);
+    pairs.close(0);
+    pairs.close(1);
     for _ in 0..50 {
-        let Some(target) = pair.due() else { break };
-        pair.check(&target);
+        let Some(target) = pairs.due() else { break };
+        pairs.check(&target);
     }
-    assert!(pair.windows > 50);
-    pair.check_due(random);
-    ran(&gpu, "fuse: windows of a long history", pair.windows);
+    assert!(pairs.windows > 50);
+    pairs.check_due(random);
+    ran(&gpu, "fuse: windows of a long history", pairs.windows);
 }
 
 #[test]
 fn rows_that_are_on_the_device_alone_go_along_when_their_ring_grows() {
     let Some(gpu) = gpu() else { return };
-    let mut pair = Pair::new(
-        &config(
-            "{ rate_hz: 100, window: 2, stride: 3, modalities: [\
+    let mut pairs = Pairs::new(&config(
+        "{ rate_hz: 100, window: 2, stride: 3, modalities: [\
              { input: a, dim: 5, interpolation: linear, reorder_ms: 30 }, { input: b, dim: 1, interpolation: nearest }] }",
-        ),
-        &gpu,
-    );
+    ));
     let random = &mut Random(3);
     for i in 0..800 {
         // The second stream is behind by up to 240 samples, and the first one's ring wraps around.
         if i % 240 == 0 {
-            push(&mut pair, 1, i, &[i as f32]);
+            push(&mut pairs, 1, i, &[i as f32]);
         }
         let late = if i % 7 == 0 { 20 } else { 0 };
         let sample = [i as f32, -i as f32, 0.5, (i * i % 101) as f32, 1e-3 * i as f32];
         let stamp = (i - late) * MS + 1000 * (i % 3);
-        pair.push_on_device(0, stamp, Values::from_f32(&sample)).unwrap();
-        pair.check_due(random);
+        pairs.push_on_device(0, stamp, Values::from_f32(&sample)).unwrap();
+        pairs.check_due(random);
     }
-    assert!(pair.windows > 60, "{} windows", pair.windows);
-    ran(&gpu, "fuse: windows of rows on the device alone", pair.windows);
+    assert!(pairs.windows > 60, "{} windows", pairs.windows);
+    ran(&gpu, "fuse: windows of rows on the device alone", pairs.windows);
 }
 
 #[test]
 fn a_full_history_that_gives_up_its_oldest_samples_is_followed() {
     let Some(gpu) = gpu() else { return };
     for on_device in [false, true] {
-        ran(&gpu, "fuse: windows of a full history", full_history(&gpu, on_device));
+        ran(&gpu, "fuse: windows of a full history", full_history(on_device));
     }
 }
 
-fn full_history(gpu: &Gpu, on_device: bool) -> usize {
+fn full_history(on_device: bool) -> usize {
     // Samples of 4 MiB: a history holds 64 of them.
     let dim = 1 << 20;
-    let mut pair = Pair::new(
-        &config(&format!(
-            "{{ rate_hz: 100, window: 2, max_wait_ms: null, modalities: [\
+    let mut pairs = Pairs::new(&config(&format!(
+        "{{ rate_hz: 100, window: 2, max_wait_ms: null, modalities: [\
              {{ input: a, dim: {dim}, interpolation: linear, reorder_ms: 500 }}, {{ input: b, dim: 1, interpolation: previous }}] }}"
-        )),
-        gpu,
-    );
+    )));
     let mut sample = vec![0f32; dim];
-    push(&mut pair, 1, 0, &[1.0]);
+    push(&mut pairs, 1, 0, &[1.0]);
     let mut overflowed = 0;
     for (i, ms) in (0..70i64).map(|i| i * 10).chain([655, 651, 700]).enumerate() {
         sample[i] = ms as f32;
         sample[dim - 1] = i as f32;
         let values = Values::from_f32(&sample);
         let pushed = match on_device {
-            true => pair.push_on_device(0, ms * MS + 1, values),
-            false => pair.push(0, ms * MS + 1, values),
+            true => pairs.push_on_device(0, ms * MS + 1, values),
+            false => pairs.push(0, ms * MS + 1, values),
         };
         overflowed += usize::from(pushed.unwrap().overflowed);
         if i % 24 == 3 {
-            push(&mut pair, 1, ms + 1, &[ms as f32]);
-            if let Some(target) = pair.due() {
-                pair.check(&target);
+            push(&mut pairs, 1, ms + 1, &[ms as f32]);
+            if let Some(target) = pairs.due() {
+                pairs.check(&target);
             }
         }
     }
     assert!(overflowed > 0, "it was not full");
-    pair.close(0);
-    push(&mut pair, 1, 700, &[2.0]);
-    let last = std::iter::from_fn(|| pair.due()).last().unwrap();
-    pair.check(&last);
-    pair.windows
+    pairs.close(0);
+    push(&mut pairs, 1, 700, &[2.0]);
+    let last = std::iter::from_fn(|| pairs.due()).last().unwrap();
+    pairs.check(&last);
+    pairs.windows
 }
 
 #[test]
 fn samples_that_are_on_the_device_are_taken_and_dropped_as_those_of_the_host() {
     let Some(gpu) = gpu() else { return };
     let modality = "{ input: a, dim: 3, interpolation: linear, reorder_ms: 5 }";
-    let mut pair = Pair::new(&config(&format!("{{ rate_hz: 100, modalities: [{modality}] }}")), &gpu);
-    let mut push = |ms: i64, values: Values<'_>| pair.push_on_device(0, ms * MS, values);
+    let mut pairs = Pairs::new(&config(&format!("{{ rate_hz: 100, modalities: [{modality}] }}")));
+    let mut push = |ms: i64, values: Values<'_>| pairs.push_on_device(0, ms * MS, values);
     push(4, Values::from_f32(&[1.0, 2.0, 3.0])).unwrap();
     let halves = [5.0, 6.0, 7.0].map(f16::from_f32);
     push(8, Values::new(Dtype::Float16, bytemuck::cast_slice(&halves))).unwrap();
@@ -308,64 +298,27 @@ fn samples_that_are_on_the_device_are_taken_and_dropped_as_those_of_the_host() {
     push(16, Values::from_f32(&[5.0, 16.0, 27.0])).unwrap(); // instead
     push(5, Values::from_f32(&[5.0, 6.0, 7.0])).unwrap(); // before the last two
     push(25, Values::from_f32(&[9.0, 9.0, 9.0])).unwrap();
-    let target = pair.due().unwrap();
-    pair.check(&target);
+    let target = pairs.due().unwrap();
+    pairs.check(&target);
     // A quarter of the way from 8 to 16.
-    let came: &[f32] = super::cast(&mut pair.memory[1]);
-    assert_eq!(came, [5.0, 8.5, 12.0]);
+    assert_eq!(pairs.values::<f32>(), [5.0, 8.5, 12.0]);
     ran(&gpu, "fuse: samples on the device", 10);
 }
 
 #[test]
-fn streams_whose_rows_are_on_a_device_begin_anew_when_it_is_lost() {
-    let Some(gpu) = gpu() else { return };
-    let modalities = "[{ input: a, dim: 2, interpolation: previous }, { input: b, dim: 1, interpolation: previous }]";
-    let mut pair = Pair::new(&config(&format!("{{ rate_hz: 100, modalities: {modalities} }}")), &gpu);
-    pair.push_on_device(0, 0, Values::from_f32(&[1.0, 2.0])).unwrap();
-    push(&mut pair, 1, 0, &[3.0]);
-    let target = pair.due().unwrap();
-    pair.check(&target);
-    assert!(pair.aligner.rows_are_elsewhere(0) && !pair.aligner.rows_are_elsewhere(1));
-    let refused = pair.aligner.push(0, 5 * MS, Values::from_f32(&[1.0, 2.0])).unwrap_err();
-    assert_eq!(refused, SampleError::Elsewhere);
-
-    let aligner = &mut pair.aligner;
-    let (mut values, mut masks) = ([1f32; 3], Masks::default());
-    robocache::ops::fuse::cpu::fuse(aligner, &target, &mut values, &mut masks);
-    assert_eq!((values, &masks.valid[..]), ([0.0, 0.0, 3.0], &[0, 1][..]));
-    aligner.forget_elsewhere();
-    assert!(!aligner.rows_are_elsewhere(0));
-    aligner.push(1, 15 * MS, Values::from_f32(&[4.0])).unwrap();
-    aligner.push(0, 12 * MS, Values::from_f32(&[7.0, 8.0])).unwrap();
-    let target = aligner.due().unwrap();
-    robocache::ops::fuse::cpu::fuse(aligner, &target, &mut values, &mut masks);
-    assert_eq!(values, [0.0, 0.0, 3.0]);
-    assert_eq!(masks.valid, [0, 1]);
-    // A copy that goes on follows it, too.
-    let mut came = [1f32; 3];
-    let out = bytemuck::cast_slice_mut(&mut came);
-    pair.fuser.window(aligner, &target, 0..2, out, &mut masks).unwrap();
-    assert_eq!(came, values);
-    ran(&gpu, "fuse: a lost device", 1);
-}
-
-#[test]
-fn without_memory_it_says_so_and_the_cpu_goes_on() {
+fn without_memory_the_cpu_goes_on() {
     let Some(gpu) = gpu() else { return };
     let config = config("{ rate_hz: 100, modalities: [{ input: a, dim: 100, interpolation: previous }] }");
-    let mut aligner = Timeline::new(&config).unwrap();
-    let budget = Budget::new(Some(4096));
-    let mut fuser = CudaFuser::new(&aligner, &gpu, &budget);
-    let (mut out, mut masks) = (vec![0; 400], Masks::default());
-    aligner.push(0, 0, Values::from_f32(&[1.5; 100])).unwrap();
-    let target = aligner.due().unwrap();
-    for _ in 0..2 {
-        let error = fuser.window(&aligner, &target, 0..1, &mut out, &mut masks).unwrap_err();
-        assert!(error.is_memory(), "{error}");
-        assert!(budget.used() <= 4096);
+    let mut aligner = Aligner::new(&config, &cuda().with_max_bytes(Some(4096))).unwrap();
+    for (stamp, value) in [(0, 1.5), (10 * MS, 2.5)] {
+        aligner.push(0, stamp, Values::from_f32(&[value; 100])).unwrap();
+        let target = aligner.due().unwrap();
+        let mut values = [0f32; 100];
+        let mut window = aligner.window(target);
+        window.write(0, &mut values);
+        assert_eq!((window.device(), values), (Device::Cpu, [value; 100]));
+        assert!(window.device_bytes() <= 4096);
     }
-    let mut values = [0f32; 100];
-    robocache::ops::fuse::cpu::fuse(&aligner, &target, &mut values, &mut masks);
-    assert_eq!(values, [1.5; 100]);
-    ran(&gpu, "fuse: out of memory", 1);
+    assert!(aligner.take_lost().is_none());
+    ran(&gpu, "fuse: out of memory", 2);
 }

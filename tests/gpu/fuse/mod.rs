@@ -3,195 +3,215 @@
 mod batch;
 mod live;
 mod recordings;
+mod take;
 
 use crate::support::Random;
-use half::{bf16, f16};
-use robocache::device::cuda::{Budget, DeviceBuf, Gpu};
-use robocache::device::{Dtype, Values};
-use robocache::ops::align::cuda::{CudaFuser, DeviceSample, PushError};
-use robocache::ops::align::{AlignConfig, Masks, Pushed, SampleError, Target, Timeline, cpu};
-use robocache::ops::fuse;
+use robocache::device::cuda::{Budget, DeviceBuf};
+use robocache::device::{Device, DeviceChoice, Placement, Values};
+use robocache::ops::align::cuda::DeviceSample;
+use robocache::ops::align::{AlignConfig, Aligner, Masks, PushError, Pushed, SampleError, Target, Wanted};
 
 const MS: i64 = 1_000_000;
 
-/// An aligner on the CPU, and another with a copy of its histories on a device whose windows must be the CPU's.
+/// An operation on the CPU, and the same on a device, whose windows must be the CPU's.
 struct Pair {
-    oracle: Timeline,
-    aligner: Timeline,
-    fuser: CudaFuser,
-    sample: DeviceBuf,
-    on_device: DeviceBuf,
-    memory: [Vec<u8>; 2],
-    masks: [Masks; 2],
-    windows: usize,
+    oracle: Aligner,
+    subject: Aligner,
 }
 
-impl Pair {
-    fn new(config: &AlignConfig, gpu: &Gpu) -> Self {
-        let aligner = Timeline::new(config).unwrap();
-        let budget = Budget::new(None);
+/// Fuse and align, which get the same samples.
+struct Pairs {
+    fused: Pair,
+    aligned: Pair,
+    /// A sample on the device.
+    sample: DeviceBuf,
+    /// An output that is left on the device: in memory that the operation made, and in other memory.
+    left: [DeviceBuf; 2],
+    windows: usize,
+    /// The values of the last fused window.
+    values: Vec<u8>,
+}
+
+/// The first device, for everything.
+fn cuda() -> Placement {
+    Placement::resolve(DeviceChoice::Cuda(Some(0)), None).unwrap()
+}
+
+impl Pairs {
+    fn new(config: &AlignConfig) -> Self {
+        let [cpu, cuda] = [Placement::cpu("the oracle"), cuda()];
+        let pair = |new: fn(&_, &_) -> Result<Aligner, _>| Pair {
+            oracle: new(config, &cpu).unwrap(),
+            subject: new(config, &cuda).unwrap(),
+        };
+        let mut aligned = pair(Aligner::split);
+        let gpu = cuda.gpu().unwrap();
+        let (own_gpu, own_budget) = aligned.subject.output_gpu().unwrap();
+        let left = [
+            DeviceBuf::new(own_gpu, own_budget),
+            DeviceBuf::new(gpu, &Budget::new(None)),
+        ];
         Self {
-            fuser: CudaFuser::new(&aligner, gpu, &budget),
-            sample: DeviceBuf::new(gpu, &budget),
-            on_device: DeviceBuf::new(gpu, &budget),
-            oracle: Timeline::new(config).unwrap(),
-            aligner,
-            memory: Default::default(),
-            masks: Default::default(),
+            fused: pair(Aligner::new),
+            aligned,
+            sample: DeviceBuf::new(gpu, &Budget::new(None)),
+            left,
             windows: 0,
+            values: Vec::new(),
         }
+    }
+
+    fn each(&mut self) -> [&mut Pair; 2] {
+        [&mut self.fused, &mut self.aligned]
     }
 
     /// A sample comes on the host.
     fn push(&mut self, modality: usize, stamp_ns: i64, sample: Values<'_>) -> Result<Pushed, SampleError> {
-        let wanted = self.oracle.push(modality, stamp_ns, sample);
-        let came = self.fuser.push_host(&mut self.aligner, modality, stamp_ns, sample);
-        same_result(wanted, came)
+        let results = self.each().map(|Pair { oracle, subject }| {
+            let wanted = oracle.push(modality, stamp_ns, sample);
+            same_result(wanted, subject.push(modality, stamp_ns, sample))
+        });
+        results.into_iter().next().unwrap()
     }
 
     /// A sample comes on the device.
     fn push_on_device(&mut self, modality: usize, stamp_ns: i64, sample: Values<'_>) -> Result<Pushed, SampleError> {
-        let wanted = self.oracle.push(modality, stamp_ns, sample);
-        let at = 16;
-        self.sample.reserve(at + sample.bytes().len()).unwrap();
+        let offset = 16;
+        self.sample.reserve(offset + sample.bytes().len()).unwrap();
         // SAFETY: the source is not page-locked, so that it has been read on return.
-        unsafe { self.sample.upload(at, sample.bytes()).unwrap() };
+        unsafe { self.sample.upload(offset, sample.bytes()).unwrap() };
         self.sample.gpu().synchronize().unwrap();
-        let sample = DeviceSample {
-            memory: &self.sample,
-            at,
-            dtype: sample.dtype(),
-            len: sample.len(),
-        };
-        let came = self.fuser.push(&mut self.aligner, modality, stamp_ns, sample);
+        let on_device = DeviceSample::new(&self.sample, offset, sample.dtype(), sample.len()).unwrap();
+        let results = [&mut self.fused, &mut self.aligned].map(|Pair { oracle, subject }| {
+            let wanted = oracle.push(modality, stamp_ns, sample);
+            same_result(wanted, subject.push_on_device(modality, stamp_ns, on_device))
+        });
         self.sample.clear(0, self.sample.capacity()).unwrap();
-        same_result(wanted, came)
+        results.into_iter().next().unwrap()
     }
 
     fn close(&mut self, modality: usize) {
-        self.oracle.close(modality);
-        self.aligner.close(modality);
+        for Pair { oracle, subject } in self.each() {
+            oracle.close(modality);
+            subject.close(modality);
+        }
     }
 
     fn open(&mut self, modality: usize) {
-        self.oracle.open(modality);
-        self.aligner.open(modality);
+        for Pair { oracle, subject } in self.each() {
+            oracle.open(modality);
+            subject.open(modality);
+        }
     }
 
-    /// The next target, which falls due for both.
+    /// The next target, which falls due for all.
     fn due(&mut self) -> Option<Target> {
-        let target = self.oracle.due();
-        assert_eq!(self.aligner.due(), target);
-        target
+        let due = self.each().map(|Pair { oracle, subject }| {
+            let target = oracle.due();
+            assert_eq!(subject.due(), target);
+            target
+        });
+        assert_eq!(due[0], due[1]);
+        due[0]
     }
 
-    /// Holds every target that is due against the CPU: all modalities and, now and then, one by itself or the values
-    /// left on the device.
+    /// Holds every target that is due against the CPU. Of the aligned outputs any are wanted, wherever.
     fn check_due(&mut self, random: &mut Random) {
         while let Some(target) = self.due() {
-            match random.below(4) {
-                0 => self.check_one(&target, random.below(self.aligner.modalities())),
-                1 => self.check_on_device(&target),
-                _ => {}
-            }
-            self.check(&target);
+            self.check_with(&target, |_| {
+                random.of(&[Wanted::OnHost, Wanted::OnDevice, Wanted::Nowhere])
+            });
         }
     }
 
     fn check(&mut self, target: &Target) {
-        let all = 0..self.aligner.modalities();
-        let bytes = self.bytes(&all);
-        let [wanted, came] = &mut self.memory;
-        resize(wanted, bytes, 1);
-        resize(came, bytes, 2);
-        let [wanted_masks, masks] = &mut self.masks;
-        let aligner = &self.aligner;
-        match aligner.dtype() {
-            Dtype::Float16 => fuse::cpu::fuse::<f16>(&self.oracle, target, cast(wanted), wanted_masks),
-            Dtype::BFloat16 => fuse::cpu::fuse::<bf16>(&self.oracle, target, cast(wanted), wanted_masks),
-            _ => fuse::cpu::fuse::<f32>(&self.oracle, target, cast(wanted), wanted_masks),
-        }
-        self.fuser.window(aligner, target, all, came, masks).unwrap();
-        self.same();
+        self.check_with(target, |_| Wanted::OnHost);
     }
 
-    fn check_one(&mut self, target: &Target, modality: usize) {
-        let bytes = self.bytes(&(modality..modality + 1));
-        let [wanted, came] = &mut self.memory;
-        resize(wanted, bytes, 1);
-        resize(came, bytes, 2);
-        let [wanted_masks, masks] = &mut self.masks;
-        let aligner = &self.aligner;
-        match aligner.dtype() {
-            Dtype::Float16 => cpu::align::<f16>(&self.oracle, target, modality, cast(wanted), wanted_masks),
-            Dtype::BFloat16 => cpu::align::<bf16>(&self.oracle, target, modality, cast(wanted), wanted_masks),
-            _ => cpu::align::<f32>(&self.oracle, target, modality, cast(wanted), wanted_masks),
-        }
-        let one = modality..modality + 1;
-        self.fuser.window(aligner, target, one, came, masks).unwrap();
-        self.same();
-    }
-
-    fn check_on_device(&mut self, target: &Target) {
-        self.check(target);
-        let all = 0..self.aligner.modalities();
-        let (came, masks) = (&mut self.memory[1], &mut self.masks[1]);
-        came.fill(3);
-        self.fuser
-            .window_on_device(&self.aligner, target, all, &mut self.on_device, masks)
-            .unwrap();
-        // SAFETY: the stream is synchronized before the memory is read.
-        unsafe { self.on_device.download(0, came).unwrap() };
-        self.on_device.gpu().synchronize().unwrap();
-        self.same();
-    }
-
-    fn bytes(&self, modalities: &std::ops::Range<usize>) -> usize {
-        let columns: usize = modalities.clone().map(|modality| self.aligner.dim(modality)).sum();
-        self.aligner.window() * columns * self.aligner.dtype().size()
-    }
-
-    fn same(&mut self) {
-        let [wanted, came] = &self.memory;
-        assert_eq!(self.masks[0], self.masks[1], "masks");
-        let size = self.aligner.dtype().size();
-        if let Some(place) = wanted.iter().zip(came).position(|(wanted, came)| wanted != came) {
-            let element = place / size;
-            let bytes = element * size..(element + 1) * size;
-            panic!(
-                "element {element}: {:?} came, not {:?}",
-                &came[bytes.clone()],
-                &wanted[bytes]
-            );
-        }
+    fn check_with(&mut self, target: &Target, wanted: impl FnMut(usize) -> Wanted) {
+        self.values = self.fused.check(target, |_| Wanted::OnHost, &mut self.left);
         self.windows += 1;
+        self.fused.check(target, |_| Wanted::OnDevice, &mut self.left);
+        self.aligned.check(target, wanted, &mut self.left);
+    }
+
+    /// The values of the last fused window.
+    fn values<T: bytemuck::Pod>(&self) -> &[T] {
+        bytemuck::cast_slice(&self.values)
     }
 }
 
-fn resize(memory: &mut Vec<u8>, bytes: usize, filler: u8) {
-    memory.clear();
-    memory.resize(bytes, filler);
+impl Pair {
+    /// Holds the outputs of a window against the CPU's. Returns the values of the last one.
+    fn check(
+        &mut self,
+        target: &Target,
+        mut wanted: impl FnMut(usize) -> Wanted,
+        left: &mut [DeviceBuf; 2],
+    ) -> Vec<u8> {
+        let wanted: Vec<Wanted> = self
+            .oracle
+            .outputs()
+            .iter()
+            .enumerate()
+            .map(|(i, _)| wanted(i))
+            .collect();
+        let is_any = wanted.iter().any(|&wanted| wanted != Wanted::Nowhere);
+        let mut window = self.subject.window_for(*target, |output| wanted[output]);
+        let mut oracle = self.oracle.window(*target);
+        let mut came = Vec::new();
+        for (output, &wanted) in wanted.iter().enumerate() {
+            assert_eq!(window.wanted(output), wanted, "it was made on the device");
+            let [mut expected, mut values] = [1, 2].map(|filler| vec![filler; window.output(output).bytes()]);
+            match wanted {
+                Wanted::Nowhere => continue,
+                Wanted::OnHost => window.write(output, &mut values),
+                Wanted::OnDevice => {
+                    // Memory of another budget is copied to.
+                    let memory = &mut left[output % 2];
+                    window.leave_on_device(output, memory).unwrap();
+                    memory.fetch(0, &mut values).unwrap();
+                }
+            }
+            oracle.write(output, &mut expected);
+            same(
+                (&expected, oracle.masks()),
+                (&values, window.masks()),
+                window.timeline().dtype().size(),
+            );
+            came = values;
+        }
+        assert_eq!(window.device() == Device::Cuda(0), is_any);
+        came
+    }
 }
 
-/// Elements in bytes. Vectors of bytes lie at multiples of 16.
-fn cast<T: bytemuck::Pod>(bytes: &mut [u8]) -> &mut [T] {
-    bytemuck::cast_slice_mut(bytes)
+fn same((wanted, wanted_masks): (&[u8], &Masks), (came, masks): (&[u8], &Masks), size: usize) {
+    assert_eq!(wanted_masks, masks, "masks");
+    if let Some(byte) = wanted.iter().zip(came).position(|(wanted, came)| wanted != came) {
+        let element = byte / size;
+        let bytes = element * size..(element + 1) * size;
+        panic!(
+            "element {element}: {:?} came, not {:?}",
+            &came[bytes.clone()],
+            &wanted[bytes]
+        );
+    }
 }
 
 fn config(yaml: &str) -> AlignConfig {
     serde_yaml::from_str(yaml).unwrap_or_else(|error| panic!("{yaml}: {error}"))
 }
 
-fn push(pair: &mut Pair, modality: usize, ms: i64, sample: &[f32]) {
-    pair.push(modality, ms * MS, Values::from_f32(sample)).unwrap();
+fn push(pairs: &mut Pairs, modality: usize, ms: i64, sample: &[f32]) {
+    pairs.push(modality, ms * MS, Values::from_f32(sample)).unwrap();
 }
 
 /// The same of both, but for a value that equals nothing.
-fn same_result(wanted: Result<Pushed, SampleError>, came: Result<Pushed, PushError>) -> Result<Pushed, SampleError> {
-    let came = came.map_err(|error| match error {
+fn same_result(wanted: Result<Pushed, PushError>, came: Result<Pushed, PushError>) -> Result<Pushed, SampleError> {
+    assert_eq!(format!("{came:?}"), format!("{wanted:?}"));
+    came.map_err(|error| match error {
         PushError::Sample(error) => error,
         error => panic!("{error}"),
-    });
-    assert_eq!(format!("{came:?}"), format!("{wanted:?}"));
-    came
+    })
 }

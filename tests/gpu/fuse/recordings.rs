@@ -1,6 +1,6 @@
 //! A minute of a real drive, where it is: a folder `shared/data` beside the repository.
 
-use super::{Pair, config};
+use super::{Pairs, config};
 use crate::support::{Random, gpu, ran, random_cases, say};
 use robocache::device::Values;
 use std::path::{Path, PathBuf};
@@ -63,28 +63,25 @@ fn the_windows_of_a_real_drive_are_those_of_the_cpu() {
     samples.sort_by_key(|(stamp, _, _): &(i64, usize, Vec<f32>)| *stamp);
     // A few seconds of it, or all.
     samples.truncate(samples.len() / if random_cases(0) == 0 { 40 } else { 1 });
-    let mut pair = Pair::new(
-        &config(&format!(
-            "{{ rate_hz: 20, window: 16, stride: 2, max_wait_ms: 50, dtype: bfloat16, modalities: [\
+    let mut pairs = Pairs::new(&config(&format!(
+        "{{ rate_hz: 20, window: 16, stride: 2, max_wait_ms: 50, dtype: bfloat16, modalities: [\
              {{ input: speed, dim: {}, interpolation: linear, max_gap_ms: 30 }},\
              {{ input: wheels, dim: {}, interpolation: linear }},\
              {{ input: radar, dim: {}, interpolation: previous, max_age_ms: 100 }},\
              {{ input: accelerometer, dim: {}, interpolation: nearest, max_age_ms: 5 }},\
              {{ input: gyro, dim: {}, interpolation: linear, latency_ms: 3 }},\
              {{ input: gnss, dim: {}, interpolation: previous, wait: false }}] }}",
-            dims[0], dims[1], dims[2], dims[3], dims[4], dims[5]
-        )),
-        &gpu,
-    );
+        dims[0], dims[1], dims[2], dims[3], dims[4], dims[5]
+    )));
     let random = &mut Random(0);
     for (stamp, stream, row) in &samples {
         let row = Values::from_f32(row);
         // The wheels are on the device.
         let _ = match stream {
-            1 => pair.push_on_device(*stream, *stamp, row),
-            _ => pair.push(*stream, *stamp, row),
+            1 => pairs.push_on_device(*stream, *stamp, row),
+            _ => pairs.push(*stream, *stamp, row),
         };
-        pair.check_due(random);
+        pairs.check_due(random);
     }
-    ran(&gpu, "fuse: windows of a real drive", pair.windows);
+    ran(&gpu, "fuse: windows of a real drive", pairs.windows);
 }

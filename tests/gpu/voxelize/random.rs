@@ -1,11 +1,11 @@
 //! Random clouds, one voxelizer for many grids, held against the CPU's.
 
-use super::support::{TestCloud, config, coo};
+use super::support::{TestCloud, config, coo, voxelizer};
 use crate::support::{Random, gpu, ran, random_cases};
 use robocache::device::Dtype;
 use robocache::device::cuda::{Budget, DeviceBuf};
 use robocache::ops::voxelize::cuda::CudaVoxelizer;
-use robocache::ops::voxelize::{Cloud, Counters, CpuVoxelizer, Extrinsic, VoxelInput, VoxelLayout, VoxelizeConfig};
+use robocache::ops::voxelize::{CpuVoxelizer, Extrinsic, VoxelCounters, VoxelInput, VoxelLayout, VoxelizeConfig};
 use robocache::stream::Message;
 
 /// How the points of a cloud lie.
@@ -109,17 +109,13 @@ macro_rules! written {
 
 /// What became of the points, and the bytes of the output.
 pub fn on_cpu(voxelizer: &mut CpuVoxelizer, layout: VoxelLayout, clouds: &[(usize, &Message)]) -> (String, Vec<u8>) {
-    voxelizer.begin();
-    for (input, message) in clouds {
-        voxelizer.add(*input, &Cloud::from_message(message).unwrap()).unwrap();
-    }
-    let counters = voxelizer.finish();
+    let counters = voxelizer.gather(clouds.iter().copied(), |_, error| panic!("{error}"));
     let out = written!(voxelizer, layout);
     (said(counters, voxelizer.unusable(), voxelizer.saturated()), out)
 }
 
 /// Everything that is counted.
-pub fn said(counters: Counters, unusable: &[u64], saturated: u64) -> String {
+pub fn said(counters: VoxelCounters, unusable: &[u64], saturated: u64) -> String {
     format!("{counters:?}, unusable {unusable:?}, saturated {saturated}")
 }
 
@@ -244,10 +240,7 @@ fn what_is_no_cloud_of_the_grid_leaves_it_as_it_was() {
     });
     assert_eq!(counters.unwrap().points_kept, 1);
     assert_eq!(refused.len(), 4, "{refused:?}");
-    assert_eq!(
-        coo(&mut super::backend::Voxelizer::new(&config).unwrap(), &[(0, &message)]).values(),
-        [[1.0, 2.0]]
-    );
+    assert_eq!(coo(&mut voxelizer(&config), &[(0, &message)]).values(), [[1.0, 2.0]]);
     ran(&gpu, "voxelize: refused clouds", 2);
 }
 

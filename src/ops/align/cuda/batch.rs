@@ -3,7 +3,7 @@
 use super::params::{BLOCK, FuseParams, GroupParams, ModalityParams, RUN, kernel};
 use crate::device::Dtype;
 use crate::device::cuda::staging::{Staging, room};
-use crate::device::cuda::{Budget, CudaError, Gpu};
+use crate::device::cuda::{Budget, CudaError, DeviceSlice, Gpu};
 use crate::time::{Interpolation, Limits};
 use bytemuck::Zeroable;
 use std::ops::Range;
@@ -19,21 +19,19 @@ pub struct BatchGroup {
     pub limits: Limits,
 }
 
-/// One stream of a batch, with addresses of the device. The samples of each entry are finite and in ascending time, no
-/// two at the same, as an [`Timeline`](super::Timeline) keeps them.
+/// One stream of a batch. The samples of each entry are finite and at strictly ascending times, as a
+/// [`Timeline`](super::Timeline) keeps them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BatchModality {
     /// int64 `[B, S]`, ns.
-    pub times: u64,
-    /// `[B, S, dim]` of `dtype`.
-    pub values: u64,
+    pub times: DeviceSlice,
+    /// float32, float16 or bfloat16 `[B, S, dim]`.
+    pub values: DeviceSlice,
     /// S.
     pub samples: usize,
-    /// Values a sample.
+    /// Values of a sample.
     pub dim: usize,
-    /// float32, float16 or bfloat16.
-    pub dtype: Dtype,
-    /// The groups; together they are all channels, each once.
+    /// The groups, in the order of their channels; together they cover each channel once.
     pub groups: Vec<BatchGroup>,
 }
 
@@ -44,23 +42,19 @@ pub struct BatchShape {
     pub entries: usize,
     /// T.
     pub rows: usize,
-    /// The address of the targets, int64 `[B, T]`, in any order, ns.
-    pub targets: u64,
-    /// Whether every entry has the same targets, `[T]`.
-    pub shared_targets: bool,
+    /// int64 `[B, T]`, or `[T]` where every entry has the same targets; in any order, ns.
+    pub targets: DeviceSlice,
 }
 
-/// Where the results of a batch go: addresses of the device.
+/// Where the results of a batch go.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BatchOutput {
-    /// `[B, T, D]` of `dtype`.
-    pub values: u64,
+    /// float32, float16 or bfloat16 `[B, T, D]`.
+    pub values: DeviceSlice,
     /// uint8 `[B, T, M]`: 1 where every group of the modality has a valid value that the type can hold, else 0.
-    pub valid: u64,
+    pub valid: DeviceSlice,
     /// int64 `[B, T, M]`: target minus the newest sample at or before it, -1 where there is none, ns.
-    pub age_ns: u64,
-    /// float32, float16 or bfloat16.
-    pub dtype: Dtype,
+    pub age_ns: DeviceSlice,
     /// What stands where there is no valid value.
     pub fill_value: f32,
 }
@@ -69,6 +63,7 @@ pub struct BatchOutput {
 pub struct FuseBatch {
     gpu: Gpu,
     params: FuseParams,
+    columns: usize,
     dtype: Dtype,
     grid: [u32; 3],
     /// What does not travel with the launch.
@@ -79,7 +74,7 @@ impl FuseBatch {
     /// Prepares the launch.
     ///
     /// # Errors
-    /// [`CudaError`].
+    /// [`CudaError::Slice`] for a tensor of another type, length or device, and whatever the driver says.
     ///
     /// # Panics
     /// If there are more than 65535 entries or modalities, a type is none of the three, or the groups of a modality are
@@ -97,17 +92,36 @@ impl FuseBatch {
             shape.entries,
             modalities.len()
         );
-        assert!(output.dtype.is_output(), "{} can't be written", output.dtype);
+        let dtype = output.values.dtype();
+        assert!(dtype.is_output(), "{dtype} can't be written");
+        let columns: usize = modalities.iter().map(|modality| modality.dim).sum();
+        let rows = shape.entries * shape.rows;
+        output.values.expect("values", dtype, rows * columns, gpu)?;
+        output
+            .valid
+            .expect("valid", Dtype::UInt8, rows * modalities.len(), gpu)?;
+        output
+            .age_ns
+            .expect("age_ns", Dtype::Int64, rows * modalities.len(), gpu)?;
+        for modality in modalities {
+            let samples = shape.entries * modality.samples;
+            modality.times.expect("times", Dtype::Int64, samples, gpu)?;
+            let dtype = modality.values.dtype();
+            modality.values.expect("values", dtype, samples * modality.dim, gpu)?;
+        }
+        let is_shared = shape.targets.len() == shape.rows;
+        let targets = if is_shared { shape.rows } else { rows };
+        shape.targets.expect("targets", Dtype::Int64, targets, gpu)?;
         let group_count: usize = modalities.iter().map(|modality| modality.groups.len()).sum();
         let widest = modalities.iter().map(|modality| modality.dim).max().unwrap_or(0);
         let bytes = room::<ModalityParams>(modalities.len()) + room::<GroupParams>(group_count) + room::<f32>(widest);
         let mut tables = Staging::new(gpu, budget);
         tables.begin_copied(bytes)?;
-        // What is read, but not used, of a modality without samples.
+        // The row that the kernel loads and discards of a modality without samples.
         let no_sample = tables.put_each(widest, std::iter::repeat_n(0f32, widest));
 
         let mut groups = Vec::with_capacity(group_count);
-        let mut column = 0;
+        let mut out = output.values.address();
         let mut describe = |modality: &BatchModality| {
             let first_group = groups.len();
             let mut next = 0;
@@ -121,37 +135,40 @@ impl FuseBatch {
                 ));
             }
             assert_eq!(next, modality.dim, "a channel is in one group");
-            assert!(modality.dtype.is_output(), "{} can't be read", modality.dtype);
+            let dtype = modality.values.dtype();
+            assert!(dtype.is_output(), "{dtype} can't be read");
             let is_empty = modality.samples == 0;
             let params = ModalityParams {
-                times: modality.times,
-                values: if is_empty { no_sample } else { modality.values },
+                times: modality.times.address(),
+                values: match is_empty {
+                    true => no_sample,
+                    false => modality.values.address(),
+                },
+                out,
                 pitch: modality.samples as i64,
                 head: 0,
                 count: modality.samples as u32,
                 mask: u32::MAX,
                 dim: modality.dim as u32,
-                dtype: modality.dtype.code(),
-                column,
+                dtype: dtype.code(),
+                columns: columns as u32,
                 first_group: first_group as u32,
                 groups: modality.groups.len() as u32,
             };
-            column += modality.dim as u32;
+            out += (modality.dim * output.values.dtype().size()) as u64;
             params
         };
         let modality_params: Vec<ModalityParams> = modalities.iter().map(&mut describe).collect();
 
         let mut params = FuseParams::zeroed();
-        params.targets = shape.targets;
-        params.out = output.values;
-        params.age = output.age_ns;
-        params.valid = output.valid;
-        params.target_pitch = if shape.shared_targets { 0 } else { shape.rows as i64 };
+        params.targets = shape.targets.address();
+        params.age = output.age_ns.address();
+        params.valid = output.valid.address();
+        params.target_pitch = if is_shared { 0 } else { shape.rows as i64 };
         params.rows = shape.rows as u32;
-        params.columns = column;
         params.fill = output.fill_value;
         if FuseParams::holds(modality_params.len(), groups.len()) {
-            params.take(&modality_params, &groups);
+            params.embed(&modality_params, &groups);
         } else {
             params.point_to(tables.put(&modality_params), tables.put(&groups));
         }
@@ -161,7 +178,8 @@ impl FuseBatch {
         Ok(Self {
             gpu: gpu.clone(),
             params,
-            dtype: output.dtype,
+            columns,
+            dtype,
             grid: [
                 shape.rows.div_ceil(RUN as usize) as u32,
                 shape.entries as u32,
@@ -173,7 +191,7 @@ impl FuseBatch {
 
     /// D, the columns of a row.
     pub fn columns(&self) -> usize {
-        self.params.columns as usize
+        self.columns
     }
 
     /// Puts the launch into the device's stream.
@@ -182,8 +200,8 @@ impl FuseBatch {
     /// [`CudaError`].
     ///
     /// # Safety
-    /// The memory at every address is on this device, as large as is said there, and lives, as `self` does, until the
-    /// stream is synchronized.
+    /// The memory of every slice lives, as `self` does, until the stream is synchronized. What is written is not read or
+    /// written by anything else until then.
     pub unsafe fn launch(&self) -> Result<(), CudaError> {
         // SAFETY: the tables are part of `self`; the rest is the caller's promise.
         unsafe { self.gpu.launch(kernel(self.dtype), self.grid, BLOCK, &self.params) }

@@ -1,11 +1,12 @@
-//! The windows of an [`Timeline`] on a CUDA device.
+//! Windows on a CUDA device, to the bit those of [`cpu`](super::cpu).
 //!
-//! The aligner stays the one that knows when an observation is due, and its histories the truth: a [`CudaFuser`] keeps
-//! a copy of them on the device, to which each window adds the samples that have come since. A window is two launches and
-//! one wait, however many modalities there are, and an upload of what is new and a download of the result where they are
-//! large; its values and masks are those of [`cpu`](super::cpu), to the bit. A
-//! stream whose samples are on the device already has its rows there alone, and the aligner its times. A [`FuseBatch`] is many windows at once of samples that are on
-//! the device already.
+//! The timeline stays the one that knows when an observation is due, and its histories the truth. A [`CudaFuser`] follows
+//! them with a ring buffer for each stream on the device: before it makes a window it appends the samples that have come
+//! since. All outputs of a window are one pass: two launches and one wait, however many modalities there are, with an upload
+//! of what is new and a download of the result where they are large. A stream whose samples come on the device has its rows
+//! in its ring alone, and only their times in the timeline.
+//!
+//! A [`FuseBatch`] makes the windows of many recordings at once, of samples that are on the device already.
 
 mod batch;
 mod params;
@@ -13,8 +14,9 @@ mod push;
 mod ring;
 
 pub use batch::{BatchGroup, BatchModality, BatchOutput, BatchShape, FuseBatch};
-pub use push::{DeviceSample, PushError};
+pub use push::{DeviceSample, FuserError};
 
+use super::window::{Output, Wanted};
 use super::{Masks, Target, Timeline};
 use crate::device::Dtype;
 use crate::device::cuda::staging::{self, DIRECT_BYTES, Staging, room};
@@ -25,113 +27,146 @@ use params::{APPEND, AppendParams, BLOCK, Fresh, FuseParams, GroupParams, Modali
 use ring::Ring;
 use std::ops::Range;
 
-/// Writes the windows of one aligner, whose histories it keeps on a device.
+/// Makes the windows of one timeline, whose histories it follows on a device. [`Aligner`](super::Aligner) is this with the
+/// choice between it and the CPU.
 ///
-/// It must be the only one of its aligner. After an error it can be used again: it copies the histories anew. After one
+/// It must be the only one of its timeline. After an error it can be used again: it copies the histories anew. After one
 /// of [`push`](Self::push) or [`push_host`](Self::push_host), [`bring_back`](Self::bring_back) comes first.
 pub struct CudaFuser {
     gpu: Gpu,
     budget: Budget,
     rings: Vec<Ring>,
-    lacking: Vec<Range<usize>>,
+    staging: Staging,
+    /// What the next launches are told; kept for their memory.
     modalities: Vec<ModalityParams>,
     groups: Vec<GroupParams>,
     fresh: Vec<Fresh>,
-    staging: Staging,
-    /// The values of a window, then its ages, then what is valid: on the device where they are many, and on the host.
+    lacking: Vec<Range<usize>>,
+    /// What the last pass wrote, and where.
+    pass: Pass,
+    /// What comes to the host of a pass: on the device where it is much, and on the host.
     output: DeviceBuf,
     result: PinnedBuf,
+    /// What stays on the device of a pass, output by output.
+    kept: Vec<DeviceBuf>,
     /// A sample on its way into its ring.
     row: DeviceBuf,
-    /// A sample that has arrived at its history, but not in its ring.
-    unplaced: Option<(usize, Place)>,
+    /// A sample whose time is in the timeline, but whose row is not in its ring.
+    lost_row: Option<(usize, Place)>,
 }
 
-/// Where the parts of a window lie in the memory that it is written to.
-struct Parts {
+/// What every part of a result begins at a multiple of, bytes: as much as a thread writes at once.
+const ALIGNMENT: usize = 16;
+
+/// A pass over the outputs of a window, and what comes to the host of it: the values of each output, then the ages of all
+/// modalities of the pass, then what is valid.
+#[derive(Default)]
+struct Pass {
     rows: usize,
-    columns: usize,
+    /// M, modalities of all outputs that are made.
     modalities: usize,
-    values_bytes: usize,
+    parts: Vec<Part>,
+    /// int64 `[T, M]`.
+    ages: Range<usize>,
+    /// uint8 `[T, M]`.
+    valid: Range<usize>,
 }
 
-impl Parts {
-    fn new(aligner: &Timeline, modalities: &Range<usize>) -> Self {
-        let rows = aligner.window();
-        let columns = modalities.clone().map(|modality| aligner.dim(modality)).sum();
-        Self {
-            rows,
-            columns,
-            modalities: modalities.len(),
-            values_bytes: rows * columns * aligner.dtype().size(),
+/// An output of a pass.
+struct Part {
+    /// The bytes of its values; none where they stay on the device.
+    values: Range<usize>,
+    /// Its modalities among those of the pass.
+    modalities: Range<usize>,
+}
+
+impl Pass {
+    fn lay_out(&mut self, timeline: &Timeline, outputs: &[Output], wanted: &[Wanted]) {
+        self.rows = timeline.window();
+        self.modalities = 0;
+        self.parts.clear();
+        let mut end = 0usize;
+        for (output, &wanted) in outputs.iter().zip(wanted) {
+            let bytes = if wanted == Wanted::OnHost { output.bytes() } else { 0 };
+            let modalities = match wanted {
+                Wanted::Nowhere => 0,
+                _ => output.modalities().len(),
+            };
+            let begin = end.next_multiple_of(ALIGNMENT);
+            self.parts.push(Part {
+                values: begin..begin + bytes,
+                modalities: self.modalities..self.modalities + modalities,
+            });
+            end = begin + bytes;
+            self.modalities += modalities;
         }
+        let begin = end.next_multiple_of(ALIGNMENT);
+        let values = self.rows * self.modalities;
+        self.ages = begin..begin + values * size_of::<i64>();
+        self.valid = self.ages.end..self.ages.end + values;
     }
 
-    /// The bytes of the ages, which follow what lies before them.
-    fn ages(&self, before: usize) -> Range<usize> {
-        let at = before.next_multiple_of(size_of::<i64>());
-        at..at + self.rows * self.modalities * size_of::<i64>()
-    }
-
-    /// The bytes of what is valid, which follow the ages.
-    fn valid(&self, before: usize) -> Range<usize> {
-        let at = self.ages(before).end;
-        at..at + self.rows * self.modalities
+    /// Bytes that come to the host.
+    fn bytes(&self) -> usize {
+        self.valid.end
     }
 }
 
 impl CudaFuser {
-    /// An empty copy of the aligner's histories on a device, whose memory counts in `budget`.
-    pub fn new(aligner: &Timeline, gpu: &Gpu, budget: &Budget) -> Self {
-        let dims = (0..aligner.modalities()).map(|modality| aligner.dim(modality));
+    /// A follower of a timeline, whose windows have so many outputs, on a device whose memory counts in `budget`.
+    pub fn new(timeline: &Timeline, outputs: usize, gpu: &Gpu, budget: &Budget) -> Self {
+        let dims = (0..timeline.modalities()).map(|modality| timeline.dim(modality));
         Self {
             gpu: gpu.clone(),
             budget: budget.clone(),
             rings: dims.map(|dim| Ring::new(gpu, budget, dim)).collect(),
-            lacking: Vec::new(),
+            staging: Staging::new(gpu, budget),
             modalities: Vec::new(),
             groups: Vec::new(),
             fresh: Vec::new(),
-            staging: Staging::new(gpu, budget),
+            lacking: Vec::new(),
+            pass: Pass::default(),
             output: DeviceBuf::new(gpu, budget),
             result: PinnedBuf::new(gpu),
+            kept: (0..outputs).map(|_| DeviceBuf::new(gpu, budget)).collect(),
             row: DeviceBuf::new(gpu, budget),
-            unplaced: None,
+            lost_row: None,
         }
     }
 
-    /// Brings the rows that are on the device alone back to the histories, so that the host goes on with them, and gives
-    /// the memory of the device back. The next sample that comes there takes its stream along again.
+    /// Brings the rows that are on the device alone back to the timeline, and gives the memory of the device back. The next
+    /// sample that comes on the device takes its stream along again.
     ///
     /// # Errors
     /// What the driver says. Rows that did not come are lost: [`Timeline::forget_elsewhere`].
-    pub fn bring_back(&mut self, aligner: &mut Timeline) -> Result<(), CudaError> {
-        let unplaced = self.unplaced.take();
-        let brought = (0..aligner.modalities()).try_for_each(|modality| {
-            let unplaced = unplaced.filter(|&(of, _)| of == modality);
-            self.bring_back_rows(aligner, modality, unplaced.map(|(_, place)| place))
+    pub fn bring_back(&mut self, timeline: &mut Timeline) -> Result<(), CudaError> {
+        let lost_row = self.lost_row.take();
+        let brought = (0..timeline.modalities()).try_for_each(|modality| {
+            let lost_row = lost_row.filter(|&(of, _)| of == modality);
+            self.bring_back_rows(timeline, modality, lost_row.map(|(_, place)| place))
         });
-        let dims = (0..aligner.modalities()).map(|modality| aligner.dim(modality));
+        let dims = (0..timeline.modalities()).map(|modality| timeline.dim(modality));
         self.rings = dims.map(|dim| Ring::new(&self.gpu, &self.budget, dim)).collect();
         self.staging = Staging::new(&self.gpu, &self.budget);
         self.output.release();
+        self.kept.iter_mut().for_each(DeviceBuf::release);
         self.row.release();
         brought
     }
 
     fn bring_back_rows(
         &self,
-        aligner: &mut Timeline,
+        timeline: &mut Timeline,
         modality: usize,
-        unplaced: Option<Place>,
+        lost_row: Option<Place>,
     ) -> Result<(), CudaError> {
-        if !aligner.rows_are_elsewhere(modality) {
+        if !timeline.rows_are_elsewhere(modality) {
             return Ok(());
         }
-        let (history, dim) = (aligner.history(modality), aligner.dim(modality));
+        let (history, dim) = (timeline.history(modality), timeline.dim(modality));
         let (first, end) = (history.first(), history.first() + history.times().len() as u64);
         let mut rows = vec![0f32; history.times().len() * dim];
-        let (before, after) = match unplaced.filter(|place| !place.replaces) {
+        let (before, after) = match lost_row.filter(|place| !place.replaces) {
             // Samples after it still have the number in the ring that they had before it came.
             Some(place) => {
                 let (before, rest) = rows.split_at_mut((place.number - first) as usize * dim);
@@ -144,106 +179,67 @@ impl CudaFuser {
         if let Some((numbers, after)) = after {
             ring.fetch(numbers, after)?;
         }
-        aligner.put_rows_back(modality, &rows);
+        timeline.put_rows_back(modality, &rows);
         Ok(())
     }
 
-    /// Writes the window of a run of modalities side by side, `[T, D]` elements of the aligner's type, newest target
-    /// last, and its masks.
+    /// Makes the window of a target in one pass, each output as it is wanted, and waits for it. Its
+    /// [`values`](Self::values) and [`masks`](Self::masks) can be read until the next call of any other function.
     ///
     /// # Errors
-    /// [`CudaError`]; nothing in `out` and `masks` is of meaning then.
-    ///
-    /// # Panics
-    /// If `out` has not T * D elements.
-    pub fn window(
+    /// [`CudaError`]; nothing of the window can be used then.
+    pub fn make(
         &mut self,
-        aligner: &Timeline,
+        timeline: &Timeline,
         target: &Target,
-        modalities: Range<usize>,
-        out: &mut [u8],
-        masks: &mut Masks,
+        outputs: &[Output],
+        wanted: &[Wanted],
     ) -> Result<(), CudaError> {
-        let parts = Parts::new(aligner, &modalities);
-        assert_eq!(
-            out.len(),
-            parts.values_bytes,
-            "{} rows of {} columns",
-            parts.rows,
-            parts.columns
-        );
-        let written = self.write(aligner, target, &modalities, &parts, None);
-        self.settle(written)?;
-        out.copy_from_slice(&self.result.bytes()[..parts.values_bytes]);
-        self.masks(aligner, target, &parts, parts.values_bytes, masks);
-        Ok(())
+        self.pass.lay_out(timeline, outputs, wanted);
+        let made = self.run_pass(timeline, target, outputs, wanted);
+        self.settle(made)
     }
 
-    /// As [`window`](Self::window), but leaves the values, `[T, D]`, on the device, at the beginning of `out`.
-    ///
-    /// # Errors
-    /// [`CudaError`], also where `out` is on another device.
-    pub fn window_on_device(
+    fn run_pass(
         &mut self,
-        aligner: &Timeline,
+        timeline: &Timeline,
         target: &Target,
-        modalities: Range<usize>,
-        out: &mut DeviceBuf,
-        masks: &mut Masks,
+        outputs: &[Output],
+        wanted: &[Wanted],
     ) -> Result<(), CudaError> {
-        self.gpu.check(out.gpu())?;
-        let parts = Parts::new(aligner, &modalities);
-        out.reserve(parts.values_bytes)?;
-        let written = self.write(aligner, target, &modalities, &parts, Some(out.address()));
-        self.settle(written)?;
-        self.masks(aligner, target, &parts, 0, masks);
-        Ok(())
-    }
-
-    /// Brings the copies of the histories up to date and writes a window, and waits for it: to `output`, and with it
-    /// to `result`, the values first unless they go elsewhere.
-    fn write(
-        &mut self,
-        aligner: &Timeline,
-        target: &Target,
-        modalities: &Range<usize>,
-        parts: &Parts,
-        elsewhere: Option<u64>,
-    ) -> Result<(), CudaError> {
-        let before = if elsewhere.is_some() { 0 } else { parts.values_bytes };
-        let (ages, valid) = (parts.ages(before), parts.valid(before));
-        self.result.resize(valid.end)?;
-        let is_direct = valid.end <= DIRECT_BYTES;
-        let output = if is_direct {
+        let bytes = self.pass.bytes();
+        self.result.resize(bytes)?;
+        let is_direct = bytes <= DIRECT_BYTES;
+        let result = if is_direct {
             staging::address(&mut self.result)
         } else {
-            if valid.end > self.output.capacity() {
-                self.output.reserve(valid.end)?;
-                // What lies between the parts is copied with them.
+            if bytes > self.output.capacity() {
+                self.output.reserve(bytes)?;
+                // The gaps between the parts are copied to the host with them.
                 self.output.clear(0, self.output.capacity())?;
             }
             self.output.address()
         };
 
+        self.describe(timeline, outputs, wanted, result)?;
         let mut params = FuseParams::zeroed();
-        params.out = elsewhere.unwrap_or(output);
-        params.age = output + ages.start as u64;
-        params.valid = output + valid.start as u64;
-        params.rows = parts.rows as u32;
-        params.columns = parts.columns as u32;
-        params.fill = aligner.fill_value();
+        params.age = result + self.pass.ages.start as u64;
+        params.valid = result + self.pass.valid.start as u64;
+        params.rows = self.pass.rows as u32;
+        params.fill = timeline.fill_value();
         params.overflow = OVERFLOW.into();
-        let fresh = self.stage(aligner, target, modalities, &mut params)?;
+        let fresh = self.stage(timeline, target, outputs, wanted, &mut params)?;
 
-        let grid = [parts.rows.div_ceil(RUN as usize) as u32, 1, parts.modalities as u32];
+        let runs = self.pass.rows.div_ceil(RUN as usize) as u32;
+        let grid = [runs, 1, self.pass.modalities as u32];
         // SAFETY: the parameters are those of the kernels. The rings have room for every sample, the staged block is as
-        // large as what was put into it, `output` has room for what comes before `valid.end`, and `elsewhere` for the
-        // values; page-locked memory has the same address for the device. All of it lives until the stream is
+        // large as what was put into it, `result` has room for what comes to the host, and the memory of an output that
+        // stays for its values; page-locked memory has the same address for the device. All of it lives until the stream is
         // synchronized, which happens in here or in `settle`.
         unsafe {
             self.staging.upload()?;
             self.append(fresh)?;
-            self.gpu.launch(kernel(aligner.dtype()), grid, BLOCK, &params)?;
+            self.gpu.launch(kernel(timeline.dtype()), grid, BLOCK, &params)?;
             if !is_direct {
                 self.output.download(0, self.result.bytes_mut())?;
             }
@@ -251,7 +247,93 @@ impl CudaFuser {
         self.gpu.synchronize()
     }
 
-    /// Puts the samples of `fresh`, a list that the device finds at that address, into their rings.
+    /// Describes the modalities of a pass to the kernel, and finds which samples their rings lack. `result` is the address
+    /// of what comes to the host.
+    fn describe(
+        &mut self,
+        timeline: &Timeline,
+        outputs: &[Output],
+        wanted: &[Wanted],
+        result: u64,
+    ) -> Result<(), CudaError> {
+        self.lacking.clear();
+        self.modalities.clear();
+        self.groups.clear();
+        for (i, output) in made(outputs, wanted) {
+            let mut out = result + self.pass.parts[i].values.start as u64;
+            if wanted[i] == Wanted::OnDevice {
+                self.kept[i].reserve(output.bytes())?;
+                out = self.kept[i].address();
+            }
+            for modality in output.modalities() {
+                let (history, ring) = (timeline.history(modality), &mut self.rings[modality]);
+                let (groups, dim) = (timeline.groups(modality), timeline.dim(modality));
+                self.lacking.push(ring.lacking(history)?);
+                self.modalities.push(ModalityParams {
+                    times: ring.times(),
+                    values: ring.values(),
+                    out,
+                    pitch: 0,
+                    head: ring.slot_of(history, 0),
+                    count: history.times().len() as u32,
+                    mask: ring.mask(),
+                    dim: dim as u32,
+                    dtype: Dtype::Float32.code(),
+                    columns: output.columns() as u32,
+                    first_group: self.groups.len() as u32,
+                    groups: groups.len() as u32,
+                });
+                let rules = groups
+                    .iter()
+                    .map(|group| GroupParams::new(group.from..group.to, group.mode, &group.limits));
+                self.groups.extend(rules);
+                out += (dim * timeline.dtype().size()) as u64;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts what the launches need into the staging block: the targets, the samples that the rings lack, and descriptions
+    /// that are too many for the launch parameters. Returns the address of the list of those samples.
+    fn stage(
+        &mut self,
+        timeline: &Timeline,
+        target: &Target,
+        outputs: &[Output],
+        wanted: &[Wanted],
+        params: &mut FuseParams,
+    ) -> Result<u64, CudaError> {
+        let modalities = || made(outputs, wanted).flat_map(|(_, output)| output.modalities());
+        let samples = modalities().zip(&self.lacking);
+        let sample_bytes =
+            |(modality, lacking)| sample_room(timeline.history(modality), lacking, timeline.dim(modality));
+        let mut bytes = room::<i64>(self.pass.rows) + room::<Fresh>(self.pass.modalities);
+        bytes += samples.map(sample_bytes).sum::<usize>();
+        let embeds = FuseParams::holds(self.modalities.len(), self.groups.len());
+        if !embeds {
+            bytes += room::<ModalityParams>(self.modalities.len()) + room::<GroupParams>(self.groups.len());
+        }
+
+        let staging = &mut self.staging;
+        staging.begin(bytes)?;
+        let times = (0..self.pass.rows).map(|row| timeline.row_time(target, row));
+        params.targets = staging.put_each(self.pass.rows, times);
+        if embeds {
+            params.embed(&self.modalities, &self.groups);
+        } else {
+            params.point_to(staging.put(&self.modalities), staging.put(&self.groups));
+        }
+        self.fresh.clear();
+        for (modality, lacking) in modalities().zip(&self.lacking) {
+            if !lacking.is_empty() {
+                let fresh = put_samples(staging, timeline.history(modality), &self.rings[modality], lacking);
+                self.fresh.push(fresh);
+            }
+        }
+        Ok(staging.put(&self.fresh))
+    }
+
+    /// Copies the samples of `fresh`, a list that the device finds at that address, into their rings.
     ///
     /// # Safety
     /// The list, the samples and the rings are there until the stream is synchronized.
@@ -264,103 +346,62 @@ impl CudaFuser {
         unsafe { self.gpu.launch(APPEND, grid, BLOCK, &AppendParams { fresh: address }) }
     }
 
-    /// Puts what the launches need into the staging block: the targets, the samples that the device lacks, and what
-    /// does not travel with the launch. Gives the address of the list of those samples.
-    fn stage(
-        &mut self,
-        aligner: &Timeline,
-        target: &Target,
-        modalities: &Range<usize>,
-        params: &mut FuseParams,
-    ) -> Result<u64, CudaError> {
-        self.lacking.clear();
-        self.modalities.clear();
-        self.groups.clear();
-        self.fresh.clear();
-        let mut column = 0;
-        let mut bytes = room::<i64>(aligner.window());
-        for modality in modalities.clone() {
-            let (history, ring) = (aligner.history(modality), &mut self.rings[modality]);
-            let (groups, dim) = (aligner.groups(modality), aligner.dim(modality));
-            let lacking = ring.lacking(history)?;
-            bytes += sample_room(history, &lacking, dim);
-            self.modalities.push(ModalityParams {
-                times: ring.times(),
-                values: ring.values(),
-                pitch: 0,
-                head: ring.place(history, 0),
-                count: history.times().len() as u32,
-                mask: ring.mask(),
-                dim: dim as u32,
-                dtype: Dtype::Float32.code(),
-                column,
-                first_group: self.groups.len() as u32,
-                groups: groups.len() as u32,
-            });
-            let rules = groups
-                .iter()
-                .map(|group| GroupParams::new(group.from..group.to, group.mode, &group.limits));
-            self.groups.extend(rules);
-            self.lacking.push(lacking);
-            column += dim as u32;
-        }
-        bytes += room::<Fresh>(modalities.len());
-        let travels = FuseParams::holds(self.modalities.len(), self.groups.len());
-        if !travels {
-            bytes += room::<ModalityParams>(self.modalities.len()) + room::<GroupParams>(self.groups.len());
-        }
-
-        let staging = &mut self.staging;
-        staging.begin(bytes)?;
-        let times = (0..aligner.window()).map(|row| aligner.row_time(target, row));
-        params.targets = staging.put_each(aligner.window(), times);
-        if travels {
-            params.take(&self.modalities, &self.groups);
-        } else {
-            params.point_to(staging.put(&self.modalities), staging.put(&self.groups));
-        }
-        for (modality, lacking) in modalities.clone().zip(&self.lacking) {
-            if !lacking.is_empty() {
-                let fresh = put_samples(staging, aligner.history(modality), &self.rings[modality], lacking);
-                self.fresh.push(fresh);
-            }
-        }
-        Ok(staging.put(&self.fresh))
-    }
-
-    /// After an error nothing that was under way is waited for any more, nor relied on.
-    fn settle(&mut self, written: Result<(), CudaError>) -> Result<(), CudaError> {
-        if written.is_err() {
+    /// After an error, waits for what is still under way and forgets what the rings hold.
+    fn settle(&mut self, done: Result<(), CudaError>) -> Result<(), CudaError> {
+        if done.is_err() {
             // What it was put into the stream for has failed already.
             let _ = self.gpu.synchronize();
             self.rings.iter_mut().for_each(Ring::forget);
         }
-        written
+        done
     }
 
-    /// Reads the masks of a window out of `result`, where they come after so many bytes.
-    fn masks(&self, aligner: &Timeline, target: &Target, parts: &Parts, before: usize, masks: &mut Masks) {
-        let result = self.result.bytes();
+    /// The values of an output that came to the host.
+    pub fn values(&self, output: usize) -> &[u8] {
+        &self.result.bytes()[self.pass.parts[output].values.clone()]
+    }
+
+    /// Leaves the values of an output that stayed on the device, so many bytes, in other memory of it: exchanges the two
+    /// where that memory counts in the same budget, and copies otherwise.
+    pub fn leave(&mut self, output: usize, bytes: usize, memory: &mut DeviceBuf) -> Result<(), CudaError> {
+        self.gpu.check(memory.gpu())?;
+        let kept = &mut self.kept[output];
+        if memory.is_of(&self.gpu, &self.budget) {
+            std::mem::swap(kept, memory);
+            return Ok(());
+        }
+        memory.reserve(bytes)?;
+        memory.copy_from(0, kept, 0, bytes)?;
+        memory.gpu().synchronize()
+    }
+
+    /// Reads the masks of an output.
+    pub fn masks(&self, output: usize, timeline: &Timeline, target: &Target, masks: &mut Masks) {
+        let (pass, result) = (&self.pass, self.result.bytes());
+        let own = pass.parts[output].modalities.clone();
+        let ages: &[i64] = bytemuck::cast_slice(&result[pass.ages.clone()]);
         masks.timestamps_ns.clear();
-        masks
-            .timestamps_ns
-            .extend((0..parts.rows).map(|row| aligner.row_time(target, row)));
         masks.valid.clear();
-        masks
-            .valid
-            .extend(result[parts.valid(before)].iter().map(|&valid| i64::from(valid == 1)));
+        masks.age_ns.clear();
         masks.overflows.clear();
-        masks.overflows.resize(parts.modalities, 0);
-        for row in result[parts.valid(before)].chunks_exact(parts.modalities) {
-            for (count, &valid) in masks.overflows.iter_mut().zip(row) {
+        masks.overflows.resize(own.len(), 0);
+        let of_rows = result[pass.valid.clone()].chunks_exact(pass.modalities);
+        for (row, (valid, ages)) in of_rows.zip(ages.chunks_exact(pass.modalities)).enumerate() {
+            let valid = &valid[own.clone()];
+            masks.timestamps_ns.push(timeline.row_time(target, row));
+            masks.valid.extend(valid.iter().map(|&valid| i64::from(valid == 1)));
+            masks.age_ns.extend_from_slice(&ages[own.clone()]);
+            for (count, &valid) in masks.overflows.iter_mut().zip(valid) {
                 *count += i64::from(valid == OVERFLOW);
             }
         }
-        masks.age_ns.clear();
-        masks
-            .age_ns
-            .extend_from_slice(bytemuck::cast_slice(&result[parts.ages(before)]));
     }
+}
+
+/// The outputs that are made, by their indices.
+fn made<'a>(outputs: &'a [Output], wanted: &'a [Wanted]) -> impl Iterator<Item = (usize, &'a Output)> {
+    let outputs = outputs.iter().enumerate();
+    outputs.filter(|&(i, _)| wanted[i] != Wanted::Nowhere)
 }
 
 /// The bytes that samples of a history take in a block.
@@ -369,8 +410,8 @@ fn sample_room(history: &History, samples: &Range<usize>, dim: usize) -> usize {
     room::<i64>(samples.len()) + room::<f32>(rows * dim)
 }
 
-/// Puts samples of a history into a block, and says that they are to be put into its ring. Rows that are not here are in
-/// the ring already.
+/// Puts samples of a history into a block, and returns the copy that brings them into its ring. Rows that are not on the
+/// host are in the ring already.
 fn put_samples(staging: &mut Staging, history: &History, ring: &Ring, samples: &Range<usize>) -> Fresh {
     let times = staging.put(&history.times()[samples.clone()]);
     if history.rows_are_elsewhere() {

@@ -10,17 +10,21 @@ use std::ops::Range;
 pub(super) const BLOCK: u32 = 256;
 /// Targets of a block, as in `kernels/fuse.cu`.
 pub(super) const RUN: u32 = 64;
-/// What stands in `valid` of a window where the type can't hold the result.
+/// Elements that a thread of [`TAKE`] has in flight, as in `kernels/fuse.cu`.
+pub(super) const TAKEN_AT_ONCE: u32 = 4;
+/// In a [`Verdict`]: there is no channel that is not finite.
+pub(super) const ALL_FINITE: u32 = 0xffff_ffff;
+/// In `valid` of a window: the published type can't hold the value.
 pub(super) const OVERFLOW: u8 = 2;
-/// Puts samples into their rings.
+
+/// Copies runs of samples into their rings.
 pub(super) const APPEND: Kernel = images::FUSE.kernel("fuse_append");
-
-/// Converts a sample and looks for values that are not finite.
+/// Converts a sample to float32 and looks for values that are not finite.
 pub(super) const TAKE: Kernel = images::FUSE.kernel("fuse_take");
-/// Puts a row into its place in a ring.
-pub(super) const PLACE: Kernel = images::FUSE.kernel("fuse_place");
+/// Inserts a row into a ring.
+pub(super) const INSERT: Kernel = images::FUSE.kernel("fuse_insert");
 
-/// The kernel that writes values of that type.
+/// The kernel that writes windows of that type.
 pub(super) fn kernel(out: Dtype) -> Kernel {
     images::FUSE.kernel(match out {
         Dtype::Float16 => "fuse_f16",
@@ -29,7 +33,7 @@ pub(super) fn kernel(out: Dtype) -> Kernel {
     })
 }
 
-/// How many modalities and groups travel with the launch.
+/// Modalities and groups that travel in the launch parameters at most, as in `kernels/fuse.cu`.
 const INLINE: usize = 8;
 
 #[repr(C)]
@@ -52,11 +56,7 @@ impl GroupParams {
             extrapolate: limits.extrapolate,
             from: channels.start as u32,
             to: channels.end as u32,
-            mode: match mode {
-                Interpolation::Previous => 0,
-                Interpolation::Nearest => 1,
-                Interpolation::Linear => 2,
-            },
+            mode: mode.code(),
             unused: 0,
         }
     }
@@ -67,13 +67,14 @@ impl GroupParams {
 pub(super) struct ModalityParams {
     pub times: u64,
     pub values: u64,
+    pub out: u64,
     pub pitch: i64,
     pub head: u32,
     pub count: u32,
     pub mask: u32,
     pub dim: u32,
     pub dtype: u32,
-    pub column: u32,
+    pub columns: u32,
     pub first_group: u32,
     pub groups: u32,
 }
@@ -84,15 +85,14 @@ pub(super) struct FuseParams {
     modalities: u64,
     groups: u64,
     pub targets: u64,
-    pub out: u64,
     pub age: u64,
     pub valid: u64,
     pub target_pitch: i64,
     pub rows: u32,
-    pub columns: u32,
     pub fill: f32,
-    /// What `valid` is where the type can't hold the result: 0, or another number to tell it from other reasons.
+    /// What `valid` becomes where the type can't hold the value: 0, or another number to tell that from other reasons.
     pub overflow: u32,
+    unused: u32,
     own_modalities: [ModalityParams; INLINE],
     own_groups: [GroupParams; INLINE],
 }
@@ -101,19 +101,19 @@ pub(super) struct FuseParams {
 unsafe impl Params for FuseParams {}
 
 impl FuseParams {
-    /// Whether so many modalities with so many groups travel with the launch.
+    /// Whether so many modalities with so many groups can travel in the launch parameters.
     pub fn holds(modalities: usize, groups: usize) -> bool {
         modalities <= INLINE && groups <= INLINE
     }
 
-    /// Takes modalities and groups along with the launch, which [`holds`](Self::holds) them.
-    pub fn take(&mut self, modalities: &[ModalityParams], groups: &[GroupParams]) {
+    /// Puts modalities and groups into the parameters, which [`hold`](Self::holds) them.
+    pub fn embed(&mut self, modalities: &[ModalityParams], groups: &[GroupParams]) {
         (self.modalities, self.groups) = (0, 0);
         self.own_modalities[..modalities.len()].copy_from_slice(modalities);
         self.own_groups[..groups.len()].copy_from_slice(groups);
     }
 
-    /// Modalities and groups are at these addresses of the device.
+    /// Points to modalities and groups in device memory.
     pub fn point_to(&mut self, modalities: u64, groups: u64) {
         (self.modalities, self.groups) = (modalities, groups);
     }
@@ -144,7 +144,7 @@ unsafe impl Params for AppendParams {}
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
 pub(super) struct Verdict {
-    /// The first channel that is not finite, `u32::MAX` where there is none.
+    /// The first channel that is not finite; [`ALL_FINITE`] where there is none.
     pub channel: u32,
     pub value: f32,
 }
@@ -154,11 +154,9 @@ pub(super) struct Verdict {
 pub(super) struct TakeParams {
     pub sample: u64,
     pub row: u64,
-    pub verdict: u64,
+    pub verdicts: u64,
     pub dim: u32,
     pub dtype: u32,
-    pub element_bytes: u32,
-    pub unused: u32,
 }
 
 // SAFETY: it is `FuseTakeParams` of kernels/fuse.cu.
@@ -166,7 +164,7 @@ unsafe impl Params for TakeParams {}
 
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(super) struct PlaceParams {
+pub(super) struct InsertParams {
     pub row: u64,
     pub ring_values: u64,
     pub first: u32,
@@ -175,5 +173,5 @@ pub(super) struct PlaceParams {
     pub dim: u32,
 }
 
-// SAFETY: it is `FusePlaceParams` of kernels/fuse.cu.
-unsafe impl Params for PlaceParams {}
+// SAFETY: it is `FuseInsertParams` of kernels/fuse.cu.
+unsafe impl Params for InsertParams {}

@@ -1,7 +1,6 @@
 //! Clocks that jump, and stamps that are no time at all.
 
-use super::{MS, Masks, Notice, SampleError, Script, Values};
-use crate::ops::fuse;
+use super::{MS, Masks, Notice, SampleError, Script, Values, cpu};
 
 /// More than the engine's `MAX_STAMP` is refused; this is not.
 const FAR: i64 = i64::MAX / 8 / MS;
@@ -96,10 +95,10 @@ fn a_garbage_stamp_costs_two_epochs_with_max_wait() {
     t.push("b", 0, 5.0, &["0: a=1@0 b=5@0"]);
     t.try_push("a", FAR * MS, Values::from_f32(&[9.0])).unwrap();
     let mut sent = 0;
-    while let Some(target) = t.aligner.due() {
+    while let Some(target) = t.timeline.due() {
         assert_eq!(target.epoch, 1);
         let (mut out, mut masks) = ([7f32; 2], Masks::default());
-        fuse::cpu::fuse(&t.aligner, &target, &mut out, &mut masks);
+        cpu::window(&t.timeline, &target, 0..t.timeline.modalities(), &mut out, &mut masks);
         sent += 1;
     }
     assert!(sent <= 2, "{sent}");
@@ -154,10 +153,10 @@ fn a_garbage_first_stamp_is_left_behind() {
         let mut t = Script::new("max_wait_ms: 20", &["input: a", "input: b"]);
         t.push("a", far, 9.0, &[]);
         for k in 0..20 {
-            t.aligner.push(0, 10 * k * MS, Values::from_f32(&[1.0])).unwrap();
-            t.aligner.push(1, 10 * k * MS, Values::from_f32(&[2.0])).unwrap();
+            t.timeline.push(0, 10 * k * MS, Values::from_f32(&[1.0])).unwrap();
+            t.timeline.push(1, 10 * k * MS, Values::from_f32(&[2.0])).unwrap();
             let mut sent = 0;
-            while let Some(target) = t.aligner.due() {
+            while let Some(target) = t.timeline.due() {
                 sent += 1;
                 assert!(sent < 10);
                 if k > 5 {
@@ -181,10 +180,10 @@ fn targets_are_not_skipped_because_they_are_many() {
         t.push("dead", 0, 9.0, &[]);
         let count = 200_000;
         for k in 0..count {
-            t.aligner.push(0, 10 * k * MS, Values::from_f32(&[k as f32])).unwrap();
+            t.timeline.push(0, 10 * k * MS, Values::from_f32(&[k as f32])).unwrap();
         }
-        t.aligner.close(1);
-        let due = std::iter::from_fn(|| t.aligner.due());
+        t.timeline.close(1);
+        let due = std::iter::from_fn(|| t.timeline.due());
         assert_eq!(
             due.filter(|target| target.epoch == 0).count() as i64,
             1 + (count - 1) / emit_every
@@ -199,9 +198,9 @@ fn with_max_wait_a_stamp_ten_seconds_ahead_of_every_stream_is_a_jump() {
     t.push("b", 0, 5.0, &["0: a=1@0 b=5@0 c=0!@-"]);
     assert_eq!(t.push("c", 99_000, 7.0, &[]).jumped_ns, None); // its first sample, and nothing waits for it
     t.push("b", 10, 5.0, &[]);
-    let ten = t.aligner.push(0, 10_000 * MS, Values::from_f32(&[2.0])).unwrap();
+    let ten = t.timeline.push(0, 10_000 * MS, Values::from_f32(&[2.0])).unwrap();
     assert_eq!(ten.jumped_ns, None); // only ten
-    let fell = std::iter::from_fn(|| t.aligner.due()).last().unwrap();
+    let fell = std::iter::from_fn(|| t.timeline.due()).last().unwrap();
     assert_eq!((fell.time_ns, fell.epoch), (9_980 * MS, 0));
     // b is 10.02 s ahead of itself, but a is there already
     assert_eq!(
@@ -252,8 +251,8 @@ fn a_leader_that_stops_is_left_behind() {
     t.push("b", day, 5.0, &["86399980: a=1@86399980 b=0!@-"]);
     let mut sent = Vec::new();
     for k in 1..100 {
-        t.aligner.push(0, 10 * k * MS, Values::from_f32(&[k as f32])).unwrap();
-        sent.extend(std::iter::from_fn(|| t.aligner.due()).map(|target| (target.time_ns / MS, target.epoch)));
+        t.timeline.push(0, 10 * k * MS, Values::from_f32(&[k as f32])).unwrap();
+        sent.extend(std::iter::from_fn(|| t.timeline.due()).map(|target| (target.time_ns / MS, target.epoch)));
     }
     assert!(sent.len() >= 99 - 15, "{sent:?}");
     assert!(
@@ -262,7 +261,7 @@ fn a_leader_that_stops_is_left_behind() {
             .all(|(one, next)| next.0 == one.0 + 10 && one.1 == 1),
         "{sent:?}"
     );
-    let notices: Vec<_> = t.aligner.take_notices().collect();
+    let notices: Vec<_> = t.timeline.take_notices().collect();
     let behind = Notice::StartedWithout {
         modality: 0,
         behind_ns: Some((day - 20) * MS),
@@ -288,5 +287,5 @@ fn observations_further_apart_than_time_goes_leave_nobody_behind() {
     for k in 1..20 {
         t.push("b", target - 500 + 10 * k, 1.0, &[]);
     }
-    assert_eq!(t.aligner.take_notices().count(), 0);
+    assert_eq!(t.timeline.take_notices().count(), 0);
 }

@@ -226,7 +226,10 @@ fn what_no_version_knows_is_refused_when_it_is_read() {
             "{rate_hz: 50, modalities: [], dtype: int8}",
             "`int8` can't be published",
         ),
-        ("{rate_hz: 50, modalities: [], trigger: camera}", "not supported yet"),
+        (
+            "{rate_hz: 50, modalities: [], trigger: camera}",
+            "unknown field `trigger`",
+        ),
         (
             "{rate_hz: 50, modalities: [{input: a, dim: -1}]}",
             "dim: invalid type: integer `-1`",

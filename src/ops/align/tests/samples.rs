@@ -112,24 +112,24 @@ fn what_waits_for_another_stream_is_bounded() {
     assert!(t.push_all("a", 64, &sample(64), &[]).overflowed);
     assert!(t.push_all("a", 65, &sample(65), &[]).overflowed);
     // 0 and 1 are gone, so that a has something from 2 on, and the first target is 10
-    t.aligner.push(1, 0, Values::from_f32(&[0.0])).unwrap();
-    assert_eq!(t.aligner.due(), None);
-    t.aligner.push(1, 10 * MS, Values::from_f32(&[0.0])).unwrap();
-    assert_eq!(t.aligner.due().map(|target| target.time_ns), Some(10 * MS));
+    t.timeline.push(1, 0, Values::from_f32(&[0.0])).unwrap();
+    assert_eq!(t.timeline.due(), None);
+    t.timeline.push(1, 10 * MS, Values::from_f32(&[0.0])).unwrap();
+    assert_eq!(t.timeline.due().map(|target| target.time_ns), Some(10 * MS));
 }
 
 #[test]
 fn a_long_run_forgets_what_no_window_needs() {
     let mut t = Script::new("window: 4", &["input: a", "input: b, interpolation: linear"]);
     for k in 0..5000i64 {
-        t.aligner
+        t.timeline
             .push(0, 3 * k * MS, Values::from_f32(&[(3 * k) as f32]))
             .unwrap();
-        t.aligner
+        t.timeline
             .push(1, 7 * k * MS / 2, Values::from_f32(&[3.5 * k as f32]))
             .unwrap();
         let mut last = None;
-        while let Some(target) = t.aligner.due() {
+        while let Some(target) = t.timeline.due() {
             last = Some(t.show(&target));
         }
         // a at multiples of 3, b at multiples of 3.5, such as 14959 = 3.5 * 4274 and 14980 = 3.5 * 4280
@@ -139,4 +139,40 @@ fn a_long_run_forgets_what_no_window_needs() {
             assert_eq!(last.as_deref(), Some(shown));
         }
     }
+}
+
+#[cfg(feature = "cuda")]
+#[test]
+fn streams_whose_rows_are_on_a_device_begin_anew_when_it_is_lost() {
+    use super::Notice;
+    use crate::device::cuda::{Budget, DeviceBuf, Gpu};
+    use crate::ops::align::cuda::DeviceSample;
+    use crate::stream::DeviceTensor;
+
+    let mut t = Script::new("", &["input: a, dim: 2", "input: b"]);
+    let Some(cuda) = &mut t.cuda else { return };
+    let gpu = Gpu::open(0).unwrap();
+    let mut memory = DeviceBuf::new(&gpu, &Budget::new(None));
+    memory.reserve(8).unwrap();
+    memory.clear(0, 8).unwrap();
+    gpu.synchronize().unwrap();
+    let tensor = DeviceTensor {
+        memory,
+        dtype: Dtype::Float32,
+        len: 2,
+    };
+    let sample = DeviceSample::of(&tensor, 0..2).unwrap();
+    let timeline = &mut t.timeline;
+    cuda.push(timeline, 0, 0, sample).ok().unwrap();
+    let refused = timeline.push(0, 5 * MS, Values::from_f32(&[1.0, 2.0])).unwrap_err();
+    assert_eq!(refused, SampleError::Elsewhere);
+    timeline.forget_elsewhere();
+    let notices: Vec<Notice> = timeline.take_notices().collect();
+    let (modality, samples) = (0, 1);
+    assert_eq!(notices, [Notice::SamplesLost { modality, samples }]);
+    // What comes on the host goes on.
+    t.push("b", 15, 4.0, &[]);
+    t.push_all("a", 18, &[7.0, 8.0], &[]);
+    t.push("b", 25, 5.0, &[]);
+    t.push_all("a", 30, &[9.0, 9.0], &["20: a=7,8@2 b=4@5"]);
 }

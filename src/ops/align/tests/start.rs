@@ -103,7 +103,7 @@ fn with_max_wait_streams_further_apart_than_a_second_start_at_once() {
         modality: 0,
         behind_ns: Some(1507 * MS),
     };
-    assert_eq!(t.aligner.take_notices().next(), Some(notice));
+    assert_eq!(t.timeline.take_notices().next(), Some(notice));
     t.push("a", 13, 1.5, &[]);
     t.push("b", 1546, 2.5, &["1520: a=1.5@1507 b=0!@- late=1"]);
     t.push(
@@ -112,5 +112,5 @@ fn with_max_wait_streams_further_apart_than_a_second_start_at_once() {
         2.7,
         &["1530: a=1.5@1517 b=0!@- late=1", "1540: a=1.5@1527 b=2@4 late=1"],
     );
-    assert_eq!(t.aligner.take_notices().next(), None);
+    assert_eq!(t.timeline.take_notices().next(), None);
 }

@@ -3,7 +3,6 @@
 use super::{Masks, Script, Values, config, cpu};
 use crate::device::Element;
 use crate::ops::align::Timeline;
-use crate::ops::fuse;
 use half::{bf16, f16};
 
 #[test]
@@ -98,11 +97,11 @@ fn the_time_of_a_sample_is_its_stamp_less_the_latency() {
 fn a_latency_that_is_set_holds_for_the_samples_that_come_then() {
     let mut t = Script::new("", &["input: a"]);
     t.push("a", 0, 1.0, &["0: a=1@0"]);
-    t.aligner.set_latency_ms(0, 4.0).unwrap();
+    t.timeline.set_latency_ms(0, 4.0).unwrap();
     t.push("a", 12, 2.0, &[]); // at 8
     t.push("a", 14, 3.0, &["10: a=3@0"]);
     for (ms, message) in [(f64::NAN, "NaN"), (1e13, "10000000000000")] {
-        let refused = t.aligner.set_latency_ms(0, ms).unwrap_err().to_string();
+        let refused = t.timeline.set_latency_ms(0, ms).unwrap_err().to_string();
         assert_eq!(refused, format!("latency_ms: {message} (allowed: -1e12 to 1e12 ms)"));
     }
     t.push("a", 24, 4.0, &["20: a=4@0"]);
@@ -113,12 +112,12 @@ fn a_latency_that_is_set_holds_for_the_samples_that_come_then() {
 fn a_latency_that_changes_moves_the_samples_held_and_is_no_jump() {
     let mut t = Script::new("window: 2", &["input: a"]);
     t.push("a", 5000, 1.0, &["4990: a=0!@- | 5000: a=1@0"]);
-    t.aligner.set_latency_ms(0, 2005.0).unwrap();
+    t.timeline.set_latency_ms(0, 2005.0).unwrap();
     let pushed = t.push("a", 7012, 2.0, &[]); // at 5007, after 2995
     assert_eq!(pushed.jumped_ns, None);
     t.push("a", 7016, 3.0, &["5000: a=1@2005 | 5010: a=2@3"]);
-    t.aligner.set_latency_ms(0, 0.0).unwrap(); // 5000, 7012, 7016
-    let sent = std::iter::from_fn(|| t.aligner.due()).count();
+    t.timeline.set_latency_ms(0, 0.0).unwrap(); // 5000, 7012, 7016
+    let sent = std::iter::from_fn(|| t.timeline.due()).count();
     assert_eq!(sent, 200); // 5020 to 7010
 }
 
@@ -128,10 +127,10 @@ fn a_max_wait_that_is_set_holds_at_once() {
     t.push("a", 0, 1.0, &[]);
     t.push("b", 0, 2.0, &["0: a=1@0 b=2@0"]);
     t.push("a", 30, 3.0, &[]);
-    t.aligner.set_max_wait_ms(Some(15.0)).unwrap();
+    t.timeline.set_max_wait_ms(Some(15.0)).unwrap();
     t.falls_due(&["10: a=1@10 b=2@10"]);
-    assert!(t.aligner.set_max_wait_ms(Some(-1.0)).is_err());
-    t.aligner.set_max_wait_ms(None).unwrap();
+    assert!(t.timeline.set_max_wait_ms(Some(-1.0)).is_err());
+    t.timeline.set_max_wait_ms(None).unwrap();
     t.push("a", 500, 4.0, &[]);
 }
 
@@ -182,12 +181,12 @@ fn observed<E: Element>(sample: [f32; 3]) -> ([f32; 4], Masks) {
         "input: a, dim: 3, groups: [{channels: [0, 1]}, {channels: [1, 3]}]",
         "input: b, wait: false",
     ];
-    let mut aligner = Timeline::new(&config(&text, &streams)).unwrap();
-    assert_eq!(aligner.dtype(), E::DTYPE);
-    aligner.push(0, 0, Values::from_f32(&sample)).unwrap();
-    let target = aligner.due().unwrap();
+    let mut timeline = Timeline::new(&config(&text, &streams)).unwrap();
+    assert_eq!(timeline.dtype(), E::DTYPE);
+    timeline.push(0, 0, Values::from_f32(&sample)).unwrap();
+    let target = timeline.due().unwrap();
     let (mut out, mut masks) = ([E::from_f32(9.0); 4], Masks::default());
-    fuse::cpu::fuse(&aligner, &target, &mut out, &mut masks);
+    cpu::window(&timeline, &target, 0..timeline.modalities(), &mut out, &mut masks);
     (out.map(E::to_f32), masks)
 }
 
@@ -290,21 +289,21 @@ fn a_fill_value_that_the_type_cannot_hold_is_refused() {
 #[test]
 fn a_modality_by_itself_is_its_columns_of_all() {
     let streams = ["input: a, dim: 2", "input: b, interpolation: linear, max_gap_ms: 5"];
-    let mut aligner = Timeline::new(&config("window: 2", &streams)).unwrap();
+    let mut timeline = Timeline::new(&config("window: 2", &streams)).unwrap();
     for ms in [0, 9, 20] {
-        aligner
+        timeline
             .push(0, ms * super::MS, Values::from_f32(&[ms as f32, 1.0]))
             .unwrap();
-        aligner
+        timeline
             .push(1, ms * super::MS, Values::from_f32(&[-ms as f32]))
             .unwrap();
-        while let Some(target) = aligner.due() {
+        while let Some(target) = timeline.due() {
             let (mut both, mut masks) = ([0f32; 6], Masks::default());
-            fuse::cpu::fuse(&aligner, &target, &mut both, &mut masks);
+            cpu::window(&timeline, &target, 0..timeline.modalities(), &mut both, &mut masks);
             let (mut a, mut b) = ([0f32; 4], [0f32; 2]);
             let (mut masks_a, mut masks_b) = (Masks::default(), Masks::default());
-            cpu::align(&aligner, &target, 0, &mut a, &mut masks_a);
-            cpu::align(&aligner, &target, 1, &mut b, &mut masks_b);
+            cpu::window(&timeline, &target, 0..1, &mut a, &mut masks_a);
+            cpu::window(&timeline, &target, 1..2, &mut b, &mut masks_b);
             assert_eq!(both, [a[0], a[1], b[0], a[2], a[3], b[1]]);
             assert_eq!(
                 masks.valid,

@@ -1,26 +1,27 @@
-//! When an observation is due: the first target, clock jumps, and streams that hold up others.
+//! When an observation is due: the watermark rule, the first target, clock jumps, and streams that hold up others.
 
-use super::{Modality, Notice, Target, Timeline};
+use super::{Notice, Stream, Target, Timeline};
 
-/// More targets than this falling due at once are a clock jump even where no `jump_ms` says so: nobody could take them.
-/// With `max_wait_ms` they come of clocks alone, such as that of a stream which speaks for the first time; without it, a
-/// stream may have waited for another for days.
+/// More targets than this falling due at once count as a clock jump even without `jump_ms`: nobody could take them.
+/// Without `max_wait_ms` a stream may have waited for another for days, so the bound is wide; with it, only clocks can make
+/// so many due, such as that of a stream which speaks for the first time.
 const MAX_TARGETS_AT_ONCE: i64 = 1 << 32;
 const MAX_TARGETS_WITH_MAX_WAIT: i64 = 1 << 20;
 
-/// With `max_wait_ms`: a first target that lies further behind what is due already is not caught up with, ns.
+/// With `max_wait_ms`: a first target further behind what is due already is skipped, ns.
 const START_HORIZON: i64 = 1_000_000_000;
 
-/// With `max_wait_ms`: a stamp that goes ahead by more is a clock jump, where the configuration does not say, ns.
+/// The default of `jump_ms` with `max_wait_ms`, ns.
 const DEFAULT_JUMP: i64 = 10_000_000_000;
 
-/// A stream goes on, and has not just caught up, once it had so many samples since the last observation.
+/// With so many samples since the last observation a stream goes on; with fewer it may just have caught up.
 const GOES_ON_SAMPLES: u32 = 8;
 
 impl Timeline {
-    /// The next observation that is due, if one is. Its window can be read until the next call.
+    /// The next observation that is due, if one is. Its window can be read until the next call, which drops what no window
+    /// needs any more.
     pub fn due(&mut self) -> Option<Target> {
-        // A stream that leads and has stopped may hold up one that goes on.
+        // A leader that has stopped may hold up a stream that goes on.
         self.next_due()
             .or_else(|| self.leave_stopped_leader().then(|| self.next_due()).flatten())
     }
@@ -61,7 +62,7 @@ impl Timeline {
         self.next = Some(index + self.emit_every);
         self.last_sent = Some(index);
         self.covered = self.covered.saturating_add(self.period_ns());
-        for stream in &mut self.modalities {
+        for stream in &mut self.streams {
             (stream.advanced_since_sent, stream.samples_since_sent) = (0, 0);
         }
         Some(Target {
@@ -72,19 +73,21 @@ impl Timeline {
         })
     }
 
-    /// Targets up to this time are due, if any are: where every stream is past them, or the wait for them is over.
+    /// The time up to which targets are due: every stream that is waited for is past it, or `max_wait_ms` is over.
     fn due_until(&self) -> Option<i64> {
         let newest = self.newest()?;
-        let complete = self
+        let all_are_past = self
             .waited_for()
-            .map(Modality::watermark)
+            .map(Stream::watermark)
             .try_fold(newest, |until, watermark| Some(until.min(watermark?)));
-        complete.max(self.max_wait.map(|wait| newest - wait))
+        all_are_past.max(self.max_wait.map(|wait| newest - wait))
     }
 
-    /// The first target, and whether it leaves streams behind: the first one at which every stream that is waited for
-    /// has a sample or its wait ran out, after what is not sent again. Where that lies more than a second behind what
-    /// `max_wait_ms` has made due, it is the newest target that is.
+    /// The first target, and whether it leaves streams behind.
+    ///
+    /// It is the first at which every stream that is waited for has a sample, or has been waited for long enough, and none
+    /// that was sent already. Where that lies more than a second behind what `max_wait_ms` has made due, it is the newest
+    /// target that is due instead.
     fn first_target(&self) -> Option<(i64, bool)> {
         let first = self.grid.index_at_or_after(self.start()?);
         let first = self.not_again().map_or(first, |sent| first.max(sent + 1));
@@ -97,12 +100,12 @@ impl Timeline {
         })
     }
 
-    /// The earliest time at which every stream that is waited for has a sample or its wait ran out.
+    /// The earliest time at which every stream that is waited for has a sample, or has been waited for long enough.
     fn start(&self) -> Option<i64> {
-        let firsts = || self.modalities.iter().filter_map(|stream| stream.history.oldest());
+        let firsts = || self.streams.iter().filter_map(|stream| stream.history.oldest());
         let earliest = firsts().min()?;
         let mut start = None;
-        for stream in self.modalities.iter().filter(|stream| stream.waits) {
+        for stream in self.streams.iter().filter(|stream| stream.spec.waits) {
             let wait_over = self.max_wait.map(|wait| earliest + wait);
             let ready = match (stream.history.oldest(), wait_over) {
                 (Some(first), Some(over)) => first.min(over),
@@ -116,50 +119,50 @@ impl Timeline {
         Some(start.unwrap_or(earliest))
     }
 
-    /// The target up to which none is sent again: the last one sent, unless the grid is to start anew because time itself
-    /// went back.
+    /// The target up to which none is sent again: the last one sent, unless the grid starts anew because time itself went
+    /// back.
     pub(super) fn not_again(&self) -> Option<i64> {
         let went_back =
             |sent: i64| self.next.is_none() && self.newest().is_some_and(|newest| newest < self.grid.time(sent));
         self.last_sent.filter(|&sent| !went_back(sent))
     }
 
-    /// The newest time of the streams that are waited for; of all where there is none of those.
+    /// The newest time of the streams that are waited for; of all streams where none is.
     fn newest(&self) -> Option<i64> {
-        let of = |stream: &Modality| stream.history.newest();
+        let of = |stream: &Stream| stream.history.newest();
         match self.waited_for().next() {
             Some(_) => self.waited_for().filter_map(of).max(),
-            None => self.modalities.iter().filter_map(of).max(),
+            None => self.streams.iter().filter_map(of).max(),
         }
     }
 
-    fn waited_for(&self) -> impl Iterator<Item = &Modality> {
-        self.modalities.iter().filter(|stream| stream.is_waited_for())
+    fn waited_for(&self) -> impl Iterator<Item = &Stream> {
+        self.streams.iter().filter(|stream| stream.is_waited_for())
     }
 
-    /// By how much a sample of that time is a jump of its stream's clock, if it is one: back from its newest by more
-    /// than `reset_ms`, or ahead of its newest and of those of all streams that are waited for by more than `jump_ms`.
+    /// By how much a sample at `time` jumps from its stream's newest, if it is a clock jump: back by more than `reset_ms`,
+    /// or ahead by more than `jump_ms` of that and of the newest of every stream that is waited for.
     pub(super) fn jump(&self, modality: usize, time: i64) -> Option<i64> {
-        let stream = &self.modalities[modality];
+        let stream = &self.streams[modality];
         let own = time - stream.history.newest().or(stream.left_behind_at)?;
-        if own < -stream.reset {
+        if own < -stream.spec.reset {
             return Some(own);
         }
-        let limit = stream.jump.or(self.max_wait.map(|_| DEFAULT_JUMP))?;
-        let mut others = self.modalities.iter().enumerate().filter(|&(i, _)| i != modality);
+        let limit = stream.spec.jump.or(self.max_wait.map(|_| DEFAULT_JUMP))?;
+        let mut others = self.streams.iter().enumerate().filter(|&(i, _)| i != modality);
         let is_ahead = |newest: i64| time - newest > limit;
         let is_alone = others.all(|(_, other)| !other.is_waited_for() || other.history.newest().is_none_or(is_ahead));
         let leaps = own > limit || stream.left_behind_at.is_some();
         (leaps && is_alone).then_some(own)
     }
 
-    /// The clock of a stream jumped: the grid starts anew on what the histories hold.
+    /// Starts the grid anew on what the histories hold, after a clock jump.
     pub(super) fn restart(&mut self) {
         self.epoch += 1;
         self.next = None;
     }
 
-    /// The grid goes on at this target after a clock jump: what lies between is covered.
+    /// Counts the time up to a target at which the grid goes on after a clock jump as covered.
     fn skip_to(&mut self, index: i64) {
         if let Some(sent) = self.not_again() {
             let skipped = (index - sent - self.emit_every).max(0);
@@ -167,9 +170,9 @@ impl Timeline {
         }
     }
 
-    /// Says which streams are further behind a grid that starts at `time` than it would wait for.
+    /// Notes which streams have no sample at or after `time`, where the grid starts without them.
     fn notice_streams_behind(&mut self, time: i64) {
-        for (modality, stream) in self.modalities.iter().enumerate() {
+        for (modality, stream) in self.streams.iter().enumerate() {
             let newest = stream.history.newest();
             if stream.is_waited_for() && newest.is_none_or(|newest| newest < time) {
                 let behind_ns = newest.map(|newest| time - newest);
@@ -178,19 +181,20 @@ impl Timeline {
         }
     }
 
-    /// With `max_wait_ms`, no stream holds up another for ever, not even by being ahead of it: where one goes on behind
-    /// what was sent, and those ahead of it have stopped, they are left behind as if their clocks had jumped. Says
-    /// whether that was so.
+    /// Leaves streams behind, as if their clocks had jumped, that were ahead of one which goes on and have stopped. Returns
+    /// whether there were any.
     ///
-    /// Whether they have stopped is told from stamps alone, by the bound that holds whatever the clocks do: a stream that
-    /// went on by n periods has made n observations due, less those for which it was waited, less those skipped.
+    /// Targets behind the last one sent are not sent again, so a leader that stops would silence the node for as long as
+    /// the others need to catch up. That it has stopped is told from stamps alone, by the bound that holds whatever the
+    /// clocks do: with `max_wait_ms`, a stream that advanced by n periods has made n observations due, less those that it
+    /// was waited for, less those skipped.
     fn leave_stopped_leader(&mut self) -> bool {
         let (Some(wait), Some(sent)) = (self.max_wait, self.not_again().map(|sent| self.grid.time(sent))) else {
             return false;
         };
         let steps = (self.emit_every + 4).saturating_mul(self.grid.period());
         let allowed = (2 * wait).saturating_add(steps);
-        let is_held_up = |stream: &&Modality| {
+        let is_held_up = |stream: &&Stream| {
             stream.samples_since_sent >= GOES_ON_SAMPLES
                 && stream.advanced_since_sent > allowed
                 && stream.advanced.saturating_sub(self.covered) > allowed
@@ -200,7 +204,7 @@ impl Timeline {
         let Some(newest) = held_up.filter_map(|stream| stream.history.newest()).max() else {
             return false;
         };
-        for (modality, stream) in self.modalities.iter_mut().enumerate() {
+        for (modality, stream) in self.streams.iter_mut().enumerate() {
             let ahead_ns = stream.history.newest().map_or(0, |own| own - newest);
             if stream.is_waited_for() && ahead_ns > wait {
                 stream.left_behind_at = stream.history.newest();
@@ -212,18 +216,19 @@ impl Timeline {
         true
     }
 
-    /// Begins anew to tell streams that have stopped from those that go on.
+    /// Restarts the counts by which a stream that has stopped is told from one that goes on.
     pub(super) fn forget_advances(&mut self) {
         self.covered = 0;
-        for stream in &mut self.modalities {
+        for stream in &mut self.streams {
             (stream.advanced, stream.advanced_since_sent) = (0, 0);
             stream.samples_since_sent = 0;
         }
     }
 
+    /// Drops the samples that neither the window of target `next` nor a later one needs.
     fn forget(&mut self, next: i64) {
         let oldest_row = self.grid.time(next - (self.window - 1) * self.stride);
-        for stream in &mut self.modalities {
+        for stream in &mut self.streams {
             stream.history.forget_before(oldest_row);
         }
     }

@@ -1,23 +1,23 @@
-//! How a batch is cut into chunks that fit the memory of a device, and where the parts of a chunk lie in it.
+//! Cuts a batch into chunks that fit the memory of a device, and lays out the parts of a chunk in it.
 
 use super::super::Trajectories;
 use super::launch::Tile;
 use std::ops::Range;
 
-/// A part of a batch: trajectories, or targets of one of them.
+/// A part of a batch: whole trajectories, or some targets of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Chunk {
     pub rows: Range<usize>,
-    /// Samples of those rows, of all of the batch.
+    /// The samples of those rows, counted over the batch.
     pub samples: Range<usize>,
-    /// Targets, of all of the batch.
+    /// Its targets, counted over the batch.
     pub targets: Range<usize>,
-    /// Whether it is the one that counts the dropped samples of its rows.
+    /// Whether it counts the dropped samples of its rows: the first chunk of a trajectory does.
     pub counts_samples: bool,
 }
 
-/// Where the parts of a chunk lie in one piece of memory: byte offsets, and how many bytes there are in all.
-pub(super) struct Places {
+/// The byte offsets of the parts of a chunk in one block of memory, and the size of the block.
+pub(super) struct Offsets {
     pub times: usize,
     pub values: usize,
     pub targets: usize,
@@ -28,46 +28,47 @@ pub(super) struct Places {
     pub bytes: usize,
 }
 
-/// What every part of a chunk begins at a multiple of.
+/// The alignment of every part of a chunk, bytes.
 const ALIGNMENT: usize = 256;
 
-impl Places {
+impl Offsets {
     pub fn of(batch: &Trajectories<'_>, chunk: &Chunk) -> Self {
         let row_bytes = batch.dim * batch.dtype().size();
         let (samples, targets) = (chunk.samples.len(), chunk.targets.len());
         let mut bytes = 0;
-        let mut place = |size: usize| {
-            let at = bytes;
+        let mut append = |size: usize| {
+            let offset = bytes;
             bytes += size.next_multiple_of(ALIGNMENT);
-            at
+            offset
         };
-        // However few targets a tile has, so that the size of a chunk does not depend on the device.
+        // Room for a tile for each target, so that the size of a chunk does not depend on how a device tiles it.
         let tiles = targets.max(1);
         Self {
-            times: place(samples * size_of::<i64>()),
-            values: place(samples * row_bytes),
-            targets: place(targets * size_of::<i64>()),
-            tiles: place(tiles * size_of::<Tile>()),
-            out: place(targets * row_bytes),
-            valid: place(targets),
-            dropped: place(size_of::<u64>()),
+            times: append(samples * size_of::<i64>()),
+            values: append(samples * row_bytes),
+            targets: append(targets * size_of::<i64>()),
+            tiles: append(tiles * size_of::<Tile>()),
+            out: append(targets * row_bytes),
+            valid: append(targets),
+            dropped: append(size_of::<u64>()),
             bytes,
         }
     }
 }
 
 impl Chunk {
-    /// Whether there is a smaller one that does a part of it.
+    /// Whether a smaller chunk could do a part of it.
     pub fn can_be_halved(&self) -> bool {
         self.rows.len() > 1 || self.targets.len() > 1
     }
 
-    /// The bytes of its inputs and outputs on a device.
+    /// The memory that it takes on a device, bytes.
     pub fn bytes(&self, batch: &Trajectories<'_>) -> usize {
-        Places::of(batch, self).bytes
+        Offsets::of(batch, self).bytes
     }
 
-    /// The bytes of half of it: of its rows, or where it is of one row, of its targets. Less than it takes itself.
+    /// The memory that half of its rows take, or of a single row half of its targets, bytes: less than
+    /// [`bytes`](Self::bytes).
     pub fn half_bytes(&self, batch: &Trajectories<'_>) -> usize {
         let bytes = self.bytes(batch);
         if self.rows.len() > 1 {
@@ -75,11 +76,11 @@ impl Chunk {
         }
         let mut half = self.clone();
         half.targets.end = half.targets.start + half.targets.len() / 2;
-        // Both may be the same multiple of the alignment.
+        // Rounded up to the alignment both may be equal.
         half.bytes(batch).min(bytes - 1)
     }
 
-    /// The bytes of times, values and targets.
+    /// Its times, values and targets.
     pub fn inputs<'a>(&self, batch: &'a Trajectories<'_>) -> [&'a [u8]; 3] {
         let row_bytes = batch.dim * batch.dtype().size();
         [
@@ -89,7 +90,7 @@ impl Chunk {
         ]
     }
 
-    /// How many samples and targets every row has, if they all have the same.
+    /// How many samples and targets each row has, if all have the same numbers.
     pub fn regular(&self, batch: &Trajectories<'_>) -> Option<(usize, usize)> {
         let even = |offsets: &[i32], len: usize| {
             let steps = offsets[self.rows.start..=self.rows.end].windows(2);
@@ -101,7 +102,7 @@ impl Chunk {
         is_regular.then_some((samples, targets))
     }
 
-    /// Runs of at most `most` targets of one row each.
+    /// Cuts the targets of each row into tiles of at most `most`.
     pub fn tiles<'a>(&'a self, batch: &'a Trajectories<'_>, most: usize) -> impl Iterator<Item = Tile> + 'a {
         self.rows.clone().flat_map(move |row| {
             let samples = batch.row_samples(row);
@@ -117,11 +118,11 @@ impl Chunk {
     }
 }
 
-/// The chunks of a batch, one after the other.
+/// Goes through a batch in chunks.
 pub(super) struct Chunks<'a, 'b> {
     batch: &'a Trajectories<'b>,
     rows: Range<usize>,
-    /// Targets that are done, of all of the batch.
+    /// Targets that are done, counted over the batch.
     done: usize,
 }
 
@@ -131,7 +132,7 @@ impl<'a, 'b> Chunks<'a, 'b> {
         Self { batch, rows, done }
     }
 
-    /// Bytes of all that is left as one chunk.
+    /// The memory that all that is left takes as one chunk, bytes.
     pub fn whole_bytes(&self) -> usize {
         match self.rows.len() {
             0 => 0,
@@ -139,8 +140,8 @@ impl<'a, 'b> Chunks<'a, 'b> {
         }
     }
 
-    /// The next chunk, of as many rows as fit into `room`; of one where it takes no more than `most`; else of as many
-    /// of its targets as do, at the least one, whether it fits or not. All in bytes.
+    /// The next chunk: as many rows as fit `room` bytes, or one row if it fits `most` bytes. A larger row is cut into as
+    /// many targets as fit `most`, and into single targets if none does.
     pub fn next(&self, room: usize, most: usize) -> Option<Chunk> {
         if self.rows.is_empty() {
             return None;
@@ -160,7 +161,7 @@ impl<'a, 'b> Chunks<'a, 'b> {
         Some(some(targets.max(1).min(left)))
     }
 
-    /// Goes past a chunk that came from `next`.
+    /// Moves past a chunk that came from [`next`](Self::next).
     pub fn advance(&mut self, chunk: &Chunk) {
         self.done = chunk.targets.end;
         let ends_row = chunk.targets.end == self.batch.row_targets(chunk.rows.end - 1).end;
@@ -184,7 +185,7 @@ impl<'a, 'b> Chunks<'a, 'b> {
     }
 }
 
-/// The largest number up to `most` for which `fits` holds, which is monotonic; 0 if there is none.
+/// The largest number up to `most` that fits, by binary search; 0 if none does. All numbers below one that fits do, too.
 fn largest(most: usize, fits: impl Fn(usize) -> bool) -> usize {
     if most > 0 && fits(most) {
         return most;

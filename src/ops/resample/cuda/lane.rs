@@ -1,16 +1,17 @@
 use super::super::Trajectories;
-use super::chunks::{Chunk, Places};
-use super::launch::{self, Batch, OVERFLOW, Rules, Tile, Tiling};
+use super::super::spec::Spec;
+use super::chunks::{Chunk, Offsets};
+use super::launch::{self, Batch, OVERFLOW, Tile, Tiling};
 use crate::device::cuda::{Budget, CudaError, DeviceBuf, Gpu, PinnedBuf};
 
-/// A stream with the memory for one chunk: copies of one lane go on while another one computes.
+/// A CUDA stream with memory for one chunk. Lanes overlap: one copies while another one computes.
 pub(super) struct Lane {
     gpu: Gpu,
-    /// Inputs and outputs of the chunk, one after the other.
+    /// The chunk, laid out by [`Offsets`].
     memory: DeviceBuf,
     tiles: PinnedBuf,
     dropped: PinnedBuf,
-    /// Whether there is a count in `dropped` once the stream has been waited for.
+    /// Whether the stream writes a count to `dropped`.
     counts_samples: bool,
 }
 
@@ -25,63 +26,63 @@ impl Lane {
         }
     }
 
-    /// Puts the work on a chunk into the stream.
+    /// Enqueues the work on a chunk.
     ///
     /// # Errors
-    /// What the driver says; `finish` is still due.
+    /// What the driver says. [`finish`](Self::finish) must be called all the same.
     ///
     /// # Safety
-    /// The lane is finished before the batch, `values` and `valid` are touched or freed.
+    /// [`finish`](Self::finish) is called before the batch, `values` and `valid` are touched or freed.
     pub unsafe fn start(
         &mut self,
-        rules: &Rules,
+        spec: &Spec,
         batch: &Trajectories<'_>,
         chunk: &Chunk,
         values: &mut [u8],
         valid: &mut [u8],
     ) -> Result<(), CudaError> {
-        let places = Places::of(batch, chunk);
+        let offsets = Offsets::of(batch, chunk);
         self.counts_samples = false;
-        self.memory.reserve(places.bytes)?;
+        self.memory.reserve(offsets.bytes)?;
         self.dropped.resize(size_of::<u64>())?;
-        let on_device = self.batch(batch, chunk, &places)?;
+        let on_device = self.batch(batch, chunk, &offsets)?;
         let inputs = chunk.inputs(batch);
         let memory = &self.memory;
-        // SAFETY: the caller finishes the lane while it has all of the host memory, the places are as large as the
-        // batch says, and the lane itself keeps its tiles and its count as they are until then.
+        // SAFETY: the caller finishes the lane before it touches the host memory, the offsets leave each part the room
+        // that the batch says, and the lane itself leaves its tiles and its count alone until then.
         unsafe {
-            for (at, bytes) in [places.times, places.values, places.targets].into_iter().zip(inputs) {
-                memory.upload(at, bytes)?;
+            for (offset, bytes) in [offsets.times, offsets.values, offsets.targets].into_iter().zip(inputs) {
+                memory.upload(offset, bytes)?;
             }
             if let Tiling::Ragged { .. } = on_device.tiling {
-                memory.upload(places.tiles, self.tiles.bytes())?;
+                memory.upload(offsets.tiles, self.tiles.bytes())?;
             }
-            rules.launch(&self.gpu, &on_device, OVERFLOW)?;
-            memory.download(places.out, values)?;
-            memory.download(places.valid, valid)?;
+            spec.launch(&self.gpu, &on_device, OVERFLOW)?;
+            memory.download(offsets.out, values)?;
+            memory.download(offsets.valid, valid)?;
             if chunk.counts_samples {
-                memory.clear(places.dropped, size_of::<u64>())?;
-                let dropped = memory.address() + places.dropped as u64;
+                memory.clear(offsets.dropped, size_of::<u64>())?;
+                let dropped = memory.address() + offsets.dropped as u64;
                 launch::count_nonfinite(&self.gpu, &on_device, chunk.samples.len(), dropped)?;
-                memory.download(places.dropped, self.dropped.bytes_mut())?;
+                memory.download(offsets.dropped, self.dropped.bytes_mut())?;
                 self.counts_samples = true;
             }
         }
         Ok(())
     }
 
-    /// The chunk at its place in the memory. Fills `tiles` where the rows are not alike.
-    fn batch(&mut self, batch: &Trajectories<'_>, chunk: &Chunk, places: &Places) -> Result<Batch, CudaError> {
-        let at = |place: usize| self.memory.address() + place as u64;
+    /// The chunk by its addresses. Fills `tiles` where the rows differ in length.
+    fn batch(&mut self, batch: &Trajectories<'_>, chunk: &Chunk, offsets: &Offsets) -> Result<Batch, CudaError> {
+        let at = |offset: usize| self.memory.address() + offset as u64;
         let (samples, targets) = chunk.regular(batch).unwrap_or_default();
         let mut on_device = Batch {
             dtype: batch.dtype(),
             dim: batch.dim,
-            times: at(places.times),
-            values: at(places.values),
-            targets: at(places.targets),
-            out: at(places.out),
-            valid: at(places.valid),
+            times: at(offsets.times),
+            values: at(offsets.values),
+            targets: at(offsets.targets),
+            out: at(offsets.out),
+            valid: at(offsets.valid),
             tiling: Tiling::Regular {
                 rows: chunk.rows.len(),
                 samples,
@@ -92,7 +93,7 @@ impl Lane {
             let tile = on_device.tile_targets(&self.gpu, chunk.targets.len());
             let count = chunk.tiles(batch, tile).count();
             on_device.tiling = Tiling::Ragged {
-                tiles: at(places.tiles),
+                tiles: at(offsets.tiles),
                 count,
             };
             self.tiles.resize(count * size_of::<Tile>())?;
@@ -106,7 +107,7 @@ impl Lane {
     /// Waits for the chunk. Returns how many of its samples were not finite.
     ///
     /// # Errors
-    /// What the driver says; the device is done with the host's memory all the same.
+    /// What the driver says. The device no longer uses the host's memory all the same.
     pub fn finish(&mut self) -> Result<u64, CudaError> {
         self.gpu.synchronize()?;
         let counts_samples = std::mem::take(&mut self.counts_samples);

@@ -1,14 +1,12 @@
-//! The kernels of `kernels/resample.cu`: their parameters, and which one with what blocks suits a batch.
+//! Launches of `kernels/resample.cu`: the parameters of its kernels, and which kernel and grid suit a batch.
 
-use super::super::ResampleConfig;
+use super::super::spec::Spec;
 use crate::device::Dtype;
-use crate::device::cuda::{CudaError, Gpu, Kernel, Params, images};
-use crate::ops::ConfigError;
-use crate::time::{Interpolation, Limits};
+use crate::device::cuda::{CudaError, DeviceSlice, Gpu, Kernel, Params, SliceError, images};
 use bytemuck::{Pod, Zeroable};
 use half::{bf16, f16};
 
-/// `ResampleTile` of the kernels: a run of targets of one trajectory.
+/// `ResampleTile` of the kernels: consecutive targets of one trajectory.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 pub(super) struct Tile {
@@ -19,7 +17,7 @@ pub(super) struct Tile {
 }
 
 impl Tile {
-    /// The most targets of a tile; the kernels would take one for each thread.
+    /// The most targets of a tile. The kernels could take as many as a block has threads.
     const MOST_TARGETS: usize = 64;
 }
 
@@ -68,48 +66,61 @@ pub(super) struct CountParams {
 unsafe impl Params for CountParams {}
 
 /// A batch in the memory of a device whose trajectories all have as many samples and targets.
-///
-/// The addresses are of the device, each aligned for its elements.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceBatch {
-    /// The type of the values: float32, float64, float16 or bfloat16.
-    pub dtype: Dtype,
-    /// How many values a sample has, D.
-    pub dim: usize,
-    /// Trajectories, B.
+    /// B, trajectories.
     pub rows: usize,
-    /// Samples of each, S.
+    /// S, samples of each.
     pub samples: usize,
-    /// Targets of each, T.
+    /// T, targets of each.
     pub targets: usize,
+    /// D, values of a sample.
+    pub dim: usize,
     /// int64 `[B, S]`, ns: ascending in each trajectory.
-    pub times: u64,
-    /// `[B, S, D]`
-    pub values: u64,
-    /// int64 `[B, T]`, ns: ascending ones are found fastest.
-    pub targets_ns: u64,
-    /// `[B, T, D]`, which is written.
-    pub out: u64,
-    /// uint8 `[B, T]`, 0 or 1, which is written.
-    pub valid: u64,
+    pub times: DeviceSlice,
+    /// `[B, S, D]` of float32, float64, float16 or bfloat16.
+    pub values: DeviceSlice,
+    /// int64 `[B, T]`, ns, in any order; ascending ones are found fastest.
+    pub targets_ns: DeviceSlice,
+    /// `[B, T, D]` of the type of `values`: written.
+    pub out: DeviceSlice,
+    /// uint8 `[B, T]`: written, 1 where there is a value and 0 elsewhere.
+    pub valid: DeviceSlice,
 }
 
 impl DeviceBatch {
-    pub(super) fn on_device(&self) -> Batch {
-        Batch {
-            dtype: self.dtype,
+    /// Checks that every slice is as large as the batch says, of its type and on the device.
+    pub(super) fn checked(&self, gpu: &Gpu) -> Result<Batch, SliceError> {
+        let dtype = match self.values.dtype() {
+            dtype @ (Dtype::Float32 | Dtype::Float64 | Dtype::Float16 | Dtype::BFloat16) => dtype,
+            came => {
+                return Err(SliceError::Dtype {
+                    tensor: "values",
+                    expected: self.out.dtype(),
+                    came,
+                });
+            }
+        };
+        let samples = self.rows.saturating_mul(self.samples);
+        let targets = self.rows.saturating_mul(self.targets);
+        let elements = |rows: usize| rows.saturating_mul(self.dim);
+        Ok(Batch {
+            dtype,
             dim: self.dim,
-            times: self.times,
-            values: self.values,
-            targets: self.targets_ns,
-            out: self.out,
-            valid: self.valid,
+            times: self.times.expect("times", Dtype::Int64, samples, gpu)?.address(),
+            values: self.values.expect("values", dtype, elements(samples), gpu)?.address(),
+            targets: self
+                .targets_ns
+                .expect("targets_ns", Dtype::Int64, targets, gpu)?
+                .address(),
+            out: self.out.expect("out", dtype, elements(targets), gpu)?.address(),
+            valid: self.valid.expect("valid", Dtype::UInt8, targets, gpu)?.address(),
             tiling: Tiling::Regular {
                 rows: self.rows,
                 samples: self.samples,
                 targets: self.targets,
             },
-        }
+        })
     }
 }
 
@@ -125,28 +136,31 @@ pub(super) struct Batch {
     pub tiling: Tiling,
 }
 
-/// How the targets are shared among blocks.
+/// Which targets each block does.
 pub(super) enum Tiling {
-    /// By arithmetic, where all rows are alike.
+    /// All rows have as many samples and targets: a block computes its own.
     Regular {
         rows: usize,
         samples: usize,
         targets: usize,
     },
-    /// By a table of `count` [`Tile`]s on the device.
+    /// A block looks its own up in a table of `count` [`Tile`]s on the device.
     Ragged { tiles: u64, count: usize },
 }
 
-/// What stands in `valid` where the type can't hold the result, if it is asked for.
+/// Written to `valid` where the type can't hold the result, if the launch asks for it.
 pub(super) const OVERFLOW: u8 = 2;
 
-/// `BLOCK` of the kernels.
+/// Threads of a block. tests/layout.py checks that these are the kernels' numbers.
 const BLOCK: u32 = 128;
 
-/// Rows of blocks that a grid can have. Batches of more trajectories are several launches.
+/// The most vectors that the samples of a short trajectory have.
+const SHORT_VECTORS: usize = 4 * BLOCK as usize;
+
+/// The most rows of blocks in a grid. A batch of more trajectories takes several launches.
 const MOST_ROWS: usize = 65_535;
 
-/// Samples of more bytes than this are not taken, so that the kernels can count bytes of a tile in 32 bits.
+/// The largest sample, bytes: the kernels count the bytes of a tile in 32 bits.
 const MOST_ROW_BYTES: usize = 1 << 24;
 
 impl Batch {
@@ -154,7 +168,7 @@ impl Batch {
         self.dim * self.dtype.size()
     }
 
-    /// The most bytes that every row can be read and written by at once.
+    /// The widest vector that every row of values can be loaded and stored by, bytes.
     fn vector_bytes(&self) -> usize {
         let fits = |bytes: &usize| {
             let ends = [self.values, self.out, self.row_bytes() as u64];
@@ -164,8 +178,8 @@ impl Batch {
         narrower.into_iter().find(fits).unwrap_or(self.dtype.size())
     }
 
-    /// How many targets a block takes, of `targets` in all. A block is some time about its targets before it reads the
-    /// first row, so it takes many, but no more than leave every multiprocessor its share.
+    /// How many of `targets` a block takes. It spends some time on brackets before it loads the first row, so it takes
+    /// many, but leaves enough for every multiprocessor.
     pub fn tile_targets(&self, gpu: &Gpu, targets: usize) -> usize {
         const BLOCKS_PER_MULTIPROCESSOR: usize = 2;
         const LEAST: usize = 16;
@@ -177,7 +191,7 @@ impl Batch {
         1 << tile.ilog2()
     }
 
-    /// The kernel for any batch, and that for few and short trajectories.
+    /// The kernel for any batch, and the one for few and short trajectories.
     fn kernels(&self) -> [Kernel; 2] {
         macro_rules! kernels {
             ($name:literal) => {
@@ -204,36 +218,19 @@ impl Batch {
         }
     }
 
-    /// How many targets a block takes of a batch of few and short trajectories; `None` where it is another.
+    /// How many targets a block takes, if the batch is one of few and short trajectories.
     fn short_tile_targets(&self, gpu: &Gpu, [rows, samples, targets]: [usize; 3]) -> Option<usize> {
-        const MOST_VECTORS: usize = 4 * BLOCK as usize;
         const BLOCKS_PER_MULTIPROCESSOR: usize = 4;
         let row_vectors = self.row_bytes() / self.vector_bytes();
         let tile = BLOCK as usize / row_vectors;
-        let is_short = tile > 0 && samples < BLOCK as usize && samples * row_vectors <= MOST_VECTORS;
+        let is_short = tile > 0 && samples < BLOCK as usize && samples * row_vectors <= SHORT_VECTORS;
         let most_blocks = BLOCKS_PER_MULTIPROCESSOR * gpu.multiprocessors() as usize;
         (is_short && rows * targets.div_ceil(tile) <= most_blocks).then_some(tile)
     }
 }
 
-/// What the values at the targets are, whatever the batch.
-#[derive(Clone, Copy)]
-pub(super) struct Rules {
-    mode: Interpolation,
-    limits: Limits,
-    fill: f32,
-}
-
-impl Rules {
-    pub fn new(config: &ResampleConfig) -> Result<Self, ConfigError> {
-        Ok(Self {
-            mode: config.interpolation,
-            limits: config.limits()?,
-            fill: config.fill_value,
-        })
-    }
-
-    /// The fill value of a type, repeated over 8 bytes.
+impl Spec {
+    /// The fill value in the batch's type, repeated over 8 bytes.
     fn fill_bits(&self, dtype: Dtype) -> u64 {
         const HALVES: u64 = 0x0001_0001_0001_0001;
         const WORDS: u64 = 0x0000_0001_0000_0001;
@@ -245,12 +242,12 @@ impl Rules {
         }
     }
 
-    /// Puts the kernel into the stream.
+    /// Enqueues the kernel.
     ///
     /// # Safety
     /// Every address of the batch is memory of the device that is as large as the batch says, aligned for its type, and
     /// lives until the stream is synchronized; the times of each trajectory ascend.
-    pub unsafe fn launch(&self, gpu: &Gpu, batch: &Batch, overflow: u8) -> Result<(), CudaError> {
+    pub(super) unsafe fn launch(&self, gpu: &Gpu, batch: &Batch, overflow: u8) -> Result<(), CudaError> {
         let row_bytes = batch.row_bytes();
         if row_bytes > MOST_ROW_BYTES {
             return Err(CudaError::OutOfMemory {
@@ -279,11 +276,7 @@ impl Rules {
             step_vectors: BLOCK % row_vectors,
             row_magic: (1u64 << 32).div_ceil(u64::from(row_vectors)),
             dim: batch.dim as u32,
-            mode: match self.mode {
-                Interpolation::Previous => 0,
-                Interpolation::Nearest => 1,
-                Interpolation::Linear => 2,
-            },
+            mode: self.mode.code(),
             overflow: overflow.into(),
             unused: 0,
         };
@@ -322,8 +315,7 @@ impl Rules {
     }
 }
 
-/// Puts the counting of those of the first `samples` samples that are not finite into the stream: it adds them to the
-/// u64 at `dropped`.
+/// Enqueues the count of those of the first `samples` samples that are not finite. It is added to the u64 at `dropped`.
 ///
 /// # Safety
 /// Both addresses are memory of the device, as large as that, which lives until the stream is synchronized.

@@ -1,4 +1,4 @@
-//! Batches of trajectories at their targets on CUDA devices: equal to [`CpuResampler`](super::CpuResampler) bit for bit.
+//! Resampling on CUDA devices: equal to [`CpuResampler`](super::CpuResampler) bit for bit.
 
 mod chunks;
 mod lane;
@@ -8,46 +8,47 @@ mod shards;
 pub use launch::DeviceBatch;
 pub use shards::ShardedResampler;
 
-use super::{Counters, ResampleConfig, Trajectories};
+use super::spec::Spec;
+use super::{ResampleConfig, ResampleCounters, Trajectories};
 use crate::device::FIRST_RETRY;
 use crate::device::cuda::{Budget, CudaError, Gpu};
 use crate::ops::ConfigError;
 use chunks::{Chunk, Chunks};
 use lane::Lane;
-use launch::{OVERFLOW, Rules};
+use launch::OVERFLOW;
 use std::ops::Range;
 use std::time::Instant;
 
-/// Puts batches of trajectories on their targets, on a device. Once it has seen its largest batch it allocates nothing.
+/// Resamples batches of trajectories on one device. Once it has seen its largest batch it allocates nothing.
 pub struct CudaResampler {
-    rules: Rules,
+    spec: Spec,
     gpu: Gpu,
     budget: Budget,
-    /// One, and [`LANES`] once there was a large batch.
+    /// One, until a large batch opens the others.
     lanes: Vec<Lane>,
-    /// How much all lanes may take; it shrinks for a while when the device turns out to have less.
+    /// How many bytes all lanes together may take. It shrinks for a while if the device has less.
     room: usize,
     shrunk: Option<Instant>,
 }
 
-/// A large batch is cut into chunks that take turns, so that one is uploaded and one computed and downloaded meanwhile.
+/// The chunks of a large batch take turns on so many streams: while one computes, others are uploaded and downloaded.
 const LANES: usize = 3;
 
-/// Inputs and outputs of so many bytes make a large batch, and are a chunk of it.
+/// A batch of more bytes is large, and is cut into chunks of about so many.
 const LARGE_BYTES: usize = 8 << 20;
 
-/// What a driver gives memory in multiples of.
+/// The granularity of device memory, bytes.
 const GRANULE: usize = 512;
 
 impl CudaResampler {
     /// A resampler of that configuration, which holds at most so many bytes of the device's memory.
     ///
     /// # Errors
-    /// Which key can't be what it is.
+    /// The key that is not allowed.
     pub fn new(config: &ResampleConfig, gpu: &Gpu, max_bytes: Option<usize>) -> Result<Self, ConfigError> {
         let budget = Budget::new(max_bytes);
         Ok(Self {
-            rules: Rules::new(config)?,
+            spec: Spec::new(config)?,
             lanes: vec![Lane::new(gpu.clone(), &budget)],
             room: Self::whole_room(max_bytes),
             shrunk: None,
@@ -68,12 +69,12 @@ impl CudaResampler {
 
     /// Does what [`CpuResampler::run`](super::CpuResampler::run) does, with the same bytes and counters.
     ///
-    /// A batch that is larger than the memory is cut into chunks: of trajectories, and where one alone is too large, of
-    /// its targets.
+    /// A batch that does not fit the memory is cut into chunks of whole trajectories, and a trajectory that alone does
+    /// not fit into chunks of its targets.
     ///
     /// # Errors
-    /// One that [`is_memory`](CudaError::is_memory), where not even one trajectory and one target fit; what the driver
-    /// says. The outputs then hold anything.
+    /// One that [`is_memory`](CudaError::is_memory), if not even one trajectory with one target fits; what the driver
+    /// says. The outputs are then undefined.
     ///
     /// # Panics
     /// If `values` are not [`Trajectories::output_bytes`], or `valid` is not one byte for each target.
@@ -82,7 +83,7 @@ impl CudaResampler {
         batch: &Trajectories<'_>,
         values: &mut [u8],
         valid: &mut [u8],
-    ) -> Result<Counters, CudaError> {
+    ) -> Result<ResampleCounters, CudaError> {
         assert_eq!(
             values.len(),
             batch.output_bytes(),
@@ -91,14 +92,14 @@ impl CudaResampler {
         self.run_rows(batch, 0..batch.rows, values, valid)
     }
 
-    /// Some of the rows of a batch, with the outputs of those rows.
+    /// Does some of the rows of a batch. The outputs are those of these rows.
     fn run_rows(
         &mut self,
         batch: &Trajectories<'_>,
         rows: Range<usize>,
         values: &mut [u8],
         valid: &mut [u8],
-    ) -> Result<Counters, CudaError> {
+    ) -> Result<ResampleCounters, CudaError> {
         let first = batch.target_offsets[rows.start] as usize;
         assert_eq!(
             valid.len(),
@@ -123,7 +124,7 @@ impl CudaResampler {
                 dropped += count;
                 // SAFETY: every lane is finished before this function returns or goes on after an error, and until
                 // then nothing touches what the caller lent.
-                unsafe { self.lanes[lane].start(&self.rules, batch, &chunk, values, &mut valid[span]) }
+                unsafe { self.lanes[lane].start(&self.spec, batch, &chunk, values, &mut valid[span]) }
             });
             match started {
                 Ok(()) => {
@@ -144,7 +145,7 @@ impl CudaResampler {
                 *valid = 0;
             }
         }
-        Ok(Counters {
+        Ok(ResampleCounters {
             rows: rows.len() as u64,
             targets: valid.len() as u64,
             invalid: invalid + overflows,
@@ -157,7 +158,7 @@ impl CudaResampler {
         max_bytes.map_or(usize::MAX, |bytes| bytes / GRANULE * GRANULE)
     }
 
-    /// Opens the lanes that a batch of so many bytes is worth.
+    /// Opens the other lanes for a large batch.
     fn open_lanes(&mut self, bytes: usize) -> Result<(), CudaError> {
         if bytes > LARGE_BYTES && self.room >= LANES * LARGE_BYTES {
             while self.lanes.len() < LANES {
@@ -168,7 +169,7 @@ impl CudaResampler {
         Ok(())
     }
 
-    /// The next chunk: all that fits where there is one lane, else so much that every lane has its turn.
+    /// The next chunk: as much as fits with one lane, a part that leaves the others theirs with several.
     fn next(&self, chunks: &Chunks<'_, '_>) -> Option<Chunk> {
         let most = self.room / self.lanes.len() / GRANULE * GRANULE;
         let room = if self.lanes.len() > 1 {
@@ -179,12 +180,15 @@ impl CudaResampler {
         chunks.next(room, most)
     }
 
-    /// Makes `room` smaller after a chunk did not fit, if that helps.
+    /// Makes `room` smaller after a chunk did not fit.
+    ///
+    /// # Errors
+    /// `error`, if a smaller chunk would not help.
     fn shrink(&mut self, error: CudaError, batch: &Trajectories<'_>, chunk: &Chunk) -> Result<(), CudaError> {
         if !error.is_memory() || (self.lanes.len() == 1 && !chunk.can_be_halved()) {
             return Err(error);
         }
-        // Lanes that take turns need more memory than one.
+        // One lane needs less memory than several.
         if self.lanes.len() > 1 {
             self.lanes.truncate(1);
             self.room = self.room.min(chunk.bytes(batch).max(LARGE_BYTES));
@@ -196,7 +200,7 @@ impl CudaResampler {
         Ok(())
     }
 
-    /// Waits for every lane, whatever becomes of the others. Returns how many samples were not finite.
+    /// Waits for every lane, even if one fails. Returns how many samples were not finite.
     fn finish(&mut self) -> Result<u64, CudaError> {
         let mut sum = Ok(0);
         for lane in &mut self.lanes {
@@ -206,18 +210,19 @@ impl CudaResampler {
         sum
     }
 
-    /// Puts the work on a batch that is on the device, and whose outputs stay there, into the stream.
+    /// Enqueues the work on a batch that is on the device, where the answer stays.
     ///
     /// Samples that are not finite are dropped, as everywhere, but not counted.
     ///
     /// # Errors
-    /// What the driver says; one that [`is_memory`](CudaError::is_memory) where a sample takes a gigabyte or more.
+    /// [`CudaError::Slice`] if a slice is not as large as the batch says, not of its type, or on another device; what the
+    /// driver says; one that [`is_memory`](CudaError::is_memory) where a sample takes more than 16 MiB.
     ///
     /// # Safety
-    /// Every address of the batch is memory of this device that is as large as the batch says, aligned for its type,
-    /// and lives until the stream is synchronized; the times of each trajectory ascend.
+    /// The memory of the slices lives until the stream is synchronized; the times of each trajectory ascend.
     pub unsafe fn launch(&self, batch: &DeviceBatch) -> Result<(), CudaError> {
-        // SAFETY: as the caller promises.
-        unsafe { self.rules.launch(&self.gpu, &batch.on_device(), 0) }
+        let batch = batch.checked(&self.gpu)?;
+        // SAFETY: the slices were checked; the rest is the caller's promise.
+        unsafe { self.spec.launch(&self.gpu, &batch, 0) }
     }
 }

@@ -1,7 +1,7 @@
 //! Many clouds at once, a grid for each.
 
 use super::super::spec::{Spec, Taken};
-use super::super::{Channel, Cloud, Counters, Grid, VoxelLayout, VoxelizeConfig};
+use super::super::{Channel, Cloud, VoxelCounters, VoxelGrid, VoxelLayout, VoxelizeConfig};
 use super::engine::{Engine, Head, Product};
 use super::params::Fields;
 use super::source::{CloudForm, DeviceClouds, MAX_CLOUDS};
@@ -15,7 +15,7 @@ use half::{bf16, f16};
 #[derive(Default)]
 pub struct VoxelBatch {
     /// For each cloud.
-    pub counters: Vec<Counters>,
+    pub counters: Vec<VoxelCounters>,
     /// For each cloud, and each field beside x, y and z that channels are computed from, in the order in which the
     /// channels first name them: how many values its channels leave out.
     pub unusable: Vec<u64>,
@@ -34,7 +34,7 @@ pub struct VoxelBatch {
 
 /// The part of a [`VoxelBatch`] whose size is known before the grids are made, and the one that grows.
 pub(super) struct Slots<'a> {
-    pub(super) counters: &'a mut [Counters],
+    pub(super) counters: &'a mut [VoxelCounters],
     pub(super) unusable: &'a mut [u64],
     pub(super) saturated: &'a mut [u64],
     pub(super) cells: &'a mut [u8],
@@ -52,7 +52,7 @@ impl VoxelBatch {
     /// Makes room for what is counted of so many clouds.
     pub(super) fn begin(&mut self, clouds: usize, fields: usize) {
         self.counters.clear();
-        self.counters.resize(clouds, Counters::default());
+        self.counters.resize(clouds, VoxelCounters::default());
         self.unusable.clear();
         self.unusable.resize(clouds * fields, 0);
         self.saturated.clear();
@@ -113,7 +113,7 @@ impl VoxelizeBatch {
     }
 
     /// The grid.
-    pub fn grid(&self) -> &Grid {
+    pub fn grid(&self) -> &VoxelGrid {
         &self.spec.grid
     }
 
@@ -403,7 +403,7 @@ impl<'a> DeviceGrids<'a> {
     }
 
     /// What became of the points of a cloud. Known after [`VoxelizeBatch::run_device`], not after a bare launch.
-    pub fn counters(&self, grid: usize) -> Counters {
+    pub fn counters(&self, grid: usize) -> VoxelCounters {
         self.batch.engine.counters(grid, self.batch.launched[1])
     }
 

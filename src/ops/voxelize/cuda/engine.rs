@@ -1,6 +1,6 @@
 //! The memory of grids on a device, and the order in which they are made.
 
-use super::super::Counters;
+use super::super::VoxelCounters;
 use super::super::plan::Output;
 use super::super::spec::{Spec, Taken};
 use super::params::*;
@@ -141,7 +141,7 @@ pub(super) struct Engine {
     pub(super) method: Method,
     pub(super) sizes: Sizes,
     pub(super) states: [State; 2],
-    /// Counters, counts and bitmaps, those of each state or the first for both: see [`Sizes::layout`].
+    /// VoxelCounters, counts and bitmaps, those of each state or the first for both: see [`Sizes::layout`].
     pub(super) memories: [DeviceBuf; 2],
     pub(super) turn: usize,
     /// Whether a call was left in the middle, so that nothing is known of the states.
@@ -260,7 +260,7 @@ impl Engine {
         bytes > BYTES_CLEARED_MEANWHILE && !self.clears_by_cells()
     }
 
-    /// Counters, counts and bitmaps of the grids at hand.
+    /// VoxelCounters, counts and bitmaps of the grids at hand.
     pub(super) fn memory(&self) -> &DeviceBuf {
         let turn = if self.clears_first() { 0 } else { self.turn };
         &self.memories[turn]
@@ -506,10 +506,10 @@ impl Engine {
     }
 
     /// What became of the points of a grid that was made of `points` points.
-    pub(super) fn counters(&self, grid: usize, points: usize) -> Counters {
+    pub(super) fn counters(&self, grid: usize, points: usize) -> VoxelCounters {
         let slots: &[[u64; 4]] = bytemuck::cast_slice(&self.head.bytes()[grid * COUNTER_BYTES..][..COUNTER_BYTES]);
         let counters = [0, 1, 2, 3].map(|i| slots.iter().map(|slot| slot[i]).sum::<u64>());
-        Counters {
+        VoxelCounters {
             points_in: points as u64,
             points_kept: counters[0] - counters[3],
             dropped_nonfinite: counters[1],

@@ -1,7 +1,7 @@
 //! One grid at a time, of messages, into the caller's memory.
 
 use super::super::spec::{Spec, Taken};
-use super::super::{Channel, Cloud, CloudError, Counters, Grid, VoxelLayout, VoxelizeConfig};
+use super::super::{Channel, Cloud, CloudError, VoxelCounters, VoxelGrid, VoxelLayout, VoxelizeConfig};
 use super::engine::{Engine, Head, Product};
 use super::params::Fields;
 use super::source::CloudForm;
@@ -63,7 +63,7 @@ impl CudaVoxelizer {
     }
 
     /// The grid.
-    pub fn grid(&self) -> &Grid {
+    pub fn grid(&self) -> &VoxelGrid {
         &self.spec.grid
     }
 
@@ -122,7 +122,7 @@ impl CudaVoxelizer {
         &mut self,
         messages: impl IntoIterator<Item = (usize, &'a Message)>,
         mut refused: impl FnMut(usize, CloudError),
-    ) -> Result<Counters, CudaError> {
+    ) -> Result<VoxelCounters, CudaError> {
         let gather = || {
             self.begin()?;
             for (input, message) in messages {
@@ -187,7 +187,7 @@ impl CudaVoxelizer {
     ///
     /// # Errors
     /// No memory; what the driver says. The grid is then lost.
-    pub fn finish(&mut self) -> Result<Counters, CudaError> {
+    pub fn finish(&mut self) -> Result<VoxelCounters, CudaError> {
         let points = self.taken.points;
         // SAFETY: as in `add`.
         unsafe { self.engine.finish(&self.spec, &self.taken, points, Head::Read) }?;

@@ -4,6 +4,7 @@ use super::super::{Cloud, VoxelizeConfig};
 use super::VoxelizeError;
 use super::batch::{RowsOut, Slots, VoxelBatch, VoxelizeBatch};
 use crate::device::cuda::Gpu;
+use crate::device::cuda::share::{cut, run_each, split_off};
 
 /// Makes grids of many clouds on several CUDA devices: each takes its share of neighbouring clouds. The result is that
 /// of one device.
@@ -40,36 +41,22 @@ impl VoxelizeShards {
         let (bytes, fields) = (first.bytes_per_grid(), first.fields());
         out.begin(clouds.len(), first.fields());
         out.cells.resize(clouds.len() * bytes);
-        let shares = shares(clouds, self.shards.len());
-        let mut counters = out.counters.as_mut_slice();
+        // A cloud without points is a grid to be made, too.
+        let shares = cut(clouds.len(), self.shards.len(), |cloud| clouds[cloud].len() + 1);
+        let (mut counters, mut cells) = (out.counters.as_mut_slice(), out.cells.bytes_mut());
         let (mut unusable, mut saturated) = (out.unusable.as_mut_slice(), out.saturated.as_mut_slice());
-        let mut cells = out.cells.bytes_mut();
-        let made: Vec<_> = std::thread::scope(|scope| {
-            let mut threads = Vec::with_capacity(shares.len());
-            for ((batch, rows), share) in self.shards.iter_mut().zip(shares) {
-                rows.clear();
-                let (own_counters, other_counters) = counters.split_at_mut(share.len());
-                let (own_cells, other_cells) = cells.split_at_mut(share.len() * bytes);
-                (counters, cells) = (other_counters, other_cells);
-                let (own_unusable, others) = unusable.split_at_mut(share.len() * fields);
-                unusable = others;
-                let (own_saturated, others) = saturated.split_at_mut(share.len());
-                saturated = others;
-                let slots = Slots {
-                    counters: own_counters,
-                    unusable: own_unusable,
-                    saturated: own_saturated,
-                    cells: own_cells,
-                    rows,
-                };
-                threads.push(scope.spawn(move || batch.run_into(share, slots)));
-            }
-            let join = |thread: std::thread::ScopedJoinHandle<'_, _>| match thread.join() {
-                Ok(made) => made,
-                Err(panic) => std::panic::resume_unwind(panic),
+        let works = self.shards.iter_mut().zip(shares).map(|((batch, rows), share)| {
+            rows.clear();
+            let slots = Slots {
+                counters: split_off(&mut counters, share.len()),
+                unusable: split_off(&mut unusable, share.len() * fields),
+                saturated: split_off(&mut saturated, share.len()),
+                cells: split_off(&mut cells, share.len() * bytes),
+                rows,
             };
-            threads.into_iter().map(join).collect()
+            (batch, &clouds[share], slots)
         });
+        let made = run_each(works.collect(), |(batch, clouds, slots)| batch.run_into(clouds, slots));
         made.into_iter().collect::<Result<(), _>>()?;
         out.rows.clear();
         out.rows.push(0);
@@ -83,26 +70,4 @@ impl VoxelizeShards {
         }
         Ok(())
     }
-}
-
-/// Divides clouds among so many devices, so that each has about as many points.
-fn shares<'a, 'c>(clouds: &'a [Cloud<'c>], devices: usize) -> Vec<&'a [Cloud<'c>]> {
-    let mut left = clouds;
-    let mut points: usize = clouds.iter().map(Cloud::len).sum();
-    let mut shares = Vec::with_capacity(devices);
-    for devices in (1..=devices).rev() {
-        let goal = points.div_ceil(devices);
-        let mut taken = 0;
-        // Each device takes a cloud at least, and the last one what is left, clouds without points among it.
-        let is_full = |(i, cloud): (usize, &Cloud<'_>)| {
-            taken += cloud.len();
-            devices > 1 && i > 0 && taken > goal
-        };
-        let count = left.iter().enumerate().position(is_full).unwrap_or(left.len());
-        let (share, rest) = left.split_at(count);
-        points -= share.iter().map(Cloud::len).sum::<usize>();
-        shares.push(share);
-        left = rest;
-    }
-    shares
 }

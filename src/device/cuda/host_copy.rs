@@ -1,14 +1,18 @@
-//! Copies of host memory by several cores, without an allocation.
+//! Copies of host memory by several cores.
+//!
+//! The threads are those of the process, started at the first copy: how many help depends on the cores of the machine and
+//! on nothing that an operation is configured with. rayon's pool is not used, since handing it a job from outside
+//! allocates.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Bytes that a core copies at a time.
+/// Bytes that a thread copies at a time.
 pub(crate) const CHUNK: usize = 128 << 10;
-/// More cores than this do not copy faster.
+/// More threads than this do not copy faster.
 const MOST_HELPERS: usize = 3;
 
-/// Bytes to be copied, and the first that nobody has taken.
+/// A copy that several threads work on: each takes the next chunk by an atomic add until there is none.
 #[derive(Clone, Copy)]
 struct Job {
     from: *const u8,
@@ -23,7 +27,7 @@ unsafe impl Send for Job {}
 #[derive(Default)]
 struct State {
     job: Option<Job>,
-    /// Helpers that are at the job.
+    /// Helpers that work on the job.
     busy: usize,
 }
 
@@ -32,7 +36,7 @@ struct Helpers {
     state: Mutex<State>,
     begin: Condvar,
     end: Condvar,
-    /// Held by the thread whose job it is.
+    /// Held by the thread whose job it is. Others copy by themselves meanwhile.
     owner: Mutex<()>,
 }
 
@@ -45,7 +49,7 @@ impl Helpers {
         STARTED.get_or_init(|| {
             let cores = std::thread::available_parallelism().map_or(1, usize::from);
             for _ in 0..MOST_HELPERS.min(cores - 1) {
-                // Without a thread the others do its part.
+                // Where a thread can't be started, the others do its part.
                 let _ = std::thread::Builder::new()
                     .name("robocache-copy".into())
                     .spawn(move || helpers.help());
@@ -70,7 +74,7 @@ impl Helpers {
             // SAFETY: the job stays while a helper is busy.
             unsafe { job.work() };
             state = self.state();
-            // Everything is taken.
+            // No chunk is left.
             state.job = None;
             state.busy -= 1;
             if state.busy == 0 {
@@ -104,7 +108,7 @@ impl Job {
 /// # Panics
 /// If the lengths differ.
 pub(crate) fn copy(from: &[u8], to: &mut [u8]) {
-    assert_eq!(from.len(), to.len(), "a place for each byte");
+    assert_eq!(from.len(), to.len(), "a copy is as long as its source");
     let helpers = Helpers::get();
     let owner = helpers.owner.try_lock();
     if from.len() <= 2 * CHUNK || owner.is_err() {

@@ -1,12 +1,17 @@
-use super::*;
-use crate::ops::voxelize::Cloud;
-use crate::stream::MetadataValue as Value;
+//! Messages of Arrow arrays and metadata: what is copied, what is noted, what is refused.
+
+#![allow(clippy::unwrap_used)]
+
 use arrow::array::{
-    BooleanArray, DictionaryArray, DurationMicrosecondArray, FixedSizeListArray, Float32Array, LargeListArray,
-    ListArray, StringArray, StructArray, TimestampMillisecondArray, TimestampNanosecondArray, UInt16Array, UInt32Array,
+    Array, ArrayRef, BooleanArray, DictionaryArray, DurationMicrosecondArray, FixedSizeListArray, Float32Array,
+    LargeListArray, ListArray, StringArray, StructArray, TimestampMillisecondArray, TimestampNanosecondArray,
+    UInt16Array, UInt32Array,
 };
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::{Field, Float32Type, Int32Type, Int64Type};
+use robocache::device::Dtype;
+use robocache::ops::voxelize::Cloud;
+use robocache::stream::{Cells, Message, MessageError, MetadataValue as Value};
 use std::sync::Arc;
 
 fn read(metadata: &[(&str, Value)], array: impl Array + 'static) -> Result<Message, MessageError> {

@@ -1,0 +1,343 @@
+//! The configuration of align and fuse, checked.
+
+use super::{AlignConfig, GroupConfig, ModalityConfig};
+use crate::device::Dtype;
+use crate::ops::{ConfigError, duration_ns, unused_limit};
+use crate::time::{Grid, Interpolation, Limits, ms_to_ns};
+
+/// A configuration that was checked, in the units of the operation: it can't be wrong any more.
+pub struct Spec {
+    pub(super) grid: Grid,
+    pub(super) window: i64,
+    pub(super) stride: i64,
+    pub(super) emit_every: i64,
+    /// ns.
+    pub(super) max_wait: Option<i64>,
+    pub(super) dtype: Dtype,
+    pub(super) fill_value: f32,
+    pub(super) streams: Vec<StreamSpec>,
+}
+
+/// A stream of a [`Spec`]; times in ns.
+pub(super) struct StreamSpec {
+    pub input: String,
+    pub dim: usize,
+    /// In the order of their channels, each of which is in one.
+    pub groups: Vec<Group>,
+    pub latency: i64,
+    pub reorder: i64,
+    /// `wait` of the configuration.
+    pub waits: bool,
+    pub reset: i64,
+    /// `jump_ms`, where the configuration says it.
+    pub jump: Option<i64>,
+    /// Samples that its history holds at most.
+    pub history_limit: usize,
+}
+
+/// Channels from..to, which are judged and filled together.
+pub(super) struct Group {
+    pub from: usize,
+    pub to: usize,
+    pub mode: Interpolation,
+    pub limits: Limits,
+}
+
+/// A stamp that goes back by more is a clock jump, where the configuration does not say, ns.
+const DEFAULT_RESET: i64 = 1_000_000_000;
+
+/// The largest observation, in elements.
+const MAX_ELEMENTS: usize = 1 << 28;
+
+/// What a stream may hold while it waits for others; past it, its oldest samples are dropped and counted.
+const HISTORY_BYTES: usize = 64 << 20;
+
+/// Where the window is long: enough for a sensor of this rate, Hz, up to so many bytes.
+const SENSOR_RATE: f64 = 1e4;
+const LONG_HISTORY_BYTES: usize = 256 << 20;
+
+/// Where even a sensor of the grid's own rate could not fill the window otherwise.
+const MAX_HISTORY_BYTES: usize = 1 << 30;
+
+impl Spec {
+    /// Checks a configuration.
+    ///
+    /// # Errors
+    /// What is wrong, by its key.
+    pub fn new(config: &AlignConfig) -> Result<Self, ConfigError> {
+        let grid = config.grid()?;
+        let max_wait = max_wait_ns(config.max_wait_ms)?;
+        let streams = (0..config.modalities.len()).map(|i| StreamSpec::new(config, i, grid, max_wait.unwrap_or(0)));
+        Ok(Self {
+            grid,
+            window: config.window as i64,
+            stride: config.stride as i64,
+            emit_every: config.emit_every as i64,
+            max_wait,
+            dtype: config.dtype,
+            fill_value: config.fill_value,
+            streams: streams.collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+impl StreamSpec {
+    fn new(config: &AlignConfig, i: usize, grid: Grid, wait_ns: i64) -> Result<Self, ConfigError> {
+        let modality = &config.modalities[i];
+        let groups = modality.checked_groups(i)?;
+        let key = |key: &str| format!("modalities[{i}].{key}");
+        let reorder = duration_ns(|| key("reorder_ms"), modality.reorder_ms)?;
+        let reset = match modality.reset_ms {
+            Some(ms) => duration_ns(|| key("reset_ms"), ms)?,
+            None => reorder.max(DEFAULT_RESET),
+        };
+        if reset < reorder {
+            return Err(ConfigError::new(
+                key("reset_ms"),
+                format!(
+                    "{} ms is less than reorder_ms, {}: a sample that comes late would be a clock jump",
+                    reset as f64 * 1e-6,
+                    modality.reorder_ms
+                ),
+            ));
+        }
+        let jump = modality.jump_ms.map(|ms| duration_ns(|| key("jump_ms"), ms));
+        Ok(Self {
+            input: modality.input.clone(),
+            dim: modality.dim,
+            groups,
+            latency: latency_ns(&key("latency_ms"), modality.latency_ms)?,
+            reorder,
+            waits: modality.wait,
+            reset,
+            jump: jump.transpose()?,
+            history_limit: config.history_limit(i, grid, wait_ns + reorder)?,
+        })
+    }
+
+    /// Whether some value needs a sample after its target.
+    pub fn looks_ahead(&self) -> bool {
+        self.groups.iter().any(|group| group.mode.looks_ahead())
+    }
+}
+
+/// `max_wait_ms` in ns.
+pub(super) fn max_wait_ns(ms: Option<f64>) -> Result<Option<i64>, ConfigError> {
+    ms.map(|ms| duration_ns(|| "max_wait_ms".into(), ms)).transpose()
+}
+
+/// `latency_ms` in ns; `key` names it in the error.
+pub(super) fn latency_ns(key: &str, ms: f64) -> Result<i64, ConfigError> {
+    if (-1e12..=1e12).contains(&ms) {
+        Ok(ms_to_ns(ms))
+    } else {
+        Err(ConfigError::new(key, format!("{ms} (allowed: -1e12 to 1e12 ms)")))
+    }
+}
+
+impl AlignConfig {
+    fn grid(&self) -> Result<Grid, ConfigError> {
+        let at_least_one = [
+            ("window", self.window),
+            ("stride", self.stride),
+            ("emit_every", self.emit_every),
+        ];
+        for (key, value) in at_least_one {
+            if value == 0 || value > 1 << 20 {
+                return Err(ConfigError::new(key, format!("{value} (allowed: 1 to {})", 1 << 20)));
+            }
+        }
+        if !self.dtype.holds(self.fill_value) {
+            let Self { fill_value, dtype, .. } = self;
+            let largest = dtype.largest();
+            return Err(ConfigError::new(
+                "fill_value",
+                format!("{fill_value} (allowed in {dtype}: -{largest:e} to {largest:e})"),
+            ));
+        }
+        self.check_modalities()?;
+        Grid::from_rate(self.rate_hz)
+            .ok_or_else(|| ConfigError::new("rate_hz", format!("{} (allowed: 1e-6 to 1e9)", self.rate_hz)))
+    }
+
+    /// How many samples of a modality are held at most: those of a window, and of the time for which it may wait.
+    fn history_limit(&self, i: usize, grid: Grid, wait_ns: i64) -> Result<usize, ConfigError> {
+        let modality = &self.modalities[i];
+        let sample_bytes = modality.dim * size_of::<f32>() + size_of::<i64>();
+        let fit = |bytes: usize| bytes / sample_bytes;
+        let steps = (self.window - 1) as f64 * self.stride as f64;
+        let waits = wait_ns as f64;
+        let period = grid.period() as f64;
+        // A bracket needs one more sample at either end.
+        let least = steps + waits / period + 2.0;
+        if least > fit(MAX_HISTORY_BYTES) as f64 {
+            return Err(ConfigError::new(
+                "window",
+                format!(
+                    "{} rows, {} grid steps apart, and {} ms of waiting are {least:.0} samples of {} values of `{}` at the \
+                     grid's rate, {:.0} MiB (allowed: {} MiB a stream)",
+                    self.window,
+                    self.stride,
+                    waits * 1e-6,
+                    modality.dim,
+                    modality.input,
+                    least * sample_bytes as f64 / f64::from(1 << 20),
+                    MAX_HISTORY_BYTES >> 20
+                ),
+            ));
+        }
+        let wanted = ((steps * period + waits) * 1e-9 * SENSOR_RATE).min(fit(LONG_HISTORY_BYTES) as f64);
+        let usual = fit(HISTORY_BYTES).clamp(64.min(fit(MAX_HISTORY_BYTES)), 1 << 20);
+        Ok(usual.max(wanted as usize).max(least.ceil() as usize))
+    }
+
+    fn check_modalities(&self) -> Result<(), ConfigError> {
+        if self.modalities.is_empty() {
+            return Err(ConfigError::new("modalities", "there is none (at least one is needed)"));
+        }
+        if !self.modalities.iter().any(|modality| modality.wait) {
+            return Err(ConfigError::new(
+                "modalities",
+                "every one has `wait: false`, so nothing says when a target is due (at least one must wait)",
+            ));
+        }
+        let mut columns = 0usize;
+        for (i, modality) in self.modalities.iter().enumerate() {
+            if let Some(first) = self.modalities[..i]
+                .iter()
+                .position(|other| other.input == modality.input)
+            {
+                return Err(ConfigError::new(
+                    format!("modalities[{i}].input"),
+                    format!("`{}` is modalities[{first}] already", modality.input),
+                ));
+            }
+            if modality.dim == 0 || modality.dim > MAX_ELEMENTS {
+                return Err(ConfigError::new(
+                    format!("modalities[{i}].dim"),
+                    format!("{} (allowed: 1 to {MAX_ELEMENTS})", modality.dim),
+                ));
+            }
+            columns += modality.dim;
+        }
+        match columns.checked_mul(self.window) {
+            Some(elements) if elements <= MAX_ELEMENTS => Ok(()),
+            _ => Err(ConfigError::new(
+                "window",
+                format!(
+                    "{} rows of {columns} columns (allowed: {MAX_ELEMENTS} elements)",
+                    self.window
+                ),
+            )),
+        }
+    }
+}
+
+impl ModalityConfig {
+    /// The groups, sorted by channel: they follow one another from 0 to `dim` without a hole or an overlap.
+    fn checked_groups(&self, i: usize) -> Result<Vec<Group>, ConfigError> {
+        let key_of = |group: Option<usize>| match group {
+            Some(g) => format!("modalities[{i}].groups[{g}]"),
+            None => format!("modalities[{i}]"),
+        };
+        let whole = GroupConfig {
+            channels: [0, self.dim],
+            ..GroupConfig::default()
+        };
+        let mut configs: Vec<(Option<usize>, &GroupConfig)> = self
+            .groups
+            .iter()
+            .enumerate()
+            .map(|(g, group)| (Some(g), group))
+            .collect();
+        if configs.is_empty() {
+            configs.push((None, &whole));
+        }
+        configs.sort_by_key(|(_, group)| group.channels);
+        let mut next = 0;
+        let mut groups = Vec::with_capacity(configs.len());
+        for (g, group) in configs {
+            let [from, to] = group.channels;
+            let key = key_of(g);
+            if from >= to || to > self.dim {
+                return Err(ConfigError::new(
+                    format!("{key}.channels"),
+                    format!(
+                        "[{from}, {to}] (allowed: [from, to] with from < to <= dim = {})",
+                        self.dim
+                    ),
+                ));
+            }
+            if from != next {
+                let problem = if from < next {
+                    "overlaps the group before it"
+                } else {
+                    "leaves a hole before it"
+                };
+                return Err(ConfigError::new(
+                    format!("{key}.channels"),
+                    format!("[{from}, {to}] {problem}, which ends at {next} (each channel is in one group)"),
+                ));
+            }
+            next = to;
+            groups.push(Group {
+                from,
+                to,
+                mode: group.interpolation.or(self.interpolation).ok_or_else(|| {
+                    ConfigError::new(
+                        format!("{key}.interpolation"),
+                        format!("it is missing (allowed: {})", Interpolation::names()),
+                    )
+                })?,
+                limits: self.limits(&key, group)?,
+            });
+        }
+        if next != self.dim {
+            return Err(ConfigError::new(
+                format!("modalities[{i}].groups"),
+                format!(
+                    "channels {next} to {} are in no group (each channel is in one group)",
+                    self.dim
+                ),
+            ));
+        }
+        Ok(groups)
+    }
+
+    /// The limits of a group, which `group_key` names in an error.
+    fn limits(&self, group_key: &str, group: &GroupConfig) -> Result<Limits, ConfigError> {
+        let absent = Limits::default();
+        let modality_key = group_key.split(".groups[").next().unwrap_or(group_key);
+        let limit = |key: &str, own: Option<f64>, inherited: Option<f64>, absent: i64| {
+            let used_by = |group: &GroupConfig| {
+                let mode = group.interpolation.or(self.interpolation);
+                mode.is_none_or(|mode| mode.limits().contains(&key))
+            };
+            // A limit of the modality holds for those of its groups that have a use for it.
+            let (ms, set_at, is_used) = match (own, inherited) {
+                (Some(ms), _) => (ms, group_key, used_by(group)),
+                (None, Some(ms)) if self.groups.is_empty() => (ms, group_key, used_by(group)),
+                (None, Some(ms)) => (ms, modality_key, self.groups.iter().any(used_by)),
+                (None, None) => return Ok(absent),
+            };
+            let ns = duration_ns(|| format!("{set_at}.{key}"), ms)?;
+            match is_used {
+                true => Ok(ns),
+                false => Err(unused_limit(
+                    format!("{set_at}.{key}"),
+                    group.interpolation.or(self.interpolation),
+                )),
+            }
+        };
+        Ok(Limits {
+            max_age: limit("max_age_ms", group.max_age_ms, self.max_age_ms, absent.max_age)?,
+            max_gap: limit("max_gap_ms", group.max_gap_ms, self.max_gap_ms, absent.max_gap)?,
+            extrapolate: limit(
+                "extrapolate_ms",
+                group.extrapolate_ms,
+                self.extrapolate_ms,
+                absent.extrapolate,
+            )?,
+        })
+    }
+}

@@ -1,0 +1,152 @@
+use super::{ResampleConfig, Trajectories};
+use crate::device::Dtype;
+use crate::ops::{ConfigError, unused_limit};
+use crate::time::{Interpolation, Limits, ms_to_ns};
+
+/// A configuration that was checked.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spec {
+    pub mode: Interpolation,
+    pub limits: Limits,
+    pub fill: f32,
+}
+
+impl Spec {
+    /// Checks a configuration.
+    ///
+    /// # Errors
+    /// The first key that is not allowed.
+    pub fn new(config: &ResampleConfig) -> Result<Self, ConfigError> {
+        // A number too large for float32 reads as an infinity. A NaN is only there if it was asked for.
+        if config.fill_value.is_infinite() {
+            return Err(ConfigError::new(
+                "fill_value",
+                format!("`{}` (allowed: a finite float32 or .nan)", config.fill_value),
+            ));
+        }
+        let none = Limits::default();
+        let limit = |key: &str, ms: Option<f64>, absent: i64| match ms {
+            None => Ok(absent),
+            Some(ms) if ms.is_finite() && ms >= 0.0 => Ok(ms_to_ns(ms)),
+            Some(ms) => Err(ConfigError::new(
+                key,
+                format!("`{ms}` (allowed: a finite number of milliseconds, 0 or more)"),
+            )),
+        };
+        let limits = Limits {
+            max_age: limit("max_age_ms", config.max_age_ms, none.max_age)?,
+            max_gap: limit("max_gap_ms", config.max_gap_ms, none.max_gap)?,
+            extrapolate: limit("extrapolate_ms", config.extrapolate_ms, none.extrapolate)?,
+        };
+        let mode = config.interpolation;
+        for (key, ms) in [
+            ("max_age_ms", config.max_age_ms),
+            ("max_gap_ms", config.max_gap_ms),
+            ("extrapolate_ms", config.extrapolate_ms),
+        ] {
+            if ms.is_some() && !mode.limits().contains(&key) {
+                return Err(unused_limit(key, Some(mode)));
+            }
+        }
+        Ok(Self {
+            mode,
+            limits,
+            fill: config.fill_value,
+        })
+    }
+
+    /// Checks that the type of a batch can hold the fill value.
+    ///
+    /// # Errors
+    /// That it can't, and what is allowed.
+    pub fn check(&self, batch: &Trajectories<'_>) -> Result<(), ConfigError> {
+        let dtype: Dtype = batch.dtype();
+        if self.fill.is_nan() || dtype.holds(self.fill) {
+            return Ok(());
+        }
+        let (fill, largest) = (self.fill, dtype.largest());
+        Err(ConfigError::new(
+            "fill_value",
+            format!("{fill} (allowed in batches of {dtype}: -{largest:e} to {largest:e})"),
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(text: &str) -> Result<Spec, ConfigError> {
+        Spec::new(&serde_yaml::from_str(text).unwrap())
+    }
+
+    #[test]
+    fn absent_keys_are_linear_without_limits_and_without_extrapolation() {
+        let spec = spec("{}").unwrap();
+        assert_eq!(spec.mode, Interpolation::Linear);
+        assert_eq!(spec.limits, Limits::default());
+    }
+
+    #[test]
+    fn milliseconds_become_nanoseconds() {
+        let nearest = spec("{ interpolation: nearest, max_age_ms: 0.5 }").unwrap();
+        assert_eq!(nearest.mode, Interpolation::Nearest);
+        let limits = Limits {
+            max_age: 500_000,
+            ..Limits::default()
+        };
+        assert_eq!(nearest.limits, limits);
+        let limits = Limits {
+            max_gap: 50_000_000,
+            extrapolate: 5_000_000,
+            ..Limits::default()
+        };
+        let linear = spec("{ max_gap_ms: 50, extrapolate_ms: 5 }").unwrap();
+        assert_eq!(linear.limits, limits);
+    }
+
+    #[test]
+    fn a_limit_that_the_interpolation_has_no_use_for_is_refused() {
+        for (text, expected) in [
+            (
+                "max_age_ms: 5",
+                "max_age_ms: `linear` has no use for it (allowed with it: max_gap_ms, extrapolate_ms)",
+            ),
+            (
+                "{ interpolation: previous, max_gap_ms: 5 }",
+                "max_gap_ms: `previous` has no use for it (allowed with it: max_age_ms)",
+            ),
+            (
+                "{ interpolation: nearest, extrapolate_ms: 0 }",
+                "extrapolate_ms: `nearest` has no use for it (allowed with it: max_age_ms)",
+            ),
+        ] {
+            assert_eq!(spec(text).unwrap_err().to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn what_is_not_allowed_is_refused_with_its_key_and_its_value() {
+        for key in ["max_gap_ms", "max_age_ms", "extrapolate_ms"] {
+            for value in ["-1", ".nan", ".inf"] {
+                let refused = spec(&format!("{key}: {value}")).unwrap_err();
+                assert_eq!(refused.key, key);
+                assert!(refused.problem.contains("0 or more"), "{refused}");
+            }
+        }
+        let refused = spec("max_gap_ms: -2.5").unwrap_err();
+        assert!(refused.to_string().starts_with("max_gap_ms: `-2.5`"), "{refused}");
+        assert_eq!(spec("fill_value: 1e300").unwrap_err().key, "fill_value");
+        assert!(spec("fill_value: .nan").unwrap().fill.is_nan());
+    }
+
+    #[test]
+    fn unknown_keys_are_refused() {
+        let refused = serde_yaml::from_str::<ResampleConfig>("max_gap: 50").unwrap_err();
+        let refused = refused.to_string();
+        assert!(
+            refused.contains("max_gap") && refused.contains("max_gap_ms"),
+            "{refused}"
+        );
+    }
+}

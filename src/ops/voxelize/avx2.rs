@@ -1,0 +1,134 @@
+//! The two loops that compilers don't make vectors of, in AVX2. Each gives the bits of the function of the same name in
+//! `kernels.rs`.
+
+use super::{Bitmap, Indexed, Kept, Row, TABLE, VoxelGrid, set_bit, to_f64};
+use std::arch::x86_64::*;
+
+/// Points that are worked on together.
+const LANES: usize = 8;
+
+/// See [`super::index`].
+#[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
+pub(super) fn index(grid: &VoxelGrid, xyz: [&[f32]; 3], first: u32, bitmap: Bitmap<'_>, kept: &mut [Kept]) -> Indexed {
+    let Bitmap { words, used } = bitmap;
+    let points = xyz[0].len();
+    let each = |values: [f32; 3]| values.map(|value| _mm256_set1_ps(value));
+    let (origin, inverse) = (each(grid.origin_m()), each(grid.inverse()));
+    let shape = each(grid.shape().map(|n| n as f32));
+    let [_, ny, nz] = grid.shape().map(|n| _mm256_set1_epi32(n as i32));
+    let steps = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    let mut indexed = Indexed::default();
+    // What is missing of the last eight is not finite.
+    let mut tail = [[f32::NAN; LANES]; 3];
+    for from in (0..points).step_by(LANES) {
+        let count = LANES.min(points - from);
+        let mut p = [_mm256_setzero_ps(); 3];
+        for axis in 0..3 {
+            let mut values = &xyz[axis][from..from + count];
+            if count < LANES {
+                tail[axis][..count].copy_from_slice(values);
+                values = &tail[axis];
+            }
+            // SAFETY: there are eight values.
+            p[axis] = unsafe { _mm256_loadu_ps(values.as_ptr()) };
+        }
+        let mut t = [_mm256_setzero_ps(); 3];
+        let mut inside = _mm256_castsi256_ps(_mm256_set1_epi32(-1));
+        for axis in 0..3 {
+            t[axis] = _mm256_mul_ps(_mm256_sub_ps(p[axis], origin[axis]), inverse[axis]);
+            // A NaN is neither, and an infinity not both.
+            let from_zero = _mm256_cmp_ps::<_CMP_GE_OQ>(t[axis], _mm256_setzero_ps());
+            let to_shape = _mm256_cmp_ps::<_CMP_LT_OQ>(t[axis], shape[axis]);
+            inside = _mm256_and_ps(inside, _mm256_and_ps(from_zero, to_shape));
+        }
+        let [x, y, z] = t.map(|t| _mm256_cvttps_epi32(_mm256_and_ps(t, inside)));
+        let cells = _mm256_add_epi32(_mm256_mullo_epi32(x, ny), y);
+        let cells = _mm256_add_epi32(_mm256_mullo_epi32(cells, nz), z);
+        let mask = _mm256_movemask_ps(inside) as u32;
+        let out = &mut kept[indexed.kept..indexed.kept + LANES];
+        if mask == 0xff {
+            let points = _mm256_add_epi32(_mm256_set1_epi32((first as usize + from) as i32), steps);
+            let (low, high) = (
+                _mm256_unpacklo_epi32(cells, points),
+                _mm256_unpackhi_epi32(cells, points),
+            );
+            // SAFETY: there is room for eight pairs, a cell and its point each.
+            unsafe {
+                let out = out.as_mut_ptr().cast::<__m256i>();
+                _mm256_storeu_si256(out, _mm256_permute2x128_si256::<0x20>(low, high));
+                _mm256_storeu_si256(out.add(1), _mm256_permute2x128_si256::<0x31>(low, high));
+            }
+            for kept in &*out {
+                // SAFETY: the point is inside the grid, of which the bitmap is.
+                unsafe { set_bit(words, used, kept.cell) };
+            }
+            indexed.kept += LANES;
+            indexed.finite += LANES as u32;
+            continue;
+        }
+        let mut finite = _mm256_castsi256_ps(_mm256_set1_epi32(-1));
+        for p in p {
+            // Zero times anything finite is finite.
+            let zero = _mm256_mul_ps(p, _mm256_setzero_ps());
+            finite = _mm256_and_ps(finite, _mm256_cmp_ps::<_CMP_ORD_Q>(zero, zero));
+        }
+        indexed.finite += (_mm256_movemask_ps(finite) as u32).count_ones();
+        let mut lanes = [0u32; LANES];
+        // SAFETY: there is room for eight.
+        unsafe { _mm256_storeu_si256(lanes.as_mut_ptr().cast(), cells) };
+        let mut left = mask;
+        let mut out = out.iter_mut();
+        while let (true, Some(out)) = (left != 0, out.next()) {
+            let lane = left.trailing_zeros() as usize;
+            left &= left - 1;
+            *out = Kept {
+                cell: lanes[lane & (LANES - 1)],
+                point: first + (from + lane) as u32,
+            };
+            // SAFETY: the point is inside the grid, of which the bitmap is.
+            unsafe { set_bit(words, used, out.cell) };
+        }
+        indexed.kept += mask.count_ones() as usize;
+    }
+    indexed
+}
+
+/// See [`super::features`].
+#[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
+pub(super) fn features(rows: &mut [Row], units: [f64; 3], columns: &[u8], out: &mut [f32]) {
+    let unit = _mm256_setr_pd(units[0], units[1], units[2], 1.0);
+    let [high_bits, low_bits] = [to_f64::HIGH, to_f64::LOW].map(|bits| _mm256_set1_epi64x(bits as i64));
+    let (sign, bias) = (_mm256_set1_epi64x(i64::MIN), _mm256_set1_pd(to_f64::BIAS));
+    let one = _mm_set1_ps(1.0);
+    let mut order = [0i32; 8];
+    for (lane, &column) in order.iter_mut().zip(columns) {
+        *lane = i32::from(column);
+    }
+    // SAFETY: there are eight lanes.
+    let order = unsafe { _mm256_loadu_si256(order.as_ptr().cast()) };
+    let mut at = 0;
+    for row in rows {
+        // SAFETY: a row is 32 bytes, aligned to as many.
+        let sums = unsafe { _mm256_load_si256((&raw const *row).cast()) };
+        *row = Row::default();
+        let high = _mm256_or_si256(_mm256_srli_epi64::<32>(_mm256_xor_si256(sums, sign)), high_bits);
+        let low = _mm256_blend_epi32::<0b1010_1010>(sums, low_bits);
+        let sums = _mm256_add_pd(_mm256_sub_pd(_mm256_castsi256_pd(high), bias), _mm256_castsi256_pd(low));
+        let count = _mm256_permute4x64_pd::<0xff>(sums);
+        // The count itself is divided by one.
+        let over = _mm256_blend_pd::<0b1000>(count, _mm256_set1_pd(1.0));
+        let means = _mm256_cvtpd_ps(_mm256_mul_pd(_mm256_div_pd(sums, over), unit));
+        let table = _mm256_permutevar8x32_ps(_mm256_set_m128(one, means), order);
+        let end = at + columns.len();
+        if at + TABLE <= out.len() {
+            // SAFETY: there is room for eight. What is written past the row is written over by the next one.
+            unsafe { _mm256_storeu_ps(out.as_mut_ptr().add(at), table) };
+        } else {
+            let mut values = [0.0f32; TABLE];
+            // SAFETY: there is room for eight.
+            unsafe { _mm256_storeu_ps(values.as_mut_ptr(), table) };
+            out[at..end].copy_from_slice(&values[..columns.len()]);
+        }
+        at = end;
+    }
+}

@@ -1,0 +1,131 @@
+//! Where plugins take their configuration and their names from.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{MS, Recorder, faults, graph, input, sample};
+use robocache::app::plugins::{self, FusePlugin, RecordConfig, RecordPlugin};
+use robocache::app::{App, AppError, Config, Graph, Plugin, Value};
+use robocache::ops::align::AlignConfig;
+use std::path::Path;
+
+const ONE: &str = "rate_hz: 100, modalities: [{ input: force, dim: 1, interpolation: previous }]";
+
+fn config(input: &str) -> AlignConfig {
+    serde_yaml::from_str(&format!("{{ {} }}", ONE.replace("force", input))).unwrap()
+}
+
+fn file(text: &str) -> Config {
+    Config::parse(Path::new("robot.yml"), text).unwrap()
+}
+
+fn refused(built: Result<Graph, AppError>) -> String {
+    let error = built.err().unwrap();
+    assert!(error.is_config());
+    error.to_string()
+}
+
+fn names(graph: &Graph) -> (Vec<&str>, Vec<&str>) {
+    let inputs = graph.external_inputs().map(|(input, _)| input);
+    (inputs.collect(), graph.outputs().collect())
+}
+
+#[test]
+fn an_operation_runs_twice_under_names_of_its_own() {
+    let text = format!(
+        "plugins:
+  - fuse: {{ name: wrist, {ONE} }}
+  - fuse: {{ name: arm, {} }}
+  - fuse: {{ {} }}",
+        ONE.replace("force", "joints"),
+        ONE.replace("force", "wrist/fused")
+    );
+    let mut graph = graph(&text).unwrap();
+    assert_eq!(
+        names(&graph),
+        (vec!["force", "joints"], vec!["wrist/fused", "arm/fused", "fused"])
+    );
+    let (force, mut sink) = (input(&graph, "force"), Recorder::default());
+    graph.message(force, &sample(10 * MS, &[3.0]), &mut sink);
+    let sent = sink.take();
+    let outputs: Vec<_> = sent
+        .iter()
+        .map(|sent| (sent.output.as_str(), sent.values[0], sent.ms()))
+        .collect();
+    assert_eq!(outputs, [("wrist/fused", 3.0, 10.0), ("fused", 3.0, 10.0)]);
+    graph.message(force, &sample(20 * MS, &[3.0, 4.0]), &mut sink);
+    assert_eq!(faults(&graph, "wrist: input `force`"), 1);
+}
+
+/// A parameter with a name before it is that operation's alone.
+#[test]
+fn a_live_parameter_goes_to_the_operation_of_its_name() {
+    let late = "rate_hz: 100, modalities: [
+        { input: a, dim: 1, interpolation: previous }, { input: b, dim: 1, interpolation: previous } ]";
+    let text = format!("plugins: [fuse: {{ name: wrist, {late} }}, fuse: {{ {late} }}]");
+    let published = |key: &str| {
+        let mut graph = graph(&text).unwrap();
+        let mut sink = Recorder::default();
+        graph.parameter(key, &Value::from(5), &mut sink);
+        let (a, b) = (input(&graph, "a"), input(&graph, "b"));
+        graph.message(b, &sample(0, &[1.0]), &mut sink);
+        graph.message(a, &sample(0, &[1.0]), &mut sink);
+        graph.message(a, &sample(16 * MS, &[1.0]), &mut sink);
+        let late = sink.take().into_iter().filter(|sent| sent.ms() > 0.0);
+        late.map(|sent| sent.output).collect::<Vec<_>>()
+    };
+    assert_eq!(published("wrist.max_wait_ms"), ["wrist/fused"]);
+    assert_eq!(published("fuse.max_wait_ms"), ["fused"]);
+    assert_eq!(published("max_wait_ms"), ["wrist/fused", "fused"]);
+    assert_eq!(published("arm.max_wait_ms"), [] as [&str; 0]);
+}
+
+#[test]
+fn a_program_gives_its_plugins_their_configuration_and_needs_no_file() {
+    let app = App::new()
+        .add_plugin(FusePlugin::new(config("force")))
+        .add_plugin(FusePlugin::new(config("fused")).with_name("again"));
+    let graph = app.build(|_| true).unwrap();
+    assert_eq!(names(&graph), (vec!["force"], vec!["fused", "again/fused"]));
+    // Beside a file they run whether it lists them or not.
+    let text = format!("plugins: [fuse: {{ {} }}]", ONE.replace("force", "mine/fused"));
+    let app = App::new()
+        .with_config(file(&text))
+        .add_plugins(plugins::all())
+        .add_plugin(FusePlugin::new(config("force")).with_name("mine"));
+    let graph = app.build(|_| true).unwrap();
+    assert_eq!(names(&graph), (vec!["force"], vec!["mine/fused", "fused"]));
+}
+
+#[test]
+fn a_check_touches_nothing() {
+    let path = std::env::temp_dir().join(format!("robocache-check-{}", std::process::id()));
+    let app = App::new().add_plugin(RecordPlugin::new(RecordConfig { path: path.clone() }));
+    assert_eq!(names(&app.check().unwrap()), (vec![], vec![]));
+    assert!(!path.exists());
+}
+
+#[test]
+fn what_names_and_configurations_cannot_be_is_said() {
+    let built = |text: &str| graph(text);
+    assert_eq!(
+        refused(built(&format!("plugins: [fuse: {{ name: my wrist, {ONE} }}]"))),
+        "robot.yml: fuse: name: `my wrist` is no name (allowed: letters a to z, digits, `_` and `-`)"
+    );
+    assert_eq!(
+        refused(built(&format!("plugins: [fuse: {{ name: 7, {ONE} }}]"))),
+        "robot.yml: fuse: name: 7 is no name (allowed: text)"
+    );
+    let twice = format!("plugins: [fuse: {{ name: a, {ONE} }}, fuse: {{ name: a, {ONE} }}]");
+    assert!(refused(built(&twice)).contains("two of them publish `a/fused`"));
+    let wrong = ONE.replace("dim: 1", "dim: 0");
+    assert!(
+        refused(built(&format!("plugins: [fuse: {{ name: wrist, {wrong} }}]")))
+            .starts_with("robot.yml: fuse `wrist`: modalities[0].dim: 0 (allowed")
+    );
+    assert_eq!(
+        refused(App::new().add_plugin(FusePlugin::default()).build(|_| true)),
+        "the program: configuration: the section `fuse:` is missing"
+    );
+}
