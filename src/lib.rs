@@ -28,5 +28,12 @@ mod yaml;
 
 /// The programs of the documentation compile and run.
 #[cfg(doctest)]
-#[doc = include_str!("../docs/offline.md")]
-struct Offline;
+mod documentation {
+    #[doc = include_str!("../docs/embedding.md")]
+    struct Embedding;
+    #[doc = include_str!("../docs/offline.md")]
+    struct Offline;
+    #[cfg(feature = "dora")]
+    #[doc = include_str!("../docs/plugins.md")]
+    struct Plugins;
+}
