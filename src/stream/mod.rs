@@ -12,5 +12,6 @@ pub use header::{Entry, Header, MessageError, Names, key};
 pub use history::{History, Insert, Place};
 pub use message::{Cells, Column, ColumnLayout, DeviceTensor, Layout, Message, Skipped};
 pub use metadata::{Metadata, MetadataRef, MetadataValue};
+#[cfg(feature = "dora")]
 pub(crate) use payload::ColumnPlace;
 pub use payload::Payload;

@@ -11,6 +11,7 @@ enum Memory<'a> {
     /// Of a message that stays in this process.
     Message(&'a mut [Column]),
     /// The body of an Arrow IPC message, in which the columns lie one after the other.
+    #[cfg_attr(not(feature = "dora"), allow(dead_code))]
     Body(&'a mut [u8], &'a [ColumnPlace]),
 }
 
@@ -38,6 +39,7 @@ impl<'a> Payload<'a> {
         }
     }
 
+    #[cfg(feature = "dora")]
     pub(crate) fn in_body(body: &'a mut [u8], places: &'a [ColumnPlace]) -> Self {
         Self(Memory::Body(body, places))
     }

@@ -169,7 +169,6 @@ impl DeviceSlice {
     }
 
     /// The address of the first element, for the parameters of a kernel.
-    #[allow(dead_code, reason = "the operations take slices from their next change on")]
     pub(crate) fn address(&self) -> u64 {
         self.address
     }
