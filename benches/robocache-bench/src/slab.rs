@@ -28,11 +28,6 @@ impl Slab {
         Ok(Self { memory, places, stride })
     }
 
-    /// Where a part of a set is, on the device.
-    pub fn address(&self, set: usize, part: usize) -> u64 {
-        self.memory.address() + self.place(set, part) as u64
-    }
-
     /// So many elements at the beginning of a part of a set.
     pub fn slice(&self, set: usize, part: usize, dtype: Dtype, len: usize) -> Result<DeviceSlice, SliceError> {
         self.memory.slice(self.place(set, part), dtype, len)
