@@ -10,7 +10,7 @@ mod batch;
 mod random;
 
 use batch::Shape;
-use robocache::device::{Dtype, HostBuf};
+use robocache::device::{Dtype, HostBuf, HostMemory};
 use robocache::ops::resample::{CpuResampler, ResampleConfig, Trajectories};
 use robocache::stream::Message;
 use std::time::Instant;
@@ -100,5 +100,5 @@ fn message(case: &Shape, seed: u64) -> Message {
         Dtype::BFloat16 => batch::bytes(values.map(half::bf16::from_f32)),
         _ => batch::bytes(values),
     };
-    batch::message_of(case, &times, &values, &targets)
+    batch::message_of(case, (&times, &values, &targets), &HostMemory::pageable())
 }

@@ -196,8 +196,8 @@ __device__ __forceinline__ void in_flight() {
 // Writes `channels` columns of `rows` rows, N at a time, and returns the largest magnitude that this thread wrote.
 // `values`: the first of the channels in slot 0; `out`: the first of the columns in the first row.
 template <class In, class Out, u32 N>
-__device__ __forceinline__ float write(const In* values, u32 dim, u32 channels, const Source* sources, u32 rows, Out* out,
-                                      u32 columns, float fill) {
+__device__ __forceinline__ float write(const In* values, u32 dim, u32 channels, u32 mode, const Source* sources,
+                                      u32 rows, Out* out, u32 columns, float fill) {
     u32 width = channels / N;
     // A power of two of threads, 1 << bits, share a row.
     u32 bits = width > BLOCK / 2 ? BLOCK_BITS : 32 - __clz(width - 1);
@@ -233,7 +233,7 @@ __device__ __forceinline__ float write(const In* values, u32 dim, u32 channels, 
                 float own = 0.0f;
 #pragma unroll
                 for (u32 j = 0; j < N; j++) {
-                    before[j] = lerp(before[j], after[j], source.weight);
+                    before[j] = blend(mode, before[j], after[j], source.weight);
                     own = fmaxf(own, fabsf(before[j]));
                 }
                 largest = fmaxf(largest, source.valid ? own : 0.0f);
@@ -262,33 +262,24 @@ __device__ __forceinline__ float write_group(const void* values, const Modality&
     u32 columns = m.columns;
     u32 apart = m.dim | columns | channels | (u32)((u64)from / sizeof(In)) | (u32)((u64)to / sizeof(Out));
     if (apart % 8 == 0) {
-        return write<In, Out, 8>(from, m.dim, channels, sources, rows, to, columns, fill);
+        return write<In, Out, 8>(from, m.dim, channels, group.mode, sources, rows, to, columns, fill);
     } else if (apart % 4 == 0) {
-        return write<In, Out, 4>(from, m.dim, channels, sources, rows, to, columns, fill);
+        return write<In, Out, 4>(from, m.dim, channels, group.mode, sources, rows, to, columns, fill);
     } else {
-        return write<In, Out, 1>(from, m.dim, channels, sources, rows, to, columns, fill);
+        return write<In, Out, 1>(from, m.dim, channels, group.mode, sources, rows, to, columns, fill);
     }
 }
 
-__device__ __forceinline__ float read_sample(const void* values, u64 at, u32 dtype) {
-    if (dtype == FLOAT32) return ((const float*)values)[at];
-    return dtype == FLOAT16 ? to_f32(((const f16*)values)[at]) : to_f32(((const bf16*)values)[at]);
-}
-
-// Fills the rows of a group that type Out can't hold, a warp for each row, and marks them as overflowed. `from`: the
-// group's first channel; `out`: its first column of the first row. All threads of the block call it, and it ends with a
-// barrier.
+// Fills the rows of a group that type Out can't hold, a warp for each row, and marks them as overflowed: those in which
+// an infinity was written. `out`: the group's first column of the first row. All threads of the block call it after a
+// barrier, and it ends with one.
 template <class Out>
-__device__ __noinline__ void refuse_overflows(const void* values, u32 dtype, u32 dim, u32 from, u32 channels,
-                                              Source* sources, u32 rows, Out* out, u32 columns, float fill) {
+__device__ __noinline__ void refuse_overflows(u32 channels, Source* sources, u32 rows, Out* out, u32 columns, float fill) {
     u32 lane = threadIdx.x % 32;
     for (u32 row = threadIdx.x / 32; row < rows; row += BLOCK / 32) {
-        Source source = sources[row];
         bool held = true;
-        for (u32 i = lane; source.valid && i < channels; i += 32) {
-            float a = read_sample(values, (u64)source.a * dim + from + i, dtype);
-            float b = read_sample(values, (u64)source.b * dim + from + i, dtype);
-            held = held && fabsf(lerp(a, b, source.weight)) < overflows_from<Out>();
+        for (u32 i = lane; sources[row].valid && i < channels; i += 32) {
+            held = held && is_finite(to_f32(out[(u64)row * columns + i]));
         }
         if (__all_sync(0xffffffff, held)) continue;
         for (u32 i = lane; i < channels; i += 32) out[(u64)row * columns + i] = from_f32<Out>(fill);
@@ -345,8 +336,7 @@ template <class Out> __device__ __forceinline__ void fuse(const FuseParams& p) {
             largest = write_group<bf16, Out>(values, m, group, sources, rows, out, p.fill);
         }
         if (__syncthreads_or(largest >= overflows_from<Out>())) {
-            refuse_overflows<Out>(values, m.dtype, m.dim, group.from, group.to - group.from, sources, rows,
-                                  out + group.from, m.columns, p.fill);
+            refuse_overflows<Out>(group.to - group.from, sources, rows, out + group.from, m.columns, p.fill);
         }
         if (leads) {
             valid = valid && sources[row].valid == VALID;

@@ -195,8 +195,3 @@ __device__ __forceinline__ Pick pick(const Bracket& found, i64 target, u32 mode,
 template <class Real> __device__ __forceinline__ Real blend(u32, Real a, Real b, Real weight) {
     return a + weight * (b - a);
 }
-
-// The same, for a kernel that knows no other mode.
-template <class Real> __device__ __forceinline__ Real lerp(Real a, Real b, Real weight) {
-    return blend(LINEAR, a, b, weight);
-}
