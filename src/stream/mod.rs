@@ -12,5 +12,5 @@ pub use header::{Entry, Header, MessageError, Names, key};
 pub use history::{History, Insert, Place};
 pub use message::{Cells, Column, ColumnLayout, DeviceTensor, Layout, Message, Skipped};
 pub use metadata::{Metadata, MetadataRef, MetadataValue};
-pub(crate) use payload::ColumnPlace;
+pub(crate) use payload::ColumnSpan;
 pub use payload::Payload;
