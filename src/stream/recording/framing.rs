@@ -3,11 +3,11 @@
 //! The Arrow crate encodes and decodes the messages. What it does not offer is here: a footer in a file that still grows,
 //! reading a file without one, and custom metadata of a batch.
 
-use arrow::buffer::Buffer;
-use arrow::datatypes::{DataType, Fields, Schema};
-use arrow::error::ArrowError;
-use arrow::ipc::convert::IpcSchemaEncoder;
-use arrow::ipc::{
+use crate::arrow::buffer::Buffer;
+use crate::arrow::datatypes::{DataType, Fields, Schema};
+use crate::arrow::error::ArrowError;
+use crate::arrow::ipc::convert::IpcSchemaEncoder;
+use crate::arrow::ipc::{
     self, Block, Footer, FooterBuilder, KeyValueBuilder, Message, MessageBuilder, MessageHeader, MetadataVersion,
     RecordBatch, RecordBatchBuilder, Type, root_as_footer, root_as_message,
 };

@@ -1,0 +1,23 @@
+//! docs/messages.md lists the metadata keys of the code, each with its type.
+
+#![allow(clippy::unwrap_used)]
+
+use robocache::stream::Header;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+#[test]
+fn the_page_on_messages_has_every_key_of_the_code_and_no_other() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/messages.md");
+    let page = std::fs::read_to_string(path).unwrap();
+    let (_, metadata) = page.split_once("\n## Metadata\n").unwrap();
+    let (metadata, _) = metadata.split_once("\n## ").unwrap();
+    let row = |line: &str| {
+        let (key, rest) = line.strip_prefix("| `")?.split_once("` | ")?;
+        Some((key.to_owned(), rest.split(' ').next()?.to_owned()))
+    };
+    let documented: BTreeMap<String, String> = metadata.lines().filter_map(row).collect();
+    let keys = Header::KEYS.iter();
+    let known = keys.map(|key| (key.name.to_owned(), key.kind.to_owned())).collect();
+    assert_eq!(documented, known);
+}
