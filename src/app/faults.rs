@@ -4,22 +4,22 @@ use std::time::{Duration, Instant};
 /// A log line of one kind comes at most this often.
 const LOG_EVERY: Duration = Duration::from_secs(1);
 
-/// What no later line has said is said after so long.
+/// Counts that the limit held back are logged after so long.
 const SAY_AFTER: Duration = Duration::from_secs(10);
 
-/// Counts what goes wrong, by place and kind, and logs each kind at a limited rate of its own.
+/// Counts what goes wrong, by site (an input or an output) and kind. Each kind is logged at a limited rate of its own.
 #[derive(Default)]
 pub(super) struct Faults {
-    places: Vec<Place>,
+    sites: Vec<Site>,
 }
 
-struct Place {
+struct Site {
     name: String,
     kinds: Vec<Kind>,
 }
 
 struct Kind {
-    /// Empty for what is wrong with what came: its message says which it is.
+    /// Empty for errors: their message says what they are.
     name: &'static str,
     is_error: bool,
     count: u64,
@@ -28,61 +28,60 @@ struct Kind {
 }
 
 impl Faults {
-    /// A place to count at, such as "fuse: input `force`".
-    pub fn add_place(&mut self, name: String) -> usize {
-        self.places.push(Place {
+    /// Adds a site, such as "fuse: input `force`", and returns its index.
+    pub fn add_site(&mut self, name: String) -> usize {
+        self.sites.push(Site {
             name,
             kinds: Vec::new(),
         });
-        self.places.len() - 1
+        self.sites.len() - 1
     }
 
-    /// Counts `times` errors at a place: bad data, or what could not be done. The message is made only where it is
-    /// logged.
-    pub fn count(&mut self, place: usize, times: u64, message: impl Display) {
-        self.places[place].count("", true, times, message, Instant::now(), LOG_EVERY);
+    /// Counts `times` errors at a site: bad data, or work that failed. The message is made only if it is logged.
+    pub fn count(&mut self, site: usize, times: u64, message: impl Display) {
+        self.sites[site].count("", true, times, message, Instant::now(), LOG_EVERY);
     }
 
-    /// Counts `times` that something of this kind happened at a place that whoever runs the robot should know of.
-    pub fn warn(&mut self, place: usize, kind: &'static str, times: u64, message: impl Display) {
-        self.places[place].count(kind, false, times, message, Instant::now(), LOG_EVERY);
+    /// Counts that something happened `times` times at a site that is no error, but that an operator should know of.
+    pub fn warn(&mut self, site: usize, kind: &'static str, times: u64, message: impl Display) {
+        self.sites[site].count(kind, false, times, message, Instant::now(), LOG_EVERY);
     }
 
-    /// As [`warn`](Self::warn), for what may go on all the time: it is logged more seldom.
-    pub fn warn_seldom(&mut self, place: usize, kind: &'static str, times: u64, message: impl Display) {
-        self.places[place].count(kind, false, times, message, Instant::now(), SAY_AFTER);
+    /// As [`warn`](Self::warn), but logged less often: for what may go on all the time.
+    pub fn warn_seldom(&mut self, site: usize, kind: &'static str, times: u64, message: impl Display) {
+        self.sites[site].count(kind, false, times, message, Instant::now(), SAY_AFTER);
     }
 
-    /// Logs how often what was not logged for a while has happened meanwhile.
+    /// Logs the counts that the rate limit has held back for [`SAY_AFTER`].
     pub fn say_unsaid(&mut self, now: Instant) {
-        for place in &mut self.places {
-            for kind in &mut place.kinds {
+        for site in &mut self.sites {
+            for kind in &mut site.kinds {
                 let is_due = kind
                     .last_said
                     .is_none_or(|last| now.saturating_duration_since(last) >= SAY_AFTER);
                 if kind.unsaid > 0 && is_due {
-                    kind.say(&place.name, kind.words(), now);
+                    kind.say(&site.name, kind.words(), now);
                 }
             }
         }
     }
 
-    /// Every place with what was counted there.
+    /// Every site with what was counted there.
     pub fn counts(&self) -> impl Iterator<Item = (&str, u64)> {
-        self.places.iter().map(|place| {
-            let count = place.kinds.iter().map(|kind| kind.count).sum();
-            (place.name.as_str(), count)
+        self.sites.iter().map(|site| {
+            let count = site.kinds.iter().map(|kind| kind.count).sum();
+            (site.name.as_str(), count)
         })
     }
 
-    /// Logs the counts of the run. One that no line has said in full yet has the level of its kind, so that it is not
-    /// lost where dora keeps no more than warnings.
+    /// Logs the counts of the run. A count that no line has given in full yet is logged at the level of its kind, so that
+    /// it isn't lost in a log of warnings and above.
     pub fn summarize(&mut self) {
-        for place in &mut self.places {
-            for kind in &mut place.kinds {
+        for site in &mut self.sites {
+            for kind in &mut site.kinds {
                 let is_said = std::mem::take(&mut kind.unsaid) == 0;
                 let separator = if kind.name.is_empty() { "" } else { ": " };
-                let line = format_args!("{}{separator}{}: {} in all", place.name, kind.name, kind.count);
+                let line = format_args!("{}{separator}{}: {} in all", site.name, kind.name, kind.count);
                 match (is_said, kind.is_error) {
                     (true, _) => tracing::info!("{line}"),
                     (false, true) => tracing::error!("{line}"),
@@ -93,7 +92,7 @@ impl Faults {
     }
 }
 
-impl Place {
+impl Site {
     fn count(
         &mut self,
         kind: &'static str,
@@ -133,14 +132,14 @@ impl Kind {
         }
     }
 
-    fn say(&mut self, place: &str, message: impl Display, now: Instant) {
+    fn say(&mut self, site: &str, message: impl Display, now: Instant) {
         let (unsaid, count) = (std::mem::take(&mut self.unsaid), self.count);
         self.last_said = Some(now);
         let numbers = format_args!("{unsaid} since the last line, {count} in all");
         if self.is_error {
-            tracing::error!("{place}: {message} ({numbers})");
+            tracing::error!("{site}: {message} ({numbers})");
         } else {
-            tracing::warn!("{place}: {message} ({numbers})");
+            tracing::warn!("{site}: {message} ({numbers})");
         }
     }
 }
@@ -181,9 +180,9 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_at_a_place_has_a_rate_of_its_own() {
+    fn each_kind_at_a_site_has_a_rate_of_its_own() {
         let mut faults = Faults::default();
-        let (force, camera) = (faults.add_place("force".into()), faults.add_place("camera".into()));
+        let (force, camera) = (faults.add_site("force".into()), faults.add_site("camera".into()));
         let lines = logged(|| {
             faults.count(force, 1, "a sample has 3 values, not 2");
             faults.count(force, 2, "a sample has 4 values, not 2");
@@ -217,7 +216,7 @@ mod tests {
     #[test]
     fn what_the_rate_held_back_is_said_later() {
         let mut faults = Faults::default();
-        let force = faults.add_place("force".into());
+        let force = faults.add_site("force".into());
         let start = Instant::now();
         let lines = logged(|| {
             for message in ["first", "second", "third"] {

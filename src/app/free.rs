@@ -1,8 +1,8 @@
 use crate::device::HostMemory;
 use crate::stream::Message;
 
-/// Memory of messages that is used again, with a bound: what a burst took is not kept for ever, and page-locked memory
-/// and a device's are scarce.
+/// A bounded free list of messages, whose memory is used again. The bound is there for bursts: page-locked memory and a
+/// device's are scarce.
 #[derive(Default)]
 pub(crate) struct FreeList {
     messages: Vec<Message>,

@@ -10,13 +10,13 @@ use crate::device::HostMemory;
 use crate::stream::Message;
 use std::time::Instant;
 
-/// The operations of a node in order, wired to one another and to the inputs and outputs of the dataflow. It knows no
-/// event loop: a test can feed it and look at what it publishes.
+/// The operations of a node in order, wired to one another and to the inputs and outputs of the dataflow. It has no event
+/// loop: whoever owns it feeds it messages, and a [`Sink`] gets what it publishes.
 pub struct Graph {
     nodes: Vec<Node>,
     /// The inputs that come from the dataflow, each with the operations and inputs that take it.
     externals: Vec<(String, Vec<(usize, usize)>)>,
-    external_places: Vec<usize>,
+    external_sites: Vec<usize>,
     shared: Shared,
     memory: HostMemory,
 }
@@ -75,7 +75,7 @@ impl Graph {
         let mut graph = Self {
             nodes: Vec::with_capacity(operations.len()),
             externals: Vec::new(),
-            external_places: Vec::new(),
+            external_sites: Vec::new(),
             shared: Shared {
                 internal: Internal {
                     on_host: Some(Message::new(memory)),
@@ -91,8 +91,8 @@ impl Graph {
         }
         for (name, _) in &graph.externals {
             graph
-                .external_places
-                .push(graph.shared.faults.add_place(format!("input `{name}`")));
+                .external_sites
+                .push(graph.shared.faults.add_site(format!("input `{name}`")));
         }
         graph
     }
@@ -106,14 +106,14 @@ impl Graph {
         let mut inputs = Vec::with_capacity(registration.inputs.len());
         let mut internals = Vec::new();
         for (i, input) in registration.inputs.iter().enumerate() {
-            let place = self
+            let fault_site = self
                 .shared
                 .faults
-                .add_place(format!("{}: input `{input}`", registration.name));
+                .add_site(format!("{}: input `{input}`", registration.name));
             inputs.push(InputRoute {
                 name: input.clone(),
                 open: true,
-                fault_place: place,
+                fault_site,
             });
             let earlier = self.nodes.iter().enumerate().rev().find_map(|(from, node)| {
                 let output = node.outputs.iter().position(|output| output.name == *input)?;
@@ -143,7 +143,7 @@ impl Graph {
                 published: is_published(&name),
                 consumers: Vec::new(),
                 device: None,
-                fault_place: faults.add_place(format!("{}: output `{name}`", registration.name)),
+                fault_site: faults.add_site(format!("{}: output `{name}`", registration.name)),
                 index: internal.free.len() - 1,
                 name,
             }
@@ -160,8 +160,8 @@ impl Graph {
         self.ask_for_devices(index);
     }
 
-    /// Asks an operation at which device it wants its inputs, which may change with every call of it, and has the
-    /// operations before it go by the answer.
+    /// Asks an operation on which device it wants its inputs, which may change with every call, and tells the operations
+    /// before it.
     fn ask_for_devices(&mut self, of: usize) {
         for i in 0..self.nodes[of].internals.len() {
             let InternalInput { input, from, device } = self.nodes[of].internals[i];
@@ -213,7 +213,7 @@ impl Graph {
         outputs.map(|output| output.name.as_str())
     }
 
-    /// The places at which something can go wrong, such as "fuse: input `force`", and how often it did.
+    /// The inputs and outputs at which something can go wrong, such as "fuse: input `force`", and how often it did.
     pub fn faults(&self) -> impl Iterator<Item = (&str, u64)> {
         self.shared.faults.counts()
     }
@@ -338,7 +338,7 @@ impl Graph {
 
     /// Counts a fault of an input of the dataflow.
     pub(crate) fn external_fault(&mut self, external: usize, times: u64, message: impl std::fmt::Display) {
-        self.shared.faults.count(self.external_places[external], times, message);
+        self.shared.faults.count(self.external_sites[external], times, message);
     }
 
     /// Counts what happened at an input of the dataflow that its sender did nothing wrong in.
@@ -349,8 +349,8 @@ impl Graph {
         times: u64,
         message: impl std::fmt::Display,
     ) {
-        let place = self.external_places[external];
-        self.shared.faults.warn(place, kind, times, message);
+        let site = self.external_sites[external];
+        self.shared.faults.warn(site, kind, times, message);
     }
 
     /// Logs what the limited rate of the log has held back for a while.
@@ -373,7 +373,7 @@ impl Graph {
             Err(error) => self
                 .shared
                 .faults
-                .count(self.nodes[to].inputs[input].fault_place, 1, error),
+                .count(self.nodes[to].inputs[input].fault_site, 1, error),
         }
         self.shared.on_host = Some(on_host);
     }
@@ -388,8 +388,8 @@ impl Graph {
         self.go_on(to, input, Some(message), before, sink);
     }
 
-    /// Has an operation do what its last call left, and hands over each time what it published so far. The `before`
-    /// messages that were on their way before the call wait meanwhile.
+    /// Lets an operation finish what its last call left, and delivers what it published after each step. The first
+    /// `before` messages of the queue were there before the call, and wait.
     fn go_on(&mut self, of: usize, input: usize, message: Option<&Message>, before: usize, sink: &mut dyn Sink) {
         if !self.nodes[of].operation.has_more() {
             return;
@@ -431,7 +431,7 @@ impl Graph {
         }
     }
 
-    /// Hands over what the operations published to one another, until nothing is on its way.
+    /// Delivers what the operations published to one another, until nothing is on its way.
     fn settle(&mut self, sink: &mut dyn Sink) {
         while let Some(Delivery {
             operation,

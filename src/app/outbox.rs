@@ -27,7 +27,7 @@ pub(super) struct OutputRoute {
     pub consumers: Vec<(usize, usize)>,
     /// The device at which every one of the consumers takes tensors.
     pub device: Option<usize>,
-    pub fault_place: usize,
+    pub fault_site: usize,
     /// Its index among the outputs of all operations.
     pub index: usize,
 }
@@ -35,7 +35,7 @@ pub(super) struct OutputRoute {
 pub(super) struct InputRoute {
     pub name: String,
     pub open: bool,
-    pub fault_place: usize,
+    pub fault_site: usize,
 }
 
 /// A message on its way from one operation to another in the same process.
@@ -191,7 +191,7 @@ impl Outbox<'_> {
     /// Sends a message to the dataflow. One that can't be sent is counted.
     fn publish(&mut self, route: &OutputRoute, layout: &Layout, fill: &mut dyn FnMut(&mut Payload<'_>, &mut Header)) {
         if let Err(error) = self.sink.send(&route.name, layout, fill) {
-            self.faults.count(route.fault_place, 1, error);
+            self.faults.count(route.fault_site, 1, error);
         }
     }
 
@@ -209,7 +209,7 @@ impl Outbox<'_> {
     fn check(&mut self, route: &OutputRoute, message: &mut Message) -> bool {
         let checked = message.check();
         checked
-            .map_err(|error| self.faults.count(route.fault_place, 1, error))
+            .map_err(|error| self.faults.count(route.fault_site, 1, error))
             .is_ok()
     }
 
@@ -234,23 +234,22 @@ impl Outbox<'_> {
     /// Counts a fault of one of the operation's inputs, such as a message of the wrong length, and logs it as an error,
     /// at a limited rate.
     pub fn fault(&mut self, input: usize, error: impl std::fmt::Display) {
-        self.faults.count(self.inputs[input].fault_place, 1, error);
+        self.faults.count(self.inputs[input].fault_site, 1, error);
     }
 
     /// Counts what happened at one of the operation's inputs that nobody did wrong, such as a clock jump, and logs it as
     /// a warning. Each kind has a rate limit of its own, so that no other line swallows it.
     pub fn warn(&mut self, input: usize, kind: &'static str, message: impl std::fmt::Display) {
-        self.faults.warn(self.inputs[input].fault_place, kind, 1, message);
+        self.faults.warn(self.inputs[input].fault_site, kind, 1, message);
     }
 
     /// As [`warn`](Self::warn), for what may go on all the time: a line every 10 s at most.
     pub fn warn_seldom(&mut self, input: usize, kind: &'static str, message: impl std::fmt::Display) {
-        self.faults
-            .warn_seldom(self.inputs[input].fault_place, kind, 1, message);
+        self.faults.warn_seldom(self.inputs[input].fault_site, kind, 1, message);
     }
 
     /// Counts so many faults of one of the operation's outputs and logs them at a limited rate.
     pub fn fault_of_output(&mut self, output: usize, times: u64, error: impl std::fmt::Display) {
-        self.faults.count(self.outputs[output].fault_place, times, error);
+        self.faults.count(self.outputs[output].fault_site, times, error);
     }
 }

@@ -1,4 +1,4 @@
-//! The Arrow IPC stream around a payload, so that an operation can write its result in the place it is sent from.
+//! The Arrow IPC stream around a payload, so that an operation writes its result where it is sent from.
 //!
 //! Format: <https://arrow.apache.org/docs/format/Columnar.html#ipc-streaming-format>. One schema message with the single
 //! nullable field `data`, one record batch, the end-of-stream marker; every buffer of the body is aligned to 64 bytes.
@@ -6,7 +6,7 @@
 use crate::arrow::datatypes::{DataType, Field, Fields, Schema};
 use crate::arrow::ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteOptions};
 use crate::arrow::ipc::{Buffer, FieldNode, MessageBuilder, MessageHeader, MetadataVersion, RecordBatchBuilder};
-use crate::stream::{Cells, ColumnPlace, Layout, Payload};
+use crate::stream::{Cells, ColumnSpan, Layout, Payload};
 use flatbuffers::FlatBufferBuilder;
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ const ALIGNMENT: usize = 64;
 const CONTINUATION: [u8; 4] = [0xff; 4];
 const PREFIX: usize = 8;
 
-/// Writes the framing of one output; it keeps what does not change from message to message.
+/// Writes the framing of one output, and keeps what stays the same from message to message.
 #[derive(Default)]
 pub(crate) struct Framing {
     /// The last layout, whose header is still valid.
@@ -25,8 +25,8 @@ pub(crate) struct Framing {
     nodes: Vec<FieldNode>,
     buffers: Vec<Buffer>,
     body: usize,
-    /// Where the data and the offsets of each column lie in the body.
-    columns: Vec<ColumnPlace>,
+    /// The bytes of each column in the body.
+    columns: Vec<ColumnSpan>,
 }
 
 impl Framing {
@@ -44,7 +44,7 @@ impl Framing {
     }
 
     /// Writes the framing into `sample`, which has the size that [`prepare`](Self::prepare) gave, and returns the
-    /// places of the columns, to be filled.
+    /// columns, to be filled.
     pub fn write<'a>(&'a self, sample: &'a mut [u8]) -> Payload<'a> {
         let (schema, rest) = sample.split_at_mut(framed(&self.schema));
         let (header, rest) = rest.split_at_mut(framed(&self.header));
@@ -55,7 +55,7 @@ impl Framing {
         end[4..PREFIX].fill(0);
         // What lies between the columns is sent, too.
         let mut at = 0;
-        for range in self.columns.iter().flat_map(|place| [&place.offsets, &place.data]) {
+        for range in self.columns.iter().flat_map(|span| [&span.offsets, &span.data]) {
             body[at..range.start].fill(0);
             at = range.end;
         }
@@ -84,7 +84,7 @@ impl Framing {
             }
             self.node(elements);
             let data = self.buffer(elements * column.dtype.size());
-            self.columns.push(ColumnPlace { offsets, data });
+            self.columns.push(ColumnSpan { offsets, data });
         }
         self.write_header(layout.rows);
     }
@@ -139,12 +139,12 @@ fn framed(message: &[u8]) -> usize {
     (PREFIX + message.len()).next_multiple_of(ALIGNMENT)
 }
 
-fn write_framed(place: &mut [u8], message: &[u8]) {
-    let length = (place.len() - PREFIX) as i32;
-    place[..4].copy_from_slice(&CONTINUATION);
-    place[4..PREFIX].copy_from_slice(&length.to_le_bytes());
-    place[PREFIX..PREFIX + message.len()].copy_from_slice(message);
-    place[PREFIX + message.len()..].fill(0);
+fn write_framed(out: &mut [u8], message: &[u8]) {
+    let length = (out.len() - PREFIX) as i32;
+    out[..4].copy_from_slice(&CONTINUATION);
+    out[4..PREFIX].copy_from_slice(&length.to_le_bytes());
+    out[PREFIX..PREFIX + message.len()].copy_from_slice(message);
+    out[PREFIX + message.len()..].fill(0);
 }
 
 fn schema_message(layout: &Layout) -> Result<Vec<u8>, String> {

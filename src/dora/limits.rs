@@ -1,18 +1,18 @@
-//! How large a message can be that dora carries.
+//! How large a message dora can carry.
 
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The most that goes through dora's daemon, which is the way of every message that does not fit in shared memory.
+/// The largest message that goes through dora's daemon, as every message does that doesn't fit in shared memory.
 const DAEMON_BYTES: usize = 64 << 20;
-/// The most that a node of dora decodes, whichever way it came.
+/// The largest message that a node of dora decodes, whichever way it came.
 const MESSAGE_BYTES: usize = 256 << 20;
-/// Shared memory of a node, where the dataflow does not say.
+/// Shared memory of a node, unless the dataflow says.
 const POOL_BYTES: usize = 8 << 20;
-/// What is around a payload at the most.
+/// An upper bound of the framing around a payload.
 const FRAMING_BYTES: usize = 4096;
 
-/// What dora tells a node of its outputs when it starts it. Outside a dataflow it is nothing.
+/// What dora tells a node about its outputs at the start. Outside a dataflow it is empty.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Limits {
@@ -38,7 +38,7 @@ impl Limits {
     /// Those of the dataflow that this process was started by.
     pub fn from_env() -> Self {
         let config = std::env::var("DORA_NODE_CONFIG").unwrap_or_default();
-        // The runtime says what is wrong with it.
+        // The runtime reports what is wrong with it.
         let mut limits = Self::parse(&config).unwrap_or_default();
         let pool = &mut limits.run_config.shared_memory_pool_size;
         if pool.is_none() {

@@ -1,4 +1,4 @@
-//! The log: text on a terminal; under a daemon the lines of JSON that dora takes for messages of a level.
+//! The log: text on a terminal; under a daemon lines of JSON, from which dora takes the level.
 
 use dora_node_api::serde_json;
 use serde::Serialize;
@@ -12,8 +12,8 @@ use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-/// What is logged where `RUST_LOG` does not say: dora's node API warns of every large message that it sends, and the
-/// runtime says itself what is lost.
+/// The filter of the log unless `RUST_LOG` is set. dora's node API warns of every large message that it sends, and the
+/// runtime reports losses itself.
 pub(super) const FILTER: &str = "info,dora_node_api=error,zenoh=error,zenoh_shm=error,zenoh_transport=error";
 
 /// Sets up the log of this process, on standard error. A logger that the process has set already stays.
@@ -24,7 +24,7 @@ pub(super) fn set_up() {
         .with_writer(std::io::stderr);
     if super::is_under_a_daemon() {
         let _ = log.event_format(DaemonLines).try_init();
-        // dora takes the text of a panic for output of the lowest level.
+        // dora would take the text of a panic for output of the lowest level.
         let text = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
             tracing::error!("{panic}");
@@ -35,7 +35,7 @@ pub(super) fn set_up() {
     }
 }
 
-/// One line of JSON an event. dora takes a line for plain output unless it has these keys and every field is a string.
+/// One line of JSON for each event. Unless it has these keys and every field is a string, dora takes it for plain output.
 struct DaemonLines;
 
 #[derive(Serialize)]

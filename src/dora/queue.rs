@@ -1,7 +1,7 @@
 //! The bounded queue between the thread that drains dora's events and the one that runs the operations.
 //!
-//! Whatever comes while the operations are busy takes no more memory than the bounds say: of an input's messages the
-//! newest are kept, what can't be kept is counted, and so is what needs no more than a count.
+//! It takes no more memory than its bounds say, however long the operations are busy. Each input keeps its newest
+//! messages and counts those it drops. Faults are only counted.
 
 use crate::app::free::FreeList;
 use crate::app::{Change, Value};
@@ -12,13 +12,13 @@ use std::fmt::Display;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// How much of an input may wait, where the dataflow does not say.
+/// How much of an input may wait unless the dataflow says.
 const DEFAULT_MESSAGES: usize = 1024;
 const DEFAULT_BYTES: usize = 64 << 20;
 
 /// How many lines for the log and parameters may wait.
 const MAX_NOTES: usize = 1024;
-/// The memory of so many messages of an input is kept, however large they are: of one that comes and one that is used.
+/// The memory of so many messages of an input is kept, however large they are: one being read, one being used.
 const FREE_MESSAGES: usize = 2;
 
 /// What happened, in the order in which it did.
@@ -99,18 +99,18 @@ struct State {
     inputs: Vec<InputState>,
     notes: VecDeque<(u64, Note)>,
     notes_lost: u64,
-    /// The place in the order of arrival of what comes next.
+    /// The sequence number of what arrives next.
     next: u64,
     ended: bool,
 }
 
 struct InputState {
     bound: Bound,
-    /// With their places in the order of arrival. No two changes stand side by side: of those the last one counts.
+    /// In order of arrival, with sequence numbers. Two changes never follow each other: only the last one counts.
     waiting: VecDeque<(u64, Waiting)>,
     messages: usize,
     bytes: usize,
-    /// With the place of the first of them.
+    /// With the sequence number of the first of them.
     losses: Option<(u64, Losses)>,
     free: FreeList,
 }
@@ -127,10 +127,10 @@ impl InputState {
             && (self.messages >= self.bound.messages || self.bytes.saturating_add(more) > self.bound.bytes)
     }
 
-    /// The place of the first thing that waits.
+    /// The sequence number of the first item that waits.
     fn first(&self) -> Option<u64> {
-        let waiting = self.waiting.front().map(|(place, _)| *place);
-        let losses = self.losses.as_ref().map(|(place, _)| *place);
+        let waiting = self.waiting.front().map(|(number, _)| *number);
+        let losses = self.losses.as_ref().map(|(number, _)| *number);
         waiting.into_iter().chain(losses).min()
     }
 
@@ -139,12 +139,12 @@ impl InputState {
         self.bytes -= message.bytes();
     }
 
-    /// Makes room by the oldest message. At most one change stands before it.
+    /// Drops the oldest message. At most one change is ahead of it.
     fn drop_oldest(&mut self) {
         let at = usize::from(matches!(self.waiting.front(), Some((_, Waiting::Change(_)))));
         if let Some((_, Waiting::Message(message))) = self.waiting.remove(at) {
             self.took(&message);
-            // The next message takes its memory, so that it is seldom over the bound.
+            // The next message takes this memory, so the free list is seldom full here.
             drop(self.free.put(message));
         }
         if let Some((_, Waiting::Change(_))) = self.waiting.get(1)
@@ -154,9 +154,9 @@ impl InputState {
         }
     }
 
-    /// The first thing that waits, of which there is one.
+    /// Takes the first item, of which there is one.
     fn pop(&mut self, input: usize, first: u64) -> Option<Item> {
-        if let Some((_, losses)) = self.losses.take_if(|(place, _)| *place == first) {
+        if let Some((_, losses)) = self.losses.take_if(|(number, _)| *number == first) {
             return Some(Item::Losses { input, losses });
         }
         Some(match self.waiting.pop_front()?.1 {
@@ -170,22 +170,22 @@ impl InputState {
 }
 
 impl State {
-    fn place(&mut self) -> u64 {
+    fn sequence_number(&mut self) -> u64 {
         self.next += 1;
         self.next
     }
 
     fn losses(&mut self, input: usize) -> &mut Losses {
-        let place = self.place();
+        let number = self.sequence_number();
         let losses = &mut self.inputs[input].losses;
-        &mut losses.get_or_insert_with(|| (place, Losses::default())).1
+        &mut losses.get_or_insert_with(|| (number, Losses::default())).1
     }
 
     /// The item that came first of those that are there.
     fn pop(&mut self) -> Option<Item> {
         let firsts = self.inputs.iter().map(InputState::first).enumerate();
         let of_inputs = firsts.filter_map(|(input, first)| Some((first?, input))).min();
-        let note = self.notes.front().map(|(place, _)| *place);
+        let note = self.notes.front().map(|(number, _)| *number);
         match of_inputs {
             Some((first, input)) if note.is_none_or(|note| first < note) => self.inputs[input].pop(input, first),
             _ if self.notes_lost > 0 => Some(Item::NotesLost(std::mem::take(&mut self.notes_lost))),
@@ -236,8 +236,8 @@ impl Queue {
         drop(over);
     }
 
-    /// Appends a message. Where its input is full, the oldest one of that input is dropped and counted; an input that
-    /// waits is waited for.
+    /// Appends a message. If its input is full, that input's oldest message is dropped and counted; with backpressure
+    /// the call blocks until there is room.
     pub fn push_message(&self, input: usize, message: Message) {
         let bytes = message.bytes();
         let mut state = self.lock();
@@ -249,11 +249,11 @@ impl Queue {
                 state.losses(input).dropped += 1;
             }
         }
-        let place = state.place();
+        let number = state.sequence_number();
         let of = &mut state.inputs[input];
         of.messages += 1;
         of.bytes += bytes;
-        of.waiting.push_back((place, Waiting::Message(message)));
+        of.waiting.push_back((number, Waiting::Message(message)));
         drop(state);
         self.arrived.notify_one();
     }
@@ -261,12 +261,12 @@ impl Queue {
     /// Appends that an input closed or is back.
     pub fn push_change(&self, input: usize, change: Change) {
         let mut state = self.lock();
-        let place = state.place();
+        let number = state.sequence_number();
         let waiting = &mut state.inputs[input].waiting;
         if let Some((_, Waiting::Change(_))) = waiting.back() {
             waiting.pop_back();
         }
-        waiting.push_back((place, Waiting::Change(change)));
+        waiting.push_back((number, Waiting::Change(change)));
         drop(state);
         self.arrived.notify_one();
     }
@@ -287,15 +287,15 @@ impl Queue {
         self.arrived.notify_one();
     }
 
-    /// Appends what belongs to no input. Where too many wait, the oldest one is dropped and counted.
+    /// Appends a note. If too many wait, the oldest is dropped and counted.
     pub fn push(&self, note: Note) {
         let mut state = self.lock();
         if state.notes.len() >= MAX_NOTES {
             state.notes.pop_front();
             state.notes_lost += 1;
         }
-        let place = state.place();
-        state.notes.push_back((place, note));
+        let number = state.sequence_number();
+        state.notes.push_back((number, note));
         drop(state);
         self.arrived.notify_one();
     }
@@ -328,7 +328,7 @@ impl Queue {
         }
     }
 
-    /// Nobody takes items any more: nothing waits for room.
+    /// Ends the queue: nobody takes items any more, so nobody blocks for room.
     pub fn end(&self) {
         self.lock().ended = true;
         self.room.notify_all();
@@ -446,7 +446,7 @@ mod tests {
         assert!(items.next().is_none());
     }
 
-    /// Changes keep their places among the messages of their input, and are as few as those.
+    /// Changes stay in order among the messages of their input, and are as few as those.
     #[test]
     fn an_input_that_closes_and_opens_takes_no_more_room_than_its_messages() {
         let queue = Queue::new(&[Bound::new(Some(2), false)], &HostMemory::pageable());

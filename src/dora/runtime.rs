@@ -1,7 +1,7 @@
 //! dora's event loop.
 //!
-//! A thread of its own drains dora's events in the order in which they arrive and copies the payloads out at once, into
-//! a bounded queue; the thread of the node takes them from there, runs the operations and publishes.
+//! Two threads. The drain takes dora's events in order of arrival and copies each payload out at once, into a bounded
+//! queue. The node's own thread takes messages from the queue, runs the operations and publishes.
 
 use super::limits::Limits;
 use super::message::read_message;
@@ -19,10 +19,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// For how long an ending node waits for its consumers to read what it sent.
+/// How long an ending node waits for its consumers to read what it sent.
 const LINGER: Duration = Duration::from_secs(5);
 
-/// How often what dora dropped is looked at, and what the log has held back.
+/// How often dora's drop counts are read, and held-back log lines written.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// What the dataflow wires to this node, from the environment variable that dora starts it with.
@@ -114,7 +114,7 @@ pub(super) fn run(app: App) -> Result<(), NodeError> {
     let mut sender = Sender::new(node);
     let result = work(&mut graph, &queue, names, &mut sender);
     queue.end();
-    // The drain has ended by itself where dora ended the node; then nobody listens.
+    // If dora ended the node, the drain has ended already and nobody listens.
     let _ = stop.send(());
     let events = drain.join();
     wait_until_read(LINGER);
@@ -123,7 +123,7 @@ pub(super) fn run(app: App) -> Result<(), NodeError> {
     Ok(result?)
 }
 
-/// Warns of outputs that somebody may wait for in vain.
+/// Warns of outputs in the dataflow that no operation publishes.
 fn warn_of_unknown_outputs(wiring: &RunConfig, graph: &Graph) {
     for output in &wiring.outputs {
         if !graph.outputs().any(|known| known == output) {
@@ -205,7 +205,7 @@ fn count_losses(graph: &mut Graph, input: usize, losses: &Losses) {
     }
 }
 
-/// Counts messages without a stamp, and warns of each input that has them once.
+/// Counts messages without a stamp, and warns once of each input that has them.
 struct Unstamped {
     names: Vec<String>,
     counts: Vec<u64>,
@@ -225,7 +225,7 @@ impl Unstamped {
         self.counts[input] += times;
     }
 
-    /// One line for all inputs that have not been named yet: senders without stamps seldom come alone.
+    /// Names all new inputs in one line, as senders without stamps seldom come alone.
     fn warn(&mut self) {
         let is_new = |input: &usize| self.counts[*input] > 0 && !self.warned[*input];
         let new: Vec<usize> = (0..self.names.len()).filter(is_new).collect();
@@ -276,7 +276,7 @@ impl Drain {
         }
     }
 
-    /// Runs until the stream ends or the node does, and gives it back so that it is closed after the last output.
+    /// Runs until the stream or the node ends. Returns the stream, to be closed after the last output.
     fn run(mut self, mut events: EventStream, mut stopped: oneshot::Receiver<()>) -> EventStream {
         loop {
             // The `Stream` implementation keeps the order of arrival; `recv` does not.

@@ -7,7 +7,7 @@ use crate::stream::{Header, Layout, Payload};
 use dora_node_api::{DoraNode, SampleAllocator, dora_core::config::DataId};
 use std::collections::HashMap;
 
-/// Has payloads written straight into dora's samples, which are shared memory where the message is large enough.
+/// Lets operations write payloads straight into dora's samples, which are shared memory if the message is large enough.
 pub(crate) struct Sender {
     node: DoraNode,
     allocator: SampleAllocator,

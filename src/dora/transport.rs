@@ -1,4 +1,4 @@
-//! What dora's transport needs so that nothing is lost between nodes.
+//! Settings of dora's transport, and an orderly end, so that nothing is lost between nodes.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -7,8 +7,9 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// dora publishes with zenoh's policy to drop what can't be sent within 1 ms, two batches deep, so that a burst loses
-/// messages unseen whenever a consumer is not scheduled at once. This gives the consumer more room and more time.
+/// dora publishes with zenoh's drop policy: what can't be sent within 1 ms is dropped, and the queue is two batches deep.
+/// A burst then loses messages unseen whenever a consumer is not scheduled at once. This makes the queue 16 deep and the
+/// wait 100 ms.
 const ZENOH_OVERLAY: &str = r#"{"transport":{"link":{"tx":{"queue":{
     "size":{"real_time":16},
     "congestion_control":{"drop":{"wait_before_drop":100000}}
@@ -16,8 +17,8 @@ const ZENOH_OVERLAY: &str = r#"{"transport":{"link":{"tx":{"queue":{
 
 const OVERLAY_VARIABLE: &str = "DORA_ZENOH_CONFIG_OVERLAY";
 
-/// The file of the overlay, which is there for as long as this is. Nobody else can have made it, read it or foreseen its
-/// name.
+/// The file of the overlay, which exists as long as this value. Its name can't be guessed, and only this user can read
+/// it.
 pub(super) struct Overlay(Option<(File, Option<PathBuf>)>);
 
 impl Overlay {
@@ -53,7 +54,7 @@ impl Overlay {
         options.write(true).create_new(true);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        // A new `RandomState` has keys that nobody knows.
+        // A new `RandomState` has random keys.
         let random = || RandomState::new().build_hasher().finish();
         let name = format!("robocache-zenoh-{:016x}{:016x}.json5", random(), random());
         let path = std::env::temp_dir().join(name);
@@ -62,7 +63,7 @@ impl Overlay {
             let _ = std::fs::remove_file(&path);
             return Err(error);
         }
-        // Where an open file can be read without its name, nothing stays behind however the process ends.
+        // If an open file can be read without its name, remove the name: then nothing stays behind, however this ends.
         #[cfg(unix)]
         {
             let open = PathBuf::from(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file)));
@@ -91,11 +92,11 @@ impl Drop for Overlay {
 
 /// Waits until the processes on this machine have read what this one sent them, for `limit` at the most.
 ///
-/// A node that ends earlier takes what is still on its way with it: the daemon tells consumers that their input closed
-/// before they have read the data, and shared memory goes with the process that made it.
+/// Otherwise the last messages are lost: the daemon tells consumers that their input closed before they have read the
+/// data, and shared memory goes with the process that made it.
 pub(super) fn wait_until_read(limit: Duration) {
     const POLL: Duration = Duration::from_millis(2);
-    /// Data moves from one socket to the next unseen, so one look is not enough.
+    /// Data in flight between two sockets is in neither queue, so one look is not enough.
     const QUIET_POLLS: u32 = 5;
     let start = Instant::now();
     let mut quiet = 0;

@@ -1,4 +1,4 @@
-//! Arrow arrays into the columns of messages.
+//! Reads Arrow arrays into the columns of messages.
 
 use crate::arrow::array::{Array, ArrayRef, AsArray};
 use crate::arrow::buffer::NullBuffer;
@@ -13,7 +13,7 @@ use crate::stream::{Cells, Message};
 use half::{bf16, f16};
 use std::ops::Range;
 
-/// A column or payload that can't be read, and why not.
+/// Why a column or a payload can't be read.
 pub(super) type Unread = &'static str;
 
 const ALLOWED: Unread = "allowed: arrays of floats, integers, timestamps or durations, in a struct also lists of these";
@@ -39,14 +39,14 @@ pub(super) fn read(array: &ArrayRef, bfloat16: bool, message: &mut Message) -> R
     Ok(())
 }
 
-/// Values of an Arrow array, and which of them are not there.
+/// Values of an Arrow array, and which of them are null.
 #[derive(Clone, Copy)]
 struct Source<'a> {
     array: &'a dyn Array,
     /// The values that are read.
     from: usize,
     len: usize,
-    /// The nulls of rows: a row that is null has no values.
+    /// Null rows, whose values count as null, too.
     null_rows: [Option<&'a NullBuffer>; 2],
     rows: Rows<'a>,
 }
@@ -64,12 +64,12 @@ impl Rows<'_> {
         match *self {
             Self::Every(n) => row * n..(row + 1) * n,
             Self::List(offsets) => {
-                let place = |i: usize| (offsets[i] - offsets[0]) as usize;
-                place(row)..place(row + 1)
+                let offset = |i: usize| (offsets[i] - offsets[0]) as usize;
+                offset(row)..offset(row + 1)
             }
             Self::LargeList(offsets) => {
-                let place = |i: usize| (offsets[i] - offsets[0]) as usize;
-                place(row)..place(row + 1)
+                let offset = |i: usize| (offsets[i] - offsets[0]) as usize;
+                offset(row)..offset(row + 1)
             }
         }
     }
@@ -81,7 +81,7 @@ impl Source<'_> {
         self.array.null_count() > 0 || nulls.into_iter().any(|nulls| nulls.null_count() > 0)
     }
 
-    /// Calls `forget` once with the place of each value that is null, or in a row that is.
+    /// Calls `forget` once with the index of each value that is null, or in a row that is.
     fn for_each_null(&self, mut forget: impl FnMut(usize)) {
         let is_null = |i: &usize| self.array.is_null(self.from + i);
         if self.array.null_count() > 0 {
@@ -95,7 +95,7 @@ impl Source<'_> {
         values.filter(|i| !is_null(i)).for_each(forget);
     }
 
-    /// Whether it is the values of several lists: then an integer stays one, and its row is noted instead.
+    /// Whether these are the values of several lists. Then integers with nulls stay integers, and the null rows are noted.
     fn is_batch(&self) -> bool {
         match self.rows {
             Rows::Every(_) => false,
@@ -104,7 +104,7 @@ impl Source<'_> {
         }
     }
 
-    /// The rows of lists that are null, or have a null where `looks_within`.
+    /// The rows that are null; with `looks_within` also those that hold a null.
     fn null_rows(&self, rows: usize, looks_within: bool) -> impl Iterator<Item = usize> + '_ {
         let looks_within = looks_within && self.array.null_count() > 0;
         (0..rows).filter(move |&row| {
@@ -119,8 +119,8 @@ impl Source<'_> {
     }
 }
 
-/// Copies a column that is not a list. A null becomes NaN, integers with nulls becoming float64 for that. Nothing is
-/// left behind where it can't be read.
+/// Copies a column that is not a list. A null becomes NaN; integers with nulls become float64 for that. On an error
+/// nothing is added.
 fn read_values(
     name: &str,
     source: Source<'_>,
@@ -163,7 +163,7 @@ fn read_values(
             const MAX: i64 = i64::MAX / UNIT_NS;
             let beyond = |time: &i64| UNIT_NS > 1 && !(-MAX..=MAX).contains(time);
             let mut count = source.values::<$T>().iter().filter(|time| beyond(time)).count();
-            // What lies under a null is of no consequence.
+            // A value under a null does not count.
             source.for_each_null(|i| count -= usize::from(beyond(&source.values::<$T>()[i])));
             if count > 0 {
                 return Err("a time in it is beyond int64 nanoseconds");
@@ -212,7 +212,7 @@ fn read_values(
     Ok(())
 }
 
-/// Copies a column of a struct, of whose rows some may be null.
+/// Copies a column of a struct, some rows of which may be null.
 fn read_column(
     name: &str,
     array: &ArrayRef,
@@ -235,7 +235,7 @@ fn read_column(
                 && matches!(cells, Cells::Ragged(_))
             {
                 let is_float = matches!(column.dtype, Dtype::Float16 | Dtype::Float32 | Dtype::Float64);
-                // bfloat16 is read as the integers that it travels as.
+                // bfloat16 is read as the integers it travels as.
                 let is_integer = column.integers.is_none() && !is_float && !bfloat16;
                 column.null_rows.extend(source.null_rows(array.len(), is_integer));
             }

@@ -4,21 +4,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// What became of a sample that was put into a [`History`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Insert {
-    /// It is in its place.
+    /// It was inserted.
     Kept,
-    /// It is in its place, and the oldest sample had to go for it.
+    /// It was inserted and the oldest sample dropped, or it was itself older than all and dropped.
     Overflowed,
 }
 
-/// The samples of one stream in time order, bounded, without an allocation once it has grown to its working size.
+/// The samples of one stream in time order: a bounded buffer that allocates nothing once it has grown to its working size.
 ///
-/// Times and values are contiguous: sample `i` is `times()[i]` and `row(i)`. A sample that is the newest costs O(1)
-/// amortized at any fill: what is forgotten leaves a hole before the samples, and they move up only once the hole is half
-/// as long as they are, so that a full history takes 1.5 times the memory of its samples.
+/// Times and values are contiguous: sample `i` is `times()[i]` and `row(i)`. Appending a sample is O(1) amortized at any
+/// fill. Forgotten samples leave a gap at the front; the others move up only once the gap is half as long as they are, so
+/// a full history takes 1.5 times the memory of its samples.
 ///
-/// **Numbers.** Samples also have numbers, in the order of time, that stay when older ones are forgotten: sample `i` has
-/// the number `first() + i`. A copy of the history elsewhere follows it by them: what it must read anew are the samples
-/// from [`take_rewritten`](Self::take_rewritten) on, and those that it has not read at all.
+/// **Numbers.** Each sample has a number that does not change when older ones are forgotten: sample `i` has
+/// `first() + i`. They serve a copy of the history on a device, which must read anew the samples from
+/// [`take_rewritten`](Self::take_rewritten) on, and those that it has not read at all.
 pub struct History {
     dim: usize,
     limit: usize,
@@ -26,7 +26,7 @@ pub struct History {
     times: Vec<i64>,
     values: Vec<f32>,
     first: u64,
-    /// The least number that stood for another sample when the copy last asked; `u64::MAX` where none did.
+    /// The lowest number whose sample has changed since the copy last asked; `u64::MAX` if none has.
     rewritten: AtomicU64,
     rows_are_elsewhere: bool,
 }
@@ -36,13 +36,13 @@ pub struct History {
 pub struct Place {
     /// Its number.
     pub number: u64,
-    /// How many samples after it have a number that is higher by one than before.
+    /// How many samples follow it, whose numbers went up by one.
     pub moved: usize,
-    /// Whether it takes the place of the sample of that number, instead of being new.
+    /// Whether it replaces the sample of that number instead of being new.
     pub replaces: bool,
 }
 
-/// What a new history has room for; it grows to its working size from there.
+/// The memory that a new history starts with.
 const PREALLOCATED_BYTES: usize = 1 << 19;
 
 impl History {
@@ -66,9 +66,8 @@ impl History {
         self.first
     }
 
-    /// The least number that stands for another sample than when this was last asked, `u64::MAX` where none does: the
-    /// samples from there on have changed. New samples after the newest one are not counted. There can be one copy only
-    /// that asks.
+    /// The lowest number whose sample has changed since the last call, `u64::MAX` if none has: all samples from there on
+    /// may have. Samples appended after the newest don't count as changed. Only one copy may ask.
     pub fn take_rewritten(&self) -> u64 {
         self.rewritten.swap(u64::MAX, Ordering::Relaxed)
     }
@@ -78,18 +77,18 @@ impl History {
         &self.times[self.head..]
     }
 
-    /// The values of sample `i`, where the rows are here.
+    /// The values of sample `i`, if the rows are kept here.
     pub fn row(&self, i: usize) -> &[f32] {
         let from = (self.head + i) * self.dim;
         &self.values[from..from + self.dim]
     }
 
-    /// The values of a run of samples, one after the other, where the rows are here.
+    /// The values of a range of samples, one after the other, if the rows are kept here.
     pub fn rows(&self, samples: Range<usize>) -> &[f32] {
         &self.values[(self.head + samples.start) * self.dim..(self.head + samples.end) * self.dim]
     }
 
-    /// How many samples are at or before `time`, looked for from the newest one on: O(log d), where d of them are later.
+    /// How many samples are at or before `time`, by a galloping search from the newest: O(log d) if d of them are later.
     pub fn until(&self, time: i64) -> usize {
         let times = self.times();
         let mut step = 1;
@@ -112,7 +111,7 @@ impl History {
         self.times().first().copied()
     }
 
-    /// Moves the times of all samples by so many ns, as when the latency of their sensor turns out to be another.
+    /// Moves the times of all samples by so many ns, as after a change of their sensor's latency.
     pub fn shift(&mut self, ns: i64) {
         for time in &mut self.times[self.head..] {
             *time += ns;
@@ -128,7 +127,7 @@ impl History {
         self.values.clear();
     }
 
-    /// Puts a sample into its place in time. Of two with the same time the later arrival wins.
+    /// Inserts a sample in order of time. Of two with the same time the later arrival wins.
     ///
     /// # Panics
     /// If `values` are not `dim`, or the rows are elsewhere.
@@ -147,8 +146,8 @@ impl History {
         inserted
     }
 
-    /// Puts the time of a sample into its place, and says where its row belongs: nowhere if it is not kept. For a
-    /// history whose rows are elsewhere.
+    /// Inserts the time of a sample, and returns where its row belongs, `None` if the sample was dropped. For a history
+    /// whose rows are kept elsewhere.
     pub fn insert_time(&mut self, time: i64) -> (Insert, Option<Place>) {
         let after = self.until(time);
         if after > 0 && self.times()[after - 1] == time {
@@ -182,12 +181,12 @@ impl History {
         (if full { Insert::Overflowed } else { Insert::Kept }, Some(place))
     }
 
-    /// Whether the rows are elsewhere, and only their times are kept here.
+    /// Whether the rows are kept elsewhere, and only the times here.
     pub fn rows_are_elsewhere(&self) -> bool {
         self.rows_are_elsewhere
     }
 
-    /// Keeps only times from now on: whoever calls it has the rows.
+    /// Keeps only times from now on: the caller has the rows.
     pub fn send_rows_elsewhere(&mut self) {
         self.rows_are_elsewhere = true;
         self.values.clear();
@@ -199,10 +198,10 @@ impl History {
         self.rows_are_elsewhere = false;
     }
 
-    /// Keeps rows again: those of all its samples, one after the other, which were elsewhere.
+    /// Takes the rows of all its samples back, one after the other.
     ///
     /// # Panics
-    /// If they are not as many.
+    /// If there are not as many rows as samples.
     pub fn put_rows_back(&mut self, rows: &[f32]) {
         assert_eq!(rows.len(), self.times().len() * self.dim, "a row for each sample");
         self.compact();
@@ -211,9 +210,9 @@ impl History {
         self.rows_are_elsewhere = false;
     }
 
-    /// Forgets the samples older than the newest one at or before `time`, which a bracket there still needs.
+    /// Forgets the samples older than the newest one at or before `time`, which a bracket at `time` still needs.
     pub fn forget_before(&mut self, time: i64) {
-        // Most calls forget nothing or little.
+        // A galloping search, as most calls forget little or nothing.
         let times = self.times();
         let mut step = 1;
         while step < times.len() && times[step] <= time {
@@ -234,7 +233,7 @@ impl History {
         *rewritten = number.min(*rewritten);
     }
 
-    /// Makes room for one more sample after the newest: by closing the hole where that pays, else by growing.
+    /// Makes room for one more sample: closes the gap at the front if it is long enough, else grows.
     fn make_room(&mut self) {
         if self.times.len() < self.times.capacity() {
             return;

@@ -13,5 +13,5 @@ pub use history::{History, Insert, Place};
 pub use message::{Cells, Column, ColumnLayout, DeviceTensor, Layout, Message, Skipped};
 pub use metadata::{Metadata, MetadataRef, MetadataValue};
 #[cfg(feature = "dora")]
-pub(crate) use payload::ColumnPlace;
+pub(crate) use payload::ColumnSpan;
 pub use payload::Payload;

@@ -2,21 +2,21 @@ use super::{Column, Layout, Message};
 use bytemuck::Pod;
 use std::ops::Range;
 
-/// The memory of a message that is being published: fill every element of every column.
+/// The payload of a message that is being published, as memory to fill: every element of every column.
 ///
-/// It is the message's final place, in shared memory where dora uses that.
+/// A message for the dataflow is written where it is sent from, which may be shared memory; nothing is copied later.
 pub struct Payload<'a>(Memory<'a>);
 
 enum Memory<'a> {
-    /// Of a message that stays in this process.
+    /// The columns of a message that stays in this process.
     Message(&'a mut [Column]),
-    /// The body of an Arrow IPC message, in which the columns lie one after the other.
+    /// The body of an Arrow IPC message, which holds the columns one after the other.
     #[cfg_attr(not(feature = "dora"), allow(dead_code))]
-    Body(&'a mut [u8], &'a [ColumnPlace]),
+    Body(&'a mut [u8], &'a [ColumnSpan]),
 }
 
-/// Where a column lies in the body of a message: its offsets, then its data.
-pub(crate) struct ColumnPlace {
+/// The bytes of a column in the body of a message: its offsets, then its data.
+pub(crate) struct ColumnSpan {
     pub offsets: Range<usize>,
     pub data: Range<usize>,
 }
@@ -40,15 +40,15 @@ impl<'a> Payload<'a> {
     }
 
     #[cfg(feature = "dora")]
-    pub(crate) fn in_body(body: &'a mut [u8], places: &'a [ColumnPlace]) -> Self {
-        Self(Memory::Body(body, places))
+    pub(crate) fn in_body(body: &'a mut [u8], spans: &'a [ColumnSpan]) -> Self {
+        Self(Memory::Body(body, spans))
     }
 
     /// The elements of column `i`, of type `T` by the layout.
     pub fn column<T: Pod>(&mut self, i: usize) -> &mut [T] {
         bytemuck::cast_slice_mut(match &mut self.0 {
             Memory::Message(columns) => columns[i].data.bytes_mut(),
-            Memory::Body(body, places) => &mut body[places[i].data.clone()],
+            Memory::Body(body, spans) => &mut body[spans[i].data.clone()],
         })
     }
 
@@ -59,7 +59,7 @@ impl<'a> Payload<'a> {
                 let (first, others) = columns.split_at_mut(1);
                 (first[0].data.bytes_mut(), others[0].data.bytes_mut())
             }
-            Memory::Body(body, places) => two_of(body, &places[0].data, &places[1].data),
+            Memory::Body(body, spans) => two_of(body, &spans[0].data, &spans[1].data),
         };
         (bytemuck::cast_slice_mut(first), bytemuck::cast_slice_mut(second))
     }
@@ -71,8 +71,8 @@ impl<'a> Payload<'a> {
                 let (first, others) = columns.split_at_mut(1);
                 (&mut first[0].offsets, &mut others[0].offsets)
             }
-            Memory::Body(body, places) => {
-                let (first, second) = two_of(body, &places[0].offsets, &places[1].offsets);
+            Memory::Body(body, spans) => {
+                let (first, second) = two_of(body, &spans[0].offsets, &spans[1].offsets);
                 (bytemuck::cast_slice_mut(first), bytemuck::cast_slice_mut(second))
             }
         }
@@ -82,7 +82,7 @@ impl<'a> Payload<'a> {
     pub fn offsets(&mut self, i: usize) -> &mut [i32] {
         match &mut self.0 {
             Memory::Message(columns) => &mut columns[i].offsets,
-            Memory::Body(body, places) => bytemuck::cast_slice_mut(&mut body[places[i].offsets.clone()]),
+            Memory::Body(body, spans) => bytemuck::cast_slice_mut(&mut body[spans[i].offsets.clone()]),
         }
     }
 }

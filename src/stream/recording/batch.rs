@@ -19,7 +19,7 @@ struct Part {
     row: Row,
 }
 
-/// Rows of a file, and where the metadata of each differs from what the schema says; without an entry: nowhere.
+/// Rows of a file, and for each row the metadata that differs from the schema's; a row without an entry has none.
 pub(super) struct Batch {
     pub rows: RecordBatch,
     pub differences: Vec<Vec<Change>>,
@@ -31,9 +31,9 @@ impl Batch {
     }
 }
 
-/// What a file's schema says.
+/// How to read the rows of a file, by its schema.
 pub(super) struct Plan {
-    /// The columns that are read, where there are others. The places of columns count among these.
+    /// The columns to read, unless that is all of them. The indices below count among these.
     pub projection: Option<Vec<usize>>,
     timestamp: usize,
     parts: Vec<Part>,
@@ -110,7 +110,7 @@ impl Plan {
         };
         let shape = int64_list(key::shape)?;
         let timestamps = int64_list(key::timestamps_ns)?;
-        // In a struct it is a field like any other.
+        // A struct may have a field of that name.
         let valid = if is_flat { int64_list(key::valid)? } else { None };
 
         let dtypes = "float32, float64, float16, bfloat16, int8, int16, int32, int64, uint8, uint16, uint32, uint64";
@@ -159,16 +159,16 @@ impl Plan {
             .collect();
         read.extend(parts.iter().map(|part| part.column));
         read.sort_unstable();
-        let place = |column: usize| read.binary_search(&column).unwrap_or(column);
+        let index = |column: usize| read.binary_search(&column).unwrap_or(column);
         for part in &mut parts {
-            part.column = place(part.column);
+            part.column = index(part.column);
         }
         Ok(Self {
-            timestamp: place(timestamp),
+            timestamp: index(timestamp),
             parts,
-            shape: shape.map(place),
-            timestamps: timestamps.map(place),
-            valid: valid.map(place),
+            shape: shape.map(index),
+            timestamps: timestamps.map(index),
+            valid: valid.map(index),
             fields: fields
                 .and_then(|text| crate::yaml::from_str(text).ok())
                 .unwrap_or_default(),
@@ -188,7 +188,7 @@ impl Plan {
         batch.column(self.timestamp).as_primitive::<Int64Type>()
     }
 
-    /// The first row of a batch that is no message, with what is wrong with it.
+    /// Finds the first row of a batch that is not a message, and what is wrong with it.
     pub fn check(&self, batch: &Batch) -> Result<(), (usize, String)> {
         let changed_shape = |row: usize| {
             let shape = batch.differences(row).iter().find(|(name, _)| name == key::shape);
@@ -239,7 +239,7 @@ impl Plan {
             if let Some(row) = null_at(rows) {
                 return Err((row, problem(name)));
             }
-            // Which row holds a null of an element: the one whose end is past it.
+            // The row that holds an element is the first that ends past it.
             let row_of = |at: usize| rows.value_offsets()[1..].partition_point(|&end| end as usize <= at);
             let (from, to) = ends(rows);
             let cells = rows.values().slice(from, to - from);
@@ -281,13 +281,13 @@ impl Plan {
         &rows.values().as_primitive::<Int64Type>().values()[from..to]
     }
 
-    /// Makes `message` that of a row of a batch that has been checked.
+    /// Reads a row of a checked batch into `message`.
     pub fn read(&self, batch: &Batch, row: usize, message: &mut Message) {
         let (batch, differences) = (&batch.rows, batch.differences(row));
         message.clear();
         let header = &mut message.header;
         header.timestamp_ns.set(self.times(batch).value(row));
-        // What is empty in the file is not there in the message.
+        // What is empty in the file is absent from the message.
         if !self.fields.is_empty() {
             header.fields.set(&self.fields);
         }
@@ -370,7 +370,7 @@ fn fixed(array: &ArrayRef) -> &FixedSizeListArray {
     array.as_fixed_size_list()
 }
 
-/// The elements that the rows of a list have, which may be a slice.
+/// Where the elements of a list begin and end: it may be a slice.
 fn ends(list: &ListArray) -> (usize, usize) {
     let offsets = list.value_offsets();
     (offsets[0] as usize, offsets[list.len()] as usize)

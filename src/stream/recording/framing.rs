@@ -1,7 +1,7 @@
-//! The frame of an Arrow IPC file: `ARROW1`, a stream of messages, an end marker, and a footer that says where they are.
+//! The framing of an Arrow IPC file: `ARROW1`, a stream of messages, an end marker, and a footer with the offset of each.
 //!
-//! The contents of messages are Arrow's own code's; this is what it has no door to: a file that has a footer while it
-//! still grows, one that is read although it has none, and what is said of the rows of a batch.
+//! The Arrow crate encodes and decodes the messages. What it does not offer is here: a footer in a file that still grows,
+//! reading a file without one, and custom metadata of a batch.
 
 use crate::arrow::buffer::Buffer;
 use crate::arrow::datatypes::{DataType, Fields, Schema};
@@ -15,17 +15,17 @@ use flatbuffers::FlatBufferBuilder;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 
-/// What a file starts with, padded to the eight bytes that messages are aligned to.
+/// The start of a file: the magic, padded to 8 bytes, to which messages are aligned.
 pub(super) const START: [u8; 8] = *b"ARROW1\0\0";
 const MAGIC: &[u8] = b"ARROW1";
 const CONTINUATION: [u8; 4] = [0xff; 4];
-/// A continuation and a message without length.
+/// A continuation marker and a length of 0.
 const END_OF_STREAM: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
-/// The length of a footer, and the magic.
+/// What follows the footer: its length, and the magic.
 const TAIL: usize = 4 + MAGIC.len();
-/// What a footer takes for each batch.
+/// Bytes of a footer for each batch.
 pub(super) const BLOCK: usize = size_of::<Block>();
-/// Footers up to this length are read whatever stands before them.
+/// Footers up to this length are read whatever precedes them.
 const SHORT_FOOTER: u64 = 1 << 20;
 /// The longest header of a message. That of a batch holds the metadata of its rows, of which a message has at most
 /// [`MOST_METADATA`].
@@ -35,7 +35,7 @@ pub(super) const MOST_METADATA: usize = 16 << 20;
 /// The most bytes of a body that belong to no part of it.
 const PADDING: u64 = 4096;
 
-/// Appends what comes after the last batch: the end of the stream and the footer.
+/// Appends what follows the last batch: the end of the stream and the footer.
 pub(super) fn push_footer(out: &mut Vec<u8>, schema: &Schema, blocks: &[Block]) {
     let mut builder = FlatBufferBuilder::new();
     let dictionaries = builder.create_vector::<Block>(&[]);
@@ -55,7 +55,7 @@ pub(super) fn push_footer(out: &mut Vec<u8>, schema: &Schema, blocks: &[Block]) 
     out.extend_from_slice(MAGIC);
 }
 
-/// Puts a text into the custom metadata of an encoded batch.
+/// Adds an entry to the custom metadata of an encoded batch.
 pub(super) fn add_metadata(batch: &mut Vec<u8>, key: &str, text: &str) -> Result<(), ArrowError> {
     let bad = |problem: &str| ArrowError::IpcError(problem.to_owned());
     let body_at = block(0, batch).metaDataLength() as usize;
@@ -108,26 +108,26 @@ pub(super) struct Messages {
     file: BufReader<File>,
     at: u64,
     len: u64,
-    /// Where batches are by the footer, and how long, in the order of the file; `None` without a valid footer.
-    batches: Option<Vec<Place>>,
+    /// The batches by the footer, in file order; `None` without a valid footer.
+    batches: Option<Vec<Span>>,
 }
 
 #[derive(Clone, Copy)]
-struct Place {
+struct Span {
     at: u64,
     len: u64,
 }
 
-/// Why there is no message.
+/// Why the next message can't be had.
 #[derive(Debug)]
 pub(super) enum Stop {
-    /// The stream ends here.
+    /// The stream ended.
     End,
-    /// What follows is no whole message.
+    /// The bytes that follow are not a whole message.
     Torn(String),
-    /// The message is whole, and its contents can't be.
+    /// The message is whole, but its contents make no sense.
     Bad(String),
-    /// The contents are compressed, with this.
+    /// The contents are compressed, with this codec.
     Compressed(&'static str),
     Io(io::Error),
 }
@@ -160,7 +160,7 @@ impl Frame {
     }
 }
 
-/// Opens a file; `None` if it is no Arrow IPC file. One that breaks off within its first bytes is one without messages.
+/// Opens a file; `None` if it is not an Arrow IPC file. A file that breaks off within its first bytes has no messages.
 pub(super) fn open(mut file: File) -> io::Result<Option<Messages>> {
     let len = file.seek(SeekFrom::End(0))?;
     let batches = footer_batches(&mut file, len)?;
@@ -181,7 +181,7 @@ pub(super) fn open(mut file: File) -> io::Result<Option<Messages>> {
     }))
 }
 
-fn footer_batches(file: &mut File, len: u64) -> io::Result<Option<Vec<Place>>> {
+fn footer_batches(file: &mut File, len: u64) -> io::Result<Option<Vec<Span>>> {
     let Some(tail_at) = len.checked_sub(TAIL as u64).filter(|&at| at >= START.len() as u64) else {
         return Ok(None);
     };
@@ -194,7 +194,7 @@ fn footer_batches(file: &mut File, len: u64) -> io::Result<Option<Vec<Place>>> {
     let (true, Some(footer_at)) = (magic == MAGIC, footer_at) else {
         return Ok(None);
     };
-    // A length that is wrong must not become memory: a long footer has the end of the stream before it.
+    // Don't allocate a wrong length: a long footer must follow an end of stream.
     if footer_len > SHORT_FOOTER {
         let mut end = [0; END_OF_STREAM.len()];
         file.seek(SeekFrom::Start(footer_at - end.len() as u64))?;
@@ -208,20 +208,20 @@ fn footer_batches(file: &mut File, len: u64) -> io::Result<Option<Vec<Place>>> {
     file.read_exact(&mut footer)?;
     Ok(root_as_footer(&footer)
         .ok()
-        .and_then(|footer| places(&footer, footer_at)))
+        .and_then(|footer| spans(&footer, footer_at)))
 }
 
-/// The batches of a footer; `None` if it says what can't be.
-fn places(footer: &Footer<'_>, footer_at: u64) -> Option<Vec<Place>> {
-    let mut places = Vec::new();
+/// The batches of a footer; `None` if it contradicts the file.
+fn spans(footer: &Footer<'_>, footer_at: u64) -> Option<Vec<Span>> {
+    let mut spans = Vec::new();
     for block in footer.recordBatches().into_iter().flatten() {
         let at = u64::try_from(block.offset()).ok()?;
         let len = u64::try_from(i64::from(block.metaDataLength()).checked_add(block.bodyLength())?).ok()?;
         let fits = at >= START.len() as u64 && block.bodyLength() >= 0 && at.checked_add(len)? <= footer_at;
-        fits.then(|| places.push(Place { at, len }))?;
+        fits.then(|| spans.push(Span { at, len }))?;
     }
-    places.sort_unstable_by_key(|place| place.at);
-    Some(places)
+    spans.sort_unstable_by_key(|span| span.at);
+    Some(spans)
 }
 
 impl Messages {
@@ -230,20 +230,20 @@ impl Messages {
         self.at
     }
 
-    /// The bytes of the file that are not read.
+    /// The bytes of the file that are still to be read.
     pub fn left(&self) -> u64 {
         self.len - self.at
     }
 
-    /// How many batches there are, by the footer; `None` without a valid one.
+    /// How many batches there are by the footer; `None` without a valid one.
     pub fn expected(&self) -> Option<usize> {
         self.batches.as_ref().map(Vec::len)
     }
 
-    /// Goes on with the first batch after this place, which only a footer knows; whether there is one.
+    /// Skips to the next batch by the footer, and says whether there is one.
     pub fn skip(&mut self) -> io::Result<bool> {
         let mut batches = self.batches.iter().flatten();
-        let Some(next) = batches.find(|place| place.at > self.at) else {
+        let Some(next) = batches.find(|span| span.at > self.at) else {
             return Ok(false);
         };
         self.at = next.at;
@@ -285,9 +285,9 @@ impl Messages {
             return Err(Stop::Torn("the file ends within a message".to_owned()));
         }
         let len = 8 + size + body;
-        let known = self.batches.as_ref().and_then(|places| {
-            let at = places.binary_search_by_key(&self.at, |place| place.at);
-            at.ok().map(|at| places[at].len)
+        let known = self.batches.as_ref().and_then(|spans| {
+            let at = spans.binary_search_by_key(&self.at, |span| span.at);
+            at.ok().map(|at| spans[at].len)
         });
         if let Some(known) = known.filter(|&known| known != len) {
             return Err(Stop::Torn(format!("a message of {len} bytes, the footer has {known}")));
@@ -302,7 +302,7 @@ impl Messages {
     }
 }
 
-/// The length of a message's body, if it is what its parts take: a length that is wrong must not become memory.
+/// The length of a message's body, checked against its parts, as a wrong length must not be allocated.
 fn body_length(message: &Message<'_>) -> Result<u64, Stop> {
     let batch = match message.header_type() {
         MessageHeader::DictionaryBatch => message.header_as_dictionary_batch().and_then(|batch| batch.data()),
@@ -335,9 +335,9 @@ fn body_length(message: &Message<'_>) -> Result<u64, Stop> {
     Ok(body)
 }
 
-/// Whether a schema is one that Arrow's code can read: it panics on others.
+/// Whether the Arrow crate can read a schema: it panics on others.
 pub(super) fn is_readable(schema: &ipc::Schema<'_>) -> bool {
-    // The depth is bounded: the message has been verified.
+    // The depth is bounded, as the message has been verified.
     fn fits(field: ipc::Field<'_>) -> bool {
         let children = field.children();
         let is_int = |int: ipc::Int<'_>| matches!(int.bitWidth(), 8 | 16 | 32 | 64);

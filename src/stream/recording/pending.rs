@@ -47,7 +47,7 @@ impl List {
         }
     }
 
-    /// As an array of `data_type`, whose memory it copies: the list keeps its own for the next batch.
+    /// Copies it into an array of `data_type`, and keeps its memory for the next batch.
     fn array(&self, data_type: &DataType, part: &Part) -> Result<ArrayRef, ArrowError> {
         let DataType::List(row) = data_type else {
             return Err(ArrowError::SchemaError(format!("{data_type} is no List")));
@@ -126,7 +126,7 @@ impl Pending {
         self.timestamps.len()
     }
 
-    /// Bytes of the payloads, and of what is said of them; or rows where those are more, as with lists of nothing.
+    /// Bytes of payloads and metadata; or the number of rows if that is higher, as with empty lists.
     pub fn bytes(&self) -> usize {
         let lists = self
             .payload
@@ -148,7 +148,8 @@ impl Pending {
         }
     }
 
-    /// Adds a message that fits [`Common`]; not one whose metadata takes more than `most` bytes as text, which come back.
+    /// Adds a message that fits [`Common`]. Refuses one whose metadata takes more than `most` bytes as text, and returns
+    /// how many.
     pub fn push(&mut self, message: &Message, most: usize) -> Result<(), usize> {
         let before = self.metadata.len();
         if self.rows() > 0 {

@@ -19,9 +19,8 @@ use tracing::warn;
 /// Of messages with the same time those of the stream whose name sorts first come first. The messages of one stream keep
 /// the order in which they were recorded, also where their times go back. One batch of each stream is in memory at a time.
 ///
-/// A file without a valid footer, as a process leaves it that dies in the middle of a write, is read up to its last
-/// whole batch, with a warning in the log. Of a damaged file what is whole is read: with a footer the batches behind the
-/// damage, too.
+/// A file without a valid footer, as a process leaves it that dies during a write, is read up to its last whole batch,
+/// with a warning in the log. Of a damaged file every whole batch is read; those behind the damage only with a footer.
 pub struct Reader {
     streams: Vec<Stream>,
 }
@@ -40,7 +39,7 @@ struct Stream {
     batches: usize,
     /// Whether the file has no further batch.
     ended: bool,
-    /// Why there is no next batch, until it is said.
+    /// Why there is no next batch, until it is returned.
     failed: Option<ReadError>,
 }
 
@@ -77,7 +76,7 @@ impl Reader {
         self.streams.iter().map(|stream| stream.name.as_str())
     }
 
-    /// Keeps the streams for which `keep` says so; the others are not read any further.
+    /// Keeps the streams for which `keep` returns true; the others are not read any further.
     pub fn retain(&mut self, mut keep: impl FnMut(&str) -> bool) {
         self.streams.retain(|stream| keep(&stream.name));
     }
@@ -96,8 +95,8 @@ impl Reader {
     /// Makes `message` the next one. Returns the index of its stream in [`streams`](Self::streams), `None` at the end.
     ///
     /// # Errors
-    /// If a part of a file can't be read: the file, the place, and what is wrong. The messages before it have been given;
-    /// the call may be repeated, and goes on with what can be read.
+    /// A part of a file can't be read: the file, the offset, and what is wrong. All messages before it have been returned.
+    /// The next call goes on behind it.
     pub fn next_into(&mut self, message: &mut Message) -> Result<Option<usize>, ReadError> {
         for stream in &mut self.streams {
             if let Some(error) = stream.failed.take() {
@@ -170,8 +169,8 @@ impl Stream {
         }
     }
 
-    /// Goes on to the next batch with a row in it; `batch` is none when there is no further one. After an error it goes
-    /// on behind what can't be read.
+    /// Goes on to the next batch that has a row; `batch` is `None` at the end. After an error, the next call goes on
+    /// behind what can't be read.
     fn next_batch(&mut self) -> Result<(), ReadError> {
         self.batch = None;
         self.row = 0;
@@ -211,8 +210,7 @@ impl Stream {
     }
 
     fn decode(&self, frame: &Frame) -> Result<Decoded, Stop> {
-        // Arrow takes it for granted that the parts of a batch fit each other, and panics where damaged bytes say
-        // otherwise.
+        // The Arrow crate panics if damaged bytes make the parts of a batch contradict each other.
         let decoded = catch_unwind(AssertUnwindSafe(|| self.decode_whole(frame)));
         decoded.unwrap_or_else(|_| Err(Stop::Bad("parts that do not fit each other".to_owned())))
     }
@@ -255,7 +253,7 @@ impl Stream {
         Ok(Decoded::Batch(plan.check(&batch).map(|()| batch), count))
     }
 
-    /// What it means that there was no message at `at`.
+    /// Handles that there was no message at `at`.
     fn stopped(&mut self, at: u64, stop: Stop) -> Result<(), ReadError> {
         let path = || self.path.clone();
         let damaged = |problem| ReadError::Damaged {
@@ -272,7 +270,7 @@ impl Stream {
                 self.ended = true;
                 return Err(ReadError::Compressed { path: path(), codec });
             }
-            // The next message is where it would be.
+            // The next message follows as if this one were good.
             Stop::Bad(problem) => {
                 self.batches += 1;
                 return Err(damaged(problem));
@@ -303,7 +301,7 @@ impl Stream {
                 return Err(ReadError::Io { path: path(), source });
             }
         }
-        // What is skipped over has been told of.
+        // Skipped batches have been reported.
         self.batches = self
             .messages
             .expected()
@@ -317,6 +315,6 @@ enum Decoded {
     Schema(SchemaRef),
     /// A batch, or the row that is no message, and how many rows there are.
     Batch(Result<Batch, (usize, String)>, usize),
-    /// What no message needs.
+    /// A dictionary, which no message needs.
     Other,
 }

@@ -1,4 +1,4 @@
-//! What every message of a stream has in common, and how the schema of its file says it.
+//! What every message of a stream has in common, as the schema of its file.
 
 use super::text::{list_of, push_entry};
 use super::{ARRIVAL, DATA, WriteError};
@@ -68,7 +68,7 @@ impl Part {
     }
 }
 
-/// What the first message of a stream says for all of them.
+/// What the first message of a stream fixes for all of them.
 pub(super) struct Common {
     pub parts: Vec<Part>,
     /// The metadata that no column holds. Later messages may differ.
@@ -113,7 +113,7 @@ impl Common {
         matches!(self.parts.as_slice(), [only] if only.name.is_empty())
     }
 
-    /// Whether `message` has the same columns. Allocates only to say what differs.
+    /// Checks that `message` has the same columns. Allocates only for the error.
     pub fn check(&self, stream: &str, message: &Message) -> Result<(), WriteError> {
         let misfit = |what, came: String, recorded: String| {
             Err(WriteError::Misfit {

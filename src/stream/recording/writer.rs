@@ -15,10 +15,10 @@ use tracing::error;
 const FLUSH_AFTER: Duration = Duration::from_millis(500);
 /// A batch is written when its payloads have reached this, whatever their age.
 const FLUSH_BYTES: usize = 8 << 20;
-/// A footer grows with the recording: one after every batch would make the work quadratic. All of them together take no
-/// more than this share of what is recorded,
+/// A footer grows with the recording, so one after every batch would make the work quadratic. All footers together take at
+/// most this share of what is recorded,
 const FOOTER_SHARE: u64 = 4;
-/// and this, so that a recording of minutes has one after every batch.
+/// plus this much, so that a recording of minutes has one after every batch.
 const FOOTER_CREDIT: u64 = 1 << 20;
 
 /// Records streams into a folder, one file each.
@@ -28,13 +28,13 @@ const FOOTER_CREDIT: u64 = 1 << 20;
 /// [`Reader`](super::Reader) reads up to their last whole batch, and any Arrow reader as a stream, from byte 8 on.
 ///
 /// [`finish`](Self::finish) puts a footer behind the last batch, which makes the file one that any Arrow reader opens.
-/// In the first minutes every batch is followed by a footer, which the next one replaces; later only some are, so that
-/// the bytes written stay in proportion to what is recorded.
+/// In the first minutes every batch is followed by a footer, which the next batch overwrites; later only some are, so
+/// that the bytes written stay in proportion to what is recorded.
 ///
-/// What is written is in the hands of the operating system: it outlives the process, and a loss of power only as far
-/// as the system has put it on the disk; [`finish`](Self::finish) waits for that.
+/// What was written survives the process. It survives a loss of power once the system has put it on the disk, which
+/// [`finish`](Self::finish) waits for.
 ///
-/// The memory needed does not depend on the recording's length but for 24 bytes a batch.
+/// Memory grows with the recording by 24 bytes a batch, and by nothing else.
 pub struct Writer {
     folder: PathBuf,
     streams: Vec<Stream>,
@@ -83,7 +83,7 @@ impl Writer {
         })
     }
 
-    /// Whether there is room for a stream of that name.
+    /// Checks that a stream of that name can be recorded.
     ///
     /// # Errors
     /// If the name can't be that of a file, or there is a recording of it already.
@@ -120,7 +120,7 @@ impl Writer {
         self.each(|stream| stream.tick(now))
     }
 
-    /// Writes every batch whose time has come, and gives `failed` each stream that can't be written, with the error.
+    /// Writes every batch whose time has come, and calls `failed` for each stream that can't be written.
     pub fn tick_each(&mut self, now: Instant, mut failed: impl FnMut(&str, WriteError)) {
         for stream in &mut self.streams {
             if let Err(error) = stream.tick(now) {
@@ -134,7 +134,7 @@ impl Writer {
         self.streams.iter().filter_map(Stream::due).min()
     }
 
-    /// Writes what waits and has the system put it on the disk. More messages may follow.
+    /// Writes what waits, and waits until the system has put it on the disk. More messages may follow.
     ///
     /// # Errors
     /// If a file can't be written. The other streams are written nevertheless.
@@ -145,7 +145,7 @@ impl Writer {
         })
     }
 
-    /// The first error, after all streams had their turn; the others are logged.
+    /// Calls `act` for all streams. Returns the first error, and logs the others.
     fn each(&mut self, mut act: impl FnMut(&mut Stream) -> Result<(), WriteError>) -> Result<(), WriteError> {
         let mut result = Ok(());
         for error in self.streams.iter_mut().filter_map(|stream| act(stream).err()) {
@@ -201,7 +201,7 @@ impl Stream {
             stream: self.name.clone(),
             problem,
         };
-        // Offsets of a List column have 32 bits, and no element is smaller than a byte, but for those that have none.
+        // Offsets of a List column have 32 bits. An element takes at least a byte, unless the rows have none.
         let size = message.bytes().max(message.rows);
         if size > i32::MAX as usize - FLUSH_BYTES {
             return Err(form(format!(
@@ -231,8 +231,7 @@ impl Stream {
         }
     }
 
-    /// Writes the rows that wait. Whether or not it can be done they wait no longer, so that a full disk does not
-    /// become a full memory.
+    /// Writes the rows that wait. They are dropped even if that fails, so that a full disk does not fill memory.
     fn flush(&mut self) -> Result<(), WriteError> {
         self.first_pending = None;
         let rows = self.pending.rows();
@@ -280,8 +279,7 @@ impl Stream {
         written
     }
 
-    /// Puts what the encoder made in the place of the footer, and a new footer after it where it is its turn, in one
-    /// write.
+    /// Writes what the encoder made over the footer, and a new footer after it if one is due, in one write.
     fn write_encoded(&mut self) -> io::Result<()> {
         let bytes = self.encoder.get_mut();
         let added = bytes.len() as u64;
@@ -293,7 +291,7 @@ impl Stream {
             self.credit = self.credit.saturating_sub(footer);
             self.footer = footer.saturating_sub((BLOCK * self.blocks.len()) as u64);
         }
-        // Without the old footer's tail, a write that breaks off can't be taken for a whole file.
+        // Cut the old footer off first: a write that breaks off must not look like a whole file.
         let cleared = match self.tail {
             Tail::Nothing => Ok(()),
             Tail::Footer | Tail::Rest => self.file.set_len(self.end),
@@ -328,7 +326,7 @@ fn file_of(folder: &Path, stream: &str) -> Result<PathBuf, WriteError> {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        // Nobody is left to tell: finish() is for those who want to know.
+        // Errors are lost here; `finish` returns them.
         let _ = self.each(Stream::close);
     }
 }
