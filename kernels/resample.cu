@@ -1,9 +1,10 @@
 // Resamples trajectories: equals `CpuResampler` of src/ops/resample/cpu.rs, bit for bit.
 //
 // The CPU drops samples that are not finite before it looks for brackets. The fast path here does not: it brackets each
-// target among all samples, and checks only the two rows that it reads. If those are finite, the value is right, because
-// a dropped sample could only lie further away. If not, the target is in doubt: a warp does it again among the finite
-// samples, and writes the fill value where the type can't hold the result. `resample_count_*` count the dropped samples.
+// target among all samples, and checks only the two rows that it reads. If those are finite, the value is right,
+// because a dropped sample could only lie further away. If not, the target is in doubt: a warp does it again among the
+// finite samples, and writes the fill value where the type can't hold the result. `resample_count_*` count the dropped
+// samples.
 
 #include "time.cuh"
 
@@ -179,8 +180,8 @@ template <class T> __device__ __noinline__ void refuse_overflow(const ResamplePa
     }
 }
 
-// Does one target among the finite samples alone: `Kept` of src/ops/resample/cpu.rs, but only for the samples around it.
-// All lanes of the warp call it.
+// Does one target among the finite samples alone: `Kept` of src/ops/resample/cpu.rs, but only for the samples around
+// it. All lanes of the warp call it.
 template <class T>
 __device__ __noinline__ void redo_target(const ResampleParams& p, const ResampleTile& tile, u64 target_index) {
     Times times{p.times + tile.sample, tile.samples, 0, ~0u};
@@ -307,8 +308,8 @@ __device__ __forceinline__ void redo_doubtful(const ResampleParams& p, const Res
 // A block does a tile in two steps: each thread finds the bracket of one target, then all threads write the rows of the
 // tile, UNROLL vectors of BYTES at a time.
 //
-// A tile with no more vectors than the block has threads is done in one step instead (`is_direct`): each thread finds the
-// bracket for its own vector, and loads its samples while it works out their weight.
+// A tile with no more vectors than the block has threads is done in one step instead (`is_direct`): each thread finds
+// the bracket for its own vector, and loads its samples while it works out their weight.
 template <class T, u32 BYTES, u32 UNROLL> __device__ __forceinline__ void resample(const ResampleParams& p) {
     typedef typename RealOf<T>::type Real;
     __shared__ i64 staged[STAGED_TIMES];

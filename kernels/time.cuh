@@ -81,8 +81,8 @@ struct Bracket {
     i64 after;
 };
 
-// Counts those of `count` ascending times that are at or before `target`, by a 4-ary search: three loads at once take no
-// longer than one, and halve the steps.
+// Counts those of `count` ascending times that are at or before `target`, by a 4-ary search: three loads at once take
+// no longer than one, and halve the steps.
 template <class TimeAt> __device__ __forceinline__ u32 at_or_before(const TimeAt& time, u32 count, i64 target) {
     u32 until = 0;
     // The largest power of 4 that is not more than `count`.
@@ -99,8 +99,8 @@ template <class TimeAt> __device__ __forceinline__ u32 at_or_before(const TimeAt
     return until;
 }
 
-// One step of such a search: counts those of three runs of `step` ascending times that end at or before `target`. `last`
-// is the end of the first run.
+// One step of such a search: counts those of three runs of `step` ascending times that end at or before `target`.
+// `last` is the end of the first run.
 __device__ __forceinline__ u32 runs_passed(const i64* last, u32 step, i64 target) {
     return (last[0] <= target) + (last[step] <= target) + (last[2 * step] <= target);
 }
@@ -133,8 +133,8 @@ __device__ __forceinline__ Bracket find_bracket(const Times& times, const Slice&
 // From here on: all that the kernels know of the interpolation modes, the counterpart of src/time/blend.rs.
 enum Interpolation : u32 { PREVIOUS = 0, NEAREST = 1, LINEAR = 2 };
 
-// Whether a mode makes the value of both samples around a target, limited by `max_gap` and `extrapolate`. The others take
-// one sample, limited by `max_age`. It is a macro because an inlined function changes the order of the branches.
+// Whether a mode makes the value of both samples around a target, limited by `max_gap` and `extrapolate`. The others
+// take one sample, limited by `max_age`. It is a macro because an inlined function changes the order of the branches.
 #define IS_BETWEEN(mode) ((mode) == LINEAR)
 
 // Whether every mode keeps the bits of a sample at that sample's own time, and where it is held. If one does not, set

@@ -4,8 +4,8 @@
 #![allow(clippy::unwrap_used)]
 
 use robocache::device::{Dtype, Values};
-use robocache::ops::align::{Masks, Target, Timeline};
-use robocache::ops::fuse::{self, FuseConfig};
+use robocache::ops::align::{Masks, Target, Timeline, cpu};
+use robocache::ops::fuse::FuseConfig;
 use robocache::ops::resample::{CpuResampler, ResampleConfig, Trajectories};
 use robocache::ops::voxelize::{Arrival, Cloud, Collector, CpuVoxelizer, VoxelizeConfig};
 use robocache::stream::{Cells, Message};
@@ -105,7 +105,7 @@ fn observation(timeline: &Timeline, target: &Target, names: &[String], config: &
     let columns = config.columns();
     let mut values = vec![0.0; timeline.window() * columns];
     let mut masks = Masks::default();
-    fuse::cpu::fuse(timeline, target, &mut values, &mut masks);
+    cpu::window(timeline, target, 0..timeline.modalities(), &mut values, &mut masks);
     let rows = values.chunks(columns).enumerate().map(|(row, mut rest)| {
         let mut text = format!("{} ms:", masks.timestamps_ns[row] as f64 / MS);
         for (m, name) in names.iter().enumerate() {

@@ -8,7 +8,6 @@ pub mod resample;
 pub mod voxelize;
 
 use crate::time::Interpolation;
-use serde::{Deserialize, Deserializer, de};
 
 /// A configuration that asks for something impossible.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -27,16 +26,6 @@ impl ConfigError {
             key: key.into(),
             problem: problem.into(),
         }
-    }
-}
-
-/// The value of a key that a later version will know: it has none, and asking for it is an error that says so.
-#[derive(Clone, Debug, PartialEq)]
-pub enum NotYet {}
-
-impl<'de> Deserialize<'de> for NotYet {
-    fn deserialize<D: Deserializer<'de>>(_: D) -> Result<Self, D::Error> {
-        Err(de::Error::custom("not supported yet"))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::scene::{sweep, uniform};
 use robocache::device::{Dtype, HostBuf, HostMemory};
-use robocache::ops::voxelize::{Cloud, CpuVoxelizer, VoxelLayout, VoxelizeConfig};
+use robocache::ops::voxelize::{CpuVoxelizer, VoxelLayout, VoxelizeConfig};
 use robocache::stream::{Cells, Message};
 use std::error::Error;
 
@@ -108,9 +108,9 @@ pub fn touched_bytes(shape: &Shape, layout: VoxelLayout, sweeps: &[Message]) -> 
     let mut bits = vec![0; shape.cells().div_ceil(8)];
     let mut out = 0;
     for (sweep, message) in sweeps.iter().enumerate() {
-        voxelizer.begin();
-        voxelizer.add(0, &Cloud::from_message(message)?)?;
-        voxelizer.finish();
+        let mut refused = None;
+        voxelizer.gather([(0, message)], |_, error| refused = Some(error));
+        refused.map_or(Ok(()), Err)?;
         let each = match layout {
             VoxelLayout::Dense => {
                 voxelizer.write_bits(&mut bits);

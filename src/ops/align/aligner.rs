@@ -99,7 +99,9 @@ impl Aligner {
     /// # Errors
     /// What the configuration has wrong, by its key.
     pub fn new(config: &AlignConfig, placement: &Placement) -> Result<Self, ConfigError> {
-        Self::with_outputs("fuse", config, placement, |modalities| vec![0..modalities])
+        Self::with_outputs("fuse", config, placement, |modalities| {
+            std::iter::once(0..modalities).collect()
+        })
     }
 
     /// Aligns: a window has an output for each modality, `[T, dim]`.

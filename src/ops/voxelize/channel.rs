@@ -1,9 +1,32 @@
+//! The channels: the one place where their names, what they are made of and their values on the CPU stand.
+//!
+//! A new channel that is made of what is gathered already touches
+//! 1. this file: a variant, its name, its [`Output`], and the value of that;
+//! 2. `cuda/params.rs`: the code of the output, in `output_code`;
+//! 3. `kernels/voxelize_rows.cuh`: the same code in `Output`, and its value in `value_of`;
+//! 4. and 5. the two fatbins that `make kernels` builds;
+//! 6. `tests/voxelize/oracle.rs`: its value, computed the obvious way.
+//!
+//! What no channel was made of before is gathered in `plan.rs` and `cpu.rs`, and by `voxelize_sums`.
+
+use super::cpu::CpuVoxelizer;
+use super::kernels;
+use super::plan::{Plan, Source};
 use serde::{Deserialize, Deserializer, de};
 use std::fmt;
 use std::marker::PhantomData;
 use std::str::FromStr;
 
 /// One value for each cell.
+///
+/// | channel | value of a cell with points |
+/// |---|---|
+/// | `occupancy` | 1 |
+/// | `count` | the number of points, exact |
+/// | `mean_F` | `(sum as f64 / n as f64 * 2^-s)` in float64, rounded to float32, n being the usable values; 0 where n is 0 |
+/// | `max_F`, `min_F` | the greatest or least of the usable values as float32, -0 being less than +0; 0 where there is none |
+///
+/// The [module](super) says which values are usable, and what s is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Channel {
     /// 1 where there is a point, 0 elsewhere.
@@ -18,26 +41,101 @@ pub enum Channel {
     Min(String),
 }
 
+/// Makes a channel of the name of its field.
+type OfField = fn(String) -> Channel;
+
 impl Channel {
     pub(super) const ALLOWED: &str = "occupancy, count, mean_F, max_F, min_F for a field F such as x or intensity";
 
+    const OF_POINTS: [(&str, Self); 2] = [("occupancy", Self::Occupancy), ("count", Self::Count)];
+    const OF_FIELDS: [(&str, OfField); 3] = [("mean", Self::Mean), ("max", Self::Max), ("min", Self::Min)];
+
+    /// What its name begins with, and the field it is computed from, where there is one.
+    fn parts(&self) -> (&'static str, Option<&str>) {
+        match self {
+            Self::Occupancy => ("occupancy", None),
+            Self::Count => ("count", None),
+            Self::Mean(field) => ("mean", Some(field)),
+            Self::Max(field) => ("max", Some(field)),
+            Self::Min(field) => ("min", Some(field)),
+        }
+    }
+
     /// The field it is computed from, where there is one.
     pub fn field(&self) -> Option<&str> {
+        self.parts().1
+    }
+
+    /// What it is made of, which `plan` has gathered from now on.
+    pub(super) fn output(&self, plan: &mut Plan) -> Output {
         match self {
-            Self::Occupancy | Self::Count => None,
-            Self::Mean(field) | Self::Max(field) | Self::Min(field) => Some(field),
+            Self::Occupancy => Output::One,
+            Self::Count => {
+                plan.counts = true;
+                Output::Count
+            }
+            Self::Mean(field) => Output::Mean(plan.sum_plane(field)),
+            Self::Max(field) => Output::Extreme(plan.extreme(field, true)),
+            Self::Min(field) => Output::Extreme(plan.extreme(field, false)),
+        }
+    }
+}
+
+/// How a channel is made of what was gathered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Output {
+    One,
+    Count,
+    /// Sum plane over count.
+    Mean(usize),
+    /// The extreme of that index.
+    Extreme(usize),
+}
+
+impl Output {
+    /// Of an output that is made of the row of a cell alone, its column of the [table](kernels::features).
+    pub(super) fn table_column(self, plan: &Plan) -> Option<u8> {
+        match self {
+            Self::One => Some(kernels::TABLE_ONE),
+            Self::Count => Some(kernels::TABLE_COUNT),
+            Self::Mean(plane) => match plan.sums[plane - 1] {
+                Source::Axis(axis) => Some(axis as u8),
+                Source::Field(_) => None,
+            },
+            Self::Extreme(_) => None,
+        }
+    }
+
+    /// The values of the occupied cells from the `from`-th on.
+    pub(super) fn write(self, voxelizer: &CpuVoxelizer, from: usize, out: &mut [f32]) {
+        let (sums, cells) = (&voxelizer.sums, from..from + out.len());
+        match self {
+            Self::One => out.fill(1.0),
+            Self::Count => kernels::counts(&sums.rows[cells], out),
+            Self::Mean(plane) => {
+                let source = voxelizer.spec.plan.sums[plane - 1];
+                let (rows, unit) = (&sums.rows[cells.clone()], voxelizer.unit(source));
+                match source {
+                    Source::Axis(axis) => kernels::means_of_axis(rows, axis, unit, out),
+                    Source::Field(field) => {
+                        let of_field = &sums.fields[field][cells.clone()];
+                        match sums.exceptions[field].get(cells) {
+                            None => kernels::means(of_field, rows, unit, out),
+                            Some(exceptions) => kernels::means_of_usable(of_field, rows, exceptions, unit, out),
+                        }
+                    }
+                }
+            }
+            Self::Extreme(extreme) => kernels::extremes(&sums.extremes[extreme][cells], out),
         }
     }
 }
 
 impl fmt::Display for Channel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Occupancy => f.write_str("occupancy"),
-            Self::Count => f.write_str("count"),
-            Self::Mean(field) => write!(f, "mean_{field}"),
-            Self::Max(field) => write!(f, "max_{field}"),
-            Self::Min(field) => write!(f, "min_{field}"),
+        match self.parts() {
+            (name, None) => f.write_str(name),
+            (name, Some(field)) => write!(f, "{name}_{field}"),
         }
     }
 }
@@ -46,14 +144,16 @@ impl FromStr for Channel {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match (text, text.split_once('_')) {
-            ("occupancy", _) => Ok(Self::Occupancy),
-            ("count", _) => Ok(Self::Count),
-            (_, Some(("mean", field))) if !field.is_empty() => Ok(Self::Mean(field.to_owned())),
-            (_, Some(("max", field))) if !field.is_empty() => Ok(Self::Max(field.to_owned())),
-            (_, Some(("min", field))) if !field.is_empty() => Ok(Self::Min(field.to_owned())),
-            _ => Err(format!("`{text}` is no channel (allowed: {})", Self::ALLOWED)),
-        }
+        let of_points = Self::OF_POINTS.into_iter().find(|(name, _)| *name == text);
+        let of_field = || {
+            let (prefix, field) = text.split_once('_').filter(|(_, field)| !field.is_empty())?;
+            let (_, channel) = Self::OF_FIELDS.into_iter().find(|(name, _)| *name == prefix)?;
+            Some(channel(field.to_owned()))
+        };
+        of_points
+            .map(|(_, channel)| channel)
+            .or_else(of_field)
+            .ok_or_else(|| format!("`{text}` is no channel (allowed: {})", Self::ALLOWED))
     }
 }
 
@@ -64,7 +164,7 @@ impl<'de> Deserialize<'de> for Channel {
 }
 
 /// Parses a name where it is read, so that an error has its key.
-struct Name<T>(PhantomData<T>);
+pub(super) struct Name<T>(pub(super) PhantomData<T>);
 
 impl<T: FromStr<Err = String>> de::Visitor<'_> for Name<T> {
     type Value = T;
@@ -75,55 +175,5 @@ impl<T: FromStr<Err = String>> de::Visitor<'_> for Name<T> {
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
         text.parse().map_err(E::custom)
-    }
-}
-
-/// The form of the output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum VoxelLayout {
-    /// Every cell: a tensor `[C, X, Y, Z]`.
-    Dense,
-    /// One bit for each cell: UInt8, cell `i` is bit `i % 8`, least significant first, of byte `i / 8`.
-    Bits,
-    /// The occupied cells only, in cell order: `coords` V x 3 Int32 and `features` V x C Float32.
-    Coo,
-}
-
-impl VoxelLayout {
-    /// The name used in configuration.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Dense => "dense",
-            Self::Bits => "bits",
-            Self::Coo => "coo",
-        }
-    }
-}
-
-impl fmt::Display for VoxelLayout {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for VoxelLayout {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        match name {
-            "dense" => Ok(Self::Dense),
-            "bits" => Ok(Self::Bits),
-            "coo" => Ok(Self::Coo),
-            "pillars" | "tsdf" | "esdf" | "hash" => {
-                Err(format!("`{name}` is not supported yet (allowed: dense, bits, coo)"))
-            }
-            _ => Err(format!("`{name}` is no layout (allowed: dense, bits, coo)")),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for VoxelLayout {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_str(Name(PhantomData))
     }
 }

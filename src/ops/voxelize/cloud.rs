@@ -170,11 +170,11 @@ impl<'a> Cloud<'a> {
     /// [`CloudError::Missing`], [`CloudError::Type`] or [`CloudError::Twice`], or [`CloudError::Column`] if it is not one
     /// number for each point.
     pub fn field(&self, name: &str) -> Result<Field<'a>, CloudError> {
-        let mut places = (0..self.columns).filter(|&i| self.name(i) == name);
-        let Some(i) = places.next() else {
+        let mut columns = (0..self.columns).filter(|&i| self.name(i) == name);
+        let Some(i) = columns.next() else {
             return Err(self.no_field(name));
         };
-        if places.next().is_some() {
+        if columns.next().is_some() {
             return Err(CloudError::Twice { name: name.to_owned() });
         }
         if let (Some(values), Some(column)) = (self.tensor, self.message.columns().first()) {
@@ -285,7 +285,7 @@ impl<'a> Field<'a> {
         self.values
     }
 
-    /// The place of the first point's value among the values.
+    /// The index of the first point's value among the values.
     pub(super) fn first(&self) -> usize {
         self.first
     }

@@ -32,7 +32,7 @@ pub struct CpuVoxelizer {
     occupied: usize,
     output: Layout,
     /// How the features are made of the rows alone, where they are.
-    pub(super) table: Option<Vec<u8>>,
+    pub(super) table_columns: Option<Vec<u8>>,
     /// Whether the grid that was gathered last is still to be written.
     pub(super) is_gathered: bool,
 }
@@ -115,7 +115,7 @@ impl CpuVoxelizer {
             counters: VoxelCounters::default(),
             occupied: 0,
             output: spec.output(config.dtype),
-            table: spec.plan.table(),
+            table_columns: spec.plan.table(),
             is_gathered: false,
             spec,
         })

@@ -499,6 +499,80 @@ kernel! {
 mod tests {
     use super::*;
 
+    /// Numbers in -1..1 that look random, with what is not finite and what is on an edge among them.
+    fn odd_values(seed: u64, len: usize) -> Vec<f32> {
+        let value = |i: u64| {
+            let bits = (i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_mul(seed | 1) >> 40;
+            match bits % 37 {
+                0 => f32::NAN,
+                1 => f32::INFINITY,
+                2 => f32::NEG_INFINITY,
+                3 => -0.0,
+                4 => 0.75,
+                5 => 3.4e38,
+                _ => bits as f32 / (1 << 23) as f32 - 1.0,
+            }
+        };
+        (0..len as u64).map(value).collect()
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn cells_are_the_same_on_every_cpu() {
+        if !has_avx2() {
+            return;
+        }
+        let grid = VoxelGrid::new([-0.75; 3], [0.125, 0.25, 0.5], [12, 6, 3]);
+        let words = grid.cells().div_ceil(64);
+        for len in (0..70).chain([1000]) {
+            let xyz = [1, 2, 3].map(|seed| odd_values(seed + len as u64, len));
+            let xyz = xyz.each_ref().map(Vec::as_slice);
+            let run = |is_wide: bool| {
+                let (mut words, mut used) = (vec![0; words], vec![0; 1]);
+                let mut kept = vec![Kept::default(); len + INDEX_SLACK];
+                let bitmap = Bitmap {
+                    words: &mut words,
+                    used: &mut used,
+                };
+                let indexed = match is_wide {
+                    // SAFETY: the CPU has the features.
+                    true => unsafe { avx2::index(&grid, xyz, 5, bitmap, &mut kept) },
+                    false => index_portable(&grid, xyz, 5, bitmap, &mut kept),
+                };
+                let kept: Vec<_> = kept[..indexed.kept].iter().map(|k| (k.cell, k.point)).collect();
+                (indexed.finite, kept, words, used)
+            };
+            assert_eq!(run(true), run(false), "{len} points");
+        }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn features_are_the_same_on_every_cpu() {
+        if !has_avx2() {
+            return;
+        }
+        let units = [-31, -32, -35].map(quantum::power_of_two);
+        for columns in [&[4u8, 3, 0, 1, 2][..], &[3], &[2, 4], &[1, 0, 3]] {
+            let rows = odd_values(7, 40).into_iter().enumerate().map(|(i, value)| {
+                let sum = (f64::from(value) * 1e15) as i64;
+                Row([sum, -sum / 3, i64::from(i as u32) << 37, i as i64 + 1])
+            });
+            let rows: Vec<_> = rows.collect();
+            let run = |is_wide: bool| {
+                let (mut rows, mut out) = (rows.clone(), vec![f32::NAN; rows.len() * columns.len()]);
+                match is_wide {
+                    // SAFETY: the CPU has the features.
+                    true => unsafe { avx2::features(&mut rows, units, columns, &mut out) },
+                    false => features_portable(&mut rows, units, columns, &mut out),
+                }
+                assert!(rows.iter().all(|row| row.0 == [0; 4]));
+                out.into_iter().map(f32::to_bits).collect::<Vec<_>>()
+            };
+            assert_eq!(run(true), run(false), "{columns:?}");
+        }
+    }
+
     #[test]
     fn integers_become_the_nearest_float64() {
         let mut values = vec![

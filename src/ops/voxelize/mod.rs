@@ -24,16 +24,9 @@
 //! 6. With `max_voxels`, the cells after the first so many in cell order are dropped: `dropped_overflow` counts their
 //!    points.
 //!
-//! | channel | value of a cell with points |
-//! |---|---|
-//! | `occupancy` | 1 |
-//! | `count` | the number of points, exact |
-//! | `mean_F` | `(sum as f64 / n as f64 * 2^-s)` in float64, rounded to float32, n being the usable values; 0 where n is 0 |
-//! | `max_F`, `min_F` | the greatest or least of the usable values as float32, -0 being less than +0; 0 where there is none |
-//!
-//! `x`, `y` and `z` are the coordinates of step 2, for `max_z` as for `mean_z`. A cell without points has 0 in every
-//! channel. float16 and bfloat16 outputs are the nearest to the float32 value, and the greatest or least of their type
-//! where that is beyond it.
+//! [`Channel`] says what the value of each channel is. `x`, `y` and `z` are the coordinates of step 2, for `max_z` as for
+//! `mean_z`. A cell without points has 0 in every channel. float16 and bfloat16 outputs are the nearest to the float32
+//! value, and the greatest or least of their type where that is beyond it.
 //!
 //! A sum is one of integers q, the nearest to `value * 2^s`, which is exact in float64 before it is rounded:
 //!
@@ -60,18 +53,20 @@ pub mod cuda;
 pub(crate) mod cuda;
 mod grid;
 mod kernels;
+mod layout;
 mod plan;
 mod quantum;
 mod spec;
 mod voxelizer;
 mod write;
 
-pub use channel::{Channel, VoxelLayout};
+pub use channel::Channel;
 pub use cloud::{Cloud, CloudError, Field};
 pub use collector::{Arrival, Collector};
 pub use config::{Extrinsic, LATER, VoxelInput, VoxelizeConfig};
 pub use cpu::CpuVoxelizer;
 pub use grid::{Transform, VoxelGrid};
+pub use layout::VoxelLayout;
 pub use voxelizer::{GatheredGrid, Pushed, Unused, Voxelizer};
 
 use super::ConfigError;

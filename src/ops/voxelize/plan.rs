@@ -1,7 +1,7 @@
 //! What has to be gathered for a list of channels: each thing once, and nothing that no channel asks for.
 
 use super::Channel;
-use super::kernels::{TABLE_COUNT, TABLE_ONE};
+use super::channel::Output;
 
 /// Where a value comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,17 +27,6 @@ pub(super) struct NamedField {
 pub(super) struct Extreme {
     pub(super) source: Source,
     pub(super) greatest: bool,
-}
-
-/// How a channel is made of what was gathered.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Output {
-    One,
-    Count,
-    /// Sum plane over count.
-    Mean(usize),
-    /// The extreme of that index.
-    Extreme(usize),
 }
 
 #[derive(Debug, Default)]
@@ -66,20 +55,7 @@ impl Plan {
             }
         }
         for channel in channels {
-            let output = match channel {
-                Channel::Occupancy => Output::One,
-                Channel::Count => Output::Count,
-                Channel::Mean(name) => {
-                    let source = plan.source(name, |field| field.mean = true);
-                    Output::Mean(1 + index_of(&mut plan.sums, source))
-                }
-                Channel::Max(name) | Channel::Min(name) => {
-                    let source = plan.source(name, |field| field.extreme = true);
-                    let greatest = matches!(channel, Channel::Max(_));
-                    Output::Extreme(index_of(&mut plan.extremes, Extreme { source, greatest }))
-                }
-            };
-            plan.counts |= matches!(output, Output::Count | Output::Mean(_));
+            let output = channel.output(&mut plan);
             plan.outputs.push(output);
         }
         plan
@@ -100,20 +76,24 @@ impl Plan {
         self.fields.iter().filter(|field| field.mean).count()
     }
 
-    /// Of channels that are made of the row of a cell alone, for each its entry in the table of
+    /// The columns of the table that the channels are, where all are made of the row of a cell alone: see
     /// [`kernels::features`](super::kernels::features).
     pub(super) fn table(&self) -> Option<Vec<u8>> {
-        let entry = |output: &Output| match *output {
-            Output::One => Some(TABLE_ONE),
-            Output::Count => Some(TABLE_COUNT),
-            Output::Mean(plane) => match self.sums[plane - 1] {
-                Source::Axis(axis) => Some(axis as u8),
-                Source::Field(_) => None,
-            },
-            Output::Extreme(_) => None,
-        };
-        let entries = self.outputs.iter().map(entry).collect::<Option<_>>();
-        entries.filter(|_| self.counts)
+        let columns = self.outputs.iter().map(|output| output.table_column(self));
+        columns.collect::<Option<_>>().filter(|_| self.counts)
+    }
+
+    /// The plane of the sum of a field or coordinate, from which a mean is made.
+    pub(super) fn sum_plane(&mut self, field: &str) -> usize {
+        self.counts = true;
+        let source = self.source(field, |field| field.mean = true);
+        1 + index_of(&mut self.sums, source)
+    }
+
+    /// The index of the greatest or least value of a field or coordinate.
+    pub(super) fn extreme(&mut self, field: &str, greatest: bool) -> usize {
+        let source = self.source(field, |field| field.extreme = true);
+        index_of(&mut self.extremes, Extreme { source, greatest })
     }
 
     /// Whether the first sums are x, y and z.

@@ -141,11 +141,11 @@ impl Voxelizer {
     /// # Errors
     /// The key that is not allowed, or that a device that was asked for by name has no room for.
     pub fn new(config: &VoxelizeConfig, placement: &Placement) -> Result<Self, ConfigError> {
-        let inputs = config.inputs.len();
+        let (inputs, memory) = (config.inputs.len(), placement.host_memory());
         Ok(Self {
             backends: Backends::new(config, placement)?,
             collector: Collector::new(config),
-            waiting: std::iter::repeat_with(Message::default).take(inputs).collect(),
+            waiting: (0..inputs).map(|_| Message::new(&memory)).collect(),
             used: Vec::with_capacity(inputs),
         })
     }

@@ -2,7 +2,7 @@
 
 use super::cpu::CpuVoxelizer;
 use super::kernels;
-use super::plan::{Output, Source};
+use super::plan::Source;
 use crate::device::{Dtype, Element};
 use half::{bf16, f16};
 
@@ -55,7 +55,7 @@ impl CpuVoxelizer {
         for (i, order) in self.order.chunks(BLOCK).enumerate() {
             for (&output, out) in self.spec.plan.outputs.iter().zip(out.chunks_exact_mut(cells)) {
                 let values = &mut values[..order.len()];
-                self.values(output, i * BLOCK, values);
+                output.write(self, i * BLOCK, values);
                 for (&cell, &value) in order.iter().zip(&*values) {
                     let (value, is_saturated) = saturate::<E>(value);
                     saturated += u64::from(is_saturated);
@@ -97,9 +97,9 @@ impl CpuVoxelizer {
         assert_eq!(coords.len(), voxels * 3, "three coordinates for each voxel");
         assert_eq!(features.len(), voxels * columns, "one feature for each channel");
         self.cells.coordinates(&self.spec.grid, coords);
-        if let Some(entries) = &self.table {
+        if let Some(table_columns) = &self.table_columns {
             let units = [0, 1, 2].map(|axis| self.unit(Source::Axis(axis)));
-            kernels::features(&mut self.sums.rows[..voxels], units, entries, features);
+            kernels::features(&mut self.sums.rows[..voxels], units, table_columns, features);
             self.sums.dirty = 0;
             return;
         }
@@ -108,7 +108,7 @@ impl CpuVoxelizer {
         for (i, rows) in features.chunks_mut(BLOCK * columns).enumerate() {
             let values = &mut values[..rows.len() / columns];
             for (column, &output) in self.spec.plan.outputs.iter().enumerate() {
-                self.values(output, i * BLOCK, values);
+                output.write(self, i * BLOCK, values);
                 for (row, &value) in rows.chunks_exact_mut(columns).zip(&*values) {
                     row[column] = value;
                 }
@@ -122,32 +122,5 @@ impl CpuVoxelizer {
             std::mem::take(&mut self.is_gathered),
             "a grid is gathered, then written once"
         );
-    }
-
-    /// The values of a channel for the occupied cells from the `from`-th on.
-    fn values(&self, output: Output, from: usize, out: &mut [f32]) {
-        let sums = &self.sums;
-        let cells = from..from + out.len();
-        match output {
-            Output::One => out.fill(1.0),
-            Output::Count => kernels::counts(&sums.rows[cells], out),
-            Output::Mean(plane) => {
-                let source = self.spec.plan.sums[plane - 1];
-                let (rows, unit) = (&sums.rows[cells.clone()], self.unit(source));
-                match source {
-                    Source::Axis(axis) => kernels::means_of_axis(rows, axis, unit, out),
-                    Source::Field(field) => {
-                        let sums_of_field = &sums.fields[field][cells.clone()];
-                        match sums.exceptions[field].get(cells) {
-                            None => kernels::means(sums_of_field, rows, unit, out),
-                            Some(exceptions) => {
-                                kernels::means_of_usable(sums_of_field, rows, exceptions, unit, out);
-                            }
-                        }
-                    }
-                }
-            }
-            Output::Extreme(extreme) => kernels::extremes(&sums.extremes[extreme][cells], out),
-        }
     }
 }

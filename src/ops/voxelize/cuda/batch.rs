@@ -2,9 +2,9 @@
 
 use super::super::spec::{Spec, Taken};
 use super::super::{Channel, Cloud, VoxelCounters, VoxelGrid, VoxelLayout, VoxelizeConfig};
-use super::engine::{Engine, Head, Product};
+use super::builder::{CloudsOnDevice, GridBuilder, Head, Product};
 use super::params::Fields;
-use super::source::{CloudForm, DeviceClouds, MAX_CLOUDS};
+use super::source::{CloudForm, Destination, DeviceClouds, MAX_CLOUDS};
 use super::{VoxelizeError, scatter, spec_for_device};
 use crate::device::cuda::Transfer;
 use crate::device::cuda::{Budget, CudaError, DeviceBuf, Gpu};
@@ -75,7 +75,7 @@ impl RowsOut {
 pub struct VoxelizeBatch {
     spec: Spec,
     taken: Taken,
-    engine: Engine,
+    builder: GridBuilder,
     dtype: Dtype,
     /// Clouds that are made at once.
     chunk: usize,
@@ -99,7 +99,7 @@ impl VoxelizeBatch {
         let spec = spec_for_device(config)?;
         let budget = Budget::new(max_bytes);
         Ok(Self {
-            engine: Engine::new(&spec, gpu, &budget, Product::Rows { coords: true })?,
+            builder: GridBuilder::new(&spec, gpu, &budget, Product::Rows { coords: true })?,
             taken: Taken::default(),
             dtype: config.dtype,
             chunk: MAX_CLOUDS,
@@ -124,7 +124,7 @@ impl VoxelizeBatch {
 
     /// Bytes of device memory that are held.
     pub fn used_bytes(&self) -> usize {
-        self.engine.budget.used()
+        self.builder.budget.used()
     }
 
     /// Clouds that are made at once: fewer after memory ran out.
@@ -205,13 +205,13 @@ impl VoxelizeBatch {
             let made = self.run_chunk(&clouds[at..at + count], &form, part);
             if made.is_err() {
                 // The clouds may still be on their way. The error that came first is the one to tell.
-                let _ = self.engine.gpu.synchronize();
+                let _ = self.builder.gpu.synchronize();
             }
             match made {
                 Ok(()) => at += count,
                 Err(error) if error.is_memory() && count > 1 => {
                     self.chunk = count.div_ceil(2);
-                    self.engine.release();
+                    self.builder.release();
                     self.points.release();
                     tracing::warn!("voxelize: {error}: {} clouds at once instead of {count}", self.chunk);
                 }
@@ -230,19 +230,15 @@ impl VoxelizeBatch {
         let mut first = 0;
         for (i, cloud) in clouds.iter().enumerate() {
             if i == self.transfers.len() {
-                self.transfers.push(Transfer::new(&self.engine.gpu));
+                self.transfers.push(Transfer::new(&self.builder.gpu));
             }
+            let to = Destination {
+                buffer: &self.points,
+                first,
+                points: total,
+            };
             // SAFETY: the clouds are borrowed, and the stream is synchronized before this returns.
-            unsafe {
-                form.upload(
-                    &self.spec.plan,
-                    cloud,
-                    &self.points,
-                    0,
-                    [first, total],
-                    &mut self.transfers[i],
-                )
-            }?;
+            unsafe { form.upload(&self.spec.plan, cloud, to, &mut self.transfers[i]) }?;
             first += cloud.len();
             self.starts.push(first as u32);
         }
@@ -254,19 +250,25 @@ impl VoxelizeBatch {
             VoxelLayout::Coo => Product::Rows { coords: true },
             VoxelLayout::Dense => Product::Rows { coords: false },
         };
-        self.engine.prepare(&self.spec, product, clouds.len());
-        self.engine.begin(clouds.len(), (!is_even).then_some(&self.starts))?;
-        let mut params = Engine::cloud_params(&self.spec, 0);
+        self.builder.prepare(&self.spec, product, clouds.len());
+        self.builder.begin(clouds.len(), (!is_even).then_some(&self.starts))?;
+        let mut params = GridBuilder::cloud_params(&self.spec, 0);
         let mut fields = Fields::default();
         form.describe(self.points.address(), total, &mut params, &mut fields);
+        let on_device = CloudsOnDevice {
+            cloud: params,
+            fields,
+            longest,
+            total,
+        };
         // SAFETY: the points are this batch's own, and the stream is synchronized below.
         unsafe {
-            self.engine.add(&self.spec, (params, fields), longest, total)?;
-            self.engine.finish(&self.spec, &self.taken, total, Head::Read)?;
+            self.builder.add(&self.spec, on_device)?;
+            self.builder.finish(&self.spec, &self.taken, total, Head::Read)?;
         }
-        self.engine.wait()?;
+        self.builder.wait()?;
         for (i, (counters, cloud)) in out.counters.iter_mut().zip(clouds).enumerate() {
-            *counters = self.engine.counters(i, cloud.len());
+            *counters = self.builder.counters(i, cloud.len());
         }
         match self.spec.layout {
             VoxelLayout::Bits => self.download_bits(clouds.len(), out.cells)?,
@@ -274,38 +276,40 @@ impl VoxelizeBatch {
             VoxelLayout::Dense => self.download_dense(out.saturated, out.cells)?,
         }
         for (i, unusable) in out.unusable.chunks_mut(self.fields().max(1)).enumerate() {
-            unusable.copy_from_slice(self.engine.unusable(i));
+            unusable.copy_from_slice(self.builder.unusable(i));
         }
         Ok(())
     }
 
     fn download_bits(&mut self, grids: usize, out: &mut [u8]) -> Result<(), CudaError> {
         let bytes = self.bytes_per_grid();
-        if bytes == self.engine.bitmap_stride() {
-            let (bitmaps, at) = self.engine.bitmap(0);
+        if bytes == self.builder.bitmap_stride() {
+            let (bitmaps, at) = self.builder.bitmap(0);
             return self.output.download(&mut [(bitmaps, at, out)]);
         }
         for (grid, out) in out.chunks_mut(bytes).take(grids).enumerate() {
-            let (bitmap, at) = self.engine.bitmap(grid);
+            let (bitmap, at) = self.builder.bitmap(grid);
             // SAFETY: it is borrowed until the stream is synchronized.
             unsafe { bitmap.download(at, out) }?;
         }
-        self.engine.gpu.synchronize()
+        self.builder.gpu.synchronize()
     }
 
     fn download_rows(&mut self, grids: usize, out: &mut RowsOut) -> Result<(), CudaError> {
         let before = out.rows.last().copied().unwrap_or(0);
-        let rows = self.engine.first_row(grids);
+        let rows = self.builder.first_row(grids);
         let columns = self.spec.channels.len();
         out.coords.resize((before + rows) * 3, 0);
         out.features.resize((before + rows) * columns, 0.0);
         let coords = bytemuck::cast_slice_mut(&mut out.coords[before * 3..]);
         let features = bytemuck::cast_slice_mut(&mut out.features[before * columns..]);
-        self.output
-            .download(&mut [(self.engine.coords(), 0, coords), (self.engine.features(), 0, features)])?;
+        self.output.download(&mut [
+            (self.builder.coords(), 0, coords),
+            (self.builder.features(), 0, features),
+        ])?;
         // Last, so that what failed can be done again.
         out.rows
-            .extend((1..=grids).map(|grid| before + self.engine.first_row(grid)));
+            .extend((1..=grids).map(|grid| before + self.builder.first_row(grid)));
         Ok(())
     }
 
@@ -313,14 +317,14 @@ impl VoxelizeBatch {
     fn download_dense(&mut self, saturated: &mut [u64], out: &mut [u8]) -> Result<(), CudaError> {
         let grids = saturated.len();
         let columns = self.spec.channels.len();
-        let rows = self.engine.first_row(grids);
+        let rows = self.builder.first_row(grids);
         let [order, features] = self.output.fetch([
-            (self.engine.order(), rows * 4),
-            (self.engine.features(), rows * columns * 4),
+            (self.builder.order(), rows * 4),
+            (self.builder.features(), rows * columns * 4),
         ])?;
         let bytes = out.len() / grids;
         for ((grid, out), saturated) in out.chunks_exact_mut(bytes).enumerate().zip(saturated) {
-            let [from, until] = [grid, grid + 1].map(|grid| self.engine.first_row(grid));
+            let [from, until] = [grid, grid + 1].map(|grid| self.builder.first_row(grid));
             let order = &order[from * 4..until * 4];
             let features = &features[from * columns * 4..until * columns * 4];
             *saturated = match self.dtype {
@@ -340,8 +344,8 @@ impl VoxelizeBatch {
     pub fn run_device(&mut self, clouds: &DeviceClouds<'_>) -> Result<DeviceGrids<'_>, VoxelizeError> {
         // SAFETY: the clouds are borrowed until the stream is synchronized.
         unsafe { self.launch(clouds) }?;
-        self.engine.read_head(&self.spec)?;
-        self.engine.gpu.synchronize()?;
+        self.builder.read_head(&self.spec)?;
+        self.builder.gpu.synchronize()?;
         Ok(self.grids())
     }
 
@@ -354,7 +358,7 @@ impl VoxelizeBatch {
     /// # Safety
     /// The points, and this batch, are left alone until the stream is synchronized.
     pub unsafe fn launch(&mut self, clouds: &DeviceClouds<'_>) -> Result<(), VoxelizeError> {
-        self.engine.gpu.check(clouds.buffer.gpu())?;
+        self.builder.gpu.check(clouds.buffer.gpu())?;
         self.spec.check(clouds)?;
         let product = match self.spec.layout {
             VoxelLayout::Bits => Product::Bits,
@@ -365,16 +369,22 @@ impl VoxelizeBatch {
         self.taken.take(&self.spec, clouds)?;
         let total = clouds.clouds * clouds.points;
         self.launched = [clouds.clouds, clouds.points];
-        let mut params = Engine::cloud_params(&self.spec, 0);
+        let mut params = GridBuilder::cloud_params(&self.spec, 0);
         let mut fields = Fields::default();
         clouds.describe(&self.spec.plan, &mut params, &mut fields)?;
         let grids = clouds.clouds.max(1);
-        self.engine.prepare(&self.spec, product, grids);
-        self.engine.begin(grids, None)?;
+        self.builder.prepare(&self.spec, product, grids);
+        self.builder.begin(grids, None)?;
+        let on_device = CloudsOnDevice {
+            cloud: params,
+            fields,
+            longest: clouds.points,
+            total,
+        };
         // SAFETY: the fields are within their buffer; that it is left alone is the caller's promise.
         unsafe {
-            self.engine.add(&self.spec, (params, fields), clouds.points, total)?;
-            self.engine.finish(&self.spec, &self.taken, total, Head::Stays)?;
+            self.builder.add(&self.spec, on_device)?;
+            self.builder.finish(&self.spec, &self.taken, total, Head::Stays)?;
         }
         Ok(())
     }
@@ -404,47 +414,47 @@ impl<'a> DeviceGrids<'a> {
 
     /// What became of the points of a cloud. Known after [`VoxelizeBatch::run_device`], not after a bare launch.
     pub fn counters(&self, grid: usize) -> VoxelCounters {
-        self.batch.engine.counters(grid, self.batch.launched[1])
+        self.batch.builder.counters(grid, self.batch.launched[1])
     }
 
     /// For each field beside x, y and z that channels are computed from: how many values of a cloud its channels leave
     /// out. Known as the counters are.
     pub fn unusable(&self, grid: usize) -> &'a [u64] {
-        self.batch.engine.unusable(grid)
+        self.batch.builder.unusable(grid)
     }
 
     /// How many values of a dense output its type can't hold. Known as the counters are.
     pub fn saturated(&self, grid: usize) -> u64 {
-        self.batch.engine.saturated(grid)
+        self.batch.builder.saturated(grid)
     }
 
     /// Of layout `coo`: the first row of a grid, or after the last one their number. Known as the counters are.
     pub fn first_row(&self, grid: usize) -> usize {
-        self.batch.engine.first_row(grid)
+        self.batch.builder.first_row(grid)
     }
 
     /// Of layout `coo`: the first row of each grid and the number of all, uint32.
     pub fn rows(&self) -> &'a DeviceBuf {
-        self.batch.engine.rows()
+        self.batch.builder.rows()
     }
 
     /// Of layout `coo`: x y z of each row, int32.
     pub fn coords(&self) -> &'a DeviceBuf {
-        self.batch.engine.coords()
+        self.batch.builder.coords()
     }
 
     /// Of layout `coo`: a value for each channel of each row, float32.
     pub fn features(&self) -> &'a DeviceBuf {
-        self.batch.engine.features()
+        self.batch.builder.features()
     }
 
     /// Of layout `dense`: the tensors `[C, X, Y, Z]`, behind one another.
     pub fn dense(&self) -> &'a DeviceBuf {
-        self.batch.engine.dense()
+        self.batch.builder.dense()
     }
 
     /// Of layout `bits`: where the bitmap of a grid begins: a buffer and a byte in it.
     pub fn bitmap(&self, grid: usize) -> (&'a DeviceBuf, usize) {
-        self.batch.engine.bitmap(grid)
+        self.batch.builder.bitmap(grid)
     }
 }

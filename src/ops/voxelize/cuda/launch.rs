@@ -1,31 +1,31 @@
 //! The launches that make grids.
 
-use super::super::plan::{Output, Source};
+use super::super::plan::Source;
 use super::super::quantum::power_of_two;
 use super::super::spec::{Spec, Taken};
-use super::engine::{Engine, Head, Method, Product, State};
+use super::builder::{CloudsOnDevice, GridBuilder, Head, Method, Product, Saving, State};
 use super::params::*;
 use super::source::kernel_form;
 use crate::device::Dtype;
 use crate::device::cuda::CudaError;
 
-impl Engine {
+impl GridBuilder {
     /// # Safety
     /// As [`Self::add`].
     pub(super) unsafe fn launch_points(
         &mut self,
         spec: &Spec,
-        cloud: &CloudParams,
-        [first, longest]: [usize; 2],
-        (save, group): (u32, u32),
+        clouds: &CloudsOnDevice,
+        first: usize,
+        save: Saving,
     ) -> Result<(), CudaError> {
         let grids = self.laid_out();
         let [counters, counts, words, end] = self.sizes.layout(grids).map(|at| at as u64);
-        let (state, old) = (self.state(), self.old());
+        let (state, old) = (self.state(), self.previous());
         let memory = self.memory().address();
-        let form = kernel_form(cloud);
+        let form = kernel_form(&clouds.cloud);
         let mut params = PointsParams {
-            cloud: *cloud,
+            cloud: clouds.cloud,
             words: memory + words,
             counts: if self.has_rows(spec) { memory + counts } else { 0 },
             cells: state.cells.address() + first as u64 * 4,
@@ -33,12 +33,12 @@ impl Engine {
             words_per_grid: self.sizes.words as u32,
             superblocks: self.sizes.superblocks as u32,
             superblock_shift: self.sizes.shift,
-            save,
-            group,
+            save: save.which,
+            group: save.group,
             ..PointsParams::default()
         };
         if !self.has_cleared && !self.clears_first() {
-            let old_memory = self.memories[1 - self.turn].address();
+            let old_memory = self.memories[1 - self.half].address();
             params.clear = old_memory;
             let by_cells = self.clears_by_cells();
             params.clear_quads = if by_cells { words } else { end } / 16;
@@ -53,7 +53,7 @@ impl Engine {
             let blocks = work.div_ceil(u64::from(POINT_BLOCK)).clamp(1, whole);
             params.clearing_blocks = blocks.div_ceil(grids as u64) as u32;
         }
-        let blocks = params.clearing_blocks + (longest as u32).div_ceil(POINT_BLOCK);
+        let blocks = params.clearing_blocks + (clouds.longest as u32).div_ceil(POINT_BLOCK);
         // SAFETY: the memory was reserved for so many grids and points; the points are the caller's promise.
         unsafe {
             self.gpu
@@ -84,7 +84,7 @@ impl Engine {
         let planes = 2 * plan.field_sums();
         self.exceptions.reserve(capacity * planes * 8)?;
         self.row_capacity = capacity;
-        self.states[self.turn].order.reserve(capacity * 4)?;
+        self.states[self.half].order.reserve(capacity * 4)?;
         if coords {
             self.coords.reserve(capacity * 12)?;
         }
@@ -144,7 +144,7 @@ impl Engine {
             let state = self.state();
             for added in &self.added {
                 let params = SumsParams {
-                    cloud: added.cloud,
+                    cloud: added.clouds.cloud,
                     cells: state.cells.address() + added.first as u64 * 4,
                     words: memory + words,
                     ranks: self.ranks.address(),
@@ -162,14 +162,14 @@ impl Engine {
                     is_whole: u32::from(self.sizes.cells > u32::MAX as usize),
                     exceptions: self.exceptions.address(),
                     unusable: memory + self.sizes.unusable(grids) as u64,
-                    fields: added.fields,
+                    fields: added.clouds.fields,
                     ..sources(spec, taken)
                 };
                 let kernel = match plan.sums_all_axes() && stride == 4 && extremes == 0 {
-                    true => SUMS_XYZ[kernel_form(&added.cloud) as usize],
+                    true => SUMS_XYZ[kernel_form(&added.clouds.cloud) as usize],
                     false => SUMS,
                 };
-                let blocks = (added.longest as u32).div_ceil(BLOCK);
+                let blocks = (added.clouds.longest as u32).div_ceil(BLOCK);
                 // SAFETY: the cells of the points were saved by `add`; the points are the caller's promise.
                 unsafe { self.gpu.launch(kernel, [blocks, grids as u32, 1], BLOCK, &params) }?;
             }
@@ -205,7 +205,7 @@ impl Engine {
         if self.dense_grids == grids {
             return Ok(());
         }
-        let used = if self.method == Method::TwoOutputs { 2 } else { 1 };
+        let used = if self.method == Method::PingPongOutputs { 2 } else { 1 };
         for output in &mut self.outputs[..used] {
             output.reserve(bytes)?;
             output.clear(0, bytes)?;
@@ -222,7 +222,7 @@ impl Engine {
             return Ok(());
         };
         self.clear_outputs(grids * self.sizes.cells * dtype.size(), grids)?;
-        let (state, old) = (self.state(), self.old());
+        let (state, old) = (self.state(), self.previous());
         let starts = |state: &State| if state.has_starts { state.starts.address() } else { 0 };
         let old_points = if old.saved > 0 { old.points as u32 } else { 0 };
         let [.., end] = self.sizes.layout(grids);
@@ -230,7 +230,7 @@ impl Engine {
         let clearing_blocks = old_points.div_ceil(POINT_BLOCK).max(1);
         let params = CellsParams {
             cloud: *cloud,
-            out: self.outputs[self.turn].address(),
+            out: self.outputs[self.half].address(),
             cells: state.cells.address(),
             counters: self.memory().address(),
             out_elements: self.sizes.cells as u64,
@@ -238,10 +238,10 @@ impl Engine {
             one: one(dtype),
             element_bytes: dtype.size() as u32,
             old_points,
-            old_out: self.outputs[1 - self.turn].address(),
+            old_out: self.outputs[1 - self.half].address(),
             old_cells: old.cells.address(),
             old_starts: starts(old),
-            clear: self.memories[1 - self.turn].address(),
+            clear: self.memories[1 - self.half].address(),
             clear_quads: end as u64 / 16,
             is_split: u32::from(self.sector_mask(dtype) == 1),
             unused: 0,
@@ -264,9 +264,9 @@ impl Engine {
         dtype: Dtype,
         out: u64,
     ) -> Result<(), CudaError> {
-        let turn = if self.clears_first() { 0 } else { self.turn };
+        let half = if self.clears_first() { 0 } else { self.half };
         // The grid may have been written before.
-        self.memories[turn].clear(self.sizes.saturated(1), 8)?;
+        self.memories[half].clear(self.sizes.saturated(1), 8)?;
         let params = self.scatter_params(spec, taken, dtype, out);
         // SAFETY: as this function.
         unsafe { self.launch_scatter(&params, 1) }
@@ -314,12 +314,7 @@ impl Engine {
             *unit = power_of_two(-spec.bits(source, taken));
         }
         for (i, output) in plan.outputs.iter().enumerate() {
-            (channels.outputs[i], channels.places[i]) = match *output {
-                Output::One => (OUTPUT_ONE, 0),
-                Output::Count => (OUTPUT_COUNT, 0),
-                Output::Mean(plane) => (OUTPUT_MEAN, plane as u8),
-                Output::Extreme(place) => (OUTPUT_EXTREME, place as u8),
-            };
+            (channels.outputs[i], channels.places[i]) = output_code(*output);
         }
         channels
     }
@@ -337,7 +332,7 @@ impl Engine {
         let bytes = grids * elements * dtype.size();
         self.clear_outputs(bytes, grids)?;
         let [_, _, words, _] = self.sizes.layout(grids).map(|at| at as u64);
-        let (state, old) = (self.state(), self.old());
+        let (state, old) = (self.state(), self.previous());
         let memory = self.memory().address();
         if !self.is_occupancy(spec) {
             let params = ScatterParams {
@@ -373,7 +368,7 @@ impl Engine {
     }
 }
 
-/// The places and the scales of the values of the sums and extremes.
+/// The sources and the scales of the values of the sums and extremes.
 fn sources(spec: &Spec, taken: &Taken) -> SumsParams {
     let code = |source: Source| match source {
         Source::Axis(axis) => axis as u8,

@@ -2,9 +2,9 @@
 
 use super::super::spec::{Spec, Taken};
 use super::super::{Channel, Cloud, CloudError, VoxelCounters, VoxelGrid, VoxelLayout, VoxelizeConfig};
-use super::engine::{Engine, Head, Product};
+use super::builder::{CloudsOnDevice, GridBuilder, Head, Product};
 use super::params::Fields;
-use super::source::CloudForm;
+use super::source::{CloudForm, Destination};
 use super::{VoxelizeError, scatter, spec_for_device};
 use crate::device::cuda::Transfer;
 use crate::device::cuda::{Budget, CudaError, DeviceBuf, Gpu};
@@ -21,7 +21,7 @@ pub struct CudaVoxelizer {
     spec: Spec,
     dtype: Dtype,
     taken: Taken,
-    engine: Engine,
+    builder: GridBuilder,
     /// For each cloud of a grid: its points on the device, and the memory they are packed in before.
     uploads: Vec<(DeviceBuf, Transfer)>,
     clouds: usize,
@@ -49,7 +49,7 @@ impl CudaVoxelizer {
         let mut taken = Taken::default();
         taken.clear(&spec.plan);
         Ok(Self {
-            engine: Engine::new(&spec, gpu, &budget, product)?,
+            builder: GridBuilder::new(&spec, gpu, &budget, product)?,
             taken,
             uploads: Vec::new(),
             clouds: 0,
@@ -74,17 +74,17 @@ impl CudaVoxelizer {
 
     /// The device.
     pub fn gpu(&self) -> &Gpu {
-        &self.engine.gpu
+        &self.builder.gpu
     }
 
     /// Bytes of device memory that are held.
     pub fn used_bytes(&self) -> usize {
-        self.engine.budget.used()
+        self.builder.budget.used()
     }
 
     /// What its device memory counts in.
     pub fn budget(&self) -> &Budget {
-        &self.engine.budget
+        &self.builder.budget
     }
 
     /// Starts a grid without points.
@@ -94,12 +94,12 @@ impl CudaVoxelizer {
     pub fn begin(&mut self) -> Result<(), CudaError> {
         if self.clouds > 0 {
             // Clouds of a grid that was not finished may still be on their way.
-            self.engine.gpu.synchronize()?;
+            self.builder.gpu.synchronize()?;
         }
         self.clouds = 0;
         self.voxels = 0;
         self.taken.clear(&self.spec.plan);
-        self.engine.begin(1, None)
+        self.builder.begin(1, None)
     }
 
     /// Whether a cloud can be added to an empty grid: it has the fields that the channels are computed from.
@@ -142,7 +142,7 @@ impl CudaVoxelizer {
         let counters = gather();
         if counters.is_err() {
             // The messages may still be on their way. The error that came first is the one to tell.
-            let _ = self.engine.gpu.synchronize();
+            let _ = self.builder.gpu.synchronize();
         }
         counters
     }
@@ -166,20 +166,31 @@ impl CudaVoxelizer {
         let plan = &self.spec.plan;
         let form = CloudForm::of(plan, cloud)?;
         if self.clouds == self.uploads.len() {
-            let gpu = &self.engine.gpu;
-            let buffers = (DeviceBuf::new(gpu, &self.engine.budget), Transfer::new(gpu));
+            let gpu = &self.builder.gpu;
+            let buffers = (DeviceBuf::new(gpu, &self.builder.budget), Transfer::new(gpu));
             self.uploads.push(buffers);
         }
         let (points, staging) = &mut self.uploads[self.clouds];
         self.clouds += 1;
         points.reserve(form.bytes(cloud.len()))?;
+        let to = Destination {
+            buffer: points,
+            first: 0,
+            points: cloud.len(),
+        };
         // SAFETY: as this function.
-        unsafe { form.upload(plan, cloud, points, 0, [0, cloud.len()], staging) }?;
-        let mut params = Engine::cloud_params(&self.spec, input);
+        unsafe { form.upload(plan, cloud, to, staging) }?;
+        let mut params = GridBuilder::cloud_params(&self.spec, input);
         let mut fields = Fields::default();
         form.describe(points.address(), cloud.len(), &mut params, &mut fields);
+        let clouds = CloudsOnDevice {
+            cloud: params,
+            fields,
+            longest: cloud.len(),
+            total: cloud.len(),
+        };
         // SAFETY: the points are left alone until the next grid, before which this one is waited for.
-        unsafe { self.engine.add(&self.spec, (params, fields), cloud.len(), cloud.len()) }?;
+        unsafe { self.builder.add(&self.spec, clouds) }?;
         Ok(())
     }
 
@@ -190,16 +201,16 @@ impl CudaVoxelizer {
     pub fn finish(&mut self) -> Result<VoxelCounters, CudaError> {
         let points = self.taken.points;
         // SAFETY: as in `add`.
-        unsafe { self.engine.finish(&self.spec, &self.taken, points, Head::Read) }?;
-        self.engine.wait()?;
+        unsafe { self.builder.finish(&self.spec, &self.taken, points, Head::Read) }?;
+        self.builder.wait()?;
         self.clouds = 0;
         if self.spec.layout != VoxelLayout::Bits {
-            self.voxels = self.engine.first_row(1);
+            self.voxels = self.builder.first_row(1);
         }
         if self.spec.layout == VoxelLayout::Coo {
             self.output.rows = self.voxels;
         }
-        Ok(self.engine.counters(0, points))
+        Ok(self.builder.counters(0, points))
     }
 
     /// For each field beside x, y and z that channels are computed from, in the order in which the channels first name
@@ -212,8 +223,8 @@ impl CudaVoxelizer {
         if self.spec.plan.fields.is_empty() {
             return Ok(&[]);
         }
-        self.engine.wait_for_unusable()?;
-        Ok(self.engine.unusable(0))
+        self.builder.wait_for_unusable()?;
+        Ok(self.builder.unusable(0))
     }
 
     /// How many values of the dense grid that was written last its type can't hold: its greatest or least is there.
@@ -249,8 +260,8 @@ impl CudaVoxelizer {
         assert_eq!(coords.len(), self.voxels * 3, "three coordinates for each voxel");
         assert_eq!(features.len(), self.voxels * columns, "one feature for each channel");
         self.output_transfer.borrow_mut().download(&mut [
-            (self.engine.coords(), 0, bytemuck::cast_slice_mut(coords)),
-            (self.engine.features(), 0, bytemuck::cast_slice_mut(features)),
+            (self.builder.coords(), 0, bytemuck::cast_slice_mut(coords)),
+            (self.builder.features(), 0, bytemuck::cast_slice_mut(features)),
         ])
     }
 
@@ -263,7 +274,7 @@ impl CudaVoxelizer {
     /// If `out` has not ceil(X * Y * Z / 8) bytes.
     pub fn write_bits(&self, out: &mut [u8]) -> Result<(), CudaError> {
         assert_eq!(out.len(), self.spec.grid.cells().div_ceil(8), "one bit for each cell");
-        let (bitmap, at) = self.engine.bitmap(0);
+        let (bitmap, at) = self.builder.bitmap(0);
         self.output_transfer.borrow_mut().download(&mut [(bitmap, at, out)])
     }
 
@@ -289,8 +300,8 @@ impl CudaVoxelizer {
         );
         let mut transfer = self.output_transfer.borrow_mut();
         let [order, features] = transfer.fetch([
-            (self.engine.order(), self.voxels * 4),
-            (self.engine.features(), self.voxels * columns * 4),
+            (self.builder.order(), self.voxels * 4),
+            (self.builder.features(), self.voxels * columns * 4),
         ])?;
         self.saturated.set(scatter(order, features, columns, out));
         Ok(())
@@ -305,15 +316,15 @@ impl CudaVoxelizer {
     /// # Panics
     /// If the layout is `coo`.
     pub fn write_on_device(&mut self, out: &mut DeviceBuf) -> Result<(), CudaError> {
-        self.engine.gpu.check(out.gpu())?;
+        self.builder.gpu.check(out.gpu())?;
         let cells = self.spec.grid.cells();
         match self.spec.layout {
             VoxelLayout::Coo => panic!("the rows of `coo` are on the host"),
             VoxelLayout::Bits => {
                 let bytes = cells.div_ceil(8);
                 out.reserve(bytes)?;
-                self.engine.gpu.synchronize()?;
-                let (bitmap, at) = self.engine.bitmap(0);
+                self.builder.gpu.synchronize()?;
+                let (bitmap, at) = self.builder.bitmap(0);
                 out.copy_from(0, bitmap, at, bytes)?;
                 out.gpu().synchronize()
             }
@@ -325,12 +336,12 @@ impl CudaVoxelizer {
                 out.gpu().synchronize()?;
                 // SAFETY: it was just made as large as that, and is borrowed until the stream is synchronized.
                 unsafe {
-                    self.engine
+                    self.builder
                         .write_dense(&self.spec, &self.taken, self.dtype, out.address())
                 }?;
-                self.engine.read_saturated()?;
-                self.engine.gpu.synchronize()?;
-                self.saturated.set(self.engine.saturated(0));
+                self.builder.read_saturated()?;
+                self.builder.gpu.synchronize()?;
+                self.saturated.set(self.builder.saturated(0));
                 Ok(())
             }
         }

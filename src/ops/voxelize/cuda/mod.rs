@@ -6,7 +6,7 @@
 //! already, and can leave them there. [`VoxelizeShards`] is a batch over several devices.
 
 mod batch;
-mod engine;
+mod builder;
 mod launch;
 mod live;
 mod params;

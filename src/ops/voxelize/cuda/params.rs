@@ -1,5 +1,6 @@
 //! The kernels of `kernels/voxelize.cu` and their parameters, which are documented there.
 
+use super::super::channel::Output;
 use crate::device::cuda::{Kernel, Params, images};
 
 /// The most fields other than x, y and z that channels can be computed from.
@@ -247,10 +248,20 @@ impl Default for Channels {
 }
 
 /// Values of [`Channels::outputs`].
-pub(super) const OUTPUT_ONE: u8 = 0;
-pub(super) const OUTPUT_COUNT: u8 = 1;
-pub(super) const OUTPUT_MEAN: u8 = 2;
-pub(super) const OUTPUT_EXTREME: u8 = 3;
+const OUTPUT_ONE: u8 = 0;
+const OUTPUT_COUNT: u8 = 1;
+const OUTPUT_MEAN: u8 = 2;
+const OUTPUT_EXTREME: u8 = 3;
+
+/// The value of [`Channels::outputs`], and the one of [`Channels::places`] that says which sum or extreme it is.
+pub(super) fn output_code(output: Output) -> (u8, u8) {
+    match output {
+        Output::One => (OUTPUT_ONE, 0),
+        Output::Count => (OUTPUT_COUNT, 0),
+        Output::Mean(plane) => (OUTPUT_MEAN, plane as u8),
+        Output::Extreme(index) => (OUTPUT_EXTREME, index as u8),
+    }
+}
 
 #[repr(C)]
 #[derive(Clone, Copy, Default)]

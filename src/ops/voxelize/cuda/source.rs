@@ -17,7 +17,7 @@ const ALIGNMENT: usize = 256;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Needed {
     dtype: Dtype,
-    /// The place of the first value, in elements from the beginning of the points (interleaved), else 0.
+    /// The first value, in elements from the beginning of the points (interleaved), else 0.
     first: usize,
 }
 
@@ -30,6 +30,16 @@ pub(super) struct CloudForm {
     interleaved: usize,
     /// Whether only the needed columns of a tensor are sent: where it has more than twice as many.
     is_packed: bool,
+}
+
+/// Where a cloud is copied to.
+#[derive(Clone, Copy)]
+pub(super) struct Destination<'a> {
+    pub(super) buffer: &'a DeviceBuf,
+    /// The point of the buffer that its first one becomes.
+    pub(super) first: usize,
+    /// The points of all clouds in the buffer.
+    pub(super) points: usize,
 }
 
 impl CloudForm {
@@ -64,7 +74,7 @@ impl CloudForm {
     }
 
     /// Where the `i`-th needed field of `points` points begins, and the bytes from value to value.
-    fn place(&self, i: usize, points: usize) -> (usize, usize) {
+    fn offset_and_stride(&self, i: usize, points: usize) -> (usize, usize) {
         let size = self.needed[i].dtype.size();
         if self.interleaved > 0 {
             let first = if self.is_packed { i } else { self.needed[i].first };
@@ -80,14 +90,14 @@ impl CloudForm {
         if self.interleaved > 0 {
             return (points * self.columns() * self.needed[0].dtype.size()).next_multiple_of(ALIGNMENT);
         }
-        let (last, size) = self.place(self.count - 1, points);
+        let (last, size) = self.offset_and_stride(self.count - 1, points);
         last + (points * size).next_multiple_of(ALIGNMENT)
     }
 
     /// Says where the fields of `points` points are that lie from `address` on.
     pub(super) fn describe(&self, address: u64, points: usize, cloud: &mut CloudParams, fields: &mut Fields) {
         for i in 0..self.count {
-            let (at, stride) = self.place(i, points);
+            let (at, stride) = self.offset_and_stride(i, points);
             let column = Column {
                 data: address + at as u64,
                 stride: stride as u32,
@@ -100,8 +110,8 @@ impl CloudForm {
         }
     }
 
-    /// Puts the copy of a cloud, which has this form, to points `first..` of `points` points that lie from byte `at`
-    /// on. `transfer` must be left alone until the stream is synchronized.
+    /// Puts the copy of a cloud, which has this form, into the stream. `transfer` must be left alone until that is
+    /// synchronized.
     ///
     /// # Safety
     /// The message, whose memory may be page-locked, is left alone until the stream is synchronized.
@@ -109,23 +119,22 @@ impl CloudForm {
         &self,
         plan: &Plan,
         cloud: &Cloud<'_>,
-        to: &DeviceBuf,
-        at: usize,
-        [first, points]: [usize; 2],
+        to: Destination<'_>,
         transfer: &mut Transfer,
     ) -> Result<(), CudaError> {
+        let Destination { buffer, first, points } = to;
         if let Some((values, _)) = cloud.tensor() {
             let row = self.columns() * self.needed[0].dtype.size();
-            let at = at + first * row;
+            let at = first * row;
             if !self.is_packed {
                 transfer.begin(values.bytes().len());
                 // SAFETY: as this function.
-                return unsafe { transfer.upload(to, at, values.bytes()) };
+                return unsafe { transfer.upload(buffer, at, values.bytes()) };
             }
             let memory = transfer.take(cloud.len() * row)?;
             self.pack(values.bytes(), memory);
             // SAFETY: the caller leaves the memory alone.
-            return unsafe { to.upload(at, memory) };
+            return unsafe { buffer.upload(at, memory) };
         }
         transfer.begin(self.bytes(cloud.len()));
         let names = ["x", "y", "z"].into_iter();
@@ -133,9 +142,9 @@ impl CloudForm {
         for (i, name) in names.enumerate() {
             // The form is made of the same fields, so they are there.
             let Ok(field) = cloud.field(name) else { continue };
-            let (begin, size) = self.place(i, points);
+            let (begin, size) = self.offset_and_stride(i, points);
             // SAFETY: as this function.
-            unsafe { transfer.upload(to, at + begin + first * size, field.values().bytes()) }?;
+            unsafe { transfer.upload(buffer, begin + first * size, field.values().bytes()) }?;
         }
         Ok(())
     }

@@ -1,7 +1,10 @@
 //! The memory of grids on a device, and the order in which they are made.
+//!
+//! A grid clears up after the one before it while it is made: its buffers are double-buffered (ping-pong), so that one
+//! half is written while the other half is cleared, only where it was touched.
 
 use super::super::VoxelCounters;
-use super::super::plan::Output;
+use super::super::channel::Output;
 use super::super::spec::{Spec, Taken};
 use super::params::*;
 use crate::device::Dtype;
@@ -15,16 +18,16 @@ const BYTES_CLEARED_WHOLE: usize = 16 << 20;
 /// launch.
 const BYTES_CLEARED_MEANWHILE: usize = 4 << 20;
 
-/// Dense outputs over so many bytes are not held twice.
-const BYTES_HELD_TWICE: usize = 128 << 20;
+/// Dense outputs over so many bytes are not double-buffered.
+const BYTES_DOUBLE_BUFFERED: usize = 128 << 20;
 
-/// How the occupied cells are found and the ones of the grid before cleared.
+/// How the occupied cells are found, and those of the grid before cleared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Method {
-    /// Bitmaps: two in turn where they are small, else one that is cleared first.
+    /// In bitmaps: double-buffered where they are small, else one that is cleared first.
     Bitmaps,
-    /// No bitmaps: two dense outputs in turn.
-    TwoOutputs,
+    /// Without bitmaps, in double-buffered dense outputs.
+    PingPongOutputs,
 }
 
 /// What is made of the points.
@@ -34,7 +37,7 @@ pub(super) enum Product {
     Bits,
     /// The features of the occupied cells in cell order, with their coordinates or their indices.
     Rows { coords: bool },
-    /// Every cell, in [`Engine::dense`].
+    /// Every cell, in [`GridBuilder::dense`].
     Dense(Dtype),
 }
 
@@ -106,7 +109,7 @@ const ALIGNMENT: usize = 256;
 /// Those of a grid.
 const COUNTER_BYTES: usize = COUNTER_SLOTS * 32;
 
-/// What a grid needs while it is made, and what clears up after it while the next one is made.
+/// What a grid needs while it is made, and the next one to clear up after it.
 pub(super) struct State {
     /// The cell of each point, or of some by which all can be found.
     pub(super) cells: DeviceBuf,
@@ -123,18 +126,42 @@ pub(super) struct State {
     pub(super) grids: usize,
 }
 
-/// Clouds that were added: where their points are, and where their cells are.
-pub(super) struct Added {
+/// Clouds on the device: one of the only grid, or one of each grid.
+#[derive(Clone, Copy)]
+pub(super) struct CloudsOnDevice {
     pub(super) cloud: CloudParams,
     pub(super) fields: Fields,
-    /// The first of their points among those of the grid; in a batch 0.
-    pub(super) first: usize,
     /// The most points of one of them.
     pub(super) longest: usize,
+    /// The points of all.
+    pub(super) total: usize,
+}
+
+/// Clouds that were added, and where their cells are.
+pub(super) struct Added {
+    pub(super) clouds: CloudsOnDevice,
+    /// The first of their points among those of the grid; in a batch 0.
+    pub(super) first: usize,
+}
+
+/// Which cells of points are saved.
+#[derive(Clone, Copy)]
+pub(super) struct Saving {
+    /// One of the `SAVE_` constants.
+    pub(super) which: u32,
+    /// The bits of the cells among which the first is saved, at bit 0.
+    pub(super) group: u32,
+}
+
+impl Saving {
+    pub(super) const NONE: Self = Self {
+        which: SAVE_NONE,
+        group: 1,
+    };
 }
 
 /// Makes grids on a device. Its memory grows to that of the largest, and is used again.
-pub(super) struct Engine {
+pub(super) struct GridBuilder {
     pub(super) gpu: Gpu,
     pub(super) budget: Budget,
     pub(super) product: Product,
@@ -143,7 +170,8 @@ pub(super) struct Engine {
     pub(super) states: [State; 2],
     /// VoxelCounters, counts and bitmaps, those of each state or the first for both: see [`Sizes::layout`].
     pub(super) memories: [DeviceBuf; 2],
-    pub(super) turn: usize,
+    /// The half of each pair that the grid at hand is in.
+    pub(super) half: usize,
     /// Whether a call was left in the middle, so that nothing is known of the states.
     pub(super) is_dirty: bool,
     /// Whether the state of the grid before was cleared already.
@@ -157,7 +185,7 @@ pub(super) struct Engine {
     pub(super) exceptions: DeviceBuf,
     pub(super) coords: DeviceBuf,
     pub(super) features: DeviceBuf,
-    /// Where dense grids are written: two in turn, or always the first.
+    /// Where dense grids are written: double-buffered, or always the first.
     pub(super) outputs: [DeviceBuf; 2],
     /// The grids that [`Self::outputs`] hold; 0: they hold anything.
     pub(super) dense_grids: usize,
@@ -169,7 +197,7 @@ pub(super) struct Engine {
     pub(super) unusable_ready: Event,
 }
 
-impl Engine {
+impl GridBuilder {
     pub(super) fn new(spec: &Spec, gpu: &Gpu, budget: &Budget, product: Product) -> Result<Self, CudaError> {
         let buffer = || DeviceBuf::new(gpu, budget);
         let state = || State {
@@ -190,7 +218,7 @@ impl Engine {
             sizes: Sizes::of(spec.grid.cells(), spec.plan.fields.len()),
             states: [state(), state()],
             memories: [buffer(), buffer()],
-            turn: 0,
+            half: 0,
             is_dirty: true,
             has_cleared: false,
             added: Vec::new(),
@@ -238,8 +266,8 @@ impl Engine {
         let cells = self.sizes.cells;
         let is_occupancy = matches!(spec.plan.outputs[..], [Output::One]);
         let method = match product {
-            Product::Dense(dtype) if is_occupancy && self.can_hold_twice(grids * cells * dtype.size()) => {
-                Method::TwoOutputs
+            Product::Dense(dtype) if is_occupancy && self.can_double_buffer(grids * cells * dtype.size()) => {
+                Method::PingPongOutputs
             }
             _ => Method::Bitmaps,
         };
@@ -249,7 +277,7 @@ impl Engine {
         (self.product, self.method) = (product, method);
         self.sizes = match method {
             Method::Bitmaps => Sizes::of(cells, spec.plan.fields.len()),
-            Method::TwoOutputs => Sizes::without_bitmap(cells, spec.plan.fields.len()),
+            Method::PingPongOutputs => Sizes::without_bitmap(cells, spec.plan.fields.len()),
         };
         self.is_dirty = true;
     }
@@ -262,22 +290,22 @@ impl Engine {
 
     /// VoxelCounters, counts and bitmaps of the grids at hand.
     pub(super) fn memory(&self) -> &DeviceBuf {
-        let turn = if self.clears_first() { 0 } else { self.turn };
-        &self.memories[turn]
+        let half = if self.clears_first() { 0 } else { self.half };
+        &self.memories[half]
     }
 
-    /// Whether two outputs of so many bytes are no more than the operation may well hold.
-    fn can_hold_twice(&self, bytes: usize) -> bool {
+    /// Whether two outputs of so many bytes are no more than the operation should hold.
+    fn can_double_buffer(&self, bytes: usize) -> bool {
         let limit = self.budget.limit().unwrap_or(usize::MAX);
-        bytes <= BYTES_HELD_TWICE && 3 * bytes <= limit
+        bytes <= BYTES_DOUBLE_BUFFERED && 3 * bytes <= limit
     }
 
     pub(super) fn state(&self) -> &State {
-        &self.states[self.turn]
+        &self.states[self.half]
     }
 
-    pub(super) fn old(&self) -> &State {
-        &self.states[1 - self.turn]
+    pub(super) fn previous(&self) -> &State {
+        &self.states[1 - self.half]
     }
 
     /// The grids that the memory of the states is laid out for.
@@ -307,7 +335,7 @@ impl Engine {
     pub(super) fn begin(&mut self, grids: usize, starts: Option<&[u32]>) -> Result<(), CudaError> {
         self.added.clear();
         self.has_cleared = false;
-        self.turn = 1 - self.turn;
+        self.half = 1 - self.half;
         let [.., bytes] = self.sizes.layout(grids);
         let is_new = self.is_dirty || grids != self.laid_out();
         self.is_dirty = true;
@@ -326,7 +354,7 @@ impl Engine {
         } else if self.clears_first() {
             self.memories[0].clear(0, bytes)?;
         }
-        let state = &mut self.states[self.turn];
+        let state = &mut self.states[self.half];
         (state.saved, state.points) = (0, 0);
         state.has_starts = starts.is_some();
         if let Some(starts) = starts {
@@ -358,57 +386,49 @@ impl Engine {
         cloud
     }
 
-    /// Adds clouds: one to the only grid, or one to each grid. `longest` is the points of each, or the most of one where
-    /// they differ, `total` those of all.
+    /// Adds clouds: one to the only grid, or one to each grid.
     ///
     /// # Safety
     /// The memory of the points is left alone until the stream is synchronized after [`Self::finish`].
-    pub(super) unsafe fn add(
-        &mut self,
-        spec: &Spec,
-        (mut cloud, fields): (CloudParams, Fields),
-        longest: usize,
-        total: usize,
-    ) -> Result<(), CudaError> {
+    pub(super) unsafe fn add(&mut self, spec: &Spec, mut clouds: CloudsOnDevice) -> Result<(), CudaError> {
+        let CloudsOnDevice { longest, total, .. } = clouds;
         if self.state().has_starts {
-            cloud.starts = self.state().starts.address();
+            clouds.cloud.starts = self.state().starts.address();
         }
-        cloud.points = longest as u32;
-        let first = self.added.iter().map(|added| added.longest).sum();
+        clouds.cloud.points = longest as u32;
+        let first = self.added.iter().map(|added| added.clouds.longest).sum();
         let save = self.save(spec);
-        if save.0 != SAVE_NONE {
+        if save.which != SAVE_NONE {
             let bytes = (first + total) * 4;
-            keep_and_reserve(&mut self.states[self.turn].cells, &self.budget, [first * 4, bytes])?;
-            self.states[self.turn].saved = first + total;
+            keep_and_reserve(&mut self.states[self.half].cells, &self.budget, [first * 4, bytes])?;
+            self.states[self.half].saved = first + total;
         }
-        self.states[self.turn].points = first + longest;
-        if self.method == Method::TwoOutputs {
+        self.states[self.half].points = first + longest;
+        if self.method == Method::PingPongOutputs {
             // SAFETY: as this function.
-            return unsafe { self.launch_cells(&cloud) };
+            return unsafe { self.launch_cells(&clouds.cloud) };
         }
-        // SAFETY: the points are the caller's promise; the rest is the engine's own.
-        unsafe { self.launch_points(spec, &cloud, [first, longest], save) }?;
-        self.added.push(Added {
-            cloud,
-            fields,
-            first,
-            longest,
-        });
+        // SAFETY: the points are the caller's promise; the rest is the builder's own.
+        unsafe { self.launch_points(spec, &clouds, first, save) }?;
+        self.added.push(Added { clouds, first });
         Ok(())
     }
 
-    /// Which cells are saved, and among the cells of which group the first.
-    fn save(&self, spec: &Spec) -> (u32, u32) {
+    fn save(&self, spec: &Spec) -> Saving {
         if let Product::Dense(dtype) = self.product
             && self.is_occupancy(spec)
         {
-            return (SAVE_FIRST, self.sector_mask(dtype));
+            return Saving {
+                which: SAVE_FIRST,
+                group: self.sector_mask(dtype),
+            };
         }
-        match (self.has_rows(spec) && spec.needs_points(), self.clears_by_cells()) {
+        let (which, group) = match (self.has_rows(spec) && spec.needs_points(), self.clears_by_cells()) {
             (true, _) => (SAVE_ALL, 1),
             (false, true) => (SAVE_FIRST, 0xff),
-            (false, false) => (SAVE_NONE, 1),
-        }
+            (false, false) => return Saving::NONE,
+        };
+        Saving { which, group }
     }
 
     /// The bits of the cells that share 32 bytes of a dense output; of one cell, where the grid is no whole number
@@ -434,9 +454,14 @@ impl Engine {
     ) -> Result<(), CudaError> {
         let grids = self.laid_out();
         if !self.has_cleared && self.method == Method::Bitmaps && !self.clears_first() {
-            let cloud = Self::cloud_params(spec, 0);
+            let none = CloudsOnDevice {
+                cloud: Self::cloud_params(spec, 0),
+                fields: Fields::default(),
+                longest: 0,
+                total: 0,
+            };
             // SAFETY: there are no points.
-            unsafe { self.launch_points(spec, &cloud, [0, 0], (SAVE_NONE, 1)) }?;
+            unsafe { self.launch_points(spec, &none, 0, Saving::NONE) }?;
         }
         if self.has_rows(spec) {
             // SAFETY: as this function.
@@ -459,10 +484,10 @@ impl Engine {
         let (grids, has_rows) = (self.laid_out(), self.has_rows(spec));
         let [_, rows, ..] = self.sizes.layout(grids);
         self.head.resize((rows + (grids + 1) * 4).next_multiple_of(8))?;
-        let state = &self.states[self.turn];
-        let memory = &self.memories[if self.clears_first() { 0 } else { self.turn }];
+        let state = &self.states[self.half];
+        let memory = &self.memories[if self.clears_first() { 0 } else { self.half }];
         let (counters, starts) = self.head.bytes_mut().split_at_mut(rows);
-        // SAFETY: the memory is read after the event only, and is this engine's.
+        // SAFETY: the memory is read after the event only, and is this builder's.
         unsafe {
             memory.download(0, counters)?;
             if has_rows {
@@ -480,10 +505,10 @@ impl Engine {
         if from == until {
             return Ok(());
         }
-        let turn = if self.clears_first() { 0 } else { self.turn };
+        let half = if self.clears_first() { 0 } else { self.half };
         let counts = &mut self.head.bytes_mut()[from..until];
-        // SAFETY: the memory is read after the event only, and is this engine's.
-        unsafe { self.memories[turn].download(from, counts) }?;
+        // SAFETY: the memory is read after the event only, and is this builder's.
+        unsafe { self.memories[half].download(from, counts) }?;
         self.unusable_ready.record()
     }
 
@@ -495,9 +520,9 @@ impl Engine {
     /// Puts the copy of the count of values that the only grid's dense output can't hold into the stream.
     pub(super) fn read_saturated(&mut self) -> Result<(), CudaError> {
         let at = self.sizes.saturated(1);
-        let turn = if self.clears_first() { 0 } else { self.turn };
-        // SAFETY: the memory is read after the stream is synchronized, and is this engine's.
-        unsafe { self.memories[turn].download(at, &mut self.head.bytes_mut()[at..at + 8]) }
+        let half = if self.clears_first() { 0 } else { self.half };
+        // SAFETY: the memory is read after the stream is synchronized, and is this builder's.
+        unsafe { self.memories[half].download(at, &mut self.head.bytes_mut()[at..at + 8]) }
     }
 
     /// Waits for what [`Self::read_head`] copies.
@@ -563,7 +588,7 @@ impl Engine {
 
     pub(super) fn dense(&self) -> &DeviceBuf {
         match self.method {
-            Method::TwoOutputs => &self.outputs[self.turn],
+            Method::PingPongOutputs => &self.outputs[self.half],
             _ => &self.outputs[0],
         }
     }
