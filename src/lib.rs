@@ -1,15 +1,119 @@
 //! robocache is the perception front-end of a robot policy: sensor streams in, observation tensors out.
 //!
-//! The library is built in layers, each of which knows only those below it:
+//! Camera features, proprioception, force and lidar arrive at their own rates, by clocks of their own. robocache puts them
+//! on common timestamps, fuses them into one tensor with a mask that says what can be trusted, and makes voxel grids of
+//! point clouds, on the CPU or on a GPU, with the same bits.
+//!
+//! # Streams on common timestamps
+//!
+//! An [`Aligner`](ops::align::Aligner) takes samples and says which observations are due. Times are int64 nanoseconds.
+//!
+//! ```
+//! use robocache::prelude::*;
+//!
+//! const MS: i64 = 1_000_000;
+//! let stream = |input: &str, interpolation| ModalityConfig {
+//!     input: input.into(),
+//!     dim: 1,
+//!     interpolation: Some(interpolation),
+//!     ..ModalityConfig::default()
+//! };
+//! let config = FuseConfig {
+//!     rate_hz: 100.0,
+//!     modalities: vec![stream("gripper", Interpolation::Previous), stream("force", Interpolation::Linear)],
+//!     ..FuseConfig::default()
+//! };
+//! let mut aligner = Aligner::new(&config, &Placement::resolve(DeviceChoice::Auto, None)?)?;
+//!
+//! let mut observations = Vec::new();
+//! for (modality, stamp_ns, value) in [(0, 0, 5.0), (1, 4 * MS, 1.0), (0, 12 * MS, 6.0), (1, 14 * MS, 2.0)] {
+//!     aligner.push(modality, stamp_ns, Values::from_f32(&[value]))?;
+//!     while let Some(target) = aligner.due() {
+//!         let mut values = [0f32; 2];
+//!         let mut window = aligner.window(target);
+//!         window.write(0, &mut values);
+//!         observations.push((target.time_ns, values, window.masks().valid.clone()));
+//!     }
+//! }
+//! // At 10 ms: the gripper of 0 ms, and the force 0.6 of the way from 4 to 14 ms. Both are valid.
+//! assert_eq!(observations, [(10 * MS, [5.0, 1.6], vec![1, 1])]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Point clouds to voxel grids
+//!
+//! A [`Voxelizer`](ops::voxelize::Voxelizer) takes clouds, here `[N, 3]` of float32, metres.
+//!
+//! ```
+//! use robocache::prelude::*;
+//!
+//! let config = VoxelizeConfig {
+//!     origin_m: [0.0; 3],
+//!     voxel_size_m: [0.5; 3],
+//!     shape: [8, 8, 8],
+//!     channels: vec![Channel::Count, Channel::Mean("z".into())],
+//!     layout: VoxelLayout::Coo,
+//!     inputs: vec![VoxelInput { input: "lidar".into(), extrinsic: None }],
+//!     ..VoxelizeConfig::default()
+//! };
+//! let mut voxelizer = Voxelizer::new(&config, &Placement::cpu("an example"))?;
+//!
+//! let mut cloud = Message::default();
+//! cloud.write(&Layout::flat(Dtype::Float32, 3 * 3), |payload, header| {
+//!     payload.column(0).copy_from_slice(&[0.1f32, 0.1, 0.1, 0.2, 0.2, 0.3, 3.9, 0.1, 0.1]);
+//!     header.shape.set([3, 3]);
+//!     header.timestamp_ns.set(1_000_000);
+//! });
+//! let mut voxels = Message::default();
+//! if let Some(mut grid) = voxelizer.push(0, &cloud)?.grid {
+//!     voxels.write(&grid.layout().clone(), |payload, _| grid.write(payload));
+//! }
+//! let column = |name| &voxels.column(name).unwrap().data;
+//! assert_eq!(column("coords").as_slice::<i32>(), [0, 0, 0, 7, 0, 0]);
+//! assert_eq!(column("features").as_slice::<f32>(), [2.0, 0.2, 1.0, 0.1]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Trajectories at their targets
+//!
+//! A [`Resampler`](ops::resample::Resampler) takes batches of trajectories, for training data; its page has a program.
+//!
+//! # Nodes of a dataflow
+//!
+//! Each operation is also a plugin. A node is an [`App`](app::App) of some of them that dora runs:
+//!
+//! ```no_run
+//! # #[cfg(feature = "dora")]
+//! fn main() -> std::process::ExitCode {
+//!     use robocache::prelude::*;
+//!
+//!     robocache::dora::main(|| Ok(robocache::dora::run(App::new().add_plugin(FusePlugin::default()))?))
+//! }
+//! # #[cfg(not(feature = "dora"))]
+//! # fn main() {}
+//! ```
+//!
+//! [`app::Operation`] shows how to write a plugin of your own, and [`app::Graph`] runs a chain of them without dora.
+//!
+//! # Features
+//!
+//! | feature | default | adds |
+//! |---|---|---|
+//! | `dora` | yes | [`dora`]: event loop, queue, transport, command line. Without it dora is not built |
+//! | `cuda` | yes | the CUDA implementations. The driver is loaded at run time: neither building nor running needs one. Without it neither cudarc nor a kernel is built in |
+//!
+//! Rust 1.95 or later.
+//!
+//! # The house
+//!
+//! Each layer knows only those below it:
 //!
 //! | layer | what it holds |
 //! |---|---|
-//! | `dora` | dora's event loop, queue, transport and wire format (feature `dora`, on by default) |
+//! | [`dora`] | the event loop, queue, transport and wire format of a node |
 //! | [`app`] | [`Plugin`](app::Plugin), [`App`](app::App), [`Graph`](app::Graph): operations wired to each other |
-//! | [`ops`] | the operations: align, fuse, resample, voxelize; they know no dora |
-//! | [`stream`], [`time`], [`device`] | messages and histories; the grid and interpolation; element types and memory |
-//!
-//! Without default features the crate has all of it but dora, for use from another runtime.
+//! | [`ops`] | the operations: align, fuse, resample, voxelize. Each picks its backend and falls back |
+//! | [`stream`], [`time`], [`device`] | messages and histories; the grid and interpolation; element types, memory and devices |
 
 // Without CUDA no value of a device's types exists. Code that takes one still compiles, and is never reached.
 #![cfg_attr(
@@ -25,6 +129,22 @@ pub mod ops;
 pub mod stream;
 pub mod time;
 mod yaml;
+
+/// What most programs need, for `use robocache::prelude::*`.
+pub mod prelude {
+    pub use crate::app::plugins::{
+        AlignPlugin, FusePlugin, RecordPlugin, ReplayPlugin, ResamplePlugin, VoxelizePlugin,
+    };
+    pub use crate::app::{App, AppError, Change, Fault, Graph, Operation, Outbox, Plugin, Registration, Sink, Wake};
+    pub use crate::device::{Device, DeviceChoice, Dtype, Placement, Values};
+    pub use crate::ops::ConfigError;
+    pub use crate::ops::align::{AlignConfig, Aligner, GroupConfig, ModalityConfig};
+    pub use crate::ops::fuse::FuseConfig;
+    pub use crate::ops::resample::{ResampleConfig, Resampler};
+    pub use crate::ops::voxelize::{Channel, Extrinsic, VoxelInput, VoxelLayout, VoxelizeConfig, Voxelizer};
+    pub use crate::stream::{Cells, ColumnLayout, Header, Layout, Message, Payload};
+    pub use crate::time::Interpolation;
+}
 
 /// The programs of the documentation compile and run.
 #[cfg(doctest)]
