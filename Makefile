@@ -73,9 +73,14 @@ clippy:
 doc:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --release --workspace --no-deps --locked
 
-# The engine without dora. `check` only: it must not disturb what is built with dora.
+# The library without dora and without CUDA: neither is among its dependencies, and its own tests pass. Then with either.
+ENGINE := --no-default-features -p robocache --locked
 check-engine:
-	$(CARGO) check --release --no-default-features -p robocache --locked
+	@if $(CARGO) tree $(ENGINE) --edges normal,build --prefix none | grep -E '^(cudarc|dora|zenoh)'; then \
+	  echo "the library depends on them without the features dora and cuda" >&2; exit 1; fi
+	$(CARGO) test --release $(ENGINE) --lib
+	$(CARGO) test --release $(ENGINE) --lib --features cuda
+	$(CARGO) test --release $(ENGINE) --lib --features dora
 
 test-rust: emulator
 	$(CARGO) test --release --workspace --locked

@@ -16,7 +16,7 @@ mod scene;
 
 use clouds::tensor;
 use random::Random;
-use robocache::device::Dtype;
+use robocache::device::{Dtype, HostMemory};
 use robocache::ops::voxelize::{CpuVoxelizer, VoxelLayout, VoxelizeConfig};
 use robocache::stream::{Cells, Message};
 use std::hint::black_box;
@@ -149,7 +149,7 @@ fn main() {
     }
     let all = |make: &dyn Fn(usize) -> Message| (0..CLOUDS).map(make).collect::<Vec<_>>();
     let room = all(&|i| columns(&sweep(i)));
-    let room_tensor = all(&|i| tensor(&sweep(i)));
+    let room_tensor = all(&|i| tensor(&sweep(i), &HostMemory::pageable()));
     let room_shuffled = all(&|i| columns(&shuffled(sweep(i))));
     let anywhere = all(&|i| columns(&uniform(i)));
     for (grid_name, grid) in [("256x256x256", CUBE), ("512x512x40", FLAT)] {

@@ -122,6 +122,7 @@
 )]
 
 pub mod app;
+mod arrow;
 pub mod device;
 #[cfg(feature = "dora")]
 pub mod dora;

@@ -1,5 +1,5 @@
 use super::Float;
-use arrow::datatypes::DataType;
+use crate::arrow::datatypes::DataType;
 use bytemuck::Pod;
 use half::{bf16, f16};
 use serde::{Deserialize, Deserializer, de};

@@ -3,10 +3,10 @@
 //! Format: <https://arrow.apache.org/docs/format/Columnar.html#ipc-streaming-format>. One schema message with the single
 //! nullable field `data`, one record batch, the end-of-stream marker; every buffer of the body is aligned to 64 bytes.
 
+use crate::arrow::datatypes::{DataType, Field, Fields, Schema};
+use crate::arrow::ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteOptions};
+use crate::arrow::ipc::{Buffer, FieldNode, MessageBuilder, MessageHeader, MetadataVersion, RecordBatchBuilder};
 use crate::stream::{Cells, ColumnPlace, Layout, Payload};
-use arrow::datatypes::{DataType, Field, Fields, Schema};
-use arrow::ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteOptions};
-use arrow::ipc::{Buffer, FieldNode, MessageBuilder, MessageHeader, MetadataVersion, RecordBatchBuilder};
 use flatbuffers::FlatBufferBuilder;
 use std::sync::Arc;
 

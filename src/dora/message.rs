@@ -1,7 +1,7 @@
 //! dora's metadata into headers, and back.
 
+use crate::arrow::array::ArrayRef;
 use crate::stream::{Header, Message, MessageError, MetadataRef};
-use arrow::array::ArrayRef;
 use dora_node_api::metadata::{FRAMING, FRAMING_ARROW_IPC};
 use dora_node_api::{MetadataParameters, Parameter};
 use std::time::{Duration, UNIX_EPOCH};
@@ -69,7 +69,7 @@ fn owned(value: MetadataRef<'_>) -> Parameter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use arrow::array::Float32Array;
+    use crate::arrow::array::Float32Array;
     use std::sync::Arc;
 
     #[test]

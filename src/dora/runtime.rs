@@ -354,7 +354,7 @@ impl Drain {
         self.names.iter().position(|name| name == id)
     }
 
-    fn input(&self, input: usize, metadata: &Metadata, array: &arrow::array::ArrayRef) {
+    fn input(&self, input: usize, metadata: &Metadata, array: &crate::arrow::array::ArrayRef) {
         let mut message = self.queue.take_free(input);
         match read_message(&metadata.parameters, array, &mut message) {
             Ok(()) => {

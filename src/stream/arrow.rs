@@ -1,15 +1,15 @@
 //! Arrow arrays into the columns of messages.
 
-use crate::device::Dtype;
-use crate::stream::{Cells, Message};
-use ::arrow::array::{Array, ArrayRef, AsArray};
-use ::arrow::buffer::NullBuffer;
-use ::arrow::datatypes::{
+use crate::arrow::array::{Array, ArrayRef, AsArray};
+use crate::arrow::buffer::NullBuffer;
+use crate::arrow::datatypes::{
     ArrowPrimitiveType, DataType, DurationMicrosecondType, DurationMillisecondType, DurationNanosecondType,
     DurationSecondType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, TimeUnit,
     TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type,
     UInt16Type, UInt32Type, UInt64Type,
 };
+use crate::device::Dtype;
+use crate::stream::{Cells, Message};
 use half::{bf16, f16};
 use std::ops::Range;
 

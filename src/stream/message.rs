@@ -1,8 +1,8 @@
+use crate::arrow::array::{Array, ArrayRef};
+use crate::arrow::datatypes::FieldRef;
 use crate::device::cuda::{Budget, CudaError, DeviceBuf, Gpu};
 use crate::device::{Dtype, HostBuf, HostMemory, Values};
 use crate::stream::{Header, MessageError, MetadataRef, Payload};
-use arrow::array::{Array, ArrayRef};
-use arrow::datatypes::FieldRef;
 use std::borrow::Cow;
 
 /// How many elements a row of a column has.

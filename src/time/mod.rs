@@ -45,9 +45,6 @@ impl TimeGrid {
     }
 }
 
-/// The former name of [`TimeGrid`].
-pub type Grid = TimeGrid;
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,11 +3,11 @@
 use super::{AlignConfig, GroupConfig, ModalityConfig};
 use crate::device::Dtype;
 use crate::ops::{ConfigError, duration_ns, unused_limit};
-use crate::time::{Grid, Interpolation, Limits, ms_to_ns};
+use crate::time::{Interpolation, Limits, TimeGrid, ms_to_ns};
 
 /// A configuration that was checked, in the units of the operation: it can't be wrong any more.
 pub struct Spec {
-    pub(super) grid: Grid,
+    pub(super) grid: TimeGrid,
     pub(super) window: i64,
     pub(super) stride: i64,
     pub(super) emit_every: i64,
@@ -82,7 +82,7 @@ impl Spec {
 }
 
 impl StreamSpec {
-    fn new(config: &AlignConfig, i: usize, grid: Grid, wait_ns: i64) -> Result<Self, ConfigError> {
+    fn new(config: &AlignConfig, i: usize, grid: TimeGrid, wait_ns: i64) -> Result<Self, ConfigError> {
         let modality = &config.modalities[i];
         let groups = modality.checked_groups(i)?;
         let key = |key: &str| format!("modalities[{i}].{key}");
@@ -136,7 +136,7 @@ pub(super) fn latency_ns(key: &str, ms: f64) -> Result<i64, ConfigError> {
 }
 
 impl AlignConfig {
-    fn grid(&self) -> Result<Grid, ConfigError> {
+    fn grid(&self) -> Result<TimeGrid, ConfigError> {
         let at_least_one = [
             ("window", self.window),
             ("stride", self.stride),
@@ -156,12 +156,12 @@ impl AlignConfig {
             ));
         }
         self.check_modalities()?;
-        Grid::from_rate(self.rate_hz)
+        TimeGrid::from_rate(self.rate_hz)
             .ok_or_else(|| ConfigError::new("rate_hz", format!("{} (allowed: 1e-6 to 1e9)", self.rate_hz)))
     }
 
     /// How many samples of a modality are held at most: those of a window, and of the time for which it may wait.
-    fn history_limit(&self, i: usize, grid: Grid, wait_ns: i64) -> Result<usize, ConfigError> {
+    fn history_limit(&self, i: usize, grid: TimeGrid, wait_ns: i64) -> Result<usize, ConfigError> {
         let modality = &self.modalities[i];
         let sample_bytes = modality.dim * size_of::<f32>() + size_of::<i64>();
         let fit = |bytes: usize| bytes / sample_bytes;

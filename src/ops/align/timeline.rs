@@ -7,7 +7,7 @@ use super::spec::{Group, Spec, StreamSpec, latency_ns, max_wait_ns};
 use crate::device::{Dtype, Values};
 use crate::ops::ConfigError;
 use crate::stream::{History, Insert, Place};
-use crate::time::Grid;
+use crate::time::TimeGrid;
 
 /// Stamps beyond this are refused, so that differences of stamps can't overflow, ns.
 const MAX_STAMP: i64 = i64::MAX / 4;
@@ -127,7 +127,7 @@ pub struct Masks {
 ///
 /// It knows no device and no clock but that of the stamps. [`Aligner`](super::Aligner) adds the values.
 pub struct Timeline {
-    grid: Grid,
+    grid: TimeGrid,
     window: i64,
     stride: i64,
     emit_every: i64,

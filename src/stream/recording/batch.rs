@@ -3,10 +3,10 @@
 use super::schema::{FIELD, METADATA, Row, dtype_of};
 use super::text::{self, Change};
 use super::{ARRIVAL, DATA, ReadError};
+use crate::arrow::array::{Array, ArrayRef, AsArray, FixedSizeListArray, Int64Array, ListArray, RecordBatch};
+use crate::arrow::datatypes::{DataType, Int64Type, Schema};
 use crate::device::Dtype;
 use crate::stream::{Cells, Message, MetadataValue, key};
-use arrow::array::{Array, ArrayRef, AsArray, FixedSizeListArray, Int64Array, ListArray, RecordBatch};
-use arrow::datatypes::{DataType, Int64Type, Schema};
 use std::path::Path;
 
 const LISTS: &str = "a List of a primitive type; in a struct's field also of a FixedSizeList or a List of one";
@@ -380,7 +380,7 @@ fn ends(list: &ListArray) -> (usize, usize) {
 fn elements(array: &ArrayRef, dtype: Dtype, from: usize, to: usize) -> &[u8] {
     macro_rules! bytes {
         ($Type:ident) => {{
-            let values = array.as_primitive::<arrow::datatypes::$Type>().values();
+            let values = array.as_primitive::<crate::arrow::datatypes::$Type>().values();
             bytemuck::cast_slice(&values[from..to])
         }};
     }

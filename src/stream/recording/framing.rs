@@ -3,11 +3,11 @@
 //! The contents of messages are Arrow's own code's; this is what it has no door to: a file that has a footer while it
 //! still grows, one that is read although it has none, and what is said of the rows of a batch.
 
-use arrow::buffer::Buffer;
-use arrow::datatypes::{DataType, Fields, Schema};
-use arrow::error::ArrowError;
-use arrow::ipc::convert::IpcSchemaEncoder;
-use arrow::ipc::{
+use crate::arrow::buffer::Buffer;
+use crate::arrow::datatypes::{DataType, Fields, Schema};
+use crate::arrow::error::ArrowError;
+use crate::arrow::ipc::convert::IpcSchemaEncoder;
+use crate::arrow::ipc::{
     self, Block, Footer, FooterBuilder, KeyValueBuilder, Message, MessageBuilder, MessageHeader, MetadataVersion,
     RecordBatch, RecordBatchBuilder, Type, root_as_footer, root_as_message,
 };

@@ -1,12 +1,12 @@
 //! Messages that wait to be written as one batch.
 
 use super::schema::{Common, Part, Row};
+use crate::arrow::array::{ArrayData, ArrayRef, Int64Array, RecordBatch, make_array};
+use crate::arrow::buffer::Buffer;
+use crate::arrow::datatypes::{DataType, SchemaRef};
+use crate::arrow::error::ArrowError;
 use crate::device::Dtype;
 use crate::stream::{Column, Message, Metadata};
-use arrow::array::{ArrayData, ArrayRef, Int64Array, RecordBatch, make_array};
-use arrow::buffer::Buffer;
-use arrow::datatypes::{DataType, SchemaRef};
-use arrow::error::ArrowError;
 use std::sync::Arc;
 
 /// Rows of a list column.

@@ -2,9 +2,9 @@
 
 use super::text::{list_of, push_entry};
 use super::{ARRIVAL, DATA, WriteError};
+use crate::arrow::datatypes::{DataType, Field, Schema};
 use crate::device::Dtype;
 use crate::stream::{Cells, Message, Metadata, MetadataRef, MetadataValue as Value, key};
-use arrow::datatypes::{DataType, Field, Schema};
 use std::collections::HashMap;
 
 /// In the schema's metadata: what else the first message says. In a batch's: what its rows say instead, a list.

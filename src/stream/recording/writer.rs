@@ -2,9 +2,9 @@ use super::framing::{BLOCK, MOST_METADATA, START, add_metadata, block, push_foot
 use super::pending::Pending;
 use super::schema::{Common, METADATA};
 use super::{EXTENSION, WriteError};
+use crate::arrow::ipc::writer::{IpcWriteOptions, StreamWriter};
+use crate::arrow::ipc::{Block, MetadataVersion};
 use crate::stream::Message;
-use arrow::ipc::writer::{IpcWriteOptions, StreamWriter};
-use arrow::ipc::{Block, MetadataVersion};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};

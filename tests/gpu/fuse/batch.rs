@@ -278,9 +278,9 @@ fn a_tensor_of_another_length_or_type_is_refused_by_name() {
         ..modality.clone()
     };
     let refused = refusal(&short, &shape, &output);
-    assert_eq!(refused.unwrap(), "`values` has 7 elements, not 8");
+    assert_eq!(refused.unwrap(), "`sample values` has 7 elements, not 8");
     let age_ns = slice(Dtype::Float64, 3);
     let refused = refusal(&modality, &shape, &BatchOutput { age_ns, ..output });
-    assert_eq!(refused.unwrap(), "`age_ns` is float64, not int64");
+    assert_eq!(refused.unwrap(), "`output ages` is float64, not int64");
     ran(&gpu, "fuse: batches of other tensors", 2);
 }

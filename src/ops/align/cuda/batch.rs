@@ -96,22 +96,24 @@ impl FuseBatch {
         assert!(dtype.is_output(), "{dtype} can't be written");
         let columns: usize = modalities.iter().map(|modality| modality.dim).sum();
         let rows = shape.entries * shape.rows;
-        output.values.expect("values", dtype, rows * columns, gpu)?;
+        output.values.expect("output values", dtype, rows * columns, gpu)?;
         output
             .valid
-            .expect("valid", Dtype::UInt8, rows * modalities.len(), gpu)?;
+            .expect("output masks", Dtype::UInt8, rows * modalities.len(), gpu)?;
         output
             .age_ns
-            .expect("age_ns", Dtype::Int64, rows * modalities.len(), gpu)?;
+            .expect("output ages", Dtype::Int64, rows * modalities.len(), gpu)?;
         for modality in modalities {
             let samples = shape.entries * modality.samples;
-            modality.times.expect("times", Dtype::Int64, samples, gpu)?;
+            modality.times.expect("sample times", Dtype::Int64, samples, gpu)?;
             let dtype = modality.values.dtype();
-            modality.values.expect("values", dtype, samples * modality.dim, gpu)?;
+            modality
+                .values
+                .expect("sample values", dtype, samples * modality.dim, gpu)?;
         }
         let is_shared = shape.targets.len() == shape.rows;
         let targets = if is_shared { shape.rows } else { rows };
-        shape.targets.expect("targets", Dtype::Int64, targets, gpu)?;
+        shape.targets.expect("target times", Dtype::Int64, targets, gpu)?;
         let group_count: usize = modalities.iter().map(|modality| modality.groups.len()).sum();
         let widest = modalities.iter().map(|modality| modality.dim).max().unwrap_or(0);
         let bytes = room::<ModalityParams>(modalities.len()) + room::<GroupParams>(group_count) + room::<f32>(widest);
