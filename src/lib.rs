@@ -147,6 +147,11 @@ pub mod prelude {
     pub use crate::time::Interpolation;
 }
 
+/// The page `docs/semantics.md`, which the documentation of the operations refers to.
+#[cfg(doc)]
+#[doc = include_str!("../docs/semantics.md")]
+pub mod semantics {}
+
 /// The programs of the documentation compile and run.
 #[cfg(doctest)]
 mod documentation {

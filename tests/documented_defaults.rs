@@ -9,6 +9,7 @@ use robocache::ops::voxelize::VoxelizeConfig;
 use robocache::time::Limits;
 use serde::de::DeserializeOwned;
 use serde_yaml::{Mapping, Value};
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::path::Path;
 
@@ -79,7 +80,13 @@ fn check<C: DeserializeOwned + Debug>(rows: &[(String, String)], least: &str) {
             ),
         }
     }
-    assert!(rows.len() >= 5);
+    let mut wrong = least;
+    wrong.insert("no_such_key".into(), Value::Null);
+    let refused = parse::<C>(&wrong).unwrap_err();
+    let (_, expected) = refused.split_once("expected").unwrap();
+    let known: BTreeSet<&str> = expected.split('`').skip(1).step_by(2).collect();
+    let documented: BTreeSet<&str> = rows.iter().map(|(key, _)| key.as_str()).collect();
+    assert_eq!(documented, known);
 }
 
 #[test]

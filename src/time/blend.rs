@@ -1,11 +1,11 @@
 //! The interpolation modes: how the value at a target is made from the samples around it.
 //!
 //! All that the CPU and the configuration know of a mode stands here: its name, its code in the kernels, the limits that
-//! it uses, which samples it needs, which of them it [picks](pick) for a target, and what it [makes](write) of them.
+//! it uses, which samples it needs, which of them it [picks](pick) for a target, and what it [makes](write()) of them.
 //! `kernels/time.cuh` says the same to a device, bit for bit, and `tests/layout.py` holds its codes against these.
 //!
 //! **A new mode** touches
-//! 1. this file: a variant of [`Interpolation`], its [`Facts`], and where its meaning is new an arm of [`pick`], of
+//! 1. this file: a variant of [`Interpolation`], its `Facts`, and where its meaning is new an arm of [`pick`], of
 //!    `hold` (the value at a sample) and of `between`;
 //! 2. `kernels/time.cuh`: its code, and the same arms of `pick` and `blend`; `make kernels` then compiles them;
 //! 3. `tests/common/resample.rs` and `tests/contract/oracle.rs`: what it should give, by a slow way;

@@ -1,17 +1,8 @@
 //! Resamples batches of trajectories, on the CPU or on devices: [`Resampler`].
 //!
 //! Each row of a batch is one trajectory: S samples of D values at ascending times, and T targets. The answer is the
-//! value of the trajectory at every target, by the rules of [`time::blend`](crate::time::blend):
-//!
-//! - Of samples with the same time the later one wins.
-//! - A sample with a NaN or an infinity is dropped and counted. Its neighbours are used instead.
-//! - A target at a sample's own time gets that sample's bits, and so does every target with `previous` and `nearest`.
-//! - `linear` is `a + w * (b - a)`. The weight `w` is computed in float64 from int64 ns. Values of float64 are computed in
-//!   float64. All others are computed in float32, with `w` rounded to it, and rounded to their type.
-//! - A target without a valid value, or with one that the type can't hold, gets D times `fill_value`, and 0 in `valid`.
-//! - A trajectory that makes no sense has no valid value: its times go back, or its lists do not fit together.
-//!
-//! S and T may differ from row to row, and may be 0. Targets may come in any order; ascending ones are found fastest.
+//! value of the trajectory at every target, as [`semantics`](crate::semantics#resample) defines it. S and T may differ
+//! from row to row, and may be 0. Targets may come in any order; ascending ones are found fastest.
 //!
 //! ```
 //! use robocache::device::{DeviceChoice, Dtype, Placement};

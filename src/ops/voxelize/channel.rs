@@ -5,7 +5,8 @@
 //! 2. `cuda/params.rs`: the code of the output, in `output_code`;
 //! 3. `kernels/voxelize_rows.cuh`: the same code in `Output`, and its value in `value_of`;
 //! 4. and 5. the two fatbins that `make kernels` builds;
-//! 6. `tests/voxelize/oracle.rs`: its value, computed the obvious way.
+//! 6. `tests/voxelize/oracle.rs`: its value, computed the obvious way;
+//! 7. `tests/layout.py`, which compares the codes, and the table of `docs/semantics.md`.
 //!
 //! What no channel was made of before is gathered in `plan.rs` and `cpu.rs`, and by `voxelize_sums`.
 
@@ -17,27 +18,18 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::str::FromStr;
 
-/// One value for each cell.
-///
-/// | channel | value of a cell with points |
-/// |---|---|
-/// | `occupancy` | 1 |
-/// | `count` | the number of points, exact |
-/// | `mean_F` | `(sum as f64 / n as f64 * 2^-s)` in float64, rounded to float32, n being the usable values; 0 where n is 0 |
-/// | `max_F`, `min_F` | the greatest or least of the usable values as float32, -0 being less than +0; 0 where there is none |
-///
-/// The [module](super) says which values are usable, and what s is.
+/// One value for each cell. [`semantics`](crate::semantics#voxels) defines it, and which values of a field are usable.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Channel {
     /// 1 where there is a point, 0 elsewhere.
     Occupancy,
     /// The number of points.
     Count,
-    /// The mean of a field over the points. `x`, `y`, `z` are the coordinates in the frame of the grid, metres.
+    /// The mean of a field's usable values. `x`, `y`, `z` are the coordinates in the frame of the grid, metres.
     Mean(String),
-    /// The greatest value of a field.
+    /// The greatest of a field's usable values.
     Max(String),
-    /// The least value of a field.
+    /// The least of a field's usable values.
     Min(String),
 }
 

@@ -150,7 +150,7 @@ impl CudaVoxelizer {
     /// Adds the points of a cloud of the `input`-th input.
     ///
     /// # Errors
-    /// As [`CpuVoxelizer::add`](super::super::CpuVoxelizer::add); what the driver says, after which the grid is lost.
+    /// As `CpuVoxelizer::add`; what the driver says, after which the grid is lost.
     ///
     /// # Panics
     /// If there is no such input.
