@@ -95,7 +95,7 @@ pub(super) fn index(grid: &VoxelGrid, xyz: [&[f32]; 3], first: u32, bitmap: Bitm
 
 /// See [`super::features`].
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
-pub(super) fn features(rows: &mut [Row], units: [f64; 3], columns: &[u8], out: &mut [f32]) {
+pub(super) fn features(rows: &[Row], units: [f64; 3], columns: &[u8], out: &mut [f32]) {
     let unit = _mm256_setr_pd(units[0], units[1], units[2], 1.0);
     let [high_bits, low_bits] = [to_f64::HIGH, to_f64::LOW].map(|bits| _mm256_set1_epi64x(bits as i64));
     let (sign, bias) = (_mm256_set1_epi64x(i64::MIN), _mm256_set1_pd(to_f64::BIAS));
@@ -109,8 +109,7 @@ pub(super) fn features(rows: &mut [Row], units: [f64; 3], columns: &[u8], out: &
     let mut at = 0;
     for row in rows {
         // SAFETY: a row is 32 bytes, aligned to as many.
-        let sums = unsafe { _mm256_load_si256((&raw const *row).cast()) };
-        *row = Row::default();
+        let sums = unsafe { _mm256_load_si256((row as *const Row).cast()) };
         let high = _mm256_or_si256(_mm256_srli_epi64::<32>(_mm256_xor_si256(sums, sign)), high_bits);
         let low = _mm256_blend_epi32::<0b1010_1010>(sums, low_bits);
         let sums = _mm256_add_pd(_mm256_sub_pd(_mm256_castsi256_pd(high), bias), _mm256_castsi256_pd(low));

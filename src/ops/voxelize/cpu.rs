@@ -33,15 +33,12 @@ pub struct CpuVoxelizer {
     output: Layout,
     /// How the features are made of the rows alone, where they are.
     pub(super) table_columns: Option<Vec<u8>>,
-    /// Whether the grid that was gathered last is still to be written.
-    pub(super) is_gathered: bool,
 }
 
 /// What is summed for each occupied cell, and for one more that takes the points past `max_voxels`.
 pub(super) struct Sums {
-    /// Those of the coordinates, and the counts. All are zero between two grids, but for the first [`Self::dirty`].
+    /// Those of the coordinates, and the counts.
     pub(super) rows: Vec<Row>,
-    pub(super) dirty: usize,
     /// For each field with a mean.
     pub(super) fields: Vec<Vec<i64>>,
     /// For each extreme: a key for each cell.
@@ -105,7 +102,6 @@ impl CpuVoxelizer {
             order: Vec::new(),
             sums: Sums {
                 rows: Vec::new(),
-                dirty: 0,
                 fields: vec![Vec::new(); fields],
                 extremes: vec![Vec::new(); spec.plan.extremes.len()],
                 exceptions: vec![Vec::new(); fields],
@@ -116,7 +112,6 @@ impl CpuVoxelizer {
             occupied: 0,
             output: spec.output(config.dtype),
             table_columns: spec.plan.table(),
-            is_gathered: false,
             spec,
         })
     }
@@ -176,12 +171,10 @@ impl CpuVoxelizer {
             }
             self.end_sums();
         }
-        self.is_gathered = true;
         self.counters
     }
 
     fn begin(&mut self) {
-        self.is_gathered = false;
         self.cells.clear();
         self.points.count = 0;
         self.points.converted = 0;
@@ -266,11 +259,10 @@ impl CpuVoxelizer {
     fn begin_sums(&mut self) {
         let (plan, sums) = (&self.spec.plan, &mut self.sums);
         let slots = self.occupied + 1;
-        sums.rows[..sums.dirty].fill(Row::default());
-        sums.dirty = 0;
         if plan.counts {
-            grow(&mut sums.rows, slots);
-            sums.dirty = slots;
+            // Here and not where they are read, so that they are in the cache when points are added to them.
+            sums.rows.clear();
+            sums.rows.resize(slots, Row::default());
         }
         for (field, sums) in plan.fields.iter().zip(&mut sums.fields) {
             sums.clear();
@@ -348,9 +340,6 @@ impl CpuVoxelizer {
     fn end_sums(&mut self) {
         let sums = &mut self.sums;
         // The last one is of the points past max_voxels.
-        if let Some(row) = sums.rows.get_mut(self.occupied) {
-            *row = Row::default();
-        }
         for (unusable, exceptions) in self.unusable.iter_mut().zip(&mut sums.exceptions) {
             exceptions.truncate(self.occupied);
             *unusable = exceptions.iter().map(|of_cell| of_cell.unusable as u64).sum();

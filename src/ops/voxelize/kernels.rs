@@ -459,9 +459,8 @@ pub(super) const TABLE: usize = 8;
 pub(super) const TABLE_COUNT: u8 = 3;
 pub(super) const TABLE_ONE: u8 = 4;
 
-/// Writes the features of rows: each column is the entry of the table that `columns` says. The rows are zero then, as the
-/// next grid needs them.
-pub(super) fn features(rows: &mut [Row], units: [f64; 3], columns: &[u8], out: &mut [f32]) {
+/// Writes the features of rows: each column is the entry of the table that `columns` says.
+pub(super) fn features(rows: &[Row], units: [f64; 3], columns: &[u8], out: &mut [f32]) {
     debug_assert!(columns.len() <= TABLE && out.len() == rows.len() * columns.len());
     #[cfg(target_arch = "x86_64")]
     if has_avx2() {
@@ -471,10 +470,10 @@ pub(super) fn features(rows: &mut [Row], units: [f64; 3], columns: &[u8], out: &
     features_portable(rows, units, columns, out);
 }
 
-fn features_portable(rows: &mut [Row], units: [f64; 3], columns: &[u8], out: &mut [f32]) {
+fn features_portable(rows: &[Row], units: [f64; 3], columns: &[u8], out: &mut [f32]) {
     let mut table = [1.0f32; TABLE];
-    for (row, out) in rows.iter_mut().zip(out.chunks_exact_mut(columns.len())) {
-        let sums = std::mem::take(row).0.map(to_f64);
+    for (row, out) in rows.iter().zip(out.chunks_exact_mut(columns.len())) {
+        let sums = row.0.map(to_f64);
         for axis in 0..3 {
             table[axis] = (sums[axis] / sums[Row::COUNT] * units[axis]) as f32;
         }
@@ -560,13 +559,12 @@ mod tests {
             });
             let rows: Vec<_> = rows.collect();
             let run = |is_wide: bool| {
-                let (mut rows, mut out) = (rows.clone(), vec![f32::NAN; rows.len() * columns.len()]);
+                let mut out = vec![f32::NAN; rows.len() * columns.len()];
                 match is_wide {
                     // SAFETY: the CPU has the features.
-                    true => unsafe { avx2::features(&mut rows, units, columns, &mut out) },
-                    false => features_portable(&mut rows, units, columns, &mut out),
+                    true => unsafe { avx2::features(&rows, units, columns, &mut out) },
+                    false => features_portable(&rows, units, columns, &mut out),
                 }
-                assert!(rows.iter().all(|row| row.0 == [0; 4]));
                 out.into_iter().map(f32::to_bits).collect::<Vec<_>>()
             };
             assert_eq!(run(true), run(false), "{columns:?}");

@@ -88,7 +88,7 @@ pub enum Unused {
     Jumped(usize),
 }
 
-/// A grid of which the clouds are gathered, to be written once: [`write`](Self::write).
+/// A grid of which the clouds are gathered, to be written: [`write`](Self::write).
 pub struct GatheredGrid<'a> {
     backends: &'a mut Backends,
     clouds: Clouds<'a>,
@@ -336,7 +336,7 @@ impl<'a> GatheredGrid<'a> {
     /// Writes the payload. Where the device fails meanwhile, the CPU makes the grid again.
     ///
     /// # Panics
-    /// If the payload has another [`layout`](Self::layout), or the grid was written before.
+    /// If the payload has another [`layout`](Self::layout).
     pub fn write(&mut self, payload: &mut Payload<'_>) {
         let start = Instant::now();
         self.backends.write(&mut self.made, self.clouds, payload);

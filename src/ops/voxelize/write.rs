@@ -38,9 +38,8 @@ impl CpuVoxelizer {
     /// hold a value, its greatest or least stands instead: see [`saturated`](Self::saturated).
     ///
     /// # Panics
-    /// If `out` has not C * X * Y * Z elements, or nothing was gathered since a grid was written.
+    /// If `out` has not C * X * Y * Z elements.
     pub fn write_dense<E: Element>(&mut self, out: &mut [E]) {
-        self.begin_writing();
         let cells = self.spec.grid.cells();
         assert_eq!(
             out.len(),
@@ -74,9 +73,8 @@ impl CpuVoxelizer {
     /// Writes every byte of the bitmap: cell `i` is bit `i % 8`, least significant first, of byte `i / 8`.
     ///
     /// # Panics
-    /// If `out` has not ceil(X * Y * Z / 8) bytes, or nothing was gathered since a grid was written.
-    pub fn write_bits(&mut self, out: &mut [u8]) {
-        self.begin_writing();
+    /// If `out` has not ceil(X * Y * Z / 8) bytes.
+    pub fn write_bits(&self, out: &mut [u8]) {
         assert_eq!(out.len(), self.spec.grid.cells().div_ceil(8), "one bit for each cell");
         out.fill(0);
         for (i, word) in self.cells.used_words() {
@@ -89,18 +87,15 @@ impl CpuVoxelizer {
     /// Writes the occupied cells in cell order: `coords` x y z each, `features` one value for each channel each.
     ///
     /// # Panics
-    /// If `coords` has not 3, or `features` not C elements for each of [`voxels`](Self::voxels), or nothing was gathered
-    /// since a grid was written.
-    pub fn write_coo(&mut self, coords: &mut [i32], features: &mut [f32]) {
-        self.begin_writing();
+    /// If `coords` has not 3, or `features` not C elements for each of [`voxels`](Self::voxels).
+    pub fn write_coo(&self, coords: &mut [i32], features: &mut [f32]) {
         let (voxels, columns) = (self.voxels(), self.spec.plan.outputs.len());
         assert_eq!(coords.len(), voxels * 3, "three coordinates for each voxel");
         assert_eq!(features.len(), voxels * columns, "one feature for each channel");
         self.cells.coordinates(&self.spec.grid, coords);
         if let Some(table_columns) = &self.table_columns {
             let units = [0, 1, 2].map(|axis| self.unit(Source::Axis(axis)));
-            kernels::features(&mut self.sums.rows[..voxels], units, table_columns, features);
-            self.sums.dirty = 0;
+            kernels::features(&self.sums.rows[..voxels], units, table_columns, features);
             return;
         }
         // By blocks, so that what is read and written for one stays in the cache over its channels.
@@ -114,13 +109,5 @@ impl CpuVoxelizer {
                 }
             }
         }
-    }
-
-    /// What is gathered can be written once: rows are cleared while they are read.
-    fn begin_writing(&mut self) {
-        assert!(
-            std::mem::take(&mut self.is_gathered),
-            "a grid is gathered, then written once"
-        );
     }
 }
