@@ -3,11 +3,11 @@
 
 #![allow(clippy::unwrap_used)]
 
-use robocache::device::{Dtype, Values};
+use robocache::device::{Dtype, Placement, Values};
 use robocache::ops::align::{Masks, Target, Timeline, cpu};
 use robocache::ops::fuse::FuseConfig;
 use robocache::ops::resample::{CpuResampler, ResampleConfig, Trajectories};
-use robocache::ops::voxelize::{Arrival, Cloud, Collector, CpuVoxelizer, VoxelizeConfig};
+use robocache::ops::voxelize::{Arrival, Collector, VoxelizeConfig, Voxelizer};
 use robocache::stream::{Cells, Message};
 use serde::de::DeserializeOwned;
 use std::collections::HashMap;
@@ -198,19 +198,19 @@ fn a_cloud_makes_the_cells_of_its_table() {
         .collect();
     let column = message.add_column("", Dtype::Float32, Cells::One);
     column.data.copy_from(bytemuck::cast_slice(&values));
-    let mut voxelizer = CpuVoxelizer::new(&config).unwrap();
-    voxelizer.begin();
-    voxelizer.add(0, &Cloud::from_message(&message).unwrap()).unwrap();
-    let counters = voxelizer.finish();
+    let mut voxelizer = Voxelizer::new(&config, &Placement::cpu("a test")).unwrap();
+    let mut grid = voxelizer.push(0, &message).unwrap().grid.unwrap();
+    let (layout, counters) = (grid.layout().clone(), grid.counters());
+    let mut voxels = Message::default();
+    voxels.write(&layout, |payload, _| grid.write(payload));
     let became = |what: &str| points.rows.iter().filter(|row| row[4] == what).count() as u64;
     assert_eq!(counters.points_in, points.rows.len() as u64);
     assert_eq!(counters.points_kept, became("kept"));
     assert_eq!(counters.dropped_nonfinite, became("dropped_nonfinite"));
     assert_eq!(counters.dropped_outside, became("dropped_outside"));
-    assert_eq!(voxelizer.unusable(), [1]);
-    let rows = voxelizer.layout().rows;
-    let (mut coords, mut features) = (vec![0; rows * 3], vec![0.0; rows * shown.len()]);
-    voxelizer.write_coo(&mut coords, &mut features);
+    assert_eq!(grid.unusable(), [1]);
+    let coords = voxels.column("coords").unwrap().data.as_slice::<i32>();
+    let features = voxels.column("features").unwrap().data.as_slice::<f32>();
     let expected = |from: usize, to: usize| -> Vec<f32> {
         let cells = cells.rows.iter().flat_map(|row| numbers(&row[from..to].join(",")));
         cells.collect()

@@ -30,7 +30,7 @@ fn push_value(out: &mut String, value: Ref<'_>) {
         Ref::Float(number) => push_tagged(out, "float", |out| push_string(out, &number.to_string())),
         Ref::String(text) => push_string(out, text),
         Ref::Timestamp(ns) => push_tagged(out, "timestamp", |out| out.push_str(&ns.to_string())),
-        Ref::ListInt(list) if list.is_empty() => push_tagged(out, "list_int", |out| out.push_str("[]")),
+        Ref::ListInt([]) => push_tagged(out, "list_int", |out| out.push_str("[]")),
         Ref::ListInt(list) => push_list(out, list, |out, number| out.push_str(&number.to_string())),
         Ref::ListFloat(list) if !list.is_empty() && list.iter().all(|number| number.is_finite()) => {
             push_list(out, list, |out, number| out.push_str(&format!("{number:?}")));
