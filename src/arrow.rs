@@ -5,8 +5,6 @@ pub(crate) use arrow_buffer as buffer;
 pub(crate) use arrow_ipc as ipc;
 
 pub(crate) mod array {
-    #[cfg(test)]
-    pub(crate) use arrow_array::builder::*;
     pub(crate) use arrow_array::cast::AsArray;
     pub(crate) use arrow_array::*;
     pub(crate) use arrow_data::ArrayData;
