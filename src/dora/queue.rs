@@ -22,10 +22,6 @@ const MAX_NOTES: usize = 1024;
 const FREE_MESSAGES: usize = 2;
 
 /// What happened, in the order in which it did.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "a message in a box would be one more allocation"
-)]
 pub(crate) enum Item {
     /// A message came on an input.
     Message { input: usize, message: Message },
@@ -115,7 +111,6 @@ struct InputState {
     free: FreeList,
 }
 
-#[expect(clippy::large_enum_variant, reason = "nearly all of them are messages")]
 enum Waiting {
     Message(Message),
     Change(Change),

@@ -82,7 +82,6 @@ fn every_key_is_read() {
                 extrinsic: None,
             },
         ],
-        ..VoxelizeConfig::default()
     };
     assert_eq!(config, expected);
     let least = parse(GOOD).unwrap();
