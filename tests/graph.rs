@@ -424,7 +424,7 @@ fn fuse_and_voxelize_run_side_by_side() {
 }
 
 /// Keeps the headers of the observations that it is handed.
-struct Witness(Rc<RefCell<Vec<Box<Header>>>>);
+struct Witness(Rc<RefCell<Vec<Header>>>);
 
 impl Plugin for Witness {
     fn name(&self) -> &'static str {
@@ -444,7 +444,7 @@ impl Plugin for Witness {
 
 impl Operation for Witness {
     fn input(&mut self, _: usize, message: &Message, _: &mut Outbox<'_>) -> Result<(), Fault> {
-        self.0.borrow_mut().push(message.header.clone());
+        self.0.borrow_mut().push((*message.header).clone());
         Ok(())
     }
 }
@@ -473,7 +473,7 @@ fn an_observation_within_the_process_says_all_that_a_published_one_does() {
     assert_eq!(*seen[1].age_ns, [0, 7 * MS]);
     for (seen, sent) in seen.iter().zip(&sent) {
         assert_eq!(**seen.modalities, ["a", "b"]);
-        assert_eq!(*seen, sent.header);
+        assert_eq!(*seen, *sent.header);
     }
 }
 
