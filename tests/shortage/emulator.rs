@@ -57,4 +57,22 @@ impl Emulator {
         // SAFETY: it only sets numbers.
         unsafe { (self.refuse)(asked, first, count) }
     }
+
+    /// Plays a case for each refusal in turn, of each kind of call, and gives how many there were. `play` is told the kind,
+    /// which call is the first and how many are refused, and says how many were: none ends the kind. Every `step`-th call
+    /// is the first one once.
+    pub fn sweep(&self, step: usize, mut play: impl FnMut(c_int, u64, u64) -> c_int) -> usize {
+        let kinds = [
+            (ALLOCATION, ONE),
+            (ALLOCATION, ALL),
+            (COPY, ONE),
+            (LAUNCH, ONE),
+            (LAUNCH, ALL),
+        ];
+        let of_kind = |(asked, count)| {
+            let firsts = (1..).step_by(step);
+            firsts.take_while(|&first| play(asked, first, count) != 0).count()
+        };
+        kinds.into_iter().map(of_kind).sum()
+    }
 }

@@ -1,7 +1,7 @@
 //! Whole graphs, whose messages are held against those of the CPU.
 
 use crate::common::input;
-use crate::emulator::{ALL, ALLOCATION, COPY, Emulator, LAUNCH, ONE};
+use crate::emulator::{ALL, ALLOCATION, Emulator, LAUNCH, ONE};
 use crate::works::{Empty, Keeper, Work, built, cloud, modality, play, same, signal, voxelize, works};
 use robocache::app::{App, AppError, Config, Fault, Operation, Outbox, Plugin, Registration, plugins};
 use robocache::device::Device;
@@ -15,32 +15,22 @@ use std::time::Duration;
 fn sweep(emulator: &Emulator, work: &Work, device: &str, step: usize) -> usize {
     let (wanted, wanted_faults) = play(work, "cpu");
     assert!(!wanted.said.is_empty(), "{}: nothing is published", work.name);
-    let mut cases = 0;
-    for (asked, count) in [
-        (ALLOCATION, ONE),
-        (ALLOCATION, ALL),
-        (COPY, ONE),
-        (LAUNCH, ONE),
-        (LAUNCH, ALL),
-    ] {
-        for first in (1..).step_by(step) {
-            emulator.refuse(asked, first, count);
-            let (came, faults) = play(work, device);
-            let refused = emulator.refuse(asked, 0, ONE);
-            let case = format!("{} on {device}, {asked} {first} of {count}", work.name);
-            same(&case, &came.said, &wanted.said);
-            assert_eq!(faults, wanted_faults, "{case}");
-            if refused == 0 {
-                assert!(
-                    came.devices.iter().any(|device| device != "cpu"),
-                    "{case}: {:?}",
-                    came.devices
-                );
-                break;
-            }
-            cases += 1;
+    let cases = emulator.sweep(step, |asked, first, count| {
+        emulator.refuse(asked, first, count);
+        let (came, faults) = play(work, device);
+        let refused = emulator.refuse(asked, 0, ONE);
+        let case = format!("{} on {device}, {asked} {first} of {count}", work.name);
+        same(&case, &came.said, &wanted.said);
+        assert_eq!(faults, wanted_faults, "{case}");
+        if refused == 0 {
+            assert!(
+                came.devices.iter().any(|device| device != "cpu"),
+                "{case}: {:?}",
+                came.devices
+            );
         }
-    }
+        refused
+    });
     eprintln!("{} on {device}: {cases} cases", work.name);
     cases
 }

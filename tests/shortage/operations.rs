@@ -17,22 +17,7 @@ use std::ffi::c_int;
 #[test]
 fn rows_come_back_from_the_device_whatever_is_refused() {
     let Some(emulator) = Emulator::open() else { return };
-    let mut cases = 0;
-    for (asked, count) in [
-        (ALLOCATION, ONE),
-        (ALLOCATION, ALL),
-        (COPY, ONE),
-        (LAUNCH, ONE),
-        (LAUNCH, ALL),
-    ] {
-        for first in 1.. {
-            let refused = follow(&emulator, (asked, first, count));
-            if refused == 0 {
-                break;
-            }
-            cases += 1;
-        }
-    }
+    let cases = emulator.sweep(1, |asked, first, count| follow(&emulator, (asked, first, count)));
     assert!(cases > 300, "{cases} cases");
 }
 
@@ -121,22 +106,7 @@ fn follow(emulator: &Emulator, (asked, first, count): (c_int, u64, u64)) -> c_in
 #[test]
 fn an_operation_falls_back_whatever_is_refused() {
     let Some(emulator) = Emulator::open() else { return };
-    let mut cases = 0;
-    for (asked, count) in [
-        (ALLOCATION, ONE),
-        (ALLOCATION, ALL),
-        (COPY, ONE),
-        (LAUNCH, ONE),
-        (LAUNCH, ALL),
-    ] {
-        for first in (1..).step_by(3) {
-            let refused = fall_back(&emulator, (asked, first, count));
-            if refused == 0 {
-                break;
-            }
-            cases += 1;
-        }
-    }
+    let cases = emulator.sweep(3, |asked, first, count| fall_back(&emulator, (asked, first, count)));
     assert!(cases > 30, "{cases} cases");
 }
 
