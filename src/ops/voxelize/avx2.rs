@@ -9,14 +9,14 @@ const LANES: usize = 8;
 
 /// See [`super::index`].
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
-pub(super) fn index(grid: &VoxelGrid, xyz: [&[f32]; 3], first: u32, bitmap: Bitmap<'_>, kept: &mut [Kept]) -> Indexed {
+pub(super) fn index(grid: &VoxelGrid, xyz: [&[f32]; 3], bitmap: Bitmap<'_>, kept: Kept<'_>) -> Indexed {
     let Bitmap { words, used } = bitmap;
     let points = xyz[0].len();
     let each = |values: [f32; 3]| values.map(|value| _mm256_set1_ps(value));
     let (origin, inverse) = (each(grid.origin_m()), each(grid.inverse()));
     let shape = each(grid.shape().map(|n| n as f32));
     let [_, ny, nz] = grid.shape().map(|n| _mm256_set1_epi32(n as i32));
-    let steps = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    let steps = _mm_setr_epi16(0, 1, 2, 3, 4, 5, 6, 7);
     let mut indexed = Indexed::default();
     // What is missing of the last eight is not finite.
     let mut tail = [[f32::NAN; LANES]; 3];
@@ -45,22 +45,18 @@ pub(super) fn index(grid: &VoxelGrid, xyz: [&[f32]; 3], first: u32, bitmap: Bitm
         let cells = _mm256_add_epi32(_mm256_mullo_epi32(x, ny), y);
         let cells = _mm256_add_epi32(_mm256_mullo_epi32(cells, nz), z);
         let mask = _mm256_movemask_ps(inside) as u32;
-        let out = &mut kept[indexed.kept..indexed.kept + LANES];
+        let out = indexed.kept..indexed.kept + LANES;
+        let (of_cells, of_indices) = (&mut kept.cells[out.clone()], &mut kept.indices[out]);
         if mask == 0xff {
-            let points = _mm256_add_epi32(_mm256_set1_epi32((first as usize + from) as i32), steps);
-            let (low, high) = (
-                _mm256_unpacklo_epi32(cells, points),
-                _mm256_unpackhi_epi32(cells, points),
-            );
-            // SAFETY: there is room for eight pairs, a cell and its point each.
+            let indices = _mm_add_epi16(_mm_set1_epi16(from as i16), steps);
+            // SAFETY: there is room for eight.
             unsafe {
-                let out = out.as_mut_ptr().cast::<__m256i>();
-                _mm256_storeu_si256(out, _mm256_permute2x128_si256::<0x20>(low, high));
-                _mm256_storeu_si256(out.add(1), _mm256_permute2x128_si256::<0x31>(low, high));
+                _mm256_storeu_si256(of_cells.as_mut_ptr().cast(), cells);
+                _mm_storeu_si128(of_indices.as_mut_ptr().cast(), indices);
             }
-            for kept in &*out {
+            for &cell in &*of_cells {
                 // SAFETY: the point is inside the grid, of which the bitmap is.
-                unsafe { set_bit(words, used, kept.cell) };
+                unsafe { set_bit(words, used, cell) };
             }
             indexed.kept += LANES;
             indexed.finite += LANES as u32;
@@ -77,16 +73,16 @@ pub(super) fn index(grid: &VoxelGrid, xyz: [&[f32]; 3], first: u32, bitmap: Bitm
         // SAFETY: there is room for eight.
         unsafe { _mm256_storeu_si256(lanes.as_mut_ptr().cast(), cells) };
         let mut left = mask;
-        let mut out = out.iter_mut();
-        while let (true, Some(out)) = (left != 0, out.next()) {
+        for (of_cell, of_index) in of_cells.iter_mut().zip(of_indices) {
+            if left == 0 {
+                break;
+            }
             let lane = left.trailing_zeros() as usize;
             left &= left - 1;
-            *out = Kept {
-                cell: lanes[lane & (LANES - 1)],
-                point: first + (from + lane) as u32,
-            };
+            *of_cell = lanes[lane & (LANES - 1)];
+            *of_index = (from + lane) as u16;
             // SAFETY: the point is inside the grid, of which the bitmap is.
-            unsafe { set_bit(words, used, out.cell) };
+            unsafe { set_bit(words, used, *of_cell) };
         }
         indexed.kept += mask.count_ones() as usize;
     }

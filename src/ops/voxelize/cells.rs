@@ -12,6 +12,8 @@ pub(super) struct CellSet {
     used: Vec<u64>,
     /// Of each word in use: the occupied cells before it. Filled by [`Self::number`].
     ranks: Vec<u32>,
+    /// The occupied cells in cell order. Filled by [`Self::number`].
+    list: Vec<u32>,
 }
 
 /// A bitmap and the bitmap of its words in use: cell `i` is bit `i % 64` of word `i / 64`, and so again.
@@ -27,16 +29,17 @@ impl CellSet {
             words: vec![0; words],
             used: vec![0; words.div_ceil(64)],
             ranks: vec![0; words],
+            list: Vec::new(),
         }
     }
 
     /// Inserts the cells of the points that are in the grid: see [`kernels::index`].
-    pub(super) fn insert(&mut self, grid: &VoxelGrid, xyz: [&[f32]; 3], first: u32, kept: &mut [Kept]) -> Indexed {
+    pub(super) fn insert(&mut self, grid: &VoxelGrid, xyz: [&[f32]; 3], kept: Kept<'_>) -> Indexed {
         let bitmap = Bitmap {
             words: &mut self.words,
             used: &mut self.used,
         };
-        kernels::index(grid, xyz, first, bitmap, kept)
+        kernels::index(grid, xyz, bitmap, kept)
     }
 
     /// Empties the set.
@@ -49,9 +52,13 @@ impl CellSet {
         }
     }
 
-    /// Numbers the occupied cells in cell order, an exclusive scan over the words, and returns how many there are.
-    pub(super) fn number(&mut self) -> usize {
-        kernels::number(&self.words, &self.used, &mut self.ranks)
+    /// Numbers the occupied cells in cell order, of which there are at most so many, and returns how many there are.
+    pub(super) fn number(&mut self, at_most: usize) -> usize {
+        let room = at_most + kernels::LIST_STEP;
+        if self.list.len() < room {
+            self.list.resize(room, 0);
+        }
+        kernels::number(&self.words, &self.used, &mut self.ranks, &mut self.list)
     }
 
     /// How many cells are occupied.
@@ -60,19 +67,13 @@ impl CellSet {
     }
 
     /// The numbers of the cells of points, `limit` for those from `limit` on. Returns how many those are.
-    pub(super) fn find(&self, kept: &[Kept], limit: u32, slots: &mut [u32]) -> usize {
-        kernels::find(&self.words, &self.ranks, kept, limit, slots)
+    pub(super) fn find(&self, cells: &[u32], limit: u32, slots: &mut [u32]) -> usize {
+        kernels::find(&self.words, &self.ranks, cells, limit, slots)
     }
 
-    /// The first cells in cell order, as many as there is room for.
-    pub(super) fn list(&self, cells: &mut [u32]) {
-        kernels::list(&self.words, &self.used, cells);
-    }
-
-    /// The coordinates of the first cells in cell order, as many as there is room for.
-    pub(super) fn coordinates(&self, grid: &VoxelGrid, coords: &mut [i32]) {
-        let [_, ny, nz] = grid.shape().map(|n| n as u32);
-        kernels::coordinates(&self.words, &self.used, ny, nz, coords);
+    /// The cells that were numbered, in cell order.
+    pub(super) fn list(&self) -> &[u32] {
+        &self.list
     }
 
     /// The words that hold an occupied cell: cell `i` is bit `i % 64` of word `i / 64`.

@@ -11,7 +11,6 @@ use super::plan::{NamedField, Source};
 use super::spec::{Spec, Taken};
 use super::{Channel, ConfigError, VoxelCounters, VoxelLayout, VoxelizeConfig, quantum};
 use crate::stream::{Layout, Message};
-use std::ops::Range;
 
 /// Makes grids of clouds: [`gather`](Self::gather), then one of the `write_` methods.
 ///
@@ -22,8 +21,6 @@ pub struct CpuVoxelizer {
     taken: Taken,
     points: Points,
     scratch: Box<Scratch>,
-    /// The occupied cells in cell order, for a dense grid.
-    pub(super) order: Vec<u32>,
     pub(super) sums: Sums,
     /// For each field: the values of points that are kept which are unusable.
     unusable: Vec<u64>,
@@ -50,9 +47,13 @@ pub(super) struct Sums {
 /// What the first pass knows of the points that are kept.
 #[derive(Default)]
 struct Points {
-    /// Of all clouds. What lies behind the first [`Self::count`] is left over.
-    kept: Vec<Kept>,
+    /// The cells of those of all clouds, and their indices in their blocks. What lies behind the first [`Self::count`] is
+    /// left over.
+    cells: Vec<u32>,
+    indices: Vec<u16>,
     count: usize,
+    /// How many there are in each block of all clouds.
+    blocks: Vec<u16>,
     /// The coordinates of clouds that don't lie as float32 in the frame of the grid, of which the first
     /// [`Self::converted`] count.
     xyz: [Vec<f32>; 3],
@@ -63,8 +64,9 @@ struct Points {
 
 /// The points of a cloud.
 struct CloudPoints {
-    /// Those that are kept, in [`Points::kept`].
-    kept: Range<usize>,
+    /// Where those that are kept begin, in [`Points::cells`] and by blocks in [`Points::blocks`].
+    first: usize,
+    first_block: usize,
     /// Where its coordinates begin in [`Points::xyz`]; `None`: they are taken where they lie.
     xyz: Option<usize>,
 }
@@ -99,7 +101,6 @@ impl CpuVoxelizer {
             taken: Taken::default(),
             points: Points::default(),
             scratch: Box::new(Scratch::new()),
-            order: Vec::new(),
             sums: Sums {
                 rows: Vec::new(),
                 fields: vec![Vec::new(); fields],
@@ -178,6 +179,7 @@ impl CpuVoxelizer {
         self.cells.clear();
         self.points.count = 0;
         self.points.converted = 0;
+        self.points.blocks.clear();
         self.points.clouds.clear();
         self.taken.clear(&self.spec.plan);
         self.unusable.fill(0);
@@ -192,8 +194,9 @@ impl CpuVoxelizer {
         let keeps_xyz = needs_points && self.spec.plan.axes.contains(&true);
         let as_they_lie = transform.is_none().then(|| as_they_lie(cloud)).flatten();
         let begin = points.converted;
-        let kept_before = points.count;
-        grow(&mut points.kept, kept_before + cloud.len() + INDEX_SLACK);
+        let (first, first_block) = (points.count, points.blocks.len());
+        grow(&mut points.cells, first + cloud.len() + INDEX_SLACK);
+        grow(&mut points.indices, first + cloud.len() + INDEX_SLACK);
         if as_they_lie.is_none() {
             let converted = if keeps_xyz { cloud.len() } else { BLOCK };
             points.xyz.iter_mut().for_each(|axis| grow(axis, begin + converted));
@@ -227,11 +230,15 @@ impl CpuVoxelizer {
                     converted.map(|axis| &*axis)
                 }
             };
-            let kept = &mut points.kept[points.count..];
-            let indexed = self.cells.insert(&self.spec.grid, xyz, from as u32, kept);
+            let kept = Kept {
+                cells: &mut points.cells[points.count..],
+                indices: &mut points.indices[points.count..],
+            };
+            let indexed = self.cells.insert(&self.spec.grid, xyz, kept);
             kept_in_all += indexed.kept;
             if needs_points {
                 points.count += indexed.kept;
+                points.blocks.push(indexed.kept as u16);
             }
             self.counters.dropped_nonfinite += n as u64 - u64::from(indexed.finite);
             self.counters.dropped_outside += u64::from(indexed.finite) - indexed.kept as u64;
@@ -239,16 +246,17 @@ impl CpuVoxelizer {
         self.counters.points_in += cloud.len() as u64;
         self.counters.points_kept += kept_in_all as u64;
         CloudPoints {
-            kept: kept_before..points.count,
+            first,
+            first_block,
             xyz: as_they_lie.is_none().then_some(begin),
         }
     }
 
     /// Numbers the occupied cells.
     fn number(&mut self) {
-        let occupied = match self.spec.needs_points() {
-            true => self.cells.number(),
-            false => self.cells.count(),
+        let occupied = match self.spec.layout == VoxelLayout::Bits && !self.spec.needs_points() {
+            true => self.cells.count(),
+            false => self.cells.number(self.counters.points_kept as usize),
         };
         self.occupied = occupied.min(self.spec.max_voxels);
         if self.spec.layout == VoxelLayout::Coo {
@@ -285,22 +293,19 @@ impl CpuVoxelizer {
         };
         let scales = [0, 1, 2].map(|axis| quantum::power_of_two(self.spec.bits(Source::Axis(axis), &self.taken)));
         let limit = self.occupied as u32;
-        let mut kept = &points.kept[of_cloud.kept.clone()];
-        for from in (0..cloud.len()).step_by(BLOCK) {
+        let mut first = of_cloud.first;
+        for (i, from) in (0..cloud.len()).step_by(BLOCK).enumerate() {
             let n = BLOCK.min(cloud.len() - from);
-            // Of a block no more points are kept than it has.
-            let candidates = &kept[..kept.len().min(n)];
-            let block = candidates.partition_point(|kept| (kept.point as usize) < from + n);
-            let block = kept.split_off(..block).unwrap_or_default();
+            let kept = first..first + usize::from(points.blocks[of_cloud.first_block + i]);
+            first = kept.end;
             let Scratch { slots, of_field, .. } = &mut *self.scratch;
-            let slots = &mut slots[..block.len()];
-            let over = self.cells.find(block, limit, slots) as u64;
+            let slots = &mut slots[..kept.len()];
+            let over = self.cells.find(&points.cells[kept.clone()], limit, slots) as u64;
             self.counters.dropped_overflow += over;
             self.counters.points_kept -= over;
             let block = Block {
-                kept: block,
+                indices: &points.indices[kept],
                 slots,
-                first: from as u32,
             };
             // They are there where a channel needs them.
             let xyz = xyz.map(|axis| axis.map_or(&[][..], |axis| &axis[from..from + n]));

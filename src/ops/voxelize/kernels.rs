@@ -61,30 +61,26 @@ macro_rules! kernel {
     };
 }
 
-/// A point in the grid.
-#[derive(Clone, Copy, Default)]
-#[repr(C)]
-pub(super) struct Kept {
-    pub(super) cell: u32,
-    /// Its index in its cloud.
-    pub(super) point: u32,
+/// The points of a block that are in the grid.
+pub(super) struct Kept<'a> {
+    /// Their cells.
+    pub(super) cells: &'a mut [u32],
+    /// Their indices in the block.
+    pub(super) indices: &'a mut [u16],
 }
 
-/// Points of a block that are kept, and the numbers of their cells.
+/// The points of a block that are in the grid: their indices in the block, and the numbers of their cells.
 #[derive(Clone, Copy)]
 pub(super) struct Block<'a> {
-    pub(super) kept: &'a [Kept],
+    pub(super) indices: &'a [u16],
     pub(super) slots: &'a [u32],
-    /// The point at which the block begins.
-    pub(super) first: u32,
 }
 
 impl Block<'_> {
     /// The index in the block and the number of the cell of each point.
     #[inline(always)]
     pub(super) fn points(&self) -> impl Iterator<Item = (usize, usize)> {
-        let first = self.first;
-        let indices = self.kept.iter().map(move |kept| (kept.point - first) as usize);
+        let indices = self.indices.iter().map(|&i| usize::from(i));
         indices.zip(self.slots.iter().map(|&slot| slot as usize))
     }
 }
@@ -128,18 +124,17 @@ pub(super) unsafe fn set_bit(words: &mut [u64], used: &mut [u64], cell: u32) {
 /// `kept` must have room for so many more than there are points.
 pub(super) const INDEX_SLACK: usize = 16;
 
-/// Finds the cells of points of which the first is the `first` of its cloud, puts those in the grid into the bitmap, and
-/// lists them.
-pub(super) fn index(grid: &VoxelGrid, xyz: [&[f32]; 3], first: u32, bitmap: Bitmap<'_>, kept: &mut [Kept]) -> Indexed {
+/// Finds the cells of a block of points, puts those in the grid into the bitmap, and lists them.
+pub(super) fn index(grid: &VoxelGrid, xyz: [&[f32]; 3], bitmap: Bitmap<'_>, kept: Kept<'_>) -> Indexed {
     #[cfg(target_arch = "x86_64")]
     if has_avx2() {
         // SAFETY: the CPU has the features.
-        return unsafe { avx2::index(grid, xyz, first, bitmap, kept) };
+        return unsafe { avx2::index(grid, xyz, bitmap, kept) };
     }
-    index_portable(grid, xyz, first, bitmap, kept)
+    index_portable(grid, xyz, bitmap, kept)
 }
 
-fn index_portable(grid: &VoxelGrid, xyz: [&[f32]; 3], first: u32, bitmap: Bitmap<'_>, kept: &mut [Kept]) -> Indexed {
+fn index_portable(grid: &VoxelGrid, xyz: [&[f32]; 3], bitmap: Bitmap<'_>, kept: Kept<'_>) -> Indexed {
     const LANES: usize = INDEX_SLACK;
     let ([ox, oy, oz], [ix, iy, iz]) = (grid.origin_m(), grid.inverse());
     let [sx, sy, sz] = grid.shape().map(|n| n as f32);
@@ -180,10 +175,8 @@ fn index_portable(grid: &VoxelGrid, xyz: [&[f32]; 3], first: u32, bitmap: Bitmap
             let word = cell as usize / 64;
             bitmap.words[word] |= u64::from(keep) << (cell % 64);
             bitmap.used[word / 64] |= u64::from(keep) << (word % 64);
-            kept[indexed.kept] = Kept {
-                cell,
-                point: first + (from + i) as u32,
-            };
+            kept.cells[indexed.kept] = cell;
+            kept.indices[indexed.kept] = (from + i) as u16;
             indexed.kept += keep as usize;
         }
     }
@@ -236,9 +229,12 @@ kernel! {
     }
 }
 
+/// Cells that are listed at a time. [`number`] needs room for so many more than there are.
+pub(super) const LIST_STEP: usize = 4;
+
 kernel! {
-    /// Numbers the cells of a bitmap, and returns how many there are.
-    fn number(words: &[u64], used: &[u64], ranks: &mut [u32]) -> usize {
+    /// Numbers the cells of a bitmap, an exclusive scan over its words; lists them, and returns how many there are.
+    fn number(words: &[u64], used: &[u64], ranks: &mut [u32], list: &mut [u32]) -> usize {
         let mut rank = 0;
         // Loops and no closures: a closure is not compiled for the CPU that this is compiled for.
         for (group, &used) in used.iter().enumerate() {
@@ -247,79 +243,70 @@ kernel! {
                 let i = group * 64 + left.trailing_zeros() as usize;
                 left &= left - 1;
                 ranks[i] = rank as u32;
-                rank += words[i].count_ones() as usize;
+                let mut word = words[i];
+                let (mut at, first) = (rank, (i as u32).wrapping_mul(64));
+                rank += word.count_ones() as usize;
+                // A few at a time, without a branch for each: what is too much is written over by what comes next.
+                while at < rank {
+                    for cell in &mut list[at..at + LIST_STEP] {
+                        *cell = first.wrapping_add(word.trailing_zeros());
+                        word &= word.wrapping_sub(1);
+                    }
+                    at += LIST_STEP;
+                }
             }
         }
         rank
     }
 }
 
-kernel! {
-    /// The first cells of a bitmap, as many as there is room for.
-    fn list(words: &[u64], used: &[u64], cells: &mut [u32]) {
-        let mut next = 0;
-        for (group, &used) in used.iter().enumerate() {
-            let mut left = used;
-            while left != 0 {
-                let i = group * 64 + left.trailing_zeros() as usize;
-                left &= left - 1;
-                let mut word = words[i];
-                while word != 0 {
-                    if next == cells.len() {
-                        return;
-                    }
-                    cells[next] = (i as u32 * 64).wrapping_add(word.trailing_zeros());
-                    word &= word - 1;
-                    next += 1;
-                }
-            }
-        }
+/// Divides by a number with a multiplication (Lemire, Kaser, Kurz: Faster remainder by direct computation, 2019).
+#[derive(Clone, Copy)]
+struct Divisor(u64);
+
+impl Divisor {
+    /// # Panics
+    /// If it is zero.
+    fn new(divisor: u32) -> Self {
+        Self(u64::MAX / u64::from(divisor))
+    }
+
+    #[inline(always)]
+    fn divide(self, value: u32) -> u32 {
+        let value = u128::from(value);
+        ((u128::from(self.0) * value + value) >> 64) as u32
     }
 }
 
 kernel! {
-    /// The coordinates of the first cells of a bitmap, as many as there is room for.
-    fn coordinates(words: &[u64], used: &[u64], ny: u32, nz: u32, coords: &mut [i32]) {
-        // Neighbours in this order are mostly in one column along z, and columns in one plane: divisions are few.
-        let (mut x, mut y, mut plane, mut column) = (0, 0, 0, 0);
-        let mut coords = coords.chunks_exact_mut(3);
-        for (group, &used) in used.iter().enumerate() {
-            let mut left = used;
-            while left != 0 {
-                let i = group * 64 + left.trailing_zeros() as usize;
-                left &= left - 1;
-                let mut word = words[i];
-                while word != 0 {
-                    let cell = (i as u32 * 64).wrapping_add(word.trailing_zeros());
-                    word &= word - 1;
-                    let mut z = cell - column * nz;
-                    if z >= nz {
-                        column = cell / nz;
-                        z = cell - column * nz;
-                        y = u32::wrapping_sub(column, plane);
-                        if y >= ny {
-                            x = column / ny;
-                            plane = x * ny;
-                            y = column - plane;
-                        }
-                    }
-                    let Some(out) = coords.next() else { return };
-                    out.copy_from_slice(&[x as i32, y as i32, z as i32]);
-                }
-            }
+    /// The coordinates of cells, x y z each.
+    fn coordinates(cells: &[u32], ny: u32, nz: u32, coords: &mut [i32]) {
+        let (by_ny, by_nz) = (Divisor::new(ny), Divisor::new(nz));
+        for (&cell, out) in cells.iter().zip(coords.chunks_exact_mut(3)) {
+            let column = by_nz.divide(cell);
+            let x = by_ny.divide(column);
+            out[0] = x as i32;
+            out[1] = column.wrapping_sub(x.wrapping_mul(ny)) as i32;
+            out[2] = cell.wrapping_sub(column.wrapping_mul(nz)) as i32;
         }
     }
+}
+
+/// The number of a cell of a bitmap.
+#[inline(always)]
+fn number_of(words: &[u64], ranks: &[u32], cell: u32) -> u32 {
+    let word = cell as usize / 64;
+    let below = words[word] & ((1 << (cell % 64)) - 1);
+    ranks[word] + below.count_ones()
 }
 
 kernel! {
     /// The numbers of the cells of points, `limit` for those from `limit` on. Returns how many those are.
-    fn find(words: &[u64], ranks: &[u32], kept: &[Kept], limit: u32, slots: &mut [u32]) -> usize {
+    fn find(words: &[u64], ranks: &[u32], cells: &[u32], limit: u32, slots: &mut [u32]) -> usize {
         let ranks = &ranks[..words.len()];
         let mut over = 0;
-        for (kept, slot) in kept.iter().zip(slots) {
-            let word = kept.cell as usize / 64;
-            let below = words[word] & ((1 << (kept.cell % 64)) - 1);
-            let number = ranks[word] + below.count_ones();
+        for (&cell, slot) in cells.iter().zip(slots) {
+            let number = number_of(words, ranks, cell);
             over += usize::from(number >= limit);
             *slot = number.min(limit);
         }
@@ -344,8 +331,8 @@ kernel! {
         let [x, y, z] = xyz.map(|axis| &axis[..n]);
         // The sum of ones is the count.
         let scales = [scales[0], scales[1], scales[2], 1.0];
-        for (kept, &slot) in block.kept.iter().zip(block.slots) {
-            let i = (kept.point - block.first) as usize;
+        for (&i, &slot) in block.indices.iter().zip(block.slots) {
+            let i = usize::from(i);
             let point = [x[i], y[i], z[i], 1.0];
             let Row(sums) = &mut rows[slot as usize];
             for lane in 0..4 {
@@ -528,18 +515,23 @@ mod tests {
             let xyz = xyz.each_ref().map(Vec::as_slice);
             let run = |is_wide: bool| {
                 let (mut words, mut used) = (vec![0; words], vec![0; 1]);
-                let mut kept = vec![Kept::default(); len + INDEX_SLACK];
+                let (mut cells, mut indices) = (vec![0; len + INDEX_SLACK], vec![0; len + INDEX_SLACK]);
+                let kept = Kept {
+                    cells: &mut cells,
+                    indices: &mut indices,
+                };
                 let bitmap = Bitmap {
                     words: &mut words,
                     used: &mut used,
                 };
                 let indexed = match is_wide {
                     // SAFETY: the CPU has the features.
-                    true => unsafe { avx2::index(&grid, xyz, 5, bitmap, &mut kept) },
-                    false => index_portable(&grid, xyz, 5, bitmap, &mut kept),
+                    true => unsafe { avx2::index(&grid, xyz, bitmap, kept) },
+                    false => index_portable(&grid, xyz, bitmap, kept),
                 };
-                let kept: Vec<_> = kept[..indexed.kept].iter().map(|k| (k.cell, k.point)).collect();
-                (indexed.finite, kept, words, used)
+                cells.truncate(indexed.kept);
+                indices.truncate(indexed.kept);
+                (indexed.finite, cells, indices, words, used)
             };
             assert_eq!(run(true), run(false), "{len} points");
         }
@@ -587,6 +579,18 @@ mod tests {
         values.extend((1..10_000i64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15u64 as i64) >> (i % 40)));
         for value in values {
             assert_eq!(to_f64(value).to_bits(), (value as f64).to_bits(), "{value}");
+        }
+    }
+
+    #[test]
+    fn multiplication_divides() {
+        let odd = |i: u32| i.wrapping_mul(0x9e37_79b9) >> (i % 29);
+        let values = [0, 1, 2, 3, 255, 256, 257, u32::MAX - 1, u32::MAX];
+        let values: Vec<_> = values.into_iter().chain((1..500).map(odd)).collect();
+        for &divisor in values.iter().filter(|&&divisor| divisor > 0) {
+            for &value in &values {
+                assert_eq!(Divisor::new(divisor).divide(value), value / divisor, "{value} / {divisor}");
+            }
         }
     }
 

@@ -47,11 +47,9 @@ impl CpuVoxelizer {
             "one element for each channel of each cell"
         );
         clear(out);
-        self.order.resize(self.voxels(), 0);
-        self.cells.list(&mut self.order);
         let mut saturated = 0;
         let mut values = [0.0; BLOCK];
-        for (i, order) in self.order.chunks(BLOCK).enumerate() {
+        for (i, order) in self.cells.list()[..self.voxels()].chunks(BLOCK).enumerate() {
             for (&output, out) in self.spec.plan.outputs.iter().zip(out.chunks_exact_mut(cells)) {
                 let values = &mut values[..order.len()];
                 output.write(self, i * BLOCK, values);
@@ -92,7 +90,8 @@ impl CpuVoxelizer {
         let (voxels, columns) = (self.voxels(), self.spec.plan.outputs.len());
         assert_eq!(coords.len(), voxels * 3, "three coordinates for each voxel");
         assert_eq!(features.len(), voxels * columns, "one feature for each channel");
-        self.cells.coordinates(&self.spec.grid, coords);
+        let [_, ny, nz] = self.spec.grid.shape().map(|n| n as u32);
+        kernels::coordinates(&self.cells.list()[..voxels], ny, nz, coords);
         if let Some(table_columns) = &self.table_columns {
             let units = [0, 1, 2].map(|axis| self.unit(Source::Axis(axis)));
             kernels::features(&self.sums.rows[..voxels], units, table_columns, features);
