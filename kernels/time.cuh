@@ -130,8 +130,20 @@ __device__ __forceinline__ Bracket find_bracket(const Times& times, const Slice&
     return bracket_at(any_time, at_or_before(any_time, times.count, target), times.count);
 }
 
-// From here on: all that the kernels know of the interpolation modes, the counterpart of src/time/blend.rs.
-enum Interpolation : u32 { PREVIOUS = 0, NEAREST = 1, LINEAR = 2 };
+// From here on: all that the kernels know of the interpolation modes, the counterpart of src/time/blend.rs. They compute the
+// first three; the others are computed on the CPU.
+enum Interpolation : u32 {
+    PREVIOUS = 0,
+    NEAREST = 1,
+    LINEAR = 2,
+    ANGLE = 3,
+    SLERP = 4,
+    ROT6D = 5,
+    ROT6DCOLUMNS = 6,
+    ROTVEC = 7,
+    CUBIC = 8,
+    PCHIP = 9,
+};
 
 // Whether a mode makes the value of both samples around a target, limited by `max_gap` and `extrapolate`. The others
 // take one sample, limited by `max_age`. It is a macro because an inlined function changes the order of the branches.

@@ -397,8 +397,8 @@ mod tests {
                 "fuse: modalities[0].latency: unknown field `latency`, expected one of `input`",
             ),
             (
-                "fuse: {rate_hz: 50, modalities: [{input: a, dim: 1, interpolation: slerp}]}",
-                "fuse: modalities[0].interpolation: interpolation `slerp` is not supported yet",
+                "fuse: {rate_hz: 50, modalities: [{input: a, dim: 1, interpolation: euler}]}",
+                "fuse: modalities[0].interpolation: `euler` is no interpolation: what lies between",
             ),
             (
                 "fuse: {rate_hz: 50, trigger: camera, modalities: []}",

@@ -2,7 +2,7 @@ use super::Dtype;
 use bytemuck::Pod;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
-use std::ops::{Add, Mul, Sub};
+use std::ops::{Add, Div, Mul, Neg, Sub};
 
 /// A float type that samples come in or values go out in: float32, float64, float16 or bfloat16.
 ///
@@ -46,9 +46,27 @@ pub trait Float: Pod + Send + Sync {
 }
 
 /// A type that values are computed in: float32 or float64.
-pub trait Real: Float<Real = Self> + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> {
+pub trait Real:
+    Float<Real = Self>
+    + Add<Output = Self>
+    + Sub<Output = Self>
+    + Mul<Output = Self>
+    + Div<Output = Self>
+    + Neg<Output = Self>
+    + PartialOrd
+{
     /// The nearest value of this type.
     fn from_f64(value: f64) -> Self;
+    /// The value, exactly.
+    fn to_f64(self) -> f64;
+    /// The square root, rounded to nearest.
+    fn sqrt(self) -> Self;
+    /// The nearest integer, ties to even.
+    fn rint(self) -> Self;
+    /// The magnitude.
+    fn abs(self) -> Self;
+    /// Whether it is no NaN and no infinity.
+    fn is_finite(self) -> bool;
 }
 
 /// How many elements are converted at a time, where slices are: they fit the nearest cache.
@@ -137,12 +155,62 @@ impl Real for f32 {
     fn from_f64(value: f64) -> Self {
         value as f32
     }
+
+    #[inline(always)]
+    fn to_f64(self) -> f64 {
+        self.into()
+    }
+
+    #[inline(always)]
+    fn sqrt(self) -> Self {
+        Self::sqrt(self)
+    }
+
+    #[inline(always)]
+    fn rint(self) -> Self {
+        self.round_ties_even()
+    }
+
+    #[inline(always)]
+    fn abs(self) -> Self {
+        Self::abs(self)
+    }
+
+    #[inline(always)]
+    fn is_finite(self) -> bool {
+        Self::is_finite(self)
+    }
 }
 
 impl Real for f64 {
     #[inline(always)]
     fn from_f64(value: f64) -> Self {
         value
+    }
+
+    #[inline(always)]
+    fn to_f64(self) -> f64 {
+        self
+    }
+
+    #[inline(always)]
+    fn sqrt(self) -> Self {
+        Self::sqrt(self)
+    }
+
+    #[inline(always)]
+    fn rint(self) -> Self {
+        self.round_ties_even()
+    }
+
+    #[inline(always)]
+    fn abs(self) -> Self {
+        Self::abs(self)
+    }
+
+    #[inline(always)]
+    fn is_finite(self) -> bool {
+        Self::is_finite(self)
     }
 }
 

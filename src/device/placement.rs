@@ -99,6 +99,15 @@ impl Placement {
         self
     }
 
+    /// The CPU alone, for an operation whose configuration asks for what is not on CUDA. A line of the log says so where there
+    /// would be a device.
+    pub(crate) fn without_cuda(&self, operation: &str, reason: &str) -> Self {
+        if self.gpu().is_some() {
+            tracing::warn!("{operation}: on the CPU: {reason}");
+        }
+        Self::cpu(reason)
+    }
+
     /// The device of work that is not shared among several; `None`: the CPU.
     pub fn gpu(&self) -> Option<&Gpu> {
         self.gpus.first()

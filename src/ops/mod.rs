@@ -4,6 +4,7 @@
 
 pub mod align;
 pub mod fuse;
+pub(crate) mod groups;
 pub mod resample;
 pub mod voxelize;
 

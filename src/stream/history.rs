@@ -210,8 +210,8 @@ impl History {
         self.rows_are_elsewhere = false;
     }
 
-    /// Forgets the samples older than the newest one at or before `time`, which a bracket at `time` still needs.
-    pub fn forget_before(&mut self, time: i64) {
+    /// Forgets all samples at or before `time` but the newest `needed` of them, which a value at `time` is still made of.
+    pub fn forget_before(&mut self, time: i64, needed: usize) {
         // A galloping search, as most calls forget little or nothing.
         let times = self.times();
         let mut step = 1;
@@ -219,7 +219,7 @@ impl History {
             step *= 2;
         }
         let until = times[..times.len().min(step + 1)].partition_point(|&t| t <= time);
-        let forgotten = until.saturating_sub(1);
+        let forgotten = until.saturating_sub(needed);
         self.head += forgotten;
         self.first += forgotten as u64;
         if self.head > self.times.len() / 2 {
@@ -305,11 +305,13 @@ mod tests {
     #[test]
     fn what_a_bracket_needs_is_not_forgotten() {
         let mut history = filled(10, &[10, 20, 30]);
-        history.forget_before(5);
+        history.forget_before(5, 1);
         check(&history, &[10, 20, 30]);
-        history.forget_before(25);
+        history.forget_before(25, 2);
+        check(&history, &[10, 20, 30]);
+        history.forget_before(25, 1);
         check(&history, &[20, 30]);
-        history.forget_before(99);
+        history.forget_before(99, 1);
         check(&history, &[30]);
     }
 
@@ -327,7 +329,7 @@ mod tests {
         history.insert(35, &[35.0]); // 20 goes, and 40 was number 3
         assert_eq!((history.first(), history.take_rewritten()), (2, 3));
         assert_eq!(history.times(), [30, 35, 40]);
-        history.forget_before(36);
+        history.forget_before(36, 1);
         assert_eq!((history.first(), history.take_rewritten()), (3, u64::MAX));
         history.clear();
         assert_eq!((history.first(), history.take_rewritten()), (5, u64::MAX));
@@ -342,7 +344,7 @@ mod tests {
         let mut history = filled(4, &[10, 20, 30, 40]);
         history.send_rows_elsewhere();
         assert_eq!(history.insert_time(50).0, Insert::Overflowed);
-        history.forget_before(30);
+        history.forget_before(30, 1);
         history.put_rows_back(&[30.0, 40.0, 50.0]);
         assert!(!history.rows_are_elsewhere());
         history.insert(35, &[35.0]);
@@ -355,7 +357,7 @@ mod tests {
         let mut room = 0;
         for t in 0..100_000 {
             history.insert(t, &[t as f32, -t as f32]);
-            history.forget_before(t - 300);
+            history.forget_before(t - 300, 1);
             if t == 1000 {
                 room = history.values.capacity();
             }
@@ -378,7 +380,7 @@ mod tests {
     #[test]
     fn samples_move_with_the_latency_of_their_sensor() {
         let mut history = filled(10, &[10, 20, 30]);
-        history.forget_before(20);
+        history.forget_before(20, 1);
         history.take_rewritten();
         history.shift(-5);
         assert_eq!(history.times(), [15, 25]);

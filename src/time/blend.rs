@@ -1,20 +1,23 @@
 //! The interpolation modes: how the value at a target is made from the samples around it.
 //!
 //! All that the CPU and the configuration know of a mode stands here: its name, its code in the kernels, the limits that
-//! it uses, which samples it needs, which of them it [picks](pick) for a target, and what it [makes](write()) of them.
-//! `kernels/time.cuh` says the same to a device, bit for bit, and `tests/layout.py` holds its codes against these.
+//! it uses, which samples it needs, which of them it [picks](pick) for a target, and what a [`Rule`] makes of them. The
+//! plain modes, which take the samples channel by channel with one weight, are [written](write()) here, too; `curve.rs`
+//! has those of four samples, and `rotation.rs` those of a rotation.
+//!
+//! `kernels/time.cuh` says the same of the plain modes to a device, bit for bit, and `tests/layout.py` holds its codes
+//! against these. The others are computed on the CPU: [`Interpolation::is_on_cuda`].
 //!
 //! **A new mode** touches
-//! 1. this file: a variant of [`Interpolation`], its `Facts`, and where its meaning is new an arm of [`pick`], of
-//!    `hold` (the value at a sample) and of `between`;
-//! 2. `kernels/time.cuh`: its code, and the same arms of `pick` and `blend`; `make kernels` then compiles them;
-//! 3. `tests/common/resample.rs` and `tests/contract/oracle.rs`: what it should give, by a slow way;
+//! 1. this file: a variant of [`Interpolation`], its `Facts`, and an arm of `Rule::make`;
+//! 2. `kernels/time.cuh`: its code, and, if devices are to know it, the same arms of `pick` and `blend`;
+//! 3. `tests/common/resample.rs` and `tests/modes.rs`: what it should give, by a slow way;
 //! 4. the user's documentation of the modes.
 //!
-//! A mode that needs two samples on one side of a target has to be waited for, and its samples kept: the watermark of
-//! [`Timeline`](crate::ops::align::Timeline), [`History::forget_before`](crate::stream::History::forget_before) and
-//! `Bracket` of `kernels/time.cuh` know of one on each side. A test of this file says so.
+//! How many samples it `needs` on each side is what the watermark of [`Timeline`](crate::ops::align::Timeline) waits for
+//! and [`History::forget_before`](crate::stream::History::forget_before) keeps: up to two.
 
+use super::{curve, rotation};
 use crate::device::{Float, Real, convert, zip_map};
 use serde::{Deserialize, Deserializer, de};
 
@@ -28,6 +31,20 @@ pub enum Interpolation {
     Nearest = 1,
     /// The straight line between the two samples around the target.
     Linear = 2,
+    /// Angles, radians: the shorter way around the circle.
+    Angle = 3,
+    /// A unit quaternion: the shorter arc, at constant speed.
+    Slerp = 4,
+    /// The first two rows of a rotation matrix: through [`Slerp`](Self::Slerp).
+    Rot6d = 5,
+    /// The first two columns of a rotation matrix, one after the other: through [`Slerp`](Self::Slerp).
+    Rot6dColumns = 6,
+    /// A rotation vector, radians: through [`Slerp`](Self::Slerp).
+    Rotvec = 7,
+    /// A cubic Hermite curve with Bessel tangents.
+    Cubic = 8,
+    /// A monotone cubic Hermite curve, which does not overshoot: SciPy's `PchipInterpolator`.
+    Pchip = 9,
 }
 
 /// What is known of a mode besides its meaning.
@@ -37,32 +54,51 @@ struct Facts {
     limits: &'static [&'static str],
     /// How many samples it needs at or before a target, and how many after it.
     needs: [usize; 2],
+    /// How many channels its group has, where that is fixed.
+    width: Option<usize>,
 }
 
-/// Modes of later versions.
-const LATER: [&str; 4] = ["angle", "slerp", "cubic", "pchip"];
+/// The limits of the modes that make a value of the samples on both sides.
+const BETWEEN: &[&str] = &["max_gap_ms", "extrapolate_ms"];
+
+impl Facts {
+    const fn of(name: &'static str, limits: &'static [&'static str], needs: [usize; 2], width: Option<usize>) -> Self {
+        Self {
+            name,
+            limits,
+            needs,
+            width,
+        }
+    }
+}
 
 impl Interpolation {
     /// Every mode, in the order of their codes.
-    pub const ALL: [Self; 3] = [Self::Previous, Self::Nearest, Self::Linear];
+    pub const ALL: [Self; 10] = [
+        Self::Previous,
+        Self::Nearest,
+        Self::Linear,
+        Self::Angle,
+        Self::Slerp,
+        Self::Rot6d,
+        Self::Rot6dColumns,
+        Self::Rotvec,
+        Self::Cubic,
+        Self::Pchip,
+    ];
 
     const fn facts(self) -> Facts {
         match self {
-            Self::Previous => Facts {
-                name: "previous",
-                limits: &["max_age_ms"],
-                needs: [1, 0],
-            },
-            Self::Nearest => Facts {
-                name: "nearest",
-                limits: &["max_age_ms"],
-                needs: [1, 1],
-            },
-            Self::Linear => Facts {
-                name: "linear",
-                limits: &["max_gap_ms", "extrapolate_ms"],
-                needs: [1, 1],
-            },
+            Self::Previous => Facts::of("previous", &["max_age_ms"], [1, 0], None),
+            Self::Nearest => Facts::of("nearest", &["max_age_ms"], [1, 1], None),
+            Self::Linear => Facts::of("linear", BETWEEN, [1, 1], None),
+            Self::Angle => Facts::of("angle", BETWEEN, [1, 1], None),
+            Self::Slerp => Facts::of("slerp", BETWEEN, [1, 1], Some(4)),
+            Self::Rot6d => Facts::of("rot6d", BETWEEN, [1, 1], Some(6)),
+            Self::Rot6dColumns => Facts::of("rot6d_columns", BETWEEN, [1, 1], Some(6)),
+            Self::Rotvec => Facts::of("rotvec", BETWEEN, [1, 1], Some(3)),
+            Self::Cubic => Facts::of("cubic", BETWEEN, [2, 2], None),
+            Self::Pchip => Facts::of("pchip", BETWEEN, [2, 2], None),
         }
     }
 
@@ -96,25 +132,25 @@ impl Interpolation {
         self.needs()[1] > 0
     }
 
-    /// Writes the value at a sample's own time, or where that sample is held. Returns whether it is finite.
-    #[inline(always)]
-    fn hold<S: Float, T: Float<Real = S::Real>>(self, sample: &[S], out: &mut [T]) -> bool {
-        match self {
-            Self::Previous | Self::Nearest | Self::Linear => convert(sample, out),
-        }
+    /// How many channels a group of this mode has, where that is fixed: 4 for a quaternion.
+    pub const fn width(self) -> Option<usize> {
+        self.facts().width
     }
 
-    /// Writes the value between two samples, with the weight of the later one. Returns whether it is finite.
+    /// Whether a value is a rotation, so that a sample may be none.
+    pub const fn is_rotation(self) -> bool {
+        self.width().is_some()
+    }
+
+    /// Whether it takes one sample, or two with one weight, channel by channel.
     #[inline(always)]
-    fn between<S, T>(self, before: &[S], after: &[S], weight: S::Real, out: &mut [T]) -> bool
-    where
-        S: Float,
-        T: Float<Real = S::Real>,
-    {
-        match self {
-            // The first two are never between samples.
-            Self::Previous | Self::Nearest | Self::Linear => zip_map(before, after, out, |a, b| a + weight * (b - a)),
-        }
+    pub(crate) const fn is_plain(self) -> bool {
+        matches!(self, Self::Previous | Self::Nearest | Self::Linear)
+    }
+
+    /// Whether a CUDA device computes it. A configuration with a mode that none does is computed on the CPU.
+    pub const fn is_on_cuda(self) -> bool {
+        self.is_plain()
     }
 }
 
@@ -125,12 +161,145 @@ impl<'de> Deserialize<'de> for Interpolation {
             return Ok(mode);
         }
         let allowed = Self::names();
-        Err(de::Error::custom(if LATER.contains(&name.as_str()) {
-            format!("interpolation `{name}` is not supported yet (allowed: {allowed})")
+        Err(de::Error::custom(if name.starts_with("euler") {
+            format!(
+                "`{name}` is no interpolation: what lies between two triples of Euler angles is no shortest rotation; send a \
+                 quaternion for `slerp`, or `rot6d`, `rotvec` (allowed: {allowed})"
+            )
         } else {
             format!("`{name}` is no interpolation (allowed: {allowed})")
         }))
     }
+}
+
+/// Where the w of a quaternion stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum QuaternionOrder {
+    /// Last: ROS, SciPy.
+    #[default]
+    Xyzw,
+    /// First: MuJoCo, Isaac.
+    Wxyz,
+}
+
+impl<'de> Deserialize<'de> for QuaternionOrder {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match String::deserialize(deserializer)?.as_str() {
+            "xyzw" => Ok(Self::Xyzw),
+            "wxyz" => Ok(Self::Wxyz),
+            other => Err(de::Error::custom(format!(
+                "`{other}` is no order of a quaternion (allowed: xyzw, wxyz)"
+            ))),
+        }
+    }
+}
+
+/// All that says how the values of a group of channels are made.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rule {
+    /// How a value between samples is found.
+    pub mode: Interpolation,
+    /// How far from a target its samples may be.
+    pub limits: Limits,
+    /// `slerp`: of the two quaternions of a rotation, the one with w >= 0. Otherwise that in the hemisphere of the sample
+    /// before the target.
+    pub canonical: bool,
+    /// `slerp`: where w stands.
+    pub order: QuaternionOrder,
+}
+
+impl Rule {
+    /// A mode with its limits, and no option.
+    pub fn new(mode: Interpolation, limits: Limits) -> Self {
+        Self {
+            mode,
+            limits,
+            canonical: false,
+            order: QuaternionOrder::default(),
+        }
+    }
+
+    /// Whether the channels of a finite sample can be used: where they are to be a rotation, whether they are one.
+    pub fn takes<S: Float>(&self, sample: &[S]) -> bool {
+        !self.mode.is_rotation() || rotation::is_one(self.mode, sample)
+    }
+
+    /// Writes the value at a target, one element for each channel, or `fill` where it has none: [`pick`], then [`write()`] or
+    /// what the mode does in its place. Each sample is one that the rule [takes](Self::takes).
+    #[inline(always)]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the samples, the target and the place of its value"
+    )]
+    pub fn value<'a, S: Float, T: Float<Real = S::Real>>(
+        &self,
+        times: &[i64],
+        until: usize,
+        target: i64,
+        sample: impl Fn(usize) -> &'a [S],
+        is_moderate: bool,
+        fill: T,
+        out: &mut [T],
+    ) -> Written {
+        let picked = pick(times, until, target, self.mode, &self.limits);
+        if self.mode.is_plain() {
+            return write(picked, sample, is_moderate, fill, out);
+        }
+        let is_finite = match picked {
+            Pick::Invalid => {
+                out.fill(fill);
+                return Written::Fill;
+            }
+            Pick::Sample(i) => self.hold(sample(i), out),
+            Pick::Between { before, after, weight } => match self.mode {
+                Interpolation::Cubic | Interpolation::Pchip => {
+                    let around = curve::Around::of(times, before, after, self.limits.max_gap);
+                    let samples = around.samples.map(&sample);
+                    curve::between(self.mode, &around, samples, S::Real::from_f64(weight), out)
+                }
+                _ => self.between(sample(before), sample(after), S::Real::from_f64(weight), out),
+            },
+        };
+        if is_finite {
+            return Written::Value;
+        }
+        out.fill(fill);
+        Written::Overflow
+    }
+
+    /// Writes the value at a sample's own time, or where that sample is held. Returns whether it is finite.
+    fn hold<S: Float, T: Float<Real = S::Real>>(&self, sample: &[S], out: &mut [T]) -> bool {
+        match self.mode {
+            Interpolation::Angle => each(out, |channel| curve::wrapped(sample[channel].to_real())),
+            mode if mode.is_rotation() => rotation::hold(self, sample, out),
+            _ => convert(sample, out),
+        }
+    }
+
+    /// Writes the value between two samples, with the weight of the later one. Returns whether it is finite.
+    fn between<S, T>(&self, before: &[S], after: &[S], weight: S::Real, out: &mut [T]) -> bool
+    where
+        S: Float,
+        T: Float<Real = S::Real>,
+    {
+        match self.mode {
+            Interpolation::Angle => each(out, |channel| {
+                curve::angle_between(before[channel].to_real(), after[channel].to_real(), weight)
+            }),
+            _ => rotation::between(self, before, after, weight, out),
+        }
+    }
+}
+
+/// Writes a value for each channel. Returns whether all that it wrote is finite.
+pub(super) fn each<T: Float>(out: &mut [T], value: impl Fn(usize) -> T::Real) -> bool {
+    let mut is_finite = true;
+    for (channel, out) in out.iter_mut().enumerate() {
+        let value = value(channel);
+        is_finite &= value.is_finite();
+        *out = T::from_real(value);
+    }
+    is_finite && T::all_finite(out)
 }
 
 /// How far from a target its samples may be, ns.
@@ -138,9 +307,9 @@ impl<'de> Deserialize<'de> for Interpolation {
 pub struct Limits {
     /// `previous` and `nearest`: the largest distance to the sample.
     pub max_age: i64,
-    /// `linear`: the largest distance between the two samples.
+    /// The others: the largest distance between the two samples.
     pub max_gap: i64,
-    /// `linear` after the newest sample: for how long that one is held.
+    /// The others, after the newest sample: for how long that one is held.
     pub extrapolate: i64,
 }
 
@@ -161,7 +330,8 @@ pub enum Pick {
     Invalid,
     /// The value of this sample.
     Sample(usize),
-    /// A value between two samples: for `linear`, `before + weight * (after - before)`.
+    /// A value between two samples: for `linear`, `before + weight * (after - before)`. Which further samples count is
+    /// said by the mode.
     Between {
         /// The newest sample before the target.
         before: usize,
@@ -198,7 +368,7 @@ pub fn pick(times: &[i64], until: usize, target: i64, mode: Interpolation, limit
             let ahead = times[j].saturating_sub(target);
             if age <= ahead { within(i, age) } else { within(j, ahead) }
         }
-        (Interpolation::Linear, Some((i, age)), Some(j)) => {
+        (_, Some((i, age)), Some(j)) => {
             let gap = times[j].saturating_sub(times[i]);
             if gap <= limits.max_gap {
                 Pick::Between {
@@ -210,7 +380,7 @@ pub fn pick(times: &[i64], until: usize, target: i64, mode: Interpolation, limit
                 Pick::Invalid
             }
         }
-        (Interpolation::Linear, Some((i, age)), None) if age <= limits.extrapolate => Pick::Sample(i),
+        (_, Some((i, age)), None) if age <= limits.extrapolate => Pick::Sample(i),
         _ => Pick::Invalid,
     }
 }
@@ -226,14 +396,14 @@ pub enum Written {
     Overflow,
 }
 
-/// Writes the value at a target, one element for each channel, or `fill` where it has none.
+/// Writes the value of a plain mode at a target, one element for each channel, or `fill` where it has none: `previous`,
+/// `nearest` or `linear`.
 ///
 /// `sample` gives the channels of a sample, all of them finite. Where `is_moderate` they are
 /// [moderate](Float::all_moderate), too, so that no overflow needs to be looked for. The value is computed in float32,
 /// with the weight rounded to it, or of float64 samples in float64.
 #[inline(always)]
 pub fn write<'a, S: Float, T: Float<Real = S::Real>>(
-    mode: Interpolation,
     picked: Pick,
     sample: impl Fn(usize) -> &'a [S],
     is_moderate: bool,
@@ -245,9 +415,10 @@ pub fn write<'a, S: Float, T: Float<Real = S::Real>>(
             out.fill(fill);
             return Written::Fill;
         }
-        Pick::Sample(i) => mode.hold(sample(i), out),
+        Pick::Sample(i) => convert(sample(i), out),
         Pick::Between { before, after, weight } => {
-            let is_finite = mode.between(sample(before), sample(after), S::Real::from_f64(weight), out);
+            let weight = S::Real::from_f64(weight);
+            let is_finite = zip_map(sample(before), sample(after), out, |a, b| a + weight * (b - a));
             (is_moderate && S::DTYPE == T::DTYPE) || is_finite
         }
     };
@@ -272,14 +443,18 @@ mod tests {
             assert_eq!(mode.code(), code);
             assert_eq!(serde_yaml::from_str::<Interpolation>(mode.name()).unwrap(), mode);
         }
-        assert_eq!(Interpolation::names(), "previous, nearest, linear");
+        assert_eq!(
+            Interpolation::names(),
+            "previous, nearest, linear, angle, slerp, rot6d, rot6d_columns, rotvec, cubic, pchip"
+        );
     }
 
-    /// The watermark, the histories and the kernels' brackets know of no more: see the top of this file.
+    /// The watermark and the histories know of no more, and the kernels' brackets of one: see the top of this file.
     #[test]
-    fn no_mode_needs_more_than_one_sample_on_each_side() {
+    fn no_mode_needs_more_than_two_samples_on_each_side_and_on_a_device_one() {
         for mode in Interpolation::ALL {
-            assert!(mode.needs().iter().all(|&samples| samples <= 1), "{mode:?}");
+            let most = if mode.is_on_cuda() { 1 } else { 2 };
+            assert!(mode.needs().iter().all(|&samples| samples <= most), "{mode:?}");
         }
     }
 
@@ -293,18 +468,15 @@ mod tests {
             weight: 0.25,
         };
         let mut out = [f16::ZERO; 2];
-        assert_eq!(
-            write(Linear, between, sample, false, f16::NEG_ONE, &mut out),
-            Written::Value
-        );
+        assert_eq!(write(between, sample, false, f16::NEG_ONE, &mut out), Written::Value);
         assert_eq!(out.map(f16::to_f32), [0.25, 1.375]);
         assert_eq!(
-            write(Nearest, Pick::Sample(1), sample, false, f16::NEG_ONE, &mut out),
+            write(Pick::Sample(1), sample, false, f16::NEG_ONE, &mut out),
             Written::Value
         );
         assert_eq!(out.map(f16::to_f32), [1.0, 2.5]);
         assert_eq!(
-            write(Linear, Pick::Invalid, sample, false, f16::NEG_ONE, &mut out),
+            write(Pick::Invalid, sample, false, f16::NEG_ONE, &mut out),
             Written::Fill
         );
         assert_eq!(out, [f16::NEG_ONE; 2]);
@@ -315,7 +487,7 @@ mod tests {
         let ends = [[7e4f32, 0.0], [f32::MAX, 0.0], [f32::MIN, 0.0]];
         let sample = |i: usize| &ends[i][..];
         let mut out = [f16::ZERO; 2];
-        let written = write(Previous, Pick::Sample(0), sample, false, f16::ONE, &mut out);
+        let written = write(Pick::Sample(0), sample, false, f16::ONE, &mut out);
         assert_eq!((written, out), (Written::Overflow, [f16::ONE; 2]));
         let between = Pick::Between {
             before: 1,
@@ -323,9 +495,9 @@ mod tests {
             weight: 0.5,
         };
         let mut out = [0.0f32; 2];
-        let written = write(Linear, between, sample, false, -1.0, &mut out);
+        let written = write(between, sample, false, -1.0, &mut out);
         assert_eq!((written, out), (Written::Overflow, [-1.0; 2]));
-        let written = write(Previous, Pick::Sample(1), sample, false, -1.0, &mut out);
+        let written = write(Pick::Sample(1), sample, false, -1.0, &mut out);
         assert_eq!((written, out), (Written::Value, [f32::MAX, 0.0]));
     }
 
@@ -387,16 +559,15 @@ mod tests {
     }
 
     #[test]
-    fn modes_of_later_versions_are_refused_as_such() {
-        for name in LATER {
-            let refused = serde_yaml::from_str::<Interpolation>(name).unwrap_err().to_string();
-            assert!(refused.contains("not supported yet"), "{refused}");
-        }
+    fn what_is_no_mode_is_refused_with_those_that_are() {
+        let refused = |name: &str| serde_yaml::from_str::<Interpolation>(name).unwrap_err().to_string();
+        assert!(refused("spline").contains("`spline` is no interpolation (allowed: previous, nearest"));
+        let euler = refused("euler");
         assert!(
-            serde_yaml::from_str::<Interpolation>("spline")
-                .unwrap_err()
-                .to_string()
-                .contains("allowed: previous")
+            euler.contains("`slerp`") && euler.contains("allowed: previous"),
+            "{euler}"
         );
+        let refused = serde_yaml::from_str::<QuaternionOrder>("zyxw").unwrap_err().to_string();
+        assert!(refused.contains("allowed: xyzw, wxyz"), "{refused}");
     }
 }

@@ -1,8 +1,10 @@
 //! Time: int64 nanoseconds, the grid of targets, and the value of a stream at a target.
 
 pub mod blend;
+mod curve;
+mod rotation;
 
-pub use blend::{Interpolation, Limits, Pick, pick};
+pub use blend::{Interpolation, Limits, Pick, QuaternionOrder, Rule, pick};
 
 /// Nanoseconds of so many milliseconds, rounded to the nearest.
 pub fn ms_to_ns(ms: f64) -> i64 {

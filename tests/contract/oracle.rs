@@ -20,6 +20,10 @@ struct Stream {
     config: Modality,
     latency: i128,
     reorder: i128,
+    /// 0: nothing is known.
+    min_period: i128,
+    /// The stamp of the newest sample that `min_period_ms` settled.
+    settled: Option<i128>,
     reset: i128,
     open: bool,
     came: Vec<Sample>,
@@ -59,15 +63,46 @@ impl Stream {
         let mut past = Some(i128::MAX);
         for group in &self.config.groups {
             let of_group = match group.mode {
-                Mode::Previous => Some(newest - self.reorder),
-                Mode::Nearest | Mode::Linear => {
-                    let held = self.held().map(|s| self.time(s));
-                    held.filter(|&t| newest - t >= self.reorder).max()
-                }
+                Mode::Previous => match self.settled(newest) {
+                    Some(settled) => Some((newest - self.reorder).max(settled + (self.min_period - 1).max(0))),
+                    None => Some(newest - self.reorder),
+                },
+                Mode::Nearest | Mode::Linear => self.settled(newest),
             };
             past = past.min(of_group);
         }
         past
+    }
+
+    /// The newest settled sample.
+    fn settled(&self, newest: i128) -> Option<i128> {
+        let in_order = self
+            .held()
+            .map(|s| self.time(s))
+            .filter(|&t| newest - t >= self.reorder)
+            .max();
+        in_order.max(self.settled.map(|stamp| stamp - self.latency))
+    }
+
+    /// Reading: with `min_period_ms`, a sample that follows a settled one so closely that no other fits between is settled
+    /// from then on; a settled one must be held when it is first seen to be.
+    fn settle(&mut self) {
+        let newest = self.newest().filter(|_| self.min_period > 0);
+        let Some(mut settled) = newest.and_then(|newest| self.settled(newest)) else {
+            return;
+        };
+        while let Some(next) = self.held().map(|s| self.time(s)).filter(|&t| t > settled).min()
+            && next - settled < 2 * self.min_period
+        {
+            settled = next;
+        }
+        self.settled = Some(settled + self.latency);
+    }
+
+    /// How far past its newest sample the stream can be.
+    fn ahead(&self) -> i128 {
+        let looks_ahead = self.config.groups.iter().any(|group| group.mode != Mode::Previous);
+        if looks_ahead { 0 } else { (self.min_period - 1).max(0) }
     }
 
     /// Newest sample at or before `t`; of several with the same time the one that came last.
@@ -150,6 +185,8 @@ impl Oracle {
             config: m.clone(),
             latency: nanos(m.latency_ms),
             reorder: nanos(m.reorder_ms),
+            min_period: nanos(m.min_period_ms.unwrap_or(0.0)),
+            settled: None,
             reset: nanos(m.reset_ms.unwrap_or(m.reorder_ms.max(1000.0))),
             open: true,
             came: Vec::new(),
@@ -226,6 +263,7 @@ impl Oracle {
         let time = stamp - stream.latency;
         if jumped {
             stream.came.iter_mut().for_each(|s| s.cleared = true);
+            stream.settled = None;
             self.epoch += 1;
             self.runs = false;
         } else if let Some(newest) = stream.newest() {
@@ -234,15 +272,18 @@ impl Oracle {
             stream.samples_since_sent += u32::from(time > newest);
         }
         stream.left_behind_at = None;
+        let nearest = stream.held().map(|s| (stream.time(s) - time).abs()).min();
+        let too_soon = nearest.is_some_and(|distance| distance < stream.min_period);
         stream.came.push(Sample {
             stamp,
             values: values.to_vec(),
             cleared: false,
             forgotten: false,
         });
+        stream.settle();
         // Reading: late is what comes at or before the newest target sent, whatever its stream, and the sample that
         // jumped, too, as long as time itself has not gone back.
-        let late = self.not_again().is_some_and(|sent| time <= sent);
+        let late = too_soon || self.not_again().is_some_and(|sent| time <= sent);
         self.late_samples += u64::from(late);
         Some(Came { late, jumped })
     }
@@ -273,7 +314,13 @@ impl Oracle {
     /// The target up to which nothing is sent again. Reading: whether time went back is looked at whenever the grid
     /// starts anew, until it has sent its first target; a grid that runs never steps back.
     fn not_again(&self) -> Option<i128> {
-        let went_back = |sent: i128| !self.runs && self.newest_waited().is_some_and(|newest| newest < sent);
+        // Reading: a stream with `min_period_ms` is as new as the targets that it lets go.
+        let newest = |s: &Stream| s.newest().map(|newest| newest + s.ahead());
+        let newest = match self.waited().next() {
+            Some(_) => self.waited().filter_map(newest).max(),
+            None => self.streams.iter().filter_map(newest).max(),
+        };
+        let went_back = |sent: i128| !self.runs && newest.is_some_and(|newest| newest < sent);
         self.sent.filter(|&sent| !went_back(sent))
     }
 
@@ -355,6 +402,7 @@ impl Oracle {
             if stream.newest().is_some_and(|own| own - newest > wait) {
                 stream.left_behind_at = stream.newest();
                 stream.came.iter_mut().for_each(|s| s.cleared = true);
+                stream.settled = None;
             }
         }
         self.epoch += 1;

@@ -29,6 +29,7 @@ pub struct Modality {
     pub latency_ms: f64,
     pub wait: bool,
     pub reorder_ms: f64,
+    pub min_period_ms: Option<f64>,
     pub reset_ms: Option<f64>,
     pub jump_ms: Option<f64>,
 }
@@ -72,7 +73,11 @@ impl Scenario {
         yaml += "modalities:\n";
         for (i, m) in self.modalities.iter().enumerate() {
             yaml += &format!("  - input: s{i}\n    dim: {}\n", m.dim);
-            for (key, value) in [("reset_ms", m.reset_ms), ("jump_ms", m.jump_ms)] {
+            for (key, value) in [
+                ("reset_ms", m.reset_ms),
+                ("jump_ms", m.jump_ms),
+                ("min_period_ms", m.min_period_ms),
+            ] {
                 yaml += &value.map_or(String::new(), |ms| format!("    {key}: {ms}\n"));
             }
             yaml += &format!(
@@ -178,6 +183,8 @@ fn modality(r: &mut Random, online: bool) -> Modality {
         },
         wait: r.chance(0.8),
         reorder_ms,
+        // Some streams keep to it. What becomes of the others depends on the order of arrival.
+        min_period_ms: (online && r.chance(0.3)).then(|| r.pick(&[0.4, 2.0, 9.0, 30.0, 200.0])),
         reset_ms: reset_ms.map(|ms: f64| ms.max(reorder_ms)),
         jump_ms: (online && r.chance(0.3)).then(|| r.pick(&[300.0, 2000.0, 10_000.0, 60_000.0])),
     }

@@ -134,7 +134,17 @@ impl Observe {
                 format_args!("the clock jumped by {seconds} s: the grid starts anew"),
             );
         }
-        if pushed.late {
+        if let Some(ns) = pushed.too_soon_ns {
+            let late = self.aligner.timeline().late_samples(input);
+            out.warn_seldom(
+                input,
+                "samples too soon",
+                format_args!(
+                    "a sample is {} ms from another one, less than `min_period_ms`, {late} late ones of this stream so far",
+                    ns as f64 * 1e-6
+                ),
+            );
+        } else if pushed.late {
             let late = self.aligner.timeline().late_samples(input);
             out.warn_seldom(
                 input,

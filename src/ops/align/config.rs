@@ -1,5 +1,6 @@
 use crate::device::Dtype;
-use crate::time::Interpolation;
+pub use crate::ops::groups::GroupConfig;
+use crate::time::{Interpolation, QuaternionOrder};
 use serde::Deserialize;
 
 /// Keys of the sections `align:` and `fuse:` that a later version will know. They are refused as not supported yet.
@@ -74,6 +75,15 @@ pub struct ModalityConfig {
     /// See [`Limits::extrapolate`](crate::time::Limits::extrapolate).
     #[serde(default)]
     pub extrapolate_ms: Option<f64>,
+    /// `slerp`: of the two quaternions of a rotation, the one with w >= 0. `None`: false.
+    #[serde(default)]
+    pub canonical: Option<bool>,
+    /// `slerp`: where w stands. `None`: `xyzw`.
+    #[serde(default)]
+    pub order: Option<QuaternionOrder>,
+    /// The least time between two samples, as far as targets need to know: none is waited for that would come sooner.
+    #[serde(default)]
+    pub min_period_ms: Option<f64>,
     /// How late a sample may come and still be sorted in before it is used.
     #[serde(default)]
     pub reorder_ms: f64,
@@ -91,26 +101,6 @@ pub struct ModalityConfig {
     /// Groups of channels with rules of their own; together they cover each channel once.
     #[serde(default)]
     pub groups: Vec<GroupConfig>,
-}
-
-/// Channels of a modality that are judged and filled together. A rule that it leaves out is the modality's.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct GroupConfig {
-    /// From the first channel up to, but without, the second.
-    pub channels: [usize; 2],
-    /// How values between samples are found.
-    #[serde(default)]
-    pub interpolation: Option<Interpolation>,
-    /// See [`Limits::max_age`](crate::time::Limits::max_age).
-    #[serde(default)]
-    pub max_age_ms: Option<f64>,
-    /// See [`Limits::max_gap`](crate::time::Limits::max_gap).
-    #[serde(default)]
-    pub max_gap_ms: Option<f64>,
-    /// See [`Limits::extrapolate`](crate::time::Limits::extrapolate).
-    #[serde(default)]
-    pub extrapolate_ms: Option<f64>,
 }
 
 impl Default for AlignConfig {
@@ -140,6 +130,9 @@ impl Default for ModalityConfig {
             max_age_ms: None,
             max_gap_ms: None,
             extrapolate_ms: None,
+            canonical: None,
+            order: None,
+            min_period_ms: None,
             reorder_ms: 0.0,
             wait: yes(),
             reset_ms: None,

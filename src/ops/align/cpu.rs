@@ -2,8 +2,7 @@
 
 use super::{Masks, Target, Timeline};
 use crate::device::Element;
-use crate::time::blend::{self, Written};
-use crate::time::pick;
+use crate::time::blend::Written;
 use std::ops::Range;
 
 /// Writes the window of a run of modalities side by side, `[T, D]` row-major, newest target last, and its masks.
@@ -68,9 +67,9 @@ fn value_at<E: Element>(timeline: &Timeline, modality: usize, time: i64, out: &m
     }
     for group in timeline.groups(modality) {
         let channels = group.from..group.to;
-        let picked = pick(times, until, time, group.mode, &group.limits);
         let sample = |i: usize| &history.row(i)[channels.clone()];
-        let written = blend::write(group.mode, picked, sample, false, fill, &mut out[channels.clone()]);
+        let out = &mut out[channels.clone()];
+        let written = group.rule.value(times, until, time, sample, false, fill, out);
         valid &= written == Written::Value;
         overflows |= written == Written::Overflow;
     }

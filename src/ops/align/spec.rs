@@ -2,8 +2,9 @@
 
 use super::{AlignConfig, GroupConfig, ModalityConfig};
 use crate::device::Dtype;
-use crate::ops::{ConfigError, duration_ns, unused_limit};
-use crate::time::{Interpolation, Limits, TimeGrid, ms_to_ns};
+use crate::ops::groups::{Group, Groups};
+use crate::ops::{ConfigError, duration_ns};
+use crate::time::{TimeGrid, ms_to_ns};
 
 /// A configuration that was checked, in the units of the operation: it can't be wrong any more.
 pub struct Spec {
@@ -26,6 +27,8 @@ pub(super) struct StreamSpec {
     pub groups: Vec<Group>,
     pub latency: i64,
     pub reorder: i64,
+    /// No two samples are closer than this; 0: nothing is known.
+    pub min_period: i64,
     /// `wait` of the configuration.
     pub waits: bool,
     pub reset: i64,
@@ -33,14 +36,6 @@ pub(super) struct StreamSpec {
     pub jump: Option<i64>,
     /// Samples that its history holds at most.
     pub history_limit: usize,
-}
-
-/// Channels from..to, which are judged and filled together.
-pub(super) struct Group {
-    pub from: usize,
-    pub to: usize,
-    pub mode: Interpolation,
-    pub limits: Limits,
 }
 
 /// A stamp that goes back by more is a clock jump, where the configuration does not say, ns.
@@ -108,6 +103,10 @@ impl StreamSpec {
             groups,
             latency: latency_ns(&key("latency_ms"), modality.latency_ms)?,
             reorder,
+            min_period: match modality.min_period_ms {
+                Some(ms) => duration_ns(|| key("min_period_ms"), ms)?,
+                None => 0,
+            },
             waits: modality.wait,
             reset,
             jump: jump.transpose()?,
@@ -115,9 +114,15 @@ impl StreamSpec {
         })
     }
 
-    /// Whether some value needs a sample after its target.
-    pub fn looks_ahead(&self) -> bool {
-        self.groups.iter().any(|group| group.mode.looks_ahead())
+    /// How many samples its values need at most at or before a target, and how many after it.
+    pub fn needs(&self) -> [usize; 2] {
+        let needs = self.groups.iter().map(|group| group.rule.mode.needs());
+        needs.fold([1, 0], |most, needs| [most[0].max(needs[0]), most[1].max(needs[1])])
+    }
+
+    /// Whether a sample may be none because some of its channels are no rotation.
+    pub fn has_rotations(&self) -> bool {
+        self.groups.iter().any(|group| group.rule.mode.is_rotation())
     }
 }
 
@@ -168,8 +173,8 @@ impl AlignConfig {
         let steps = (self.window - 1) as f64 * self.stride as f64;
         let waits = wait_ns as f64;
         let period = grid.period() as f64;
-        // A bracket needs one more sample at either end.
-        let least = steps + waits / period + 2.0;
+        // A bracket needs up to two more samples at either end.
+        let least = steps + waits / period + 4.0;
         if least > fit(MAX_HISTORY_BYTES) as f64 {
             return Err(ConfigError::new(
                 "window",
@@ -234,110 +239,22 @@ impl AlignConfig {
 }
 
 impl ModalityConfig {
-    /// The groups, sorted by channel: they follow one another from 0 to `dim` without a hole or an overlap.
+    /// The groups, in the order of their channels.
     fn checked_groups(&self, i: usize) -> Result<Vec<Group>, ConfigError> {
-        let key_of = |group: Option<usize>| match group {
-            Some(g) => format!("modalities[{i}].groups[{g}]"),
-            None => format!("modalities[{i}]"),
-        };
         let whole = GroupConfig {
             channels: [0, self.dim],
-            ..GroupConfig::default()
+            interpolation: self.interpolation,
+            max_age_ms: self.max_age_ms,
+            max_gap_ms: self.max_gap_ms,
+            extrapolate_ms: self.extrapolate_ms,
+            canonical: self.canonical,
+            order: self.order,
         };
-        let mut configs: Vec<(Option<usize>, &GroupConfig)> = self
-            .groups
-            .iter()
-            .enumerate()
-            .map(|(g, group)| (Some(g), group))
-            .collect();
-        if configs.is_empty() {
-            configs.push((None, &whole));
-        }
-        configs.sort_by_key(|(_, group)| group.channels);
-        let mut next = 0;
-        let mut groups = Vec::with_capacity(configs.len());
-        for (g, group) in configs {
-            let [from, to] = group.channels;
-            let key = key_of(g);
-            if from >= to || to > self.dim {
-                return Err(ConfigError::new(
-                    format!("{key}.channels"),
-                    format!(
-                        "[{from}, {to}] (allowed: [from, to] with from < to <= dim = {})",
-                        self.dim
-                    ),
-                ));
-            }
-            if from != next {
-                let problem = if from < next {
-                    "overlaps the group before it"
-                } else {
-                    "leaves a hole before it"
-                };
-                return Err(ConfigError::new(
-                    format!("{key}.channels"),
-                    format!("[{from}, {to}] {problem}, which ends at {next} (each channel is in one group)"),
-                ));
-            }
-            next = to;
-            groups.push(Group {
-                from,
-                to,
-                mode: group.interpolation.or(self.interpolation).ok_or_else(|| {
-                    ConfigError::new(
-                        format!("{key}.interpolation"),
-                        format!("it is missing (allowed: {})", Interpolation::names()),
-                    )
-                })?,
-                limits: self.limits(&key, group)?,
-            });
-        }
-        if next != self.dim {
-            return Err(ConfigError::new(
-                format!("modalities[{i}].groups"),
-                format!(
-                    "channels {next} to {} are in no group (each channel is in one group)",
-                    self.dim
-                ),
-            ));
-        }
-        Ok(groups)
-    }
-
-    /// The limits of a group, which `group_key` names in an error.
-    fn limits(&self, group_key: &str, group: &GroupConfig) -> Result<Limits, ConfigError> {
-        let absent = Limits::default();
-        let modality_key = group_key.split(".groups[").next().unwrap_or(group_key);
-        let limit = |key: &str, own: Option<f64>, inherited: Option<f64>, absent: i64| {
-            let used_by = |group: &GroupConfig| {
-                let mode = group.interpolation.or(self.interpolation);
-                mode.is_none_or(|mode| mode.limits().contains(&key))
-            };
-            // A limit of the modality holds for those of its groups that have a use for it.
-            let (ms, set_at, is_used) = match (own, inherited) {
-                (Some(ms), _) => (ms, group_key, used_by(group)),
-                (None, Some(ms)) if self.groups.is_empty() => (ms, group_key, used_by(group)),
-                (None, Some(ms)) => (ms, modality_key, self.groups.iter().any(used_by)),
-                (None, None) => return Ok(absent),
-            };
-            let ns = duration_ns(|| format!("{set_at}.{key}"), ms)?;
-            match is_used {
-                true => Ok(ns),
-                false => Err(unused_limit(
-                    format!("{set_at}.{key}"),
-                    group.interpolation.or(self.interpolation),
-                )),
-            }
+        let groups = Groups {
+            key: &format!("modalities[{i}]"),
+            whole: &whole,
+            groups: &self.groups,
         };
-        Ok(Limits {
-            max_age: limit("max_age_ms", group.max_age_ms, self.max_age_ms, absent.max_age)?,
-            max_gap: limit("max_gap_ms", group.max_gap_ms, self.max_gap_ms, absent.max_gap)?,
-            extrapolate: limit(
-                "extrapolate_ms",
-                group.extrapolate_ms,
-                self.extrapolate_ms,
-                absent.extrapolate,
-            )?,
-        })
+        groups.checked()
     }
 }

@@ -53,7 +53,9 @@ struct Script {
 impl Script {
     fn new(keys: &str, modalities: &[&str]) -> Self {
         let timeline = Timeline::new(&config(keys, modalities)).unwrap();
-        let gpu = device_count().is_ok().then(|| Gpu::open(0).unwrap());
+        let mut groups = (0..timeline.modalities()).flat_map(|modality| timeline.groups(modality));
+        let is_on_cuda = groups.all(|group| group.rule.mode.is_on_cuda());
+        let gpu = (is_on_cuda && device_count().is_ok()).then(|| Gpu::open(0).unwrap());
         let cuda = gpu.map(|gpu| CudaFuser::new(&timeline, 1, &gpu, &Budget::new(None)));
         Self { timeline, cuda }
     }

@@ -3,9 +3,10 @@
 mod due;
 
 use super::AlignConfig;
-use super::spec::{Group, Spec, StreamSpec, latency_ns, max_wait_ns};
+use super::spec::{Spec, StreamSpec, latency_ns, max_wait_ns};
 use crate::device::{Dtype, Values};
 use crate::ops::ConfigError;
+use crate::ops::groups::Group;
 use crate::stream::{History, Insert, Place};
 use crate::time::TimeGrid;
 
@@ -31,6 +32,18 @@ pub enum SampleError {
         /// Its value.
         value: f32,
     },
+    /// Channels that are to be a rotation are none, or far from unit length.
+    #[error(
+        "channels {from} to {to} of a sample are no rotation for `{mode}` (allowed: directions of a norm of 1e-6 to 1e18)"
+    )]
+    NoRotation {
+        /// The first of the channels.
+        from: usize,
+        /// The channel after the last of them.
+        to: usize,
+        /// The interpolation.
+        mode: &'static str,
+    },
     /// Its stamp is out of range.
     #[error("stamp {0} ns is out of range (allowed: +-2^61)")]
     StampOutOfRange(i64),
@@ -43,8 +56,10 @@ pub enum SampleError {
 /// What the arrival of a sample did, beside adding to its history.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pushed {
-    /// It lies at or before a target that was sent already.
+    /// It lies at or before a target that was sent already, or is too soon.
     pub late: bool,
+    /// It is this many ns from another sample of its stream, less than `min_period_ms`.
+    pub too_soon_ns: Option<i64>,
     /// The history was full and dropped its oldest sample.
     pub overflowed: bool,
     /// The stream's clock jumped by this many ns: its history was cleared, and the grid starts anew.
@@ -148,7 +163,11 @@ pub struct Timeline {
 
 struct Stream {
     spec: StreamSpec,
-    looks_ahead: bool,
+    /// How many samples its values need at most at or before a target, and how many after it.
+    needs: [usize; 2],
+    has_rotations: bool,
+    /// With `min_period_ms`: the newest time up to which no sample can come any more that is in time.
+    settled: Option<i64>,
     open: bool,
     late_samples: i64,
     /// The newest time of a stream that was left behind, until it speaks again: its next sample counts as a jump ahead.
@@ -237,13 +256,23 @@ impl Timeline {
         self.check(modality, stamp_ns, sample.len())?;
         let stream = &mut self.streams[modality];
         sample.to_f32(&mut stream.sample);
-        match stream.sample.iter().position(|value| !value.is_finite()) {
-            Some(channel) => Err(SampleError::NonFinite {
+        if let Some(channel) = stream.sample.iter().position(|value| !value.is_finite()) {
+            return Err(SampleError::NonFinite {
                 channel,
                 value: stream.sample[channel],
-            }),
-            None => Ok(&stream.sample),
+            });
         }
+        if stream.has_rotations {
+            let no_rotation = |group: &&Group| !group.rule.takes(&stream.sample[group.from..group.to]);
+            if let Some(group) = stream.spec.groups.iter().find(no_rotation) {
+                return Err(SampleError::NoRotation {
+                    from: group.from,
+                    to: group.to,
+                    mode: group.rule.mode.name(),
+                });
+            }
+        }
+        Ok(&stream.sample)
     }
 
     /// Adds the time of a checked sample to the history of a modality whose rows are on a device. Returns where its row
@@ -293,6 +322,7 @@ impl Timeline {
                 let samples = stream.history.times().len();
                 self.notices.push(Notice::SamplesLost { modality, samples });
                 stream.history.bring_rows_back();
+                stream.settled = None;
             }
         }
     }
@@ -305,7 +335,7 @@ impl Timeline {
         let jumped_ns = self.jump(modality, time);
         let stream = &mut self.streams[modality];
         if jumped_ns.is_some() {
-            stream.history.clear();
+            stream.clear();
         } else if let Some(newest) = stream.history.newest() {
             let advance = (time - newest).max(0);
             stream.advanced = stream.advanced.saturating_add(advance);
@@ -313,15 +343,19 @@ impl Timeline {
             stream.samples_since_sent = stream.samples_since_sent.saturating_add(u32::from(advance > 0));
         }
         stream.left_behind_at = None;
+        let too_soon_ns = stream.too_soon(time);
         let overflowed = insert(stream, time) == Insert::Overflowed;
+        stream.settle();
         if jumped_ns.is_some() {
             self.restart();
         }
-        let late = self.not_again().is_some_and(|sent| time <= self.grid.time(sent));
+        let was_sent = self.not_again().is_some_and(|sent| time <= self.grid.time(sent));
+        let late = was_sent || too_soon_ns.is_some();
         self.late_samples += i64::from(late);
         self.streams[modality].late_samples += i64::from(late);
         Pushed {
             late,
+            too_soon_ns,
             overflowed,
             jumped_ns,
         }
@@ -344,7 +378,9 @@ impl Timeline {
     pub fn set_latency_ms(&mut self, modality: usize, ms: f64) -> Result<(), ConfigError> {
         let latency = latency_ns("latency_ms", ms)?;
         let stream = &mut self.streams[modality];
-        stream.history.shift(stream.spec.latency - latency);
+        let moved = stream.spec.latency - latency;
+        stream.history.shift(moved);
+        stream.settled = stream.settled.map(|settled| settled + moved);
         stream.spec.latency = latency;
         Ok(())
     }
@@ -422,7 +458,9 @@ impl From<Spec> for Timeline {
 impl Stream {
     fn new(spec: StreamSpec) -> Self {
         Self {
-            looks_ahead: spec.looks_ahead(),
+            needs: spec.needs(),
+            has_rotations: spec.has_rotations(),
+            settled: None,
             open: true,
             late_samples: 0,
             left_behind_at: None,
@@ -440,17 +478,70 @@ impl Stream {
         self.open && self.spec.waits
     }
 
+    /// Forgets every sample.
+    fn clear(&mut self) {
+        self.history.clear();
+        self.settled = None;
+    }
+
     /// The newest time that the stream is past: no sample that comes in order, or late by up to `reorder_ms`, changes a
     /// value at or before it.
     ///
-    /// Samples up to `reorder_ms` before the newest are settled. A mode that looks one sample ahead needs a settled sample
-    /// at or after the target; one that does not only needs the time to have passed.
+    /// A mode that looks ahead needs a settled sample at or after the target, or one more after that; one that does not only
+    /// needs the time to have passed, or, with `min_period_ms`, that no other sample can come so soon.
     fn watermark(&self) -> Option<i64> {
         let settled_until = self.history.newest()? - self.spec.reorder;
-        if self.spec.reorder == 0 || !self.looks_ahead {
+        let [_, ahead] = self.needs;
+        if ahead == 0 {
+            let silent_until = self.settled.map(|settled| settled.saturating_add(self.ahead()));
+            return silent_until.max(Some(settled_until));
+        }
+        if ahead == 1 && self.spec.reorder == 0 {
             return Some(settled_until);
         }
-        let settled = self.history.until(settled_until);
-        settled.checked_sub(1).map(|newest| self.history.times()[newest])
+        let settled = self
+            .history
+            .until(self.settled.map_or(settled_until, |settled| settled.max(settled_until)));
+        settled.checked_sub(ahead).map(|newest| self.history.times()[newest])
+    }
+
+    /// With `min_period_ms`: finds the newest settled sample. Samples up to `reorder_ms` before the newest are settled, and
+    /// after those each one that follows by less than twice `min_period_ms`, because nothing fits between.
+    fn settle(&mut self) {
+        let (times, min_period) = (self.history.times(), self.spec.min_period);
+        let Some(newest) = times.last().filter(|_| min_period > 0) else {
+            return;
+        };
+        let in_order = self.history.until(newest - self.spec.reorder);
+        let mut settled = self.settled.max(in_order.checked_sub(1).map(|i| times[i]));
+        if let Some(settled) = &mut settled {
+            for &time in &times[self.history.until(*settled)..] {
+                if time - *settled >= 2 * min_period {
+                    break;
+                }
+                *settled = time;
+            }
+        }
+        self.settled = settled;
+    }
+
+    /// How far past its newest sample the stream can be, ns.
+    fn ahead(&self) -> i64 {
+        match self.needs {
+            [_, 0] => (self.spec.min_period - 1).max(0),
+            _ => 0,
+        }
+    }
+
+    /// How far a sample at `time` is from the nearest one of its stream, ns, if that is less than `min_period_ms`.
+    fn too_soon(&self, time: i64) -> Option<i64> {
+        if self.spec.min_period == 0 {
+            return None;
+        }
+        let (times, until) = (self.history.times(), self.history.until(time));
+        let before = until.checked_sub(1).map(|i| time - times[i]);
+        let after = times.get(until).map(|&after| after - time);
+        let nearest = before.into_iter().chain(after).min();
+        nearest.filter(|&distance| distance < self.spec.min_period)
     }
 }

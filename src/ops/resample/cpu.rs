@@ -88,7 +88,7 @@ impl CpuResampler {
             self.scratch.len()
         };
         let part = Part {
-            spec: self.spec,
+            spec: &self.spec,
             batch,
             rows: 0..batch.rows,
         };
@@ -104,7 +104,7 @@ impl CpuResampler {
 
 /// Some of the rows of a batch.
 struct Part<'a> {
-    spec: Spec,
+    spec: &'a Spec,
     batch: &'a Trajectories<'a>,
     rows: Range<usize>,
 }
@@ -166,11 +166,14 @@ impl Part<'_> {
             done = span.end;
             let out = &mut values[span.start * dim..span.end * dim];
             let valid = &mut valid[span];
-            if !batch.has_ties && all_moderate_ahead(samples) {
+            if spec.is_grouped {
+                counters.dropped_nonfinite += kept.choose(times, samples, dim, |sample| spec.takes(sample));
+                spec.grouped_row(kept, samples, dim, targets, out, valid, &mut counters);
+            } else if !batch.has_ties && all_moderate_ahead(samples) {
                 let sample = |i: usize| &samples[i * dim..][..dim];
                 spec.row::<T, true>(times, sample, targets, out, valid, &mut counters);
             } else {
-                counters.dropped_nonfinite += kept.choose(times, samples, dim);
+                counters.dropped_nonfinite += kept.choose(times, samples, dim, |_| true);
                 let sample = |i: usize| &samples[kept.indices[i] * dim..][..dim];
                 spec.row::<T, false>(&kept.times, sample, targets, out, valid, &mut counters);
             }
@@ -198,10 +201,52 @@ impl Spec {
             let out = &mut out[i * dim..][..dim];
             until = at_or_before(times, until, target);
             let picked = pick(times, until, target, self.mode, &self.limits);
-            let written = blend::write(self.mode, picked, &sample, IS_MODERATE, fill, out);
+            let written = blend::write(picked, &sample, IS_MODERATE, fill, out);
             counters.invalid += u64::from(written != Written::Value);
             counters.dropped_overflow += u64::from(written == Written::Overflow);
             *valid = u8::from(written == Written::Value);
+        }
+    }
+
+    /// Whether every group can use its channels of a finite sample.
+    fn takes<T: Float>(&self, sample: &[T]) -> bool {
+        self.groups(sample.len())
+            .all(|group| group.rule.takes(&sample[group.from..group.to]))
+    }
+
+    /// One trajectory, group by group.
+    #[expect(clippy::too_many_arguments, reason = "the samples, the targets and the answer")]
+    fn grouped_row<T: Float>(
+        &self,
+        kept: &Kept,
+        samples: &[T],
+        dim: usize,
+        targets: &[i64],
+        out: &mut [T],
+        valid: &mut [u8],
+        counters: &mut ResampleCounters,
+    ) {
+        let fill = T::from_f32(self.fill);
+        for group in self.groups(dim) {
+            let sample = |i: usize| &samples[kept.indices[i] * dim..][group.from..group.to];
+            let mut until = 0;
+            for ((&target, out), valid) in targets.iter().zip(out.chunks_exact_mut(dim)).zip(&mut *valid) {
+                until = at_or_before(&kept.times, until, target);
+                let out = &mut out[group.from..group.to];
+                let written = group.rule.value(&kept.times, until, target, sample, false, fill, out);
+                // So far: 0 for a value in every group, 1 for none in some, 2 where the type can't hold one.
+                let so_far = if group.from == 0 { 0 } else { *valid };
+                *valid = so_far.max(match written {
+                    Written::Value => 0,
+                    Written::Fill => 1,
+                    Written::Overflow => 2,
+                });
+            }
+        }
+        for valid in valid {
+            counters.invalid += u64::from(*valid > 0);
+            counters.dropped_overflow += u64::from(*valid == 2);
+            *valid = u8::from(*valid == 0);
         }
     }
 }
@@ -240,14 +285,14 @@ fn prefetch<T: Float>(values: &[T]) {
 }
 
 impl Kept {
-    /// Keeps the finite samples, and of several at one time the last. Returns how many were not finite.
+    /// Keeps the finite samples that are taken, and of several at one time the last. Returns how many were not.
     #[inline(always)]
-    fn choose<T: Float>(&mut self, times: &[i64], samples: &[T], dim: usize) -> u64 {
+    fn choose<T: Float>(&mut self, times: &[i64], samples: &[T], dim: usize, takes: impl Fn(&[T]) -> bool) -> u64 {
         self.times.clear();
         self.indices.clear();
         let mut dropped = 0;
         for (i, (&time, sample)) in times.iter().zip(samples.chunks_exact(dim)).enumerate() {
-            if !T::all_finite(sample) {
+            if !T::all_finite(sample) || !takes(sample) {
                 dropped += 1;
                 continue;
             }

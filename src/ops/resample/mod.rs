@@ -46,7 +46,7 @@ mod resampler;
 mod spec;
 mod trajectories;
 
-pub use config::ResampleConfig;
+pub use config::{GroupConfig, ResampleConfig};
 pub use cpu::{CpuResampler, ResampleCounters};
 pub use resampler::{BatchError, Resampled, Resampler};
 pub use trajectories::{RefusedRow, RowError, Trajectories, TrajectoriesError};

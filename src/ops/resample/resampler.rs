@@ -40,7 +40,7 @@ pub enum BatchError {
     /// It is no batch of trajectories.
     #[error(transparent)]
     Trajectories(#[from] TrajectoriesError),
-    /// Its type can't hold the fill value.
+    /// Its samples are not as wide as the groups, or its type can't hold the fill value.
     #[error(transparent)]
     Fill(#[from] ConfigError),
 }
@@ -52,10 +52,14 @@ impl Resampler {
     /// The key that is not allowed.
     pub fn new(config: &ResampleConfig, placement: &Placement) -> Result<Self, ConfigError> {
         let spec = Spec::new(config)?;
+        let on_cpu = spec
+            .not_on_cuda()
+            .map(|reason| placement.without_cuda("resample", &reason));
+        let placement = on_cpu.as_ref().unwrap_or(placement);
         let cuda = |gpus: &[Gpu]| ShardedResampler::new(config, gpus, placement.max_bytes());
         Ok(Self {
+            cpu: CpuResampler::from_spec(spec.clone()),
             spec,
-            cpu: CpuResampler::from_spec(spec),
             backend: Backend::new("resample", placement, CPU_BYTES, cuda)?,
         })
     }

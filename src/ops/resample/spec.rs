@@ -1,14 +1,22 @@
+use super::GroupConfig;
 use super::{ResampleConfig, Trajectories};
 use crate::device::Dtype;
-use crate::ops::{ConfigError, unused_limit};
-use crate::time::{Interpolation, Limits, ms_to_ns};
+use crate::ops::ConfigError;
+use crate::ops::groups::{self, Group, Groups};
+use crate::time::{Interpolation, Limits};
+use std::sync::Arc;
 
 /// A configuration that was checked.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Spec {
+    /// The rule of all channels, where one that takes them one by one is all there is.
     pub mode: Interpolation,
     pub limits: Limits,
     pub fill: f32,
+    /// In the order of their channels; where the configuration has none, the only one ends at `usize::MAX`.
+    pub groups: Arc<[Group]>,
+    /// Whether that one rule is not all.
+    pub is_grouped: bool,
 }
 
 impl Spec {
@@ -24,42 +32,65 @@ impl Spec {
                 format!("`{}` (allowed: a finite float32 or .nan)", config.fill_value),
             ));
         }
-        let none = Limits::default();
-        let limit = |key: &str, ms: Option<f64>, absent: i64| match ms {
-            None => Ok(absent),
-            Some(ms) if ms.is_finite() && ms >= 0.0 => Ok(ms_to_ns(ms)),
-            Some(ms) => Err(ConfigError::new(
-                key,
-                format!("`{ms}` (allowed: a finite number of milliseconds, 0 or more)"),
-            )),
+        let whole = GroupConfig {
+            channels: [0, usize::MAX],
+            interpolation: Some(config.interpolation),
+            max_age_ms: config.max_age_ms,
+            max_gap_ms: config.max_gap_ms,
+            extrapolate_ms: config.extrapolate_ms,
+            canonical: config.canonical,
+            order: config.order,
         };
-        let limits = Limits {
-            max_age: limit("max_age_ms", config.max_age_ms, none.max_age)?,
-            max_gap: limit("max_gap_ms", config.max_gap_ms, none.max_gap)?,
-            extrapolate: limit("extrapolate_ms", config.extrapolate_ms, none.extrapolate)?,
+        let groups = Groups {
+            key: "",
+            whole: &whole,
+            groups: &config.groups,
         };
-        let mode = config.interpolation;
-        for (key, ms) in [
-            ("max_age_ms", config.max_age_ms),
-            ("max_gap_ms", config.max_gap_ms),
-            ("extrapolate_ms", config.extrapolate_ms),
-        ] {
-            if ms.is_some() && !mode.limits().contains(&key) {
-                return Err(unused_limit(key, Some(mode)));
-            }
-        }
+        let groups = groups.checked()?;
+        let first = groups[0].rule;
         Ok(Self {
-            mode,
-            limits,
+            mode: first.mode,
+            limits: first.limits,
             fill: config.fill_value,
+            is_grouped: !config.groups.is_empty() || !first.mode.is_plain(),
+            groups: groups.into(),
         })
     }
 
-    /// Checks that the type of a batch can hold the fill value.
+    /// The groups of a batch whose samples have so many values.
+    pub fn groups(&self, dim: usize) -> impl Iterator<Item = Group> + Clone + '_ {
+        let of_dim = move |group: &Group| Group {
+            to: group.to.min(dim),
+            ..group.clone()
+        };
+        self.groups.iter().map(of_dim)
+    }
+
+    /// Why no device can do what it asks for, if none can.
+    pub fn not_on_cuda(&self) -> Option<String> {
+        let mode = groups::not_on_cuda(self.groups.iter());
+        mode.or_else(|| self.is_grouped.then(|| "`groups` of `resample` are not on CUDA".into()))
+    }
+
+    /// Checks that the groups are those of a batch's samples, and that its type can hold the fill value.
     ///
     /// # Errors
-    /// That it can't, and what is allowed.
+    /// That they are not, or that it can't, and what is allowed.
     pub fn check(&self, batch: &Trajectories<'_>) -> Result<(), ConfigError> {
+        let dim = batch.dim();
+        match &*self.groups {
+            [all] if all.to == usize::MAX => groups::check_width(all.rule.mode, dim, || "dim of the batch".into())?,
+            [.., last] if last.to != dim => {
+                return Err(ConfigError::new(
+                    "groups",
+                    format!(
+                        "they end at channel {} (allowed in a batch with `dim` {dim}: {dim})",
+                        last.to
+                    ),
+                ));
+            }
+            _ => {}
+        }
         let dtype: Dtype = batch.dtype();
         if self.fill.is_nan() || dtype.holds(self.fill) {
             return Ok(());
@@ -131,11 +162,14 @@ mod tests {
             for value in ["-1", ".nan", ".inf"] {
                 let refused = spec(&format!("{key}: {value}")).unwrap_err();
                 assert_eq!(refused.key, key);
-                assert!(refused.problem.contains("0 or more"), "{refused}");
+                assert!(refused.problem.contains("allowed: 0 to 1e12 ms"), "{refused}");
             }
         }
         let refused = spec("max_gap_ms: -2.5").unwrap_err();
-        assert!(refused.to_string().starts_with("max_gap_ms: `-2.5`"), "{refused}");
+        assert!(
+            refused.to_string().starts_with("max_gap_ms: -2.5 is no duration"),
+            "{refused}"
+        );
         assert_eq!(spec("fill_value: 1e300").unwrap_err().key, "fill_value");
         assert!(spec("fill_value: .nan").unwrap().fill.is_nan());
     }

@@ -77,8 +77,8 @@ impl FuseBatch {
     /// [`CudaError::Slice`] for a tensor of another type, length or device, and whatever the driver says.
     ///
     /// # Panics
-    /// If there are more than 65535 entries or modalities, a type is none of the three, or the groups of a modality are
-    /// not its channels one after the other.
+    /// If there are more than 65535 entries or modalities, a type is none of the three, an interpolation is [not on
+    /// CUDA](Interpolation::is_on_cuda), or the groups of a modality are not its channels one after the other.
     pub fn new(
         gpu: &Gpu,
         budget: &Budget,
@@ -130,6 +130,11 @@ impl FuseBatch {
             for group in &modality.groups {
                 assert_eq!(group.channels.start, next, "a channel is in one group");
                 next = group.channels.end;
+                assert!(
+                    group.interpolation.is_on_cuda(),
+                    "{:?} is not on CUDA",
+                    group.interpolation
+                );
                 groups.push(GroupParams::new(
                     group.channels.clone(),
                     group.interpolation,

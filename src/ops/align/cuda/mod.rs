@@ -114,7 +114,15 @@ impl Pass {
 
 impl CudaFuser {
     /// A follower of a timeline, whose windows have so many outputs, on a device whose memory counts in `budget`.
+    ///
+    /// # Panics
+    /// If an interpolation is [not on CUDA](crate::time::Interpolation::is_on_cuda).
     pub fn new(timeline: &Timeline, outputs: usize, gpu: &Gpu, budget: &Budget) -> Self {
+        let mut groups = (0..timeline.modalities()).flat_map(|modality| timeline.groups(modality));
+        assert!(
+            groups.all(|group| group.rule.mode.is_on_cuda()),
+            "an interpolation is not on CUDA"
+        );
         let dims = (0..timeline.modalities()).map(|modality| timeline.dim(modality));
         Self {
             gpu: gpu.clone(),
@@ -285,7 +293,7 @@ impl CudaFuser {
                 });
                 let rules = groups
                     .iter()
-                    .map(|group| GroupParams::new(group.from..group.to, group.mode, &group.limits));
+                    .map(|group| GroupParams::new(group.from..group.to, group.rule.mode, &group.rule.limits));
                 self.groups.extend(rules);
                 out += (dim * timeline.dtype().size()) as u64;
             }

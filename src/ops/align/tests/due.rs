@@ -216,3 +216,109 @@ fn reorder_of_one_stream_holds_the_others_up() {
     t.push("b", 4, 6.0, &[]);
     t.push("b", 5, 7.0, &["0: a=1@0 b=5@0"]);
 }
+
+/// The camera can't speak again before 30 ms after its newest frame.
+#[test]
+fn min_period_sends_what_no_sample_can_come_for() {
+    let mut t = Script::new("", &["input: a", "input: camera, min_period_ms: 30"]);
+    t.push("camera", 0, 1.0, &[]);
+    t.push("a", 0, 5.0, &["0: a=5@0 camera=1@0"]);
+    t.push("a", 20, 6.0, &["10: a=5@10 camera=1@10", "20: a=6@0 camera=1@20"]);
+    t.push("a", 30, 7.0, &[]); // at 30 ms it may
+    t.push("camera", 31, 2.0, &["30: a=7@0 camera=1@30"]);
+    t.push(
+        "a",
+        61,
+        8.0,
+        &[
+            "40: a=7@10 camera=2@9",
+            "50: a=7@20 camera=2@19",
+            "60: a=7@30 camera=2@29",
+        ],
+    );
+}
+
+/// It is past 100 ms by its own word, and time has not gone back when the other stream's clock jumps.
+#[test]
+fn what_was_sent_ahead_of_a_sample_is_not_sent_again() {
+    let mut t = Script::new(
+        "",
+        &["input: a, min_period_ms: 40", "input: b, wait: false, reset_ms: 50"],
+    );
+    t.push("b", 100, 5.0, &[]);
+    t.push(
+        "a",
+        70,
+        1.0,
+        &[
+            "70: a=1@0 b=0!@-",
+            "80: a=1@10 b=0!@-",
+            "90: a=1@20 b=0!@-",
+            "100: a=1@30 b=5@0",
+        ],
+    );
+    t.push("b", 20, 6.0, &[]);
+    t.push(
+        "a",
+        111,
+        2.0,
+        &[
+            "110: a=1@40 b=6@90 late=1 epoch=1",
+            "120: a=2@9 b=6@100 late=1 epoch=1",
+            "130: a=2@19 b=6@110 late=1 epoch=1",
+            "140: a=2@29 b=6@120 late=1 epoch=1",
+            "150: a=2@39 b=6@130 late=1 epoch=1",
+        ],
+    );
+}
+
+#[test]
+fn a_sample_that_comes_sooner_than_min_period_is_counted_as_late() {
+    let mut t = Script::new("", &["input: a, min_period_ms: 15"]);
+    t.push("a", 0, 1.0, &["0: a=1@0", "10: a=1@10"]);
+    let pushed = t.push("a", 12, 2.0, &["20: a=2@8 late=1"]);
+    assert_eq!((pushed.late, pushed.too_soon_ns), (true, Some(12 * super::MS)));
+    let pushed = t.push("a", 27, 3.0, &["30: a=3@3 late=1", "40: a=3@13 late=1"]);
+    assert_eq!((pushed.late, pushed.too_soon_ns), (false, None));
+}
+
+/// With `reorder_ms`, samples that nothing fits between are settled before that is over.
+#[test]
+fn min_period_settles_samples_that_nothing_fits_between() {
+    let mut t = Script::new(
+        "",
+        &["input: a, interpolation: linear, reorder_ms: 50, min_period_ms: 10"],
+    );
+    t.push("a", 0, 0.0, &[]);
+    t.push("a", 50, 50.0, &["0: a=0@0"]);
+    t.push("a", 15, 15.0, &["10: a=10@10"]); // 15 - 0 < 20
+    t.push(
+        "a",
+        34,
+        34.0,
+        &["20: a=20@5", "30: a=30@15", "40: a=40@6", "50: a=50@0"],
+    );
+}
+
+/// The tangent at the sample after a target needs the one after that.
+#[test]
+fn a_mode_of_four_samples_waits_for_one_more() {
+    for mode in ["cubic", "pchip"] {
+        let mut t = Script::new("", &[&format!("input: a, interpolation: {mode}")]);
+        t.push("a", 0, 0.0, &[]);
+        t.push("a", 8, 8.0, &["0: a=0@0"]);
+        t.push("a", 12, 12.0, &[]); // 8 is settled, and 12 may get another neighbour
+        t.push("a", 20, 20.0, &["10: a=10@2"]);
+        t.close("a", &["20: a=20@0"]);
+    }
+}
+
+#[test]
+fn reorder_and_a_mode_of_four_samples_add_up() {
+    let mut t = Script::new("", &["input: a, interpolation: cubic, reorder_ms: 15"]);
+    t.push("a", 0, 0.0, &[]);
+    t.push("a", 8, 8.0, &[]);
+    t.push("a", 24, 24.0, &["0: a=0@0"]);
+    t.push("a", 12, 12.0, &[]);
+    t.push("a", 39, 39.0, &["10: a=10@2"]); // 0, 8, 12 and 24 are settled
+}

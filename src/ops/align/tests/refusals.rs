@@ -199,12 +199,36 @@ fn groups_are_all_channels_each_once() {
 }
 
 #[test]
+fn a_group_is_as_wide_as_its_mode_needs_it_and_says_what_its_mode_uses() {
+    for (modality, message) in [
+        (
+            "dim: 3, interpolation: slerp",
+            "modalities[0].dim: 3 channels (allowed with `slerp`: 4)",
+        ),
+        (
+            "dim: 6, groups: [{channels: [0, 6], interpolation: rotvec}]",
+            "modalities[0].groups[0].channels: 6 channels (allowed with `rotvec`: 3)",
+        ),
+        (
+            "dim: 1, interpolation: angle, canonical: true",
+            "modalities[0].canonical: `angle` has no use for it (allowed with: slerp)",
+        ),
+        (
+            "dim: 1, min_period_ms: -1",
+            "modalities[0].min_period_ms: -1 is no duration (allowed: 0 to 1e12 ms)",
+        ),
+    ] {
+        refuses("", &[&format!("input: a, {modality}")], message);
+    }
+}
+
+#[test]
 fn an_interpolation_is_said_by_the_modality_or_by_every_group() {
     let parse = |text: &str| serde_yaml::from_str::<AlignConfig>(text).unwrap();
     let missing = parse("{rate_hz: 50, modalities: [{input: a, dim: 2}]}");
     assert_eq!(
         refusal(&missing),
-        "modalities[0].interpolation: it is missing (allowed: previous, nearest, linear)"
+        "modalities[0].interpolation: it is missing (allowed: previous, nearest, linear, angle, slerp, rot6d, rot6d_columns, rotvec, cubic, pchip)"
     );
     let in_a_group = parse(
         "{rate_hz: 50, modalities: [{input: a, dim: 2, groups: [\
@@ -212,7 +236,7 @@ fn an_interpolation_is_said_by_the_modality_or_by_every_group() {
     );
     assert_eq!(
         refusal(&in_a_group),
-        "modalities[0].groups[1].interpolation: it is missing (allowed: previous, nearest, linear)"
+        "modalities[0].groups[1].interpolation: it is missing (allowed: previous, nearest, linear, angle, slerp, rot6d, rot6d_columns, rotvec, cubic, pchip)"
     );
 }
 
@@ -235,8 +259,8 @@ fn what_no_version_knows_is_refused_when_it_is_read() {
             "dim: invalid type: integer `-1`",
         ),
         (
-            "{rate_hz: 50, modalities: [{input: a, dim: 1, interpolation: slerp}]}",
-            "`slerp` is not supported yet",
+            "{rate_hz: 50, modalities: [{input: a, dim: 1, interpolation: spline}]}",
+            "`spline` is no interpolation (allowed: previous",
         ),
         (
             "{rate_hz: 50, modalities: [{input: a, dim: 1, groups: [{channels: [0, 1], latency_ms: 3}]}]}",

@@ -76,10 +76,13 @@ impl Timeline {
     /// The time up to which targets are due: every stream that is waited for is past it, or `max_wait_ms` is over.
     fn due_until(&self) -> Option<i64> {
         let newest = self.newest()?;
-        let all_are_past = self
-            .waited_for()
-            .map(Stream::watermark)
-            .try_fold(newest, |until, watermark| Some(until.min(watermark?)));
+        let mut watermarks = self.waited_for().map(Stream::watermark);
+        let all_are_past = match watermarks.next() {
+            Some(first) => {
+                first.and_then(|first| watermarks.try_fold(first, |until, watermark| Some(until.min(watermark?))))
+            }
+            None => Some(newest),
+        };
         all_are_past.max(self.max_wait.map(|wait| newest - wait))
     }
 
@@ -122,14 +125,24 @@ impl Timeline {
     /// The target up to which none is sent again: the last one sent, unless the grid starts anew because time itself went
     /// back.
     pub(super) fn not_again(&self) -> Option<i64> {
-        let went_back =
-            |sent: i64| self.next.is_none() && self.newest().is_some_and(|newest| newest < self.grid.time(sent));
+        // With `min_period_ms`, a target may have been sent before there was a sample as new as it.
+        let reach = |stream: &Stream| Some(stream.history.newest()?.saturating_add(stream.ahead()));
+        let went_back = |sent: i64| {
+            self.next.is_none()
+                && self
+                    .newest_of(reach)
+                    .is_some_and(|newest| newest < self.grid.time(sent))
+        };
         self.last_sent.filter(|&sent| !went_back(sent))
     }
 
     /// The newest time of the streams that are waited for; of all streams where none is.
     fn newest(&self) -> Option<i64> {
-        let of = |stream: &Stream| stream.history.newest();
+        self.newest_of(|stream| stream.history.newest())
+    }
+
+    /// The newest of a time of the streams that are waited for; of all streams where none is.
+    fn newest_of(&self, of: impl Fn(&Stream) -> Option<i64>) -> Option<i64> {
         match self.waited_for().next() {
             Some(_) => self.waited_for().filter_map(of).max(),
             None => self.streams.iter().filter_map(of).max(),
@@ -208,7 +221,7 @@ impl Timeline {
             let ahead_ns = stream.history.newest().map_or(0, |own| own - newest);
             if stream.is_waited_for() && ahead_ns > wait {
                 stream.left_behind_at = stream.history.newest();
-                stream.history.clear();
+                stream.clear();
                 self.notices.push(Notice::LeftBehind { modality, ahead_ns });
             }
         }
@@ -229,7 +242,7 @@ impl Timeline {
     fn forget(&mut self, next: i64) {
         let oldest_row = self.grid.time(next - (self.window - 1) * self.stride);
         for stream in &mut self.streams {
-            stream.history.forget_before(oldest_row);
+            stream.history.forget_before(oldest_row, stream.needs[0]);
         }
     }
 }

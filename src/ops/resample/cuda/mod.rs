@@ -44,11 +44,15 @@ impl CudaResampler {
     /// A resampler of that configuration, which holds at most so many bytes of the device's memory.
     ///
     /// # Errors
-    /// The key that is not allowed.
+    /// The key that is not allowed, or what is not on CUDA.
     pub fn new(config: &ResampleConfig, gpu: &Gpu, max_bytes: Option<usize>) -> Result<Self, ConfigError> {
         let budget = Budget::new(max_bytes);
+        let spec = Spec::new(config)?;
+        if let Some(reason) = spec.not_on_cuda() {
+            return Err(ConfigError::new("device", reason));
+        }
         Ok(Self {
-            spec: Spec::new(config)?,
+            spec,
             lanes: vec![Lane::new(gpu.clone(), &budget)],
             room: Self::whole_room(max_bytes),
             shrunk: None,
