@@ -168,7 +168,14 @@ impl Real for f32 {
 
     #[inline(always)]
     fn rint(self) -> Self {
-        self.round_ties_even()
+        // Adding 1.5 times the first number of which each neighbour is an integer rounds to one. By itself
+        // `round_ties_even` is a call where the CPU may lack the instruction.
+        const ROUNDS: f32 = 12_582_912.0;
+        if self.abs() < 4_194_304.0 {
+            ((self + ROUNDS) - ROUNDS).copysign(self)
+        } else {
+            self.round_ties_even()
+        }
     }
 
     #[inline(always)]
@@ -200,7 +207,14 @@ impl Real for f64 {
 
     #[inline(always)]
     fn rint(self) -> Self {
-        self.round_ties_even()
+        // Adding 1.5 times the first number of which each neighbour is an integer rounds to one. By itself
+        // `round_ties_even` is a call where the CPU may lack the instruction.
+        const ROUNDS: f64 = 6_755_399_441_055_744.0;
+        if self.abs() < 2_251_799_813_685_248.0 {
+            ((self + ROUNDS) - ROUNDS).copysign(self)
+        } else {
+            self.round_ties_even()
+        }
     }
 
     #[inline(always)]
@@ -434,6 +448,32 @@ mod tests {
             }
         }
         assert!(f32::all_finite(&[]));
+    }
+
+    #[test]
+    fn the_nearest_integer_is_that_of_the_standard_library() {
+        let halves = (-40..40).map(|i| f64::from(i) * 0.25);
+        let large = [
+            4_194_303.5,
+            4_194_304.5,
+            8_388_607.5,
+            1e30,
+            2_251_799_813_685_247.5,
+            4_503_599_627_370_495.5,
+        ];
+        for value in halves.chain(large).flat_map(|value| [value, -value]) {
+            assert_eq!(
+                Real::rint(value).to_bits(),
+                value.round_ties_even().to_bits(),
+                "{value}"
+            );
+            let single = value as f32;
+            assert_eq!(
+                Real::rint(single).to_bits(),
+                single.round_ties_even().to_bits(),
+                "{single}"
+            );
+        }
     }
 
     /// Slices of every length, across the pieces that are converted at a time.

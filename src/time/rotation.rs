@@ -126,18 +126,23 @@ fn slerp<R: Real>(a: Quaternion<R>, b: Quaternion<R>, w: R) -> Quaternion<R> {
         (b, cosine)
     };
     let less_one = if cosine > one { R::from_f64(0.0) } else { cosine - one };
-    let (of_a, of_b) = (share(one - w, less_one), share(w, less_one));
+    let [of_a, of_b] = shares([one - w, w], less_one);
     unit(std::array::from_fn(|i| of_a * a[i] + of_b * b[i]))
 }
 
-/// `sin(t * angle) / sin(angle)`, where `less_one` is the cosine of the angle less 1.
-fn share<R: Real>(t: R, less_one: R) -> R {
+/// `sin(t * angle) / sin(angle)` for both weights, where `less_one` is the cosine of the angle less 1.
+#[inline(always)]
+fn shares<R: Real>(weights: [R; 2], less_one: R) -> [R; 2] {
     let one = R::from_f64(1.0);
-    let square = t * t;
-    let nested = U_V.iter().rev().fold(one, |sum, &[u, v]| {
-        one + ((R::from_f64(u) * square - R::from_f64(v)) * less_one) * sum
-    });
-    t * nested
+    let squares = weights.map(|t| t * t);
+    let mut nested = [one; 2];
+    for [u, v] in U_V.into_iter().rev() {
+        let (u, v) = (R::from_f64(u), R::from_f64(v));
+        for (sum, square) in nested.iter_mut().zip(squares) {
+            *sum = one + ((u * square - v) * less_one) * *sum;
+        }
+    }
+    [weights[0] * nested[0], weights[1] * nested[1]]
 }
 
 fn vectors<S: Float>(sample: &[S]) -> [[S::Real; 3]; 2] {
@@ -266,7 +271,8 @@ mod tests {
             let angle = f64::from(i) * 0.01;
             for t in [0.0, 0.1, 0.5, 0.73, 1.0] {
                 let expected = (t * angle).sin() / angle.sin();
-                assert!((share(t, angle.cos() - 1.0) - expected).abs() < 2e-7, "{angle} {t}");
+                let [came, _] = shares([t, 0.0], angle.cos() - 1.0);
+                assert!((came - expected).abs() < 2e-7, "{angle} {t}");
             }
         }
     }

@@ -268,6 +268,31 @@ fn random_batches_have_the_bytes_of_the_cpu() {
     ran(&gpu, "resample, random batches", cases);
 }
 
+/// What no kernel computes goes to the CPU, also where the device is asked for by name.
+#[test]
+fn what_is_not_on_cuda_is_done_on_the_cpu() {
+    let Some(gpu) = gpu() else { return };
+    let wide = Row {
+        values: vec![1.0; 400],
+        ..row(100)
+    };
+    let message = message::<f32>(&[wide], 4);
+    for section in [
+        "interpolation: slerp",
+        "groups: [{ channels: [0, 1] }, { channels: [1, 4], interpolation: pchip }]",
+        "groups: [{ channels: [0, 4] }]",
+    ] {
+        let config: ResampleConfig = serde_yaml::from_str(section).unwrap();
+        assert!(CudaResampler::new(&config, &gpu, None).is_err());
+        let mut resampler = Resampler::new(&config, &placement()).unwrap();
+        let batch = resampler.read(&message).unwrap();
+        let came = operation(&mut resampler, &batch, Device::Cpu);
+        assert_same(&came, &cpu(&config, &batch), 4, 0);
+        assert!(resampler.take_lost().is_none());
+    }
+    ran(&gpu, "resample, modes that are not on CUDA", 3);
+}
+
 /// A trajectory of so many samples of one value, and a target at each.
 fn row(samples: i64) -> Row {
     Row {
