@@ -397,7 +397,7 @@ fn a_refused_configuration_names_the_file_the_section_and_the_key() {
     assert!(refused.is_config());
     assert_eq!(
         refused.to_string(),
-        "robot.yml: fuse: modalities[0].interpolation: it is missing (allowed: previous, nearest, linear)"
+        "robot.yml: fuse: modalities[0].interpolation: it is missing (allowed: previous, nearest, linear, angle, slerp, rot6d, rot6d_columns, rotvec, cubic, pchip)"
     );
 }
 
