@@ -143,7 +143,7 @@ pub mod prelude {
     pub use crate::ops::fuse::FuseConfig;
     pub use crate::ops::resample::{ResampleConfig, Resampler};
     pub use crate::ops::voxelize::{Channel, Extrinsic, VoxelInput, VoxelLayout, VoxelizeConfig, Voxelizer};
-    pub use crate::stream::{Cells, ColumnLayout, Header, Layout, Message, Payload};
+    pub use crate::stream::{Cells, ColumnLayout, Header, Layout, Message, MetadataRef, Payload};
     pub use crate::time::Interpolation;
 }
 

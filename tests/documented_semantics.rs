@@ -191,6 +191,7 @@ fn a_cloud_makes_the_cells_of_its_table() {
     let mut message = Message::default();
     message.rows = 4 * points.rows.len();
     message.header.fields.set(["x", "y", "z", "intensity"]);
+    message.header.timestamp_ns.set(0);
     let values: Vec<f32> = points
         .rows
         .iter()

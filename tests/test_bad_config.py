@@ -152,7 +152,7 @@ def test_a_node_says_what_it_is_without_a_dataflow(name):
         assert all(word in done.stdout for word in words), done.stdout
     for flag in ("--version", "-V"):
         done = command(name, flag)
-        assert done.returncode == 0 and done.stdout.startswith(f"robocache-{name} 0."), done.stdout
+        assert done.returncode == 0 and done.stdout.startswith(f"robocache-{name} (robocache 0."), done.stdout
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,11 @@ impl Framing {
             }
             self.node(elements);
             let data = self.buffer(elements * column.dtype.size());
-            self.columns.push(ColumnSpan { offsets, data });
+            self.columns.push(ColumnSpan {
+                dtype: column.dtype,
+                offsets,
+                data,
+            });
         }
         self.write_header(layout.rows);
     }

@@ -477,6 +477,9 @@ impl Header {
             let came = format!("{:?}", MetadataRef::Integer(dim));
             return refused(key::dim, came, "an Integer of 1 or more");
         }
+        if let Some(mask) = self.valid.iter().find(|mask| !matches!(mask, 0 | 1)) {
+            return refused(key::valid, mask.to_string(), "a ListInt of 0 and 1");
+        }
         let Some(len) = len else { return Ok(()) };
         let shape = self.shape.as_slice();
         let samples = self.timestamps_ns.len().max(1);

@@ -222,6 +222,11 @@ impl Message {
     /// What they do not agree on.
     pub fn check(&mut self) -> Result<(), MessageError> {
         self.check_dtype()?;
+        self.check_lengths()
+    }
+
+    /// Holds the header's lengths against the payload.
+    pub(crate) fn check_lengths(&self) -> Result<(), MessageError> {
         let len = match (self.on_device(), self.flat()) {
             (Some(tensor), _) => Some(tensor.len),
             (None, values) => values.map(|values| values.len()),

@@ -151,6 +151,9 @@ impl Aligner {
     ///
     /// # Errors
     /// [`PushError::Sample`].
+    ///
+    /// # Panics
+    /// If there is no such modality.
     pub fn push(&mut self, modality: usize, stamp_ns: i64, sample: Values<'_>) -> Result<Pushed, PushError> {
         self.push_sample(modality, stamp_ns, Sample::Host(sample))
     }
