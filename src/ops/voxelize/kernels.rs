@@ -589,7 +589,11 @@ mod tests {
         let values: Vec<_> = values.into_iter().chain((1..500).map(odd)).collect();
         for &divisor in values.iter().filter(|&&divisor| divisor > 0) {
             for &value in &values {
-                assert_eq!(Divisor::new(divisor).divide(value), value / divisor, "{value} / {divisor}");
+                assert_eq!(
+                    Divisor::new(divisor).divide(value),
+                    value / divisor,
+                    "{value} / {divisor}"
+                );
             }
         }
     }
