@@ -124,6 +124,22 @@ fn a_graph_allocates_nothing_in_steady_state() {
     }
 }
 
+/// Messages of three rates, many of which are in no set; and the sets of one group in another.
+#[test]
+fn grouping_messages_allocates_nothing_in_steady_state() {
+    let three = "queue_size: 50, inputs: [{ input: camera }, { input: force }, { input: proprio }]";
+    let exact = "name: pair, policy: exact, queue_size: 50, inputs: [{ input: force }, { input: proprio }]";
+    let chained = "policy: approximate, queue_size: 50, inputs: [{ input: camera }, { input: pair/force }]";
+    for config in [
+        format!("group: {{ policy: approximate, {three} }}"),
+        format!("group: {{ policy: epsilon, max_span_ms: 5, {three} }}"),
+        format!("group: {{ {exact} }}, group: {{ name: last, {chained} }}"),
+    ] {
+        let graph = common::graph(&format!("plugins: [{config}]")).unwrap();
+        assert_eq!(of_graph(graph), 0, "{config}");
+    }
+}
+
 /// A cloud with what nothing asks for, with nulls and with times; a batch of lists; a sample.
 #[test]
 fn reading_messages_allocates_nothing_in_steady_state() {

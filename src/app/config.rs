@@ -8,7 +8,9 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// Sections of robocache's own nodes, which share one file with each other.
-const SECTIONS: [&str; 7] = ["align", "fuse", "resample", "voxelize", "record", "replay", "sim"];
+const SECTIONS: [&str; 8] = [
+    "align", "fuse", "group", "resample", "voxelize", "record", "replay", "sim",
+];
 
 /// The limit to the device memory that an operation holds: for all of them at the top of the file, or in the section of
 /// one.

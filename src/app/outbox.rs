@@ -248,6 +248,11 @@ impl Outbox<'_> {
         self.faults.warn_seldom(self.inputs[input].fault_site, kind, 1, message);
     }
 
+    /// Counts what happened at one of the operation's inputs that is as it should be. The log says how often at the end.
+    pub fn tally(&mut self, input: usize, kind: &'static str) {
+        self.faults.tally(self.inputs[input].fault_site, kind);
+    }
+
     /// Counts so many faults of one of the operation's outputs and logs them at a limited rate.
     pub fn fault_of_output(&mut self, output: usize, times: u64, error: impl std::fmt::Display) {
         self.faults.count(self.outputs[output].fault_site, times, error);

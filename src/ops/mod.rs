@@ -4,6 +4,7 @@
 
 pub mod align;
 pub mod fuse;
+pub mod group;
 pub mod resample;
 pub mod voxelize;
 

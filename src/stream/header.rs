@@ -103,10 +103,16 @@ keys! {
     offsets: Vec<i64>,
     /// For each row and modality, target minus the newest sample at or before it, ns; -1 where there is none.
     age_ns: Vec<i64>,
-    /// How many clock jumps an observation's grid has had.
+    /// How many clock jumps an observation's grid, or a set's streams, have had.
     epoch: i64,
     /// Samples that came after their target was sent, so far.
     late_samples: i64,
+    /// How many sets came before the one that the message is of.
+    group: i64,
+    /// The newest time in the message's set, ns.
+    group_timestamp_ns: i64,
+    /// The newest time in the message's set minus the oldest, ns.
+    group_span_ns: i64,
     /// Names of the channels of a voxel grid.
     channels: Names,
     /// Min corner of a voxel grid, m.

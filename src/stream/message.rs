@@ -385,6 +385,27 @@ impl Message {
         fill(&mut Payload::in_columns(&mut columns[..*used]), header);
     }
 
+    /// Makes `layout` that of its payload, keeping the memory of names that are there already.
+    pub fn layout_into(&self, layout: &mut Layout) {
+        layout.rows = self.rows;
+        layout.columns.truncate(self.used);
+        for (i, column) in self.columns().iter().enumerate() {
+            match layout.columns.get_mut(i) {
+                Some(there) => {
+                    if there.name != column.name {
+                        there.name = column.name.clone().into();
+                    }
+                    (there.dtype, there.cells) = (column.dtype, column.cells);
+                }
+                None => layout.columns.push(ColumnLayout {
+                    name: column.name.clone().into(),
+                    dtype: column.dtype,
+                    cells: column.cells,
+                }),
+            }
+        }
+    }
+
     /// Gives it a payload of this layout, and returns its columns, to be filled. The header stays.
     pub fn lay_out(&mut self, layout: &Layout) -> &mut [Column] {
         self.clear_payload();

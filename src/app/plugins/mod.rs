@@ -2,6 +2,7 @@
 
 mod align;
 mod fuse;
+mod group;
 mod observe;
 mod record;
 mod replay;
@@ -11,6 +12,7 @@ mod watch;
 
 pub use align::AlignPlugin;
 pub use fuse::FusePlugin;
+pub use group::GroupPlugin;
 pub use record::{RecordConfig, RecordPlugin};
 pub use replay::{ReplayConfig, ReplayPlugin, Speed};
 pub use resample::ResamplePlugin;
@@ -23,6 +25,7 @@ pub fn all() -> Vec<Box<dyn Plugin>> {
     vec![
         Box::new(AlignPlugin::default()),
         Box::new(FusePlugin::default()),
+        Box::new(GroupPlugin::default()),
         Box::new(RecordPlugin::default()),
         Box::new(ReplayPlugin::default()),
         Box::new(ResamplePlugin::default()),
