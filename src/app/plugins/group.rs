@@ -142,7 +142,7 @@ fn warn(input: usize, arrival: Arrival, out: &mut Outbox<'_>) {
         out.warn(
             input,
             kind,
-            format_args!("the clock jumped by {seconds} s: what waited was dropped"),
+            format_args!("the clock jumped by {seconds:.3} s: what waited was dropped"),
         );
     }
     if let Some(ns) = arrival.too_close_ns {
@@ -175,6 +175,11 @@ impl Operation for Group {
         if message.columns().is_empty() && !message.skipped().is_empty() {
             return Err("no column of it can be passed on".into());
         }
+        let stamp_ns = *message
+            .header
+            .timestamp_ns
+            .get()
+            .ok_or("no `timestamp_ns` (needed: the capture time, ns)")?;
         warn_of_losses(input, message, out);
         let (bytes, held) = (message.bytes(), self.grouper.held_bytes());
         let pool = &mut self.pool;
@@ -183,7 +188,7 @@ impl Operation for Group {
             copy.copy_from(message);
             copy
         };
-        let arrival = self.grouper.push(input, message.timestamp_ns(), bytes, copy)?;
+        let arrival = self.grouper.push(input, stamp_ns, bytes, copy)?;
         self.silence.message(input);
         warn(input, arrival, out);
         self.settle(out);
