@@ -3,6 +3,7 @@
 //! An operation writes into buffers that its caller owns and allocates nothing per message in steady state.
 
 pub mod align;
+pub mod clock;
 pub mod fuse;
 pub mod resample;
 pub mod voxelize;
