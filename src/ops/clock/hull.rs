@@ -60,10 +60,11 @@ impl Window {
     pub fn new(span_ns: i64) -> Self {
         Self {
             span: i128::from(span_ns),
-            hull: Vec::new(),
-            slots: VecDeque::new(),
+            // All that they ever need: nothing is allocated for a message.
+            hull: Vec::with_capacity(4 * SLOTS as usize),
+            slots: VecDeque::with_capacity(2 * SLOTS as usize),
             slot_start: 0,
-            scratch: Vec::new(),
+            scratch: Vec::with_capacity(4 * SLOTS as usize),
         }
     }
 
