@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 use robocache::ops::align::{AlignConfig, ModalityConfig};
+use robocache::ops::clock::{ClockConfig, ClockInput};
 use robocache::ops::group::{GroupingConfig, GroupingInput};
 use robocache::ops::resample::ResampleConfig;
 use robocache::ops::voxelize::VoxelizeConfig;
@@ -100,6 +101,12 @@ fn of_align_and_fuse() {
 fn of_group() {
     check::<GroupingConfig>(&table("group", 0), "{ inputs: [] }");
     check::<GroupingInput>(&table("group", 1), "{ input: camera }");
+}
+
+#[test]
+fn of_clock() {
+    check::<ClockConfig>(&table("clock", 0), "{ inputs: [] }");
+    check::<ClockInput>(&table("clock", 1), "{ input: imu }");
 }
 
 #[test]

@@ -62,6 +62,7 @@ impl Node {
             internal: &mut shared.internal,
             faults: &mut shared.faults,
             sink,
+            arrival_ns: None,
         };
         (self.operation.as_mut(), out)
     }
@@ -407,6 +408,7 @@ impl Graph {
     fn put_in(&mut self, to: usize, input: usize, message: &Message, sink: &mut dyn Sink) {
         let before = self.shared.internal.pending.len();
         let (operation, mut out) = self.nodes[to].parts(&mut self.shared, sink);
+        out.arrival_ns = message.arrival_ns;
         if let Err(error) = operation.input(input, message, &mut out) {
             out.fault(input, error);
         }
@@ -425,6 +427,7 @@ impl Graph {
         while self.nodes[of].operation.has_more() {
             self.settle(sink);
             let (operation, mut out) = self.nodes[of].parts(&mut self.shared, sink);
+            out.arrival_ns = message.and_then(|message| message.arrival_ns);
             if let Err(error) = operation.go_on(message, &mut out) {
                 out.fault(input, error);
             }

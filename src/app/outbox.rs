@@ -86,6 +86,8 @@ pub struct Outbox<'a> {
     pub(super) internal: &'a mut Internal,
     pub(super) faults: &'a mut Faults,
     pub(super) sink: &'a mut dyn Sink,
+    /// When the message that the operation works on came to this host.
+    pub(super) arrival_ns: Option<i64>,
 }
 
 impl Outbox<'_> {
@@ -214,7 +216,8 @@ impl Outbox<'_> {
     }
 
     /// Puts a message on its way to an input of an operation.
-    fn hand_on(&mut self, route: &OutputRoute, (operation, input): (usize, usize), message: Message) {
+    fn hand_on(&mut self, route: &OutputRoute, (operation, input): (usize, usize), mut message: Message) {
+        message.arrival_ns = self.arrival_ns;
         self.internal.pending.push_back(Delivery {
             operation,
             input,

@@ -1,6 +1,6 @@
 use crate::app::{App, AppError, Fault, Operation, Outbox, Plugin, Registration, Wake};
 use crate::ops::ConfigError;
-use crate::stream::recording::{ReadError, Reader};
+use crate::stream::recording::{Order, ReadError, Reader};
 use crate::stream::{Layout, Message};
 use serde::{Deserialize, Deserializer, de};
 use std::path::PathBuf;
@@ -37,6 +37,9 @@ pub struct ReplayConfig {
     /// How fast the recorded time passes; 1 where it is absent.
     #[serde(default)]
     pub speed: Speed,
+    /// What orders and paces the messages of all streams: their stamps, or when they came to the recorder.
+    #[serde(default)]
+    pub order: Order,
 }
 
 /// How fast the recorded time passes.
@@ -94,6 +97,8 @@ impl Plugin for ReplayPlugin {
         let config = app.config_or(&self.config)?;
         let reader =
             Reader::open(&config.path).map_err(|error| app.refused(&ConfigError::new("path", error.to_string())))?;
+        let ordered = reader.in_order(config.order);
+        let reader = ordered.map_err(|error| app.refused(&ConfigError::new("order", error.to_string())))?;
         let outputs: Vec<String> = reader.streams().map(str::to_owned).collect();
         app.add_operation(Registration {
             name: app.name().into(),
