@@ -112,7 +112,7 @@
 //! |---|---|
 //! | [`dora`] | the event loop, queue, transport and wire format of a node |
 //! | [`app`] | [`Plugin`](app::Plugin), [`App`](app::App), [`Graph`](app::Graph): operations wired to each other |
-//! | [`ops`] | the operations: align, fuse, resample, voxelize. Each picks its backend and falls back |
+//! | [`ops`] | the operations: align, clock, fuse, group, resample, voxelize. Each picks its backend and falls back |
 //! | [`stream`], [`time`], [`device`] | messages and histories; the grid and interpolation; element types, memory and devices |
 
 // Without CUDA no value of a device's types exists. Code that takes one still compiles, and is never reached.
@@ -134,16 +134,17 @@ mod yaml;
 /// What most programs need, for `use robocache::prelude::*`.
 pub mod prelude {
     pub use crate::app::plugins::{
-        AlignPlugin, FusePlugin, RecordPlugin, ReplayPlugin, ResamplePlugin, VoxelizePlugin,
+        AlignPlugin, ClockPlugin, FusePlugin, GroupPlugin, RecordPlugin, ReplayPlugin, ResamplePlugin, VoxelizePlugin,
     };
     pub use crate::app::{App, AppError, Change, Fault, Graph, Operation, Outbox, Plugin, Registration, Sink, Wake};
     pub use crate::device::{Device, DeviceChoice, Dtype, Placement, Values};
     pub use crate::ops::ConfigError;
     pub use crate::ops::align::{AlignConfig, Aligner, GroupConfig, ModalityConfig};
     pub use crate::ops::fuse::FuseConfig;
+    pub use crate::ops::group::{GroupingConfig, GroupingInput, GroupingPolicy};
     pub use crate::ops::resample::{ResampleConfig, Resampler};
     pub use crate::ops::voxelize::{Channel, Extrinsic, VoxelInput, VoxelLayout, VoxelizeConfig, Voxelizer};
-    pub use crate::stream::{Cells, ColumnLayout, Header, Layout, Message, Payload};
+    pub use crate::stream::{Cells, ColumnLayout, Header, Layout, Message, MetadataRef, Payload};
     pub use crate::time::Interpolation;
 }
 

@@ -15,6 +15,7 @@ use counting::allocations;
 use robocache::app::{Fault, Graph, Sink};
 use robocache::device::{Dtype, Placement, Values};
 use robocache::ops::align::{AlignConfig, Aligner};
+use robocache::ops::clock::{ClockConfig, ClockInput, Clocks};
 use robocache::stream::{Cells, ColumnLayout, Header, Layout, Message, MetadataRef, Payload};
 use std::sync::Arc;
 
@@ -122,6 +123,43 @@ fn a_graph_allocates_nothing_in_steady_state() {
         let graph = common::graph(&format!("plugins: [{plugin}: {{ {KEYS} }}]")).unwrap();
         assert_eq!(of_graph(graph), 0, "{plugin}");
     }
+}
+
+/// Messages of three rates, many of which are in no set; and the sets of one group in another.
+#[test]
+fn grouping_messages_allocates_nothing_in_steady_state() {
+    let three = "queue_size: 50, inputs: [{ input: camera }, { input: force }, { input: proprio }]";
+    let exact = "name: pair, policy: exact, queue_size: 50, inputs: [{ input: force }, { input: proprio }]";
+    let chained = "policy: approximate, queue_size: 50, inputs: [{ input: camera }, { input: pair/force }]";
+    for config in [
+        format!("group: {{ policy: approximate, {three} }}"),
+        format!("group: {{ policy: epsilon, max_span_ms: 5, {three} }}"),
+        format!("group: {{ {exact} }}, group: {{ name: last, {chained} }}"),
+    ] {
+        let graph = common::graph(&format!("plugins: [{config}]")).unwrap();
+        assert_eq!(of_graph(graph), 0, "{config}");
+    }
+}
+
+#[test]
+fn clocks_allocate_nothing_at_all() {
+    let inputs = STREAMS.map(|(name, ..)| format!("{{ input: {name}, clock: realtime }}"));
+    let graph = common::graph(&format!("plugins: [clock: {{ inputs: [{}] }}]", inputs.join(", "))).unwrap();
+    assert_eq!(of_graph(graph), 0);
+    let imu = ClockInput {
+        input: "imu".into(),
+        window_s: 5.0,
+        lock_s: 1.0,
+        ..ClockInput::default()
+    };
+    let mut clocks = Clocks::new(&ClockConfig { inputs: vec![imu] }).unwrap();
+    let before = allocations();
+    for i in 0..20_000 {
+        let (x, jitter) = (i * MS, (i * i * 7919) % 1009 * 10_000);
+        let (stamp, _) = clocks.push(0, x, Some(1_700_000_000_000_000_000 + x + i * 20 + jitter));
+        assert_eq!(stamp.is_locked, i >= 1000);
+    }
+    assert_eq!(allocations(), before);
 }
 
 /// A cloud with what nothing asks for, with nulls and with times; a batch of lists; a sample.

@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used)]
 
 use robocache::ops::align::{AlignConfig, ModalityConfig};
+use robocache::ops::clock::{ClockConfig, ClockInput};
+use robocache::ops::group::{GroupingConfig, GroupingInput};
 use robocache::ops::resample::ResampleConfig;
 use robocache::ops::voxelize::VoxelizeConfig;
 use robocache::time::Limits;
@@ -93,6 +95,18 @@ fn check<C: DeserializeOwned + Debug>(rows: &[(String, String)], least: &str) {
 fn of_align_and_fuse() {
     check::<AlignConfig>(&table("fuse", 0), "{ rate_hz: 50, modalities: [] }");
     check::<ModalityConfig>(&table("fuse", 1), "{ input: camera, dim: 1, interpolation: linear }");
+}
+
+#[test]
+fn of_group() {
+    check::<GroupingConfig>(&table("group", 0), "{ inputs: [] }");
+    check::<GroupingInput>(&table("group", 1), "{ input: camera }");
+}
+
+#[test]
+fn of_clock() {
+    check::<ClockConfig>(&table("clock", 0), "{ inputs: [] }");
+    check::<ClockInput>(&table("clock", 1), "{ input: imu }");
 }
 
 #[test]

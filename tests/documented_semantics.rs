@@ -6,6 +6,7 @@
 use robocache::device::{Dtype, Placement, Values};
 use robocache::ops::align::{Masks, Target, Timeline, cpu};
 use robocache::ops::fuse::FuseConfig;
+use robocache::ops::group::{Grouper, GroupingConfig, Outcome};
 use robocache::ops::resample::{CpuResampler, ResampleConfig, Trajectories};
 use robocache::ops::voxelize::{Arrival, Collector, VoxelizeConfig, Voxelizer};
 use robocache::stream::{Cells, Message};
@@ -191,6 +192,7 @@ fn a_cloud_makes_the_cells_of_its_table() {
     let mut message = Message::default();
     message.rows = 4 * points.rows.len();
     message.header.fields.set(["x", "y", "z", "intensity"]);
+    message.header.timestamp_ns.set(0);
     let values: Vec<f32> = points
         .rows
         .iter()
@@ -245,4 +247,36 @@ fn clouds_of_several_inputs_make_the_grids_of_their_table() {
         assert_eq!(made, row[1], "{row:?}");
         assert_eq!(arrival == Arrival::Late, name == "rear" && time == "at 120 ms");
     }
+}
+
+#[test]
+fn messages_are_grouped_in_the_sets_of_their_table() {
+    let examples = examples(&["| message | published |"]);
+    let [example] = examples.as_slice() else {
+        panic!("{} tables", examples.len())
+    };
+    let config: GroupingConfig = example.section("group");
+    let sets = |config: &GroupingConfig| -> Vec<String> {
+        let mut grouper = Grouper::new(config).unwrap();
+        let rows = example.rows.iter().map(|row| {
+            let (name, time) = quoted(&row[0]);
+            let input = config.inputs.iter().position(|input| input.input == name).unwrap();
+            let time = time.strip_prefix("at ").unwrap();
+            grouper.push(input, ns(time), 0, || time).unwrap();
+            let mut members = Vec::new();
+            while let Some(outcome) = grouper.next_outcome() {
+                if let Outcome::Member { input, item, .. } = outcome {
+                    members.push(format!("`{}` {item}", config.inputs[input].input));
+                }
+            }
+            members.join(", ")
+        });
+        rows.collect()
+    };
+    let published: Vec<_> = example.rows.iter().map(|row| row[1].clone()).collect();
+    assert_eq!(sets(&config), published);
+    // What the text below the table says.
+    let mut bounded = config;
+    bounded.inputs[1].min_period_ms = Some(25.0);
+    assert_eq!(sets(&bounded)[4], published[5]);
 }

@@ -11,6 +11,7 @@ use robocache::app::{
 };
 use robocache::device::Dtype;
 use robocache::stream::{Cells, Header, Message, MetadataRef};
+use robocache::time::Interpolation;
 use std::cell::RefCell;
 use std::path::Path;
 use std::rc::Rc;
@@ -194,7 +195,9 @@ fn what_is_wrong_with_a_message_is_counted_at_its_input_and_the_node_lives_on() 
     ];
     for (i, message) in wrong.iter().enumerate() {
         assert_eq!(robot.comes("a", message), []);
-        assert_eq!(faults(&robot.graph, place), i as u64 + 1);
+        // What contradicts itself is found before it is given to anybody.
+        let found = faults(&robot.graph, place) + faults(&robot.graph, "input `a`");
+        assert_eq!(found, i as u64 + 1);
     }
     // Of several samples only the wrong one is lost.
     let sent = robot.comes(
@@ -204,7 +207,8 @@ fn what_is_wrong_with_a_message_is_counted_at_its_input_and_the_node_lives_on() 
     assert_eq!(ms(&sent), [0.0, 10.0, 20.0]);
     assert_eq!(sent[1].values, [1.0, 2.0]);
     assert_eq!(sent[2].values, [5.0, 6.0]);
-    assert_eq!(faults(&robot.graph, place), wrong.len() as u64 + 1);
+    let found = faults(&robot.graph, place) + faults(&robot.graph, "input `a`");
+    assert_eq!(found, wrong.len() as u64 + 1);
 }
 
 #[test]
@@ -259,7 +263,8 @@ fn a_shape_that_contradicts_the_samples_is_an_error() {
         .enumerate()
     {
         assert_eq!(robot.comes("a", &shaped(&two, &values, shape)), [], "{shape:?}");
-        assert_eq!(faults(&robot.graph, "fuse: input `a`"), i as u64 + 1);
+        let found = faults(&robot.graph, "fuse: input `a`") + faults(&robot.graph, "input `a`");
+        assert_eq!(found, i as u64 + 1);
     }
     assert_eq!(robot.comes("a", &shaped(&two, &values, &[2, 2])).len(), 2);
     assert_eq!(robot.comes("a", &shaped(&[20 * MS], &[5.0, 6.0], &[2])).len(), 1);
@@ -397,7 +402,10 @@ fn a_refused_configuration_names_the_file_the_section_and_the_key() {
     assert!(refused.is_config());
     assert_eq!(
         refused.to_string(),
-        "robot.yml: fuse: modalities[0].interpolation: it is missing (allowed: previous, nearest, linear, angle, slerp, rot6d, rot6d_columns, rotvec, cubic, pchip)"
+        format!(
+            "robot.yml: fuse: modalities[0].interpolation: it is missing (allowed: {})",
+            Interpolation::names()
+        )
     );
 }
 
@@ -642,4 +650,23 @@ fn a_grid_of_bits_is_a_sample() {
     assert_eq!(faults(&robot.graph, "fuse: input `voxels`"), 0);
     assert_eq!(sent[0].values, [1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
     assert_eq!(sent[0].integers("valid"), [1]);
+}
+
+#[test]
+fn a_message_that_contradicts_itself_is_given_to_nobody() {
+    let mut robot = Robot::new(graph(&fuse(ONE)));
+    let stampless = || {
+        let mut message = sample(0, &[1.0, 2.0]);
+        message.header.timestamp_ns.clear();
+        message
+    };
+    assert_eq!(robot.comes("a", &stampless()), []);
+    assert_eq!(faults(&robot.graph, "fuse: input `a`"), 1);
+    for mask in [&[1i64, 0, 1][..], &[2, 1], &[-1, 1]] {
+        let mut message = samples(&[0, 10 * MS], &[1.0; 4]);
+        message.header.valid.set(mask.to_vec());
+        let before = faults(&robot.graph, "input `a`");
+        assert_eq!(robot.comes("a", &message), []);
+        assert_eq!(faults(&robot.graph, "input `a`"), before + 1, "{mask:?}");
+    }
 }

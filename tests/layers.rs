@@ -27,12 +27,13 @@ const ABOVE: [(&str, &[&str]); 5] = [
 
 /// Metadata keys that are names of other things, too: of keys of a configuration, of columns, of fields of the log. In the
 /// code they may stand as text, but not where metadata is looked up or made.
-const OTHER_NAMES: [&str; 12] = [
+const OTHER_NAMES: [&str; 13] = [
     "channels",
     "device",
     "dim",
     "dtype",
     "fields",
+    "group",
     "inputs",
     "modalities",
     "origin_m",

@@ -45,6 +45,12 @@ record: { path: recording }
 REPLAY = """
 replay: { path: recording, speed: max }
 """
+GROUP = """
+group:
+  policy: approximate
+  queue_size: 5
+  inputs: [{ input: camera, min_period_ms: 28 }, { input: lidar }]
+"""
 
 # node, its configuration, what is changed in it, and what the message must say
 CASES = [
@@ -88,6 +94,18 @@ CASES = [
     ("resample", RESAMPLE, ("max_gap_ms", "max_gap"), ["resample", "max_gap", "max_gap_ms"]),
     ("resample", RESAMPLE, ("max_gap_ms: 50", "max_gap_ms: -50"), ["resample", "max_gap_ms", "-50"]),
     ("resample", RESAMPLE, ("linear", "spline"), ["resample", "interpolation", "spline"]),
+    ("group", GROUP, ("queue_size: 5", "queue_sise: 5"), ["group", "queue_sise", "queue_size"]),
+    ("group", GROUP, ("queue_size: 5", "queue_size: 0"), ["group", "queue_size", "0", "1 to 10000"]),
+    ("group", GROUP, ("queue_size: 5", "max_held_mb: -1"), ["group", "max_held_mb", "-1", "above 0"]),
+    ("group", GROUP, ("policy: approximate", "policy: nearest"), ["group", "policy", "nearest", "approximate", "exact", "epsilon"]),
+    ("group", GROUP, ("policy: approximate", "policy: exact"), ["inputs[0].min_period_ms", "exact", "approximate"]),
+    ("group", GROUP, ("policy: approximate", "policy: exact\n  age_penalty: 0.5"), ["age_penalty", "exact", "approximate"]),
+    ("group", GROUP, ("policy: approximate", "policy: approximate\n  age_penalty: -0.5"), ["age_penalty", "-0.5", "0 to 1000"]),
+    ("group", GROUP, ("policy: approximate", "policy: epsilon"), ["max_span_ms", "epsilon", "missing"]),
+    ("group", GROUP, ("input: lidar", "input: camera"), ["inputs[1].input", "camera", "inputs[0]"]),
+    ("group", GROUP, (", { input: lidar }", ""), ["inputs", "1 of them", "2 or more"]),
+    ("group", GROUP, ("min_period_ms: 28", "min_period_ms: -28"), ["inputs[0].min_period_ms", "-28"]),
+    ("node", "plugins: [GROUP, GROUP]".replace("GROUP", "{ group: { inputs: [{ input: a }, { input: b }] } }"), ("plugins", "# twice\nplugins"), ["publish `a`", "name:"]),
     ("node", NODE, ("- voxelize", "- voxelise"), ["plugins", "voxelise", "voxelize"]),
     ("node", NODE, ("[1, 1, 1]", "[1, 1, 0]"), ["voxelize", "voxel_size_m"]),
     ("node", NODE, (NODE, "plugins: []"), ["plugins", "empty"]),
@@ -140,7 +158,7 @@ def command(name: str, *arguments, env: dict | None = None) -> subprocess.Comple
     return subprocess.run([binary(name), *arguments], capture_output=True, text=True, timeout=20, stdin=subprocess.DEVNULL, env=env)
 
 
-NAMES = ["align", "fuse", "node", "record", "replay", "resample", "sim", "voxelize"]
+NAMES = ["align", "fuse", "group", "node", "record", "replay", "resample", "sim", "voxelize"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -152,7 +170,7 @@ def test_a_node_says_what_it_is_without_a_dataflow(name):
         assert all(word in done.stdout for word in words), done.stdout
     for flag in ("--version", "-V"):
         done = command(name, flag)
-        assert done.returncode == 0 and done.stdout.startswith(f"robocache-{name} 0."), done.stdout
+        assert done.returncode == 0 and done.stdout.startswith(f"robocache-{name} (robocache 0."), done.stdout
 
 
 @pytest.mark.parametrize(
@@ -162,12 +180,13 @@ def test_a_node_says_what_it_is_without_a_dataflow(name):
         ("fuse", "device: cuda:77\n" + FUSE, "publishes fused"),
         ("align", FUSE.replace("fuse:", "align:"), "publishes force, proprio"),
         ("voxelize", VOXELIZE, "voxelize: takes lidar; publishes voxels"),
+        ("group", GROUP, "group: takes camera, lidar; publishes camera, lidar"),
         ("resample", RESAMPLE, "takes trajectories; publishes resampled"),
         ("node", NODE, "takes lidar; publishes voxels"),
         ("record", RECORD, "can be used"),
         ("sim", "sim: { seed: 1 }", "publishes camera, force, proprio, lidar"),
     ],
-    ids=["fuse", "no device", "align", "voxelize", "resample", "node", "record", "sim"],
+    ids=["fuse", "no device", "align", "voxelize", "group", "resample", "node", "record", "sim"],
 )
 def test_a_configuration_can_be_checked_without_a_dataflow(tmp_path, name, config, said):
     path = tmp_path / "config.yml"

@@ -16,7 +16,7 @@ from harness import Flow, binary, dora
 
 ROOT = pathlib.Path(__file__).parents[1]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("nodes/*/README.md")), *sorted(ROOT.glob("examples/**/README.md"))]
-SECTIONS = {"align", "fuse", "resample", "voxelize", "record", "replay", "sim"}
+SECTIONS = {"align", "clock", "fuse", "group", "resample", "voxelize", "record", "replay", "sim"}
 OWN = {"force_mean": ROOT / "target" / "release" / "force-mean"}
 
 

@@ -100,7 +100,7 @@ def test_metadata_may_change_from_message_to_message(flow, tmp_path):
     flow.robocache("record", {"record": {"path": str(recording)}}, {name: f"sender/{name}" for name in names})
     done = flow.run()
     assert "WARN" not in done.logs["record"], done.logs["record"]
-    assert table(recording / "image.arrow").column_names == ["timestamp_ns", "data", "shape"]
+    assert table(recording / "image.arrow").column_names == ["timestamp_ns", "data", "shape", "arrival_ns"]
     with pa.OSFile(str(recording / "image.arrow")) as file, pa.ipc.open_file(file) as opened:
         batch, said = opened.get_batch_with_custom_metadata(0)
         rows = json.loads(said[b"metadata"])

@@ -42,8 +42,10 @@ def replay(flow: Flow, recording, speed, outputs) -> None:
 
 
 def table(path) -> pa.Table:
+    """What was recorded, without when: that differs from run to run."""
     with pa.OSFile(str(path)) as file:
-        return pa.ipc.open_file(file).read_all()
+        rows = pa.ipc.open_file(file).read_all()
+    return rows.select([name for name in rows.column_names if name != "arrival_ns"])
 
 
 def perceive(folder, recording, speed) -> Flow:

@@ -192,7 +192,8 @@ impl App {
         self
     }
 
-    /// Makes several plugins available.
+    /// Makes several plugins available, as [`add_plugin`](Self::add_plugin) does each. With more than one that needs a
+    /// section, the configuration has to say by `plugins:` which of them run.
     #[must_use]
     pub fn add_plugins(mut self, plugins: impl IntoIterator<Item = Box<dyn Plugin>>) -> Self {
         self.plugins.extend(plugins);
@@ -341,7 +342,26 @@ impl App {
                 return Err(self.config.error("plugins", problem));
             }
         }
+        self.warn_of_order();
         Ok(Graph::new(self.operations, is_published, &memory))
+    }
+
+    /// Warns of inputs that come from the dataflow though an operation publishes them, as it comes later.
+    fn warn_of_order(&self) {
+        for (i, taker) in self.operations.iter().enumerate() {
+            for input in &taker.inputs {
+                let publishes = |operation: &&Registration| operation.outputs.contains(input);
+                let is_earlier = self.operations[..i].iter().any(|operation| publishes(&operation));
+                let later = self.operations[i + 1..].iter().find(publishes);
+                if let (false, Some(later)) = (is_earlier, later) {
+                    let (file, taker, later) = (self.config.file().display(), &taker.name, &later.name);
+                    tracing::warn!(
+                        "{file}: {taker}: its input `{input}` comes from the dataflow: `{later}`, which publishes one of \
+                         that name, is after it (an operation takes what those before it publish)"
+                    );
+                }
+            }
+        }
     }
 
     /// Makes a plugin the one that is being built.

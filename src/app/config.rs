@@ -8,7 +8,9 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// Sections of robocache's own nodes, which share one file with each other.
-const SECTIONS: [&str; 7] = ["align", "fuse", "resample", "voxelize", "record", "replay", "sim"];
+const SECTIONS: [&str; 9] = [
+    "align", "clock", "fuse", "group", "resample", "voxelize", "record", "replay", "sim",
+];
 
 /// The limit to the device memory that an operation holds: for all of them at the top of the file, or in the section of
 /// one.
@@ -355,7 +357,7 @@ mod tests {
         let cases = [
             (
                 "fuse: {}\nfuze: {}",
-                "robot.yml: configuration: unknown key `fuze` (allowed: device, devices, max_device_mb, plugins, align, fuse",
+                "robot.yml: configuration: unknown key `fuze` (allowed: device, devices, max_device_mb, plugins, align, clock, fuse",
             ),
             (
                 "device: gpu\nfuse: {}",

@@ -21,10 +21,18 @@ struct Site {
 struct Kind {
     /// Empty for errors: their message says what they are.
     name: &'static str,
-    is_error: bool,
+    level: Level,
     count: u64,
     unsaid: u64,
     last_said: Option<Instant>,
+}
+
+/// How bad it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Level {
+    Error,
+    Warning,
+    Info,
 }
 
 impl Faults {
@@ -39,17 +47,24 @@ impl Faults {
 
     /// Counts `times` errors at a site: bad data, or work that failed. The message is made only if it is logged.
     pub fn count(&mut self, site: usize, times: u64, message: impl Display) {
-        self.sites[site].count("", true, times, message, Instant::now(), LOG_EVERY);
+        self.sites[site].count("", Level::Error, times, message, Instant::now(), LOG_EVERY);
     }
 
     /// Counts that something happened `times` times at a site that is no error, but that an operator should know of.
     pub fn warn(&mut self, site: usize, kind: &'static str, times: u64, message: impl Display) {
-        self.sites[site].count(kind, false, times, message, Instant::now(), LOG_EVERY);
+        self.sites[site].count(kind, Level::Warning, times, message, Instant::now(), LOG_EVERY);
     }
 
     /// As [`warn`](Self::warn), but logged less often: for what may go on all the time.
     pub fn warn_seldom(&mut self, site: usize, kind: &'static str, times: u64, message: impl Display) {
-        self.sites[site].count(kind, false, times, message, Instant::now(), SAY_AFTER);
+        self.sites[site].count(kind, Level::Warning, times, message, Instant::now(), SAY_AFTER);
+    }
+
+    /// Counts what is as it should be, and is only said in the summary of the run. It is no fault.
+    pub fn tally(&mut self, site: usize, kind: &'static str) {
+        let site = &mut self.sites[site];
+        let kind = site.kind(kind, Level::Info);
+        site.kinds[kind].count += 1;
     }
 
     /// Logs the counts that the rate limit has held back for [`SAY_AFTER`].
@@ -69,7 +84,8 @@ impl Faults {
     /// Every site with what was counted there.
     pub fn counts(&self) -> impl Iterator<Item = (&str, u64)> {
         self.sites.iter().map(|site| {
-            let count = site.kinds.iter().map(|kind| kind.count).sum();
+            let faults = site.kinds.iter().filter(|kind| kind.level != Level::Info);
+            let count = faults.map(|kind| kind.count).sum();
             (site.name.as_str(), count)
         })
     }
@@ -82,10 +98,10 @@ impl Faults {
                 let is_said = std::mem::take(&mut kind.unsaid) == 0;
                 let separator = if kind.name.is_empty() { "" } else { ": " };
                 let line = format_args!("{}{separator}{}: {} in all", site.name, kind.name, kind.count);
-                match (is_said, kind.is_error) {
-                    (true, _) => tracing::info!("{line}"),
-                    (false, true) => tracing::error!("{line}"),
-                    (false, false) => tracing::warn!("{line}"),
+                match kind.level {
+                    Level::Error if !is_said => tracing::error!("{line}"),
+                    Level::Warning if !is_said => tracing::warn!("{line}"),
+                    _ => tracing::info!("{line}"),
                 }
             }
         }
@@ -93,26 +109,31 @@ impl Faults {
 }
 
 impl Site {
-    fn count(
-        &mut self,
-        kind: &'static str,
-        is_error: bool,
-        times: u64,
-        message: impl Display,
-        now: Instant,
-        every: Duration,
-    ) {
-        let found = self.kinds.iter().position(|other| other.name == kind);
-        let at = found.unwrap_or_else(|| {
+    /// The place of the kind of that name.
+    fn kind(&mut self, name: &'static str, level: Level) -> usize {
+        let found = self.kinds.iter().position(|other| other.name == name);
+        found.unwrap_or_else(|| {
             self.kinds.push(Kind {
-                name: kind,
-                is_error,
+                name,
+                level,
                 count: 0,
                 unsaid: 0,
                 last_said: None,
             });
             self.kinds.len() - 1
-        });
+        })
+    }
+
+    fn count(
+        &mut self,
+        kind: &'static str,
+        level: Level,
+        times: u64,
+        message: impl Display,
+        now: Instant,
+        every: Duration,
+    ) {
+        let at = self.kind(kind, level);
         let kind = &mut self.kinds[at];
         kind.count += times;
         kind.unsaid += times;
@@ -136,7 +157,7 @@ impl Kind {
         let (unsaid, count) = (std::mem::take(&mut self.unsaid), self.count);
         self.last_said = Some(now);
         let numbers = format_args!("{unsaid} since the last line, {count} in all");
-        if self.is_error {
+        if self.level == Level::Error {
             tracing::error!("{site}: {message} ({numbers})");
         } else {
             tracing::warn!("{site}: {message} ({numbers})");
@@ -211,6 +232,20 @@ mod tests {
                 "INFO camera: clock jump: 1 in all",
             ]
         );
+    }
+
+    #[test]
+    fn what_is_as_it_should_be_is_said_at_the_end_and_is_no_fault() {
+        let mut faults = Faults::default();
+        let force = faults.add_site("force".into());
+        let lines = logged(|| {
+            faults.tally(force, "displaced");
+            faults.tally(force, "displaced");
+            faults.say_unsaid(Instant::now() + 2 * SAY_AFTER);
+        });
+        assert!(lines.is_empty(), "{lines:?}");
+        assert_eq!(faults.counts().collect::<Vec<_>>(), [("force", 0)]);
+        assert_eq!(logged(|| faults.summarize()), ["INFO force: displaced: 2 in all"]);
     }
 
     #[test]

@@ -62,6 +62,7 @@ impl Node {
             internal: &mut shared.internal,
             faults: &mut shared.faults,
             sink,
+            arrival_ns: None,
         };
         (self.operation.as_mut(), out)
     }
@@ -98,7 +99,7 @@ impl Graph {
     }
 
     /// Where messages to this graph should have their memory.
-    pub(crate) fn host_memory(&self) -> &HostMemory {
+    pub fn host_memory(&self) -> &HostMemory {
         &self.memory
     }
 
@@ -195,7 +196,7 @@ impl Graph {
     }
 
     /// What each operation takes and publishes, in words.
-    pub(crate) fn operations(&self) -> impl Iterator<Item = String> {
+    pub fn operations(&self) -> impl Iterator<Item = String> {
         self.nodes.iter().map(|node| {
             let list = |names: Vec<&str>| match names.as_slice() {
                 [] => "nothing".to_owned(),
@@ -213,13 +214,22 @@ impl Graph {
         outputs.map(|output| output.name.as_str())
     }
 
-    /// The inputs and outputs at which something can go wrong, such as "fuse: input `force`", and how often it did.
+    /// The inputs and outputs at which something can go wrong, such as "fuse: input `force`", and how often it did: faults
+    /// and warnings together, also where that is 0.
     pub fn faults(&self) -> impl Iterator<Item = (&str, u64)> {
         self.shared.faults.counts()
     }
 
-    /// A message came on an input of the dataflow (by its index in [`external_inputs`](Self::external_inputs)).
+    /// A message came on an input of the dataflow (by its index in [`external_inputs`](Self::external_inputs)). One whose
+    /// header contradicts its payload is counted as a fault, and goes no further.
+    ///
+    /// # Panics
+    /// If there is no such input.
     pub fn message(&mut self, external: usize, message: &Message, sink: &mut dyn Sink) {
+        if let Err(error) = message.check_lengths() {
+            self.external_fault(external, 1, error);
+            return;
+        }
         for i in 0..self.externals[external].1.len() {
             let (operation, input) = self.externals[external].1[i];
             self.hand_over(operation, input, message, sink);
@@ -228,6 +238,9 @@ impl Graph {
     }
 
     /// The state of an input of the dataflow changed.
+    ///
+    /// # Panics
+    /// If there is no such input.
     pub fn changed(&mut self, external: usize, change: Change, sink: &mut dyn Sink) {
         for i in 0..self.externals[external].1.len() {
             let (operation, input) = self.externals[external].1[i];
@@ -298,8 +311,12 @@ impl Graph {
         self.shared.ended.take().map_or(Ok(()), Err)
     }
 
-    /// When an operation next wants to be called.
+    /// When an operation next wants to be called. At once where one has said that it can't go on: [`wake`](Self::wake) has
+    /// its error.
     pub fn next_wake(&self) -> Option<Instant> {
+        if self.shared.ended.is_some() {
+            return Some(Instant::now());
+        }
         self.nodes
             .iter()
             .filter_map(|node| match node.wake {
@@ -320,8 +337,11 @@ impl Graph {
     }
 
     /// The node ends.
+    ///
+    /// # Errors
+    /// That of the first operation that could not go on, or can't finish.
     pub fn finish(&mut self, sink: &mut dyn Sink) -> Result<(), AppError> {
-        let mut result = Ok(());
+        let mut result = self.shared.ended.take().map_or(Ok(()), Err);
         for node in &mut self.nodes {
             let (operation, mut out) = node.parts(&mut self.shared, sink);
             if let Err(error) = operation.finish(&mut out) {
@@ -336,13 +356,20 @@ impl Graph {
         result
     }
 
-    /// Counts a fault of an input of the dataflow.
-    pub(crate) fn external_fault(&mut self, external: usize, times: u64, message: impl std::fmt::Display) {
+    /// Counts a fault of an input of the dataflow: messages that its event loop could not read.
+    ///
+    /// # Panics
+    /// If there is no such input.
+    pub fn external_fault(&mut self, external: usize, times: u64, message: impl std::fmt::Display) {
         self.shared.faults.count(self.external_sites[external], times, message);
     }
 
-    /// Counts what happened at an input of the dataflow that its sender did nothing wrong in.
-    pub(crate) fn external_warning(
+    /// Counts what happened at an input of the dataflow that its sender did nothing wrong in, such as messages that had
+    /// to be dropped.
+    ///
+    /// # Panics
+    /// If there is no such input.
+    pub fn external_warning(
         &mut self,
         external: usize,
         kind: &'static str,
@@ -353,8 +380,8 @@ impl Graph {
         self.shared.faults.warn(site, kind, times, message);
     }
 
-    /// Logs what the limited rate of the log has held back for a while.
-    pub(crate) fn say_unsaid(&mut self, now: Instant) {
+    /// Logs what the limited rate of the log has held back for a while. An event loop calls it every few seconds.
+    pub fn say_unsaid(&mut self, now: Instant) {
         self.shared.faults.say_unsaid(now);
     }
 
@@ -381,6 +408,7 @@ impl Graph {
     fn put_in(&mut self, to: usize, input: usize, message: &Message, sink: &mut dyn Sink) {
         let before = self.shared.internal.pending.len();
         let (operation, mut out) = self.nodes[to].parts(&mut self.shared, sink);
+        out.arrival_ns = message.arrival_ns;
         if let Err(error) = operation.input(input, message, &mut out) {
             out.fault(input, error);
         }
@@ -399,6 +427,7 @@ impl Graph {
         while self.nodes[of].operation.has_more() {
             self.settle(sink);
             let (operation, mut out) = self.nodes[of].parts(&mut self.shared, sink);
+            out.arrival_ns = message.and_then(|message| message.arrival_ns);
             if let Err(error) = operation.go_on(message, &mut out) {
                 out.fault(input, error);
             }

@@ -86,6 +86,8 @@ pub struct Outbox<'a> {
     pub(super) internal: &'a mut Internal,
     pub(super) faults: &'a mut Faults,
     pub(super) sink: &'a mut dyn Sink,
+    /// When the message that the operation works on came to this host.
+    pub(super) arrival_ns: Option<i64>,
 }
 
 impl Outbox<'_> {
@@ -214,7 +216,8 @@ impl Outbox<'_> {
     }
 
     /// Puts a message on its way to an input of an operation.
-    fn hand_on(&mut self, route: &OutputRoute, (operation, input): (usize, usize), message: Message) {
+    fn hand_on(&mut self, route: &OutputRoute, (operation, input): (usize, usize), mut message: Message) {
+        message.arrival_ns = self.arrival_ns;
         self.internal.pending.push_back(Delivery {
             operation,
             input,
@@ -246,6 +249,11 @@ impl Outbox<'_> {
     /// As [`warn`](Self::warn), for what may go on all the time: a line every 10 s at most.
     pub fn warn_seldom(&mut self, input: usize, kind: &'static str, message: impl std::fmt::Display) {
         self.faults.warn_seldom(self.inputs[input].fault_site, kind, 1, message);
+    }
+
+    /// Counts what happened at one of the operation's inputs that is as it should be. The log says how often at the end.
+    pub fn tally(&mut self, input: usize, kind: &'static str) {
+        self.faults.tally(self.inputs[input].fault_site, kind);
     }
 
     /// Counts so many faults of one of the operation's outputs and logs them at a limited rate.

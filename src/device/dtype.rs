@@ -69,6 +69,21 @@ impl Dtype {
         Self::ALL.into_iter().find(|dtype| dtype.name() == name)
     }
 
+    /// Checks that memory of this type may be taken as elements of `T`: as what it is, as bytes, or bfloat16 as the uint16
+    /// that it travels as.
+    ///
+    /// # Panics
+    /// If it may not.
+    #[track_caller]
+    pub(crate) fn assert_is<T: Primitive>(self) {
+        let is_bits = T::DTYPE == Self::UInt16 && self == Self::BFloat16;
+        assert!(
+            T::DTYPE == self || T::DTYPE == Self::UInt8 || is_bits,
+            "the elements are {self}, not {}",
+            T::DTYPE
+        );
+    }
+
     /// Bytes an element takes.
     pub const fn size(self) -> usize {
         match self {
@@ -137,6 +152,25 @@ impl<'de> Deserialize<'de> for Dtype {
             ))),
         }
     }
+}
+
+/// A Rust type that elements can be read and written as.
+pub trait Primitive: Pod {
+    /// What it is called in messages.
+    const DTYPE: Dtype;
+}
+
+macro_rules! primitives {
+    ($($T:ty: $dtype:ident),* $(,)?) => {
+        $(impl Primitive for $T {
+            const DTYPE: Dtype = Dtype::$dtype;
+        })*
+    };
+}
+
+primitives! {
+    f32: Float32, f64: Float64, f16: Float16, bf16: BFloat16, i8: Int8, i16: Int16, i32: Int32, i64: Int64,
+    u8: UInt8, u16: UInt16, u32: UInt32, u64: UInt64,
 }
 
 /// A float type that an operation can publish: float32, float16 or bfloat16.
@@ -283,8 +317,13 @@ impl<'a> Values<'a> {
         self.bytes
     }
 
-    /// The elements, if they are of type `T`'s size and the caller knows them to be `T`.
-    pub fn as_slice<T: Pod>(&self) -> &'a [T] {
+    /// The elements, of type `T`, or their bytes, of type `u8`.
+    ///
+    /// # Panics
+    /// If they are of another type.
+    #[track_caller]
+    pub fn as_slice<T: Primitive>(&self) -> &'a [T] {
+        self.dtype.assert_is::<T>();
         bytemuck::cast_slice(self.bytes)
     }
 

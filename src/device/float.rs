@@ -1,5 +1,4 @@
-use super::Dtype;
-use bytemuck::Pod;
+use super::Primitive;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use std::ops::{Add, Div, Mul, Neg, Sub};
@@ -8,9 +7,7 @@ use std::ops::{Add, Div, Mul, Neg, Sub};
 ///
 /// Loops over slices of it vectorize, and are inlined, so that a caller that was compiled for wider vectors gets them
 /// for those. They change no result: each lane computes what a scalar would.
-pub trait Float: Pod + Send + Sync {
-    /// Its name in messages.
-    const DTYPE: Dtype;
+pub trait Float: Primitive + Send + Sync {
     /// Whether a slice converts faster than its elements one by one.
     const CONVERTS_SLICES: bool = false;
     /// The type that its values are computed in: float64 for itself, float32 for the others.
@@ -229,7 +226,6 @@ impl Real for f64 {
 }
 
 impl Float for f32 {
-    const DTYPE: Dtype = Dtype::Float32;
     type Real = f32;
 
     #[inline(always)]
@@ -264,7 +260,6 @@ impl Float for f32 {
 }
 
 impl Float for f64 {
-    const DTYPE: Dtype = Dtype::Float64;
     type Real = f64;
 
     #[inline(always)]
@@ -299,7 +294,6 @@ impl Float for f64 {
 }
 
 impl Float for f16 {
-    const DTYPE: Dtype = Dtype::Float16;
     /// By the CPU's instructions, which converting one by one looks for each time.
     const CONVERTS_SLICES: bool = true;
     type Real = f32;
@@ -347,7 +341,6 @@ impl Float for f16 {
 }
 
 impl Float for bf16 {
-    const DTYPE: Dtype = Dtype::BFloat16;
     type Real = f32;
 
     #[inline]

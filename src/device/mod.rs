@@ -19,7 +19,7 @@ mod host;
 mod placement;
 
 pub use backend::{Backend, FIRST_RETRY, LONGEST_RETRY};
-pub use dtype::{Dtype, Element, Values};
+pub use dtype::{Dtype, Element, Primitive, Values};
 pub use float::{Float, Real};
 pub(crate) use float::{convert, zip_map};
 pub use host::{HostBuf, HostMemory};

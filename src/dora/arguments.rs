@@ -71,7 +71,7 @@ fn program() -> String {
 }
 
 pub(crate) fn version() -> String {
-    format!("{} {} (dora 1.1.0)", program(), env!("CARGO_PKG_VERSION"))
+    format!("{} (robocache {}, dora 1.1.0)", program(), env!("CARGO_PKG_VERSION"))
 }
 
 /// The words of `--help`, for a node with these plugins: the name of each, and what it does.
@@ -84,9 +84,17 @@ pub(crate) fn help(plugins: &[(&str, &str)]) -> String {
     }
     let section = match plugins {
         [(name, _)] => format!("Its configuration is a YAML file with the section `{name}:`."),
-        _ => "Its configuration is a YAML file with the key `plugins:`, which lists what runs, in order, such as\n\n  \
-              plugins:\n    - fuse: { rate_hz: 50, modalities: [ ... ] }\n    - voxelize: { ... }"
-            .to_owned(),
+        _ => {
+            let entries = plugins
+                .iter()
+                .take(2)
+                .map(|(name, _)| format!("\n    - {name}: {{ ... }}"));
+            let entries: String = entries.collect();
+            format!(
+                "Its configuration is a YAML file with the key `plugins:`, which lists what runs, in order, such as\n\n  \
+                 plugins:{entries}"
+            )
+        }
     };
     let _ = write!(
         text,

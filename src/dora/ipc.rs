@@ -84,7 +84,11 @@ impl Framing {
             }
             self.node(elements);
             let data = self.buffer(elements * column.dtype.size());
-            self.columns.push(ColumnSpan { offsets, data });
+            self.columns.push(ColumnSpan {
+                dtype: column.dtype,
+                offsets,
+                data,
+            });
         }
         self.write_header(layout.rows);
     }
@@ -209,7 +213,7 @@ mod tests {
             assert_eq!(message.flat().unwrap().as_slice::<f32>(), expected);
         }
         let half = round_trip(&mut framing, &Layout::flat(Dtype::Float16, 3), |payload| {
-            payload.column(0).fill(7u16)
+            payload.column(0).fill(half::f16::from_bits(7))
         });
         assert_eq!(half.flat().unwrap().dtype(), Dtype::Float16);
     }

@@ -358,8 +358,10 @@ impl Drain {
         let mut message = self.queue.take_free(input);
         match read_message(&metadata.parameters, array, &mut message) {
             Ok(()) => {
+                let published = unix_ns(metadata);
+                message.arrival_ns = Some(published);
                 if !message.header.timestamp_ns.is_present() {
-                    message.header.timestamp_ns.set(unix_ns(metadata));
+                    message.header.timestamp_ns.set(published);
                     self.queue.count(input, |losses| losses.unstamped += 1);
                 }
                 self.queue.push_message(input, message);

@@ -1,11 +1,16 @@
-//! The operations. Each has a configuration that is checked once, and a CPU implementation that is its specification.
+//! The operations, and what is asked of recordings offline: [`latency`], [`stamps`]. Each operation has a configuration
+//! that is checked once, and a CPU implementation that is its specification.
 //!
 //! An operation writes into buffers that its caller owns and allocates nothing per message in steady state.
 
 pub mod align;
+pub(crate) mod channel_groups;
+pub mod clock;
 pub mod fuse;
-pub(crate) mod groups;
+pub mod group;
+pub mod latency;
 pub mod resample;
+pub mod stamps;
 pub mod voxelize;
 
 use crate::time::Interpolation;

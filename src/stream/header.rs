@@ -103,10 +103,26 @@ keys! {
     offsets: Vec<i64>,
     /// For each row and modality, target minus the newest sample at or before it, ns; -1 where there is none.
     age_ns: Vec<i64>,
-    /// How many clock jumps an observation's grid has had.
+    /// Goes up by one at each clock jump: of an observation's grid, of a set's streams, of a device.
     epoch: i64,
     /// Samples that came after their target was sent, so far.
     late_samples: i64,
+    /// How many sets came before the one that the message is of.
+    group: i64,
+    /// The newest time in the message's set, ns.
+    group_timestamp_ns: i64,
+    /// The newest time in the message's set minus the oldest, ns.
+    group_span_ns: i64,
+    /// The stamp that a message had by the clock of its device, ns.
+    device_timestamp_ns: i64,
+    /// Host time minus the time of the device, ns.
+    clock_offset_ns: i64,
+    /// How much more than a second passes on the host in a second of the device, millionths.
+    clock_skew_ppm: f64,
+    /// How far the estimate of a device's clock is uncertain, ns.
+    clock_sigma_ns: i64,
+    /// 0/1: whether a stamp is of an estimate, and not the time of publication.
+    clock_locked: i64,
     /// Names of the channels of a voxel grid.
     channels: Names,
     /// Min corner of a voxel grid, m.
@@ -476,6 +492,9 @@ impl Header {
         if let Some(&dim) = self.dim.get().filter(|&&dim| dim <= 0) {
             let came = format!("{:?}", MetadataRef::Integer(dim));
             return refused(key::dim, came, "an Integer of 1 or more");
+        }
+        if let Some(mask) = self.valid.iter().find(|mask| !matches!(mask, 0 | 1)) {
+            return refused(key::valid, mask.to_string(), "a ListInt of 0 and 1");
         }
         let Some(len) = len else { return Ok(()) };
         let shape = self.shape.as_slice();

@@ -136,6 +136,10 @@ pub struct DeviceTensor {
 pub struct Message {
     /// Its metadata. Boxed, as messages move from queue to queue.
     pub header: Box<Header>,
+    /// When it came to this host, ns since 1970 by its real-time clock, where that is known: dora's own stamp of its
+    /// publication, or what a recording says. It is no metadata, and is not sent. Where an operation publishes a message
+    /// to another one of its process, it is that of the message that it was made from.
+    pub arrival_ns: Option<i64>,
     /// Rows of the Arrow array.
     pub rows: usize,
     /// Where the columns get their memory from.
@@ -169,6 +173,7 @@ impl Message {
     }
 
     fn clear_payload(&mut self) {
+        self.arrival_ns = None;
         self.rows = 0;
         self.used = 0;
         self.skipped.clear();
@@ -179,6 +184,7 @@ impl Message {
     pub fn copy_from(&mut self, other: &Self) {
         self.clear_payload();
         self.header.copy_from(&other.header);
+        self.arrival_ns = other.arrival_ns;
         self.rows = other.rows;
         for column in other.columns() {
             let copy = self.add_column(&column.name, column.dtype, column.cells);
@@ -222,6 +228,11 @@ impl Message {
     /// What they do not agree on.
     pub fn check(&mut self) -> Result<(), MessageError> {
         self.check_dtype()?;
+        self.check_lengths()
+    }
+
+    /// Holds the header's lengths against the payload.
+    pub(crate) fn check_lengths(&self) -> Result<(), MessageError> {
         let len = match (self.on_device(), self.flat()) {
             (Some(tensor), _) => Some(tensor.len),
             (None, values) => values.map(|values| values.len()),
@@ -378,6 +389,27 @@ impl Message {
             header, columns, used, ..
         } = self;
         fill(&mut Payload::in_columns(&mut columns[..*used]), header);
+    }
+
+    /// Makes `layout` that of its payload, keeping the memory of names that are there already.
+    pub fn layout_into(&self, layout: &mut Layout) {
+        layout.rows = self.rows;
+        layout.columns.truncate(self.used);
+        for (i, column) in self.columns().iter().enumerate() {
+            match layout.columns.get_mut(i) {
+                Some(there) => {
+                    if there.name != column.name {
+                        there.name = column.name.clone().into();
+                    }
+                    (there.dtype, there.cells) = (column.dtype, column.cells);
+                }
+                None => layout.columns.push(ColumnLayout {
+                    name: column.name.clone().into(),
+                    dtype: column.dtype,
+                    cells: column.cells,
+                }),
+            }
+        }
     }
 
     /// Gives it a payload of this layout, and returns its columns, to be filled. The header stays.

@@ -1,5 +1,5 @@
 use super::{Column, Layout, Message};
-use bytemuck::Pod;
+use crate::device::{Dtype, Primitive};
 use std::ops::Range;
 
 /// The payload of a message that is being published, as memory to fill: every element of every column.
@@ -17,6 +17,7 @@ enum Memory<'a> {
 
 /// The bytes of a column in the body of a message: its offsets, then its data.
 pub(crate) struct ColumnSpan {
+    pub dtype: Dtype,
     pub offsets: Range<usize>,
     pub data: Range<usize>,
 }
@@ -44,8 +45,20 @@ impl<'a> Payload<'a> {
         Self(Memory::Body(body, spans))
     }
 
-    /// The elements of column `i`, of type `T` by the layout.
-    pub fn column<T: Pod>(&mut self, i: usize) -> &mut [T] {
+    fn dtype(&self, i: usize) -> Dtype {
+        match &self.0 {
+            Memory::Message(columns) => columns[i].dtype,
+            Memory::Body(_, spans) => spans[i].dtype,
+        }
+    }
+
+    /// The elements of column `i`, of type `T`, or their bytes, of type `u8`.
+    ///
+    /// # Panics
+    /// If there is no such column, or the layout gives it another type.
+    #[track_caller]
+    pub fn column<T: Primitive>(&mut self, i: usize) -> &mut [T] {
+        self.dtype(i).assert_is::<T>();
         bytemuck::cast_slice_mut(match &mut self.0 {
             Memory::Message(columns) => columns[i].data.bytes_mut(),
             Memory::Body(body, spans) => &mut body[spans[i].data.clone()],
@@ -53,7 +66,13 @@ impl<'a> Payload<'a> {
     }
 
     /// The elements of the first two columns.
-    pub fn columns<T: Pod, U: Pod>(&mut self) -> (&mut [T], &mut [U]) {
+    ///
+    /// # Panics
+    /// If there are not two, or the layout gives them other types.
+    #[track_caller]
+    pub fn columns<T: Primitive, U: Primitive>(&mut self) -> (&mut [T], &mut [U]) {
+        self.dtype(0).assert_is::<T>();
+        self.dtype(1).assert_is::<U>();
         let (first, second) = match &mut self.0 {
             Memory::Message(columns) => {
                 let (first, others) = columns.split_at_mut(1);

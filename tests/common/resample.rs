@@ -284,10 +284,18 @@ pub fn a_row_that_makes_no_sense_is_answered_as_not_valid(place: Place) {
 }
 
 pub fn times_at_the_ends_of_int64_do_not_overflow(place: Place) {
-    let rows = [row(&[i64::MIN, i64::MAX], &[0.0, 1.0], &[i64::MIN, 0, i64::MAX])];
+    const END: i64 = i64::MAX / 4;
+    let targets = [i64::MIN, 0, i64::MAX];
+    let rows = [row(&[-END, END], &[0.0, 1.0], &targets)];
     let (values, valid, _) = resample::<f64>(place, &config(Nearest), &rows, 1);
-    assert_eq!(valid, [1, 1, 1]);
-    assert_eq!((values[0], values[2]), (0.0, 1.0));
+    assert_eq!((values, valid), (vec![0.0, 0.0, 1.0], vec![1, 1, 1]));
+    let (values, valid, _) = resample::<f64>(place, &config(Linear), &rows, 1);
+    assert_eq!((values[1], valid), (0.5, vec![0, 1, 0]));
+    // Further from 1970 differences of times would overflow.
+    for times in [[-END - 1, 0], [0, END + 1], [i64::MIN, i64::MAX]] {
+        let (_, valid, counters) = resample::<f64>(place, &config(Linear), &[row(&times, &[0.0, 1.0], &targets)], 1);
+        assert_eq!((valid, counters.invalid), (vec![0; 3], 3), "{times:?}");
+    }
 }
 
 /// The value of a plain mode at a target, by looking at every sample. tests/modes.rs has the others.

@@ -242,15 +242,6 @@ impl Oracle {
         self.streams.iter().filter(|s| s.open && s.config.wait)
     }
 
-    /// The newest sample of all waited streams. Reading: where none is left, of all streams.
-    pub fn newest_waited(&self) -> Option<i128> {
-        if self.waited().next().is_some() {
-            self.waited().filter_map(Stream::newest).max()
-        } else {
-            self.streams.iter().filter_map(Stream::newest).max()
-        }
-    }
-
     /// Takes a sample; `None` where it is none. Reading: what is no sample (NaN, wrong length) leaves no trace, not even
     /// by its stamp.
     pub fn push(&mut self, i: usize, stamp: i64, values: &[f32]) -> Option<Came> {

@@ -4,7 +4,7 @@
 #[path = "../common/resample.rs"]
 mod cases;
 
-use crate::support::{Random, gpu, ran, random_cases, say};
+use crate::support::{Random, gpu, modes, ran, random_cases, say};
 use cases::{Row, config, message, run};
 use half::{bf16, f16};
 use robocache::device::cuda::{Budget, CudaError, DeviceBuf, Gpu, device_count};
@@ -12,7 +12,6 @@ use robocache::device::{Device, DeviceChoice, Dtype, HostBuf, Placement};
 use robocache::ops::resample::cuda::{CudaResampler, DeviceBatch, ShardedResampler};
 use robocache::ops::resample::{CpuResampler, ResampleConfig, ResampleCounters, Resampler, Trajectories};
 use robocache::stream::{Cells, Message};
-use robocache::time::Interpolation;
 
 /// The first device where there is one; the CPU otherwise, which the cases hold for, too.
 fn placement() -> Placement {
@@ -24,7 +23,6 @@ fn placement() -> Placement {
 
 resample_cases!(placement, random_cases(20).min(2000) as u32);
 
-const MODES: [Interpolation; 3] = [Interpolation::Previous, Interpolation::Nearest, Interpolation::Linear];
 const DTYPES: [Dtype; 4] = [Dtype::Float32, Dtype::Float64, Dtype::Float16, Dtype::BFloat16];
 
 /// A random batch.
@@ -173,7 +171,7 @@ fn random_config(random: &mut Random) -> ResampleConfig {
     limited(
         [limit(), limit(), limit()],
         ResampleConfig {
-            interpolation: random.of(&MODES),
+            interpolation: random.mode(),
             fill_value: random.of(&[0.0, -7.25, f32::NAN]),
             ..ResampleConfig::default()
         },
@@ -618,7 +616,10 @@ fn recordings_have_the_bytes_of_the_cpu() {
             message::<f16>(&rows, dim),
             message::<bf16>(&rows, dim),
         ];
-        for (message, mode) in messages.iter().flat_map(|message| MODES.map(|mode| (message, mode))) {
+        for (message, mode) in messages
+            .iter()
+            .flat_map(|message| modes().into_iter().map(move |mode| (message, mode)))
+        {
             let config = limited([30.0, 12.0, 25.0].map(Some), config(mode));
             let batch = Trajectories::from_message(message).unwrap();
             let expected = cpu(&config, &batch);

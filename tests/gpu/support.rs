@@ -1,6 +1,7 @@
 //! What the tests of all operations use.
 
 use robocache::device::cuda::{Gpu, device_count};
+use robocache::time::Interpolation;
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::sync::Mutex;
@@ -54,6 +55,11 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
+    /// An interpolation mode that devices compute.
+    pub fn mode(&mut self) -> Interpolation {
+        self.of(&modes())
+    }
+
     /// In 0..below.
     pub fn below(&mut self, below: usize) -> usize {
         (self.bits() % below as u64) as usize
@@ -72,4 +78,12 @@ impl Random {
     pub fn of<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len())]
     }
+}
+
+/// The interpolation modes that devices compute.
+pub fn modes() -> Vec<Interpolation> {
+    Interpolation::ALL
+        .into_iter()
+        .filter(|mode| mode.is_on_cuda())
+        .collect()
 }

@@ -1,6 +1,7 @@
 """A node that plays a script: a pickled list of steps.
 
-("send", output, array, metadata), where the stamp may be "now"; ("sleep", seconds); ("wait", file): until it is there;
+("send", output, array, metadata), where the stamp may be "now"; ("sleep", seconds); ("at", seconds): until
+so long after the start; ("wait", file): until it is there;
 ("until", file, steps): again and again until it is there or the dataflow stops; ("die",): the steps after it are those
 of the process that dora starts in its place.
 """
@@ -32,6 +33,7 @@ resume = script.with_suffix(".resume")
 done = int(resume.read_text()) if resume.exists() else 0
 
 node = Node()
+start = time.monotonic()
 
 
 def is_stopped() -> bool:
@@ -53,6 +55,8 @@ def play(step: tuple, place: int) -> None:
             node.send_output(output, array, metadata)
         case ("sleep", seconds):
             time.sleep(seconds)
+        case ("at", seconds):
+            time.sleep(max(0.0, start + seconds - time.monotonic()))
         case ("wait", file):
             wait(file)
         case ("until", file, steps):

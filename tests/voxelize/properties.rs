@@ -4,24 +4,11 @@ use super::oracle;
 use super::support::{TestCloud, bits, coo, dense, voxelizer};
 use proptest::prelude::*;
 use robocache::device::Dtype;
-use robocache::ops::voxelize::{Extrinsic, VoxelInput, VoxelizeConfig};
+use robocache::ops::voxelize::{Channel, Extrinsic, VoxelInput, VoxelizeConfig};
 
-const CHANNELS: [&str; 14] = [
-    "occupancy",
-    "count",
-    "mean_x",
-    "mean_y",
-    "mean_z",
-    "mean_i",
-    "mean_t",
-    "max_i",
-    "min_i",
-    "max_t",
-    "min_x",
-    "max_y",
-    "max_z",
-    "min_z",
-];
+fn channels() -> Vec<Channel> {
+    Channel::all(["x", "y", "z", "i", "t"]).collect()
+}
 
 /// Within a few cells of a grid around 0, often on an edge of a cell, now and then something else altogether.
 fn coordinate() -> impl Strategy<Value = f64> {
@@ -63,7 +50,7 @@ fn config() -> impl Strategy<Value = VoxelizeConfig> {
         prop::array::uniform3(-3.0..1.0f32),
         prop::sample::select(vec![[0.25f32; 3], [0.1, 0.3, 0.7], [1.0, 0.5, 2.0]]),
         prop::array::uniform3(1..20usize),
-        prop::sample::subsequence(CHANNELS.to_vec(), 1..=CHANNELS.len()).prop_shuffle(),
+        prop::sample::subsequence(channels(), 1..=channels().len()).prop_shuffle(),
         prop::option::of(1..200usize),
         [extrinsic(), extrinsic()],
     )
@@ -72,7 +59,7 @@ fn config() -> impl Strategy<Value = VoxelizeConfig> {
                 origin_m,
                 voxel_size_m,
                 shape,
-                channels: channels.iter().map(|c| c.parse().unwrap()).collect(),
+                channels,
                 max_voxels,
                 inputs: extrinsics
                     .into_iter()

@@ -1,7 +1,9 @@
 //! robocache's own plugins.
 
 mod align;
+mod clock;
 mod fuse;
+mod group;
 mod observe;
 mod record;
 mod replay;
@@ -10,19 +12,24 @@ mod voxelize;
 mod watch;
 
 pub use align::AlignPlugin;
+pub use clock::ClockPlugin;
 pub use fuse::FusePlugin;
+pub use group::GroupPlugin;
 pub use record::{RecordConfig, RecordPlugin};
 pub use replay::{ReplayConfig, ReplayPlugin, Speed};
 pub use resample::ResamplePlugin;
 pub use voxelize::VoxelizePlugin;
 
-use super::{Fault, Plugin, Value};
+use super::{Fault, Outbox, Plugin, Value};
+use crate::stream::{Column, Message};
 
 /// Every operation of robocache, for [`App::add_plugins`](super::App::add_plugins).
 pub fn all() -> Vec<Box<dyn Plugin>> {
     vec![
         Box::new(AlignPlugin::default()),
+        Box::new(ClockPlugin::default()),
         Box::new(FusePlugin::default()),
+        Box::new(GroupPlugin::default()),
         Box::new(RecordPlugin::default()),
         Box::new(ReplayPlugin::default()),
         Box::new(ResamplePlugin::default()),
@@ -35,5 +42,22 @@ fn number_or_null(value: &Value) -> Result<Option<f64>, Fault> {
     match value {
         Value::Null => Ok(None),
         value => Ok(Some(value.as_f64().ok_or("it must be a number or null")?)),
+    }
+}
+
+/// Counts what of a message is not as it was sent: columns that were not copied, and nulls. `columns` and `nulls` say what
+/// becomes of them.
+fn report_losses(input: usize, message: &Message, (columns, nulls): (&str, &str), out: &mut Outbox<'_>) {
+    for skipped in message.skipped() {
+        let (name, kind) = (skipped.field.name(), skipped.field.data_type());
+        out.fault(
+            input,
+            format_args!("column `{name}` is {kind} and {columns} ({})", skipped.reason),
+        );
+    }
+    let with_nulls = |column: &&Column| column.integers.is_some() || !column.null_rows.is_empty();
+    for column in message.columns().iter().filter(with_nulls) {
+        let (name, kind) = (&column.name, column.integers.unwrap_or(column.dtype));
+        out.fault(input, format_args!("column `{name}` of {kind} has nulls, {nulls}"));
     }
 }

@@ -131,7 +131,7 @@ impl Observe {
             out.warn(
                 input,
                 kind,
-                format_args!("the clock jumped by {seconds} s: the grid starts anew"),
+                format_args!("the clock jumped by {seconds:.3} s: the grid starts anew"),
             );
         }
         if let Some(ns) = pushed.too_soon_ns {

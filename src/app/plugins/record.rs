@@ -1,7 +1,8 @@
+use super::report_losses;
 use crate::app::{App, AppError, Fault, Operation, Outbox, Plugin, Registration, Wake};
 use crate::ops::ConfigError;
+use crate::stream::Message;
 use crate::stream::recording::{WriteError, Writer};
-use crate::stream::{Column, Message};
 use serde::Deserialize;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -55,7 +56,9 @@ impl Plugin for RecordPlugin {
                 &"no input is wired to the node in the dataflow (allowed: one or more to record)",
             ));
         }
-        let writer = Writer::create(config.path).map_err(|error| refused(&error))?;
+        let writer = Writer::create(config.path)
+            .map_err(|error| refused(&error))?
+            .with_arrivals();
         for input in &inputs {
             writer.can_record(input).map_err(|error| refused(&error))?;
         }
@@ -79,23 +82,11 @@ struct Record {
 
 impl Operation for Record {
     fn input(&mut self, input: usize, message: &Message, out: &mut Outbox<'_>) -> Result<(), Fault> {
-        for skipped in message.skipped() {
-            let (name, kind) = (skipped.field.name(), skipped.field.data_type());
-            out.fault(
-                input,
-                format_args!("column `{name}` is {kind} and is not recorded ({})", skipped.reason),
-            );
-        }
-        let with_nulls = |column: &&Column| column.integers.is_some() || !column.null_rows.is_empty();
-        for column in message.columns().iter().filter(with_nulls) {
-            let (name, kind) = (&column.name, column.integers.unwrap_or(column.dtype));
-            out.fault(
-                input,
-                format_args!(
-                    "column `{name}` of {kind} has nulls, which a recording does not keep: a replay differs there"
-                ),
-            );
-        }
+        let words = (
+            "is not recorded",
+            "which a recording does not keep: a replay differs there",
+        );
+        report_losses(input, message, words, out);
         if let Err(error) = self.writer.append(&self.inputs[input], message, Instant::now()) {
             count(input, &error, out);
         }

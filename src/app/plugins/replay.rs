@@ -1,7 +1,7 @@
 use crate::app::{App, AppError, Fault, Operation, Outbox, Plugin, Registration, Wake};
 use crate::ops::ConfigError;
-use crate::stream::recording::{ReadError, Reader};
-use crate::stream::{ColumnLayout, Layout, Message};
+use crate::stream::recording::{Order, ReadError, Reader};
+use crate::stream::{Layout, Message};
 use serde::{Deserialize, Deserializer, de};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -37,6 +37,9 @@ pub struct ReplayConfig {
     /// How fast the recorded time passes; 1 where it is absent.
     #[serde(default)]
     pub speed: Speed,
+    /// What orders and paces the messages of all streams: their stamps, or when they came to the recorder.
+    #[serde(default)]
+    pub order: Order,
 }
 
 /// How fast the recorded time passes.
@@ -94,6 +97,8 @@ impl Plugin for ReplayPlugin {
         let config = app.config_or(&self.config)?;
         let reader =
             Reader::open(&config.path).map_err(|error| app.refused(&ConfigError::new("path", error.to_string())))?;
+        let ordered = reader.in_order(config.order);
+        let reader = ordered.map_err(|error| app.refused(&ConfigError::new("order", error.to_string())))?;
         let outputs: Vec<String> = reader.streams().map(str::to_owned).collect();
         app.add_operation(Registration {
             name: app.name().into(),
@@ -283,32 +288,11 @@ impl Replay {
 
     fn publish(&mut self, output: usize, out: &mut Outbox<'_>) {
         let message = &self.message;
-        layout_into(message, &mut self.layout);
+        message.layout_into(&mut self.layout);
         out.send(output, &self.layout, |payload, header| {
             payload.copy_from(message);
             header.copy_from(&message.header);
         });
-    }
-}
-
-/// Makes `layout` that of the message, keeping the memory of names that are there already.
-fn layout_into(message: &Message, layout: &mut Layout) {
-    layout.rows = message.rows;
-    layout.columns.truncate(message.columns().len());
-    for (i, column) in message.columns().iter().enumerate() {
-        match layout.columns.get_mut(i) {
-            Some(there) => {
-                if there.name != column.name {
-                    there.name = column.name.clone().into();
-                }
-                (there.dtype, there.cells) = (column.dtype, column.cells);
-            }
-            None => layout.columns.push(ColumnLayout {
-                name: column.name.clone().into(),
-                dtype: column.dtype,
-                cells: column.cells,
-            }),
-        }
     }
 }
 

@@ -64,7 +64,9 @@ impl Operation for Resample {
             let resampled = self.resampler.run(&batch, payload);
             let counters = resampled.counters;
             overflows = counters.dropped_overflow;
-            header.timestamp_ns.set(message.timestamp_ns());
+            if let Some(&stamp) = message.header.timestamp_ns.get() {
+                header.timestamp_ns.set(stamp);
+            }
             header.dim.set(batch.dim() as i64);
             header.dtype.set(batch.dtype());
             header.targets.set(counters.targets as i64);

@@ -5,7 +5,7 @@ use super::window::{Output, Wanted, Window};
 use super::{AlignConfig, Masks, Notice, Pushed, SampleError, Target, Timeline};
 use crate::device::cuda::{Budget, CudaError, Gpu};
 use crate::device::{Backend, Device, HostBuf, Placement, Values};
-use crate::ops::{ConfigError, groups};
+use crate::ops::{ConfigError, channel_groups};
 use std::ops::Range;
 use std::time::Instant;
 
@@ -124,7 +124,7 @@ impl Aligner {
         let budget = Budget::new(placement.max_bytes());
         let outputs = outputs(timeline.modalities()).into_iter();
         let outputs: Vec<Output> = outputs.map(|modalities| Output::new(&timeline, modalities)).collect();
-        let not_on_cuda = groups::not_on_cuda((0..timeline.modalities()).flat_map(|i| timeline.groups(i)));
+        let not_on_cuda = channel_groups::not_on_cuda((0..timeline.modalities()).flat_map(|i| timeline.groups(i)));
         let on_cpu = not_on_cuda.map(|reason| placement.without_cuda(operation, &reason));
         let placement = on_cpu.as_ref().unwrap_or(placement);
         let cuda = |gpus: &[Gpu]| Ok::<_, ConfigError>(CudaFuser::new(&timeline, outputs.len(), &gpus[0], &budget));
@@ -154,6 +154,9 @@ impl Aligner {
     ///
     /// # Errors
     /// [`PushError::Sample`].
+    ///
+    /// # Panics
+    /// If there is no such modality.
     pub fn push(&mut self, modality: usize, stamp_ns: i64, sample: Values<'_>) -> Result<Pushed, PushError> {
         self.push_sample(modality, stamp_ns, Sample::Host(sample))
     }

@@ -1,5 +1,5 @@
 use crate::device::Dtype;
-pub use crate::ops::groups::GroupConfig;
+pub use crate::ops::channel_groups::GroupConfig;
 use crate::time::{Interpolation, QuaternionOrder};
 use serde::Deserialize;
 

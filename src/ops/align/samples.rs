@@ -25,9 +25,14 @@ pub enum SamplesError {
         /// The modality's `dim`.
         dim: usize,
     },
+    /// It has no stamp. A node gives such a message the time of its publication.
+    #[error("no `timestamp_ns` (needed: the capture time, ns; of several samples `timestamps_ns`, one for each)")]
+    NoStamp,
     /// Its shape says otherwise.
     #[error(
-        "`shape` {shape:?} is not that of {samples} samples of {dim} values (allowed: [{dim}], or [{samples}, {dim}])"
+        "`shape` {shape:?} is not that of {samples} samples of {dim} values (allowed: [{samples}, {dim}]{}; there is one \
+         sample for each of `timestamps_ns`, without them one)",
+        if *samples == 1 { format!(", or [{dim}]") } else { String::new() }
     )]
     Shape {
         /// The shape that came.
@@ -156,6 +161,9 @@ impl Aligner {
         let stamps = message.header.timestamps_ns.len();
         if stamps > 0 && values != stamps * dim {
             return Err(SamplesError::Stamps { stamps, values, dim });
+        }
+        if stamps == 0 && !message.header.timestamp_ns.is_present() {
+            return Err(SamplesError::NoStamp);
         }
         check_shape(message, stamps.max(1), dim)
     }

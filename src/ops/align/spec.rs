@@ -2,9 +2,10 @@
 
 use super::{AlignConfig, GroupConfig, ModalityConfig};
 use crate::device::Dtype;
-use crate::ops::groups::{Group, Groups};
+use crate::ops::channel_groups::{Group, Groups};
 use crate::ops::{ConfigError, duration_ns};
 use crate::time::{TimeGrid, ms_to_ns};
+use std::collections::HashMap;
 
 /// A configuration that was checked, in the units of the operation: it can't be wrong any more.
 pub struct Spec {
@@ -207,15 +208,14 @@ impl AlignConfig {
             ));
         }
         let mut columns = 0usize;
+        let mut known = HashMap::with_capacity(self.modalities.len());
         for (i, modality) in self.modalities.iter().enumerate() {
-            if let Some(first) = self.modalities[..i]
-                .iter()
-                .position(|other| other.input == modality.input)
-            {
-                return Err(ConfigError::new(
-                    format!("modalities[{i}].input"),
-                    format!("`{}` is modalities[{first}] already", modality.input),
-                ));
+            let refused = |problem: String| Err(ConfigError::new(format!("modalities[{i}].input"), problem));
+            if modality.input.is_empty() {
+                return refused("it is empty (needed: the name of an input)".to_owned());
+            }
+            if let Some(first) = known.insert(modality.input.as_str(), i) {
+                return refused(format!("`{}` is modalities[{first}] already", modality.input));
             }
             if modality.dim == 0 || modality.dim > MAX_ELEMENTS {
                 return Err(ConfigError::new(

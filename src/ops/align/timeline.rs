@@ -6,12 +6,9 @@ use super::AlignConfig;
 use super::spec::{Spec, StreamSpec, latency_ns, max_wait_ns};
 use crate::device::{Dtype, Values};
 use crate::ops::ConfigError;
-use crate::ops::groups::Group;
+use crate::ops::channel_groups::Group;
 use crate::stream::{History, Insert, Place};
-use crate::time::TimeGrid;
-
-/// Stamps beyond this are refused, so that differences of stamps can't overflow, ns.
-const MAX_STAMP: i64 = i64::MAX / 4;
+use crate::time::{TimeGrid, is_stamp_in_range};
 
 /// Why a sample was dropped. The stream goes on.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -242,7 +239,7 @@ impl Timeline {
     /// Checks a sample whose values are not on the host.
     pub(super) fn check(&self, modality: usize, stamp_ns: i64, len: usize) -> Result<(), SampleError> {
         let expected = self.dim(modality);
-        if !(-MAX_STAMP..=MAX_STAMP).contains(&stamp_ns) {
+        if !is_stamp_in_range(stamp_ns) {
             return Err(SampleError::StampOutOfRange(stamp_ns));
         }
         if len != expected {

@@ -2,9 +2,8 @@
 
 use super::{Aligner, Masks, Target, Timeline, cpu};
 use crate::device::cuda::{CudaError, DeviceBuf};
-use crate::device::{Device, Dtype};
+use crate::device::{Device, Dtype, Primitive};
 use crate::stream::Layout;
-use bytemuck::Pod;
 use half::{bf16, f16};
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -118,12 +117,15 @@ impl<'a> Window<'a> {
         }
     }
 
-    /// Writes the values of an output to host memory: `[T, D]` elements of the published type, newest target last.
+    /// Writes the values of an output to host memory: `[T, D]` elements of the published type or their bytes, newest
+    /// target last.
     ///
     /// # Panics
-    /// If `out` is not as large or not aligned for the elements, or the output is [wanted](Self::wanted) elsewhere.
-    pub fn write<E: Pod>(&mut self, output: usize, out: &mut [E]) {
+    /// If `out` is of another type, not as large or not aligned for the elements, or the output is
+    /// [wanted](Self::wanted) elsewhere, or there is no such output.
+    pub fn write<E: Primitive>(&mut self, output: usize, out: &mut [E]) {
         let start = Instant::now();
+        self.aligner.timeline.dtype().assert_is::<E>();
         let out: &mut [u8] = bytemuck::cast_slice_mut(out);
         assert_eq!(
             out.len(),

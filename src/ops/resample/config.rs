@@ -1,4 +1,4 @@
-pub use crate::ops::groups::GroupConfig;
+pub use crate::ops::channel_groups::GroupConfig;
 use crate::time::{Interpolation, QuaternionOrder};
 use serde::Deserialize;
 

@@ -2,7 +2,7 @@ use super::GroupConfig;
 use super::{ResampleConfig, Trajectories};
 use crate::device::Dtype;
 use crate::ops::ConfigError;
-use crate::ops::groups::{self, Group, Groups};
+use crate::ops::channel_groups::{self, Group, Groups};
 use crate::time::{Interpolation, Limits};
 use std::sync::Arc;
 
@@ -68,7 +68,7 @@ impl Spec {
 
     /// Why no device can do what it asks for, if none can.
     pub fn not_on_cuda(&self) -> Option<String> {
-        let mode = groups::not_on_cuda(self.groups.iter());
+        let mode = channel_groups::not_on_cuda(self.groups.iter());
         mode.or_else(|| self.is_grouped.then(|| "`groups` of `resample` are not on CUDA".into()))
     }
 
@@ -79,7 +79,9 @@ impl Spec {
     pub fn check(&self, batch: &Trajectories<'_>) -> Result<(), ConfigError> {
         let dim = batch.dim();
         match &*self.groups {
-            [all] if all.to == usize::MAX => groups::check_width(all.rule.mode, dim, || "dim of the batch".into())?,
+            [all] if all.to == usize::MAX => {
+                channel_groups::check_width(all.rule.mode, dim, || "dim of the batch".into())?
+            }
             [.., last] if last.to != dim => {
                 return Err(ConfigError::new(
                     "groups",

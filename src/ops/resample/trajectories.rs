@@ -1,5 +1,6 @@
-use crate::device::{Dtype, HostBuf, Values};
+use crate::device::{Dtype, HostBuf, Primitive, Values};
 use crate::stream::{Cells, Column, ColumnLayout, Layout, Message};
+use crate::time::is_stamp_in_range;
 
 /// A batch of trajectories, one a row, read from a message and checked.
 ///
@@ -61,6 +62,9 @@ pub enum RowError {
         /// The column.
         column: &'static str,
     },
+    /// A timestamp is too far from 1970.
+    #[error("timestamp {0} ns is out of range (allowed: +-2^61)")]
+    OutOfRange(i64),
     /// The timestamps go back.
     #[error("timestamp {at} is {came}, after {before} (allowed: ascending timestamps, ties too)")]
     Descending {
@@ -86,6 +90,18 @@ pub enum TrajectoriesError {
         column: &'static str,
         /// The names there are.
         came: String,
+    },
+    /// The offsets of a column's rows are not those of its elements.
+    #[error(
+        "the offsets of column `{column}` do not fit its {elements} elements in {rows} rows (allowed: ascending from 0 to {elements}, one more than rows)"
+    )]
+    Offsets {
+        /// The column's name.
+        column: &'static str,
+        /// Elements over all rows.
+        elements: usize,
+        /// Rows of the batch.
+        rows: usize,
     },
     /// A column has the wrong type.
     #[error("column `{column}` is {came} (allowed: {allowed})")]
@@ -261,7 +277,14 @@ impl<'a> Trajectories<'a> {
                 came: times[i + 1],
                 before: times[i],
             }),
-            None => Ok(ties),
+            None => {
+                // They ascend.
+                let mut ends = [times.first(), times.last()].into_iter().flatten();
+                match ends.find(|&&time| !is_stamp_in_range(time)) {
+                    Some(&time) => Err(RowError::OutOfRange(time)),
+                    None => Ok(ties),
+                }
+            }
         }
     }
 
@@ -364,7 +387,7 @@ impl<'a> Trajectories<'a> {
         span(self.target_offsets, row)
     }
 
-    pub(super) fn row_values<T: bytemuck::Pod>(&self, row: usize) -> &[T] {
+    pub(super) fn row_values<T: Primitive>(&self, row: usize) -> &[T] {
         let samples = self.row_samples(row);
         &self.values().as_slice()[samples.start * self.dim..samples.end * self.dim]
     }
@@ -394,9 +417,21 @@ fn ragged<'a>(
             came: columns_in_words(message),
         });
     };
-    match column.cells {
-        Cells::Ragged(_) => Ok(column),
-        _ => Err(wrong_type(name, column, allowed)),
+    if !matches!(column.cells, Cells::Ragged(_)) {
+        return Err(wrong_type(name, column, allowed));
+    }
+    let (offsets, elements) = (&column.offsets, column.values().len());
+    let fits = offsets.len() == message.rows + 1
+        && offsets.is_sorted()
+        && offsets.first() == Some(&0)
+        && offsets.last().map(|&last| last as usize) == Some(elements);
+    match fits {
+        true => Ok(column),
+        false => Err(TrajectoriesError::Offsets {
+            column: name,
+            elements,
+            rows: message.rows,
+        }),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The set of occupied cells, as a bitmap.
 
 use super::grid::VoxelGrid;
-use super::kernels::{self, Indexed, Kept, bits};
+use super::kernels::{self, Bitmap, Indexed, Kept, bits};
 
 /// Cells by their index, as a bitmap: the number of a cell among the occupied ones is a count of bits, so that nothing
 /// is sorted and nothing is hashed.
@@ -14,12 +14,6 @@ pub(super) struct CellSet {
     ranks: Vec<u32>,
     /// The occupied cells in cell order. Filled by [`Self::number`].
     list: Vec<u32>,
-}
-
-/// A bitmap and the bitmap of its words in use: cell `i` is bit `i % 64` of word `i / 64`, and so again.
-pub(super) struct Bitmap<'a> {
-    pub(super) words: &'a mut [u64],
-    pub(super) used: &'a mut [u64],
 }
 
 impl CellSet {

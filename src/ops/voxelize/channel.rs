@@ -1,14 +1,6 @@
 //! The channels: the one place where their names, what they are made of and their values on the CPU stand.
 //!
-//! A new channel that is made of what is gathered already touches
-//! 1. this file: a variant, its name, its [`Output`], and the value of that;
-//! 2. `cuda/params.rs`: the code of the output, in `output_code`;
-//! 3. `kernels/voxelize_rows.cuh`: the same code in `Output`, and its value in `value_of`;
-//! 4. and 5. the two fatbins that `make kernels` builds;
-//! 6. `tests/voxelize/oracle.rs`: its value, computed the obvious way;
-//! 7. `tests/layout.py`, which compares the codes, and the table of `docs/semantics.md`.
-//!
-//! What no channel was made of before is gathered in `plan.rs` and `cpu.rs`, and by `voxelize_sums`.
+//! docs/architecture.md lists the files that a new one touches.
 
 use super::cpu::CpuVoxelizer;
 use super::kernels;
@@ -41,6 +33,14 @@ impl Channel {
 
     const OF_POINTS: [(&str, Self); 2] = [("occupancy", Self::Occupancy), ("count", Self::Count)];
     const OF_FIELDS: [(&str, OfField); 3] = [("mean", Self::Mean), ("max", Self::Max), ("min", Self::Min)];
+
+    /// Every channel of points with these fields.
+    pub fn all<'a>(fields: impl IntoIterator<Item = &'a str>) -> impl Iterator<Item = Self> {
+        let of_fields = fields
+            .into_iter()
+            .flat_map(|field| Self::OF_FIELDS.map(|(_, make)| make(field.to_owned())));
+        Self::OF_POINTS.map(|(_, channel)| channel).into_iter().chain(of_fields)
+    }
 
     /// What its name begins with, and the field it is computed from, where there is one.
     fn parts(&self) -> (&'static str, Option<&str>) {

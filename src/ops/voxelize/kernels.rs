@@ -4,7 +4,6 @@
 #[path = "avx2.rs"]
 mod avx2;
 
-use super::cells::Bitmap;
 use super::grid::{Transform, VoxelGrid};
 use super::quantum;
 
@@ -59,6 +58,12 @@ macro_rules! kernel {
             body($($arg),*)
         }
     };
+}
+
+/// A bitmap and the bitmap of its words in use: cell `i` is bit `i % 64` of word `i / 64`, and so again.
+pub(super) struct Bitmap<'a> {
+    pub(super) words: &'a mut [u64],
+    pub(super) used: &'a mut [u64],
 }
 
 /// The points of a block that are in the grid.
@@ -589,7 +594,11 @@ mod tests {
         let values: Vec<_> = values.into_iter().chain((1..500).map(odd)).collect();
         for &divisor in values.iter().filter(|&&divisor| divisor > 0) {
             for &value in &values {
-                assert_eq!(Divisor::new(divisor).divide(value), value / divisor, "{value} / {divisor}");
+                assert_eq!(
+                    Divisor::new(divisor).divide(value),
+                    value / divisor,
+                    "{value} / {divisor}"
+                );
             }
         }
     }

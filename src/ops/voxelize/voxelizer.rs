@@ -39,6 +39,7 @@ use std::time::{Duration, Instant};
 /// // Two points, a column for each coordinate.
 /// let mut cloud = Message::default();
 /// cloud.rows = 2;
+/// cloud.header.timestamp_ns.set(1_000_000);
 /// for (name, values) in [("x", [0.25f32, 0.75]), ("y", [0.5; 2]), ("z", [0.5; 2])] {
 ///     let column = cloud.add_column(name, Dtype::Float32, Cells::One);
 ///     column.data.copy_from(bytemuck::cast_slice(&values));
@@ -77,6 +78,9 @@ pub enum Unused {
     /// It is no cloud, or not one that the channels can be computed from.
     #[error(transparent)]
     Cloud(#[from] CloudError),
+    /// It has no stamp. A node gives such a message the time of its publication.
+    #[error("no `timestamp_ns` (needed: the capture time, ns)")]
+    NoStamp,
     /// Of two clouds of an input that wait for the others only the newer one is used.
     #[error("a newer cloud came before the other inputs had theirs: the older one is not in a grid")]
     Superseded,
@@ -178,7 +182,8 @@ impl Voxelizer {
     pub fn push<'a>(&'a mut self, input: usize, cloud: &'a Message) -> Result<Pushed<'a>, Unused> {
         let start = Instant::now();
         self.check(cloud)?;
-        let unused = match self.collector.arrived(input, cloud.timestamp_ns()) {
+        let stamp_ns = *cloud.header.timestamp_ns.get().ok_or(Unused::NoStamp)?;
+        let unused = match self.collector.arrived(input, stamp_ns) {
             Arrival::Waits => None,
             Arrival::Replaces => Some(Unused::Superseded),
             Arrival::Jumped { dropped } => Some(Unused::Jumped(dropped)),

@@ -40,6 +40,7 @@ pub(super) struct Plan {
     shape: Option<usize>,
     timestamps: Option<usize>,
     valid: Option<usize>,
+    arrival: Option<usize>,
     fields: Vec<String>,
     frame_id: String,
     dim: i64,
@@ -113,6 +114,10 @@ impl Plan {
         // A struct may have a field of that name.
         let valid = if is_flat { int64_list(key::valid)? } else { None };
 
+        let is_int64 = |&column: &usize| *schema.field(column).data_type() == DataType::Int64;
+        // A struct of another writer may have a field of that name.
+        let arrival = find(ARRIVAL).filter(is_int64);
+
         let dtypes = "float32, float64, float16, bfloat16, int8, int16, int32, int64, uint8, uint16, uint32, uint64";
         let dtype = metadata(key::dtype, dtypes, |name| Dtype::from_name(name).is_some())?.and_then(Dtype::from_name);
         let is_list_of_names = |text: &str| crate::yaml::from_str::<Vec<String>>(text).is_ok();
@@ -126,9 +131,8 @@ impl Plan {
 
         let mut parts = Vec::new();
         for (column, field) in schema.fields().iter().enumerate() {
-            let known = [Some(timestamp), shape, timestamps, valid].contains(&Some(column));
-            let is_arrival = field.name() == ARRIVAL && *field.data_type() == DataType::Int64;
-            if known || is_arrival || is_flat && field.name() != DATA {
+            let known = [Some(timestamp), shape, timestamps, valid, arrival].contains(&Some(column));
+            if known || is_flat && field.name() != DATA {
                 continue;
             }
             let own = field.metadata().get(key::dtype).and_then(|name| Dtype::from_name(name));
@@ -153,7 +157,7 @@ impl Plan {
         if parts.is_empty() {
             return missing(DATA, "List<T>, or a List column for each field of a struct");
         }
-        let mut read: Vec<usize> = [Some(timestamp), shape, timestamps, valid]
+        let mut read: Vec<usize> = [Some(timestamp), shape, timestamps, valid, arrival]
             .into_iter()
             .flatten()
             .collect();
@@ -169,6 +173,7 @@ impl Plan {
             shape: shape.map(index),
             timestamps: timestamps.map(index),
             valid: valid.map(index),
+            arrival: arrival.map(index),
             fields: fields
                 .and_then(|text| crate::yaml::from_str(text).ok())
                 .unwrap_or_default(),
@@ -182,6 +187,17 @@ impl Plan {
     /// The capture times of a batch.
     pub fn timestamps<'a>(&self, batch: &'a Batch) -> &'a Int64Array {
         self.times(&batch.rows)
+    }
+
+    /// When the messages of a batch came, where the recorder kept it.
+    pub fn arrivals<'a>(&self, batch: &'a Batch) -> Option<&'a Int64Array> {
+        self.arrival
+            .map(|column| batch.rows.column(column).as_primitive::<Int64Type>())
+    }
+
+    /// Whether the file says when its messages came.
+    pub fn has_arrivals(&self) -> bool {
+        self.arrival.is_some()
     }
 
     fn times<'a>(&self, batch: &'a RecordBatch) -> &'a Int64Array {
@@ -233,6 +249,9 @@ impl Plan {
         if let Some(row) = null_at(self.times(batch)) {
             return Err((row, problem(key::timestamp_ns)));
         }
+        if let Some(row) = self.arrival.and_then(|column| null_at(batch.column(column))) {
+            return Err((row, problem(ARRIVAL)));
+        }
         for part in &self.parts {
             let name = if self.is_flat() { DATA } else { &part.name };
             let rows = list(batch, part.column);
@@ -283,8 +302,9 @@ impl Plan {
 
     /// Reads a row of a checked batch into `message`.
     pub fn read(&self, batch: &Batch, row: usize, message: &mut Message) {
-        let (batch, differences) = (&batch.rows, batch.differences(row));
         message.clear();
+        message.arrival_ns = self.arrivals(batch).map(|times| times.value(row));
+        let (batch, differences) = (&batch.rows, batch.differences(row));
         let header = &mut message.header;
         header.timestamp_ns.set(self.times(batch).value(row));
         // What is empty in the file is absent from the message.

@@ -77,6 +77,12 @@ pub enum ReadError {
         /// The folder.
         path: PathBuf,
     },
+    /// A file does not say when its messages came.
+    #[error("{}: no column `arrival_ns` (allowed: a recording that has it in every stream; otherwise the order of stamps)", path.display())]
+    NoArrivals {
+        /// The file.
+        path: PathBuf,
+    },
     /// A file is no Arrow IPC file.
     #[error("{}: no Arrow IPC file (allowed: one that starts with `ARROW1`)", path.display())]
     NotArrow {

@@ -7,6 +7,7 @@
 //! | `shape` | `List<Int64>` | its dimensions, empty where the message had none |
 //! | `timestamps_ns` | `List<Int64>` | one for each sample, where messages carry several |
 //! | `valid` | `List<Int64>` | 0/1 as a fused tensor carries it, where messages do |
+//! | `arrival_ns` | Int64 | when the recorder got it, ns since 1970 by its host; ascending over all streams |
 //!
 //! Messages that are a StructArray have a List column for each of their fields instead of `data`, and `shape` only
 //! where the first of them says one. A field of several elements a row is a `List<FixedSizeList<T, n>>` or a
@@ -28,11 +29,14 @@
 //! | `{"list_int": []}` | no integers; `[]` is no strings |
 //! | `{"timestamp": 1700000000000000000}` | a time of dora's, ns since 1970 |
 //!
+//! `arrival_ns` is there where the [`Writer`] was told to keep it: it gives the messages of all streams in the order in
+//! which they came, and so under `max_wait_ms` the observations of an operation that got them in the same process.
+//!
 //! [`Writer`] makes such a folder, message by message, and a process that dies loses at most what came in the last half
 //! second. [`Reader`] gives the messages of all streams in the order of time, and of a damaged file what is whole. Any
 //! Arrow reader can open the files of a recording that was finished, and as a stream from byte 8 on those of one that
 //! was not. [`Reader`] reads those of other writers: batches of any size, columns in any order, `shape`,
-//! `timestamps_ns` and `valid` optional; not compressed.
+//! `timestamps_ns`, `valid` and `arrival_ns` optional; not compressed.
 
 mod batch;
 mod error;
@@ -44,7 +48,7 @@ mod text;
 mod writer;
 
 pub use error::{ReadError, WriteError};
-pub use reader::Reader;
+pub use reader::{Order, Reader};
 pub use writer::Writer;
 
 /// What a file of a recording is called: the stream's name and this.
@@ -52,5 +56,5 @@ const EXTENSION: &str = "arrow";
 
 /// The column of a tensor's elements. The other columns are called like the metadata keys that they hold.
 const DATA: &str = "data";
-/// Not written yet; a struct's field has no column of this name, and a file may have one of Int64.
+/// When each message came; a struct's field has no column of this name.
 const ARRIVAL: &str = "arrival_ns";

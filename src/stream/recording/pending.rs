@@ -86,6 +86,7 @@ pub(super) struct Pending {
     common: Common,
     schema: SchemaRef,
     timestamps: Vec<i64>,
+    arrivals: Vec<i64>,
     payload: Vec<List>,
     shape: List,
     timestamps_ns: List,
@@ -101,6 +102,7 @@ impl Pending {
         let mut pending = Self {
             schema: Arc::new(common.schema()),
             timestamps: Vec::new(),
+            arrivals: Vec::new(),
             payload: common.parts.iter().map(|_| List::default()).collect(),
             shape: List::default(),
             timestamps_ns: List::default(),
@@ -139,6 +141,7 @@ impl Pending {
 
     pub fn clear(&mut self) {
         self.timestamps.clear();
+        self.arrivals.clear();
         self.metadata.clear();
         self.metadata.push('[');
         self.rows_that_differ = 0;
@@ -148,9 +151,9 @@ impl Pending {
         }
     }
 
-    /// Adds a message that fits [`Common`]. Refuses one whose metadata takes more than `most` bytes as text, and returns
+    /// Adds a message that fits [`Common`] and came at `arrival_ns`. Refuses one whose metadata takes more than `most` bytes as text, and returns
     /// how many.
-    pub fn push(&mut self, message: &Message, most: usize) -> Result<(), usize> {
+    pub fn push(&mut self, message: &Message, arrival_ns: i64, most: usize) -> Result<(), usize> {
         let before = self.metadata.len();
         if self.rows() > 0 {
             self.metadata.push_str(", ");
@@ -168,6 +171,7 @@ impl Pending {
         self.metadata.push('}');
 
         self.timestamps.push(message.timestamp_ns());
+        self.arrivals.push(arrival_ns);
         for (list, column) in self.payload.iter_mut().zip(message.columns()) {
             list.push_column(column, message.rows);
         }
@@ -204,6 +208,9 @@ impl Pending {
         let lists = self.payload.iter().zip(&common.parts).chain(optional);
         for ((list, part), field) in lists.zip(&self.schema.fields()[1..]) {
             columns.push(list.array(field.data_type(), part)?);
+        }
+        if common.has_arrival {
+            columns.push(Arc::new(Int64Array::from(self.arrivals.clone())));
         }
         RecordBatch::try_new(self.schema.clone(), columns)
     }

@@ -14,7 +14,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tracing::warn;
 
-/// Reads a recording: the messages of all its streams, in the order of their `timestamp_ns`.
+/// The order in which a [`Reader`] gives the messages of all streams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Order {
+    /// That of their `timestamp_ns`.
+    #[default]
+    Stamp,
+    /// That of their `arrival_ns`: as they came to the recorder.
+    Arrival,
+}
+
+/// Reads a recording: the messages of all its streams, in the order of their `timestamp_ns` or their `arrival_ns`.
 ///
 /// Of messages with the same time those of the stream whose name sorts first come first. The messages of one stream keep
 /// the order in which they were recorded, also where their times go back. One batch of each stream is in memory at a time.
@@ -23,6 +34,7 @@ use tracing::warn;
 /// with a warning in the log. Of a damaged file every whole batch is read; those behind the damage only with a footer.
 pub struct Reader {
     streams: Vec<Stream>,
+    order: Order,
 }
 
 struct Stream {
@@ -68,7 +80,27 @@ impl Reader {
         }
         let mut streams = paths.into_iter().map(Stream::open).collect::<Result<Vec<_>, _>>()?;
         streams.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(Self { streams })
+        Ok(Self {
+            streams,
+            order: Order::Stamp,
+        })
+    }
+
+    /// Gives the messages in another order.
+    ///
+    /// # Errors
+    /// A stream whose file does not say when its messages came.
+    pub fn in_order(mut self, order: Order) -> Result<Self, ReadError> {
+        let says = |stream: &Stream| stream.schema.as_ref().is_none_or(|(_, plan)| plan.has_arrivals());
+        if order == Order::Arrival
+            && let Some(stream) = self.streams.iter().find(|stream| !says(stream))
+        {
+            return Err(ReadError::NoArrivals {
+                path: stream.path.clone(),
+            });
+        }
+        self.order = order;
+        Ok(self)
     }
 
     /// The names of the streams, sorted.
@@ -81,15 +113,17 @@ impl Reader {
         self.streams.retain(|stream| keep(&stream.name));
     }
 
-    /// The time of the next message, ns; `None` at the end.
+    /// The time of the next message, ns, by which they are in order; `None` at the end.
     pub fn next_timestamp_ns(&self) -> Option<i64> {
         self.next_stamp().map(|(time, _)| time)
     }
 
-    /// The time of the next message, ns, and the index of its stream in [`streams`](Self::streams); `None` at the end.
+    /// The time of the next message, ns, by which they are in order, and the index of its stream in [`streams`](Self::streams); `None` at the end.
     pub fn next_stamp(&self) -> Option<(i64, usize)> {
         let times = self.streams.iter().enumerate();
-        times.filter_map(|(i, stream)| Some((stream.timestamp_ns()?, i))).min()
+        times
+            .filter_map(|(i, stream)| Some((stream.time_ns(self.order)?, i)))
+            .min()
     }
 
     /// Makes `message` the next one. Returns the index of its stream in [`streams`](Self::streams), `None` at the end.
@@ -151,9 +185,13 @@ impl Stream {
         Ok(stream)
     }
 
-    fn timestamp_ns(&self) -> Option<i64> {
+    fn time_ns(&self, order: Order) -> Option<i64> {
         let ((_, plan), batch) = self.schema.as_ref().zip(self.batch.as_ref())?;
-        Some(plan.timestamps(batch).value(self.row))
+        let times = match order {
+            Order::Stamp => plan.timestamps(batch),
+            Order::Arrival => plan.arrivals(batch)?,
+        };
+        Some(times.value(self.row))
     }
 
     /// Reads the next message, which there is, and goes on to the one after it.

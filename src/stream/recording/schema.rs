@@ -76,10 +76,11 @@ pub(super) struct Common {
     pub has_shape: bool,
     pub has_timestamps: bool,
     pub has_valid: bool,
+    pub has_arrival: bool,
 }
 
 impl Common {
-    pub fn of(stream: &str, message: &Message) -> Result<Self, WriteError> {
+    pub fn of(stream: &str, message: &Message, has_arrival: bool) -> Result<Self, WriteError> {
         let parts: Vec<Part> = message
             .columns()
             .iter()
@@ -99,6 +100,7 @@ impl Common {
             has_shape: message.flat().is_some() || !message.header.shape.is_empty(),
             has_timestamps: !message.header.timestamps_ns.is_empty(),
             has_valid: message.flat().is_some() && !message.header.valid.is_empty(),
+            has_arrival,
             parts,
             metadata: Metadata::default(),
         };
@@ -213,6 +215,9 @@ impl Common {
                 .filter(|(_, there)| *there)
                 .map(|(name, _)| list(name, DataType::Int64)),
         );
+        if self.has_arrival {
+            columns.push(Field::new(ARRIVAL, DataType::Int64, false));
+        }
 
         let mut metadata = HashMap::new();
         if self.is_flat() {

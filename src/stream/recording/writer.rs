@@ -8,7 +8,7 @@ use crate::stream::Message;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tracing::error;
 
 /// The oldest message of a batch waits no longer than this before it is written.
@@ -38,6 +38,24 @@ const FOOTER_CREDIT: u64 = 1 << 20;
 pub struct Writer {
     folder: PathBuf,
     streams: Vec<Stream>,
+    arrivals: Option<Arrivals>,
+}
+
+/// When messages come, by the host's real-time clock at the start and its monotonic one since.
+struct Arrivals {
+    start: Instant,
+    start_ns: i64,
+    last_ns: i64,
+}
+
+impl Arrivals {
+    /// The time `now`, and after that of every earlier call.
+    fn next(&mut self, now: Instant) -> i64 {
+        let since = now.saturating_duration_since(self.start).as_nanos();
+        let now_ns = self.start_ns.saturating_add(i64::try_from(since).unwrap_or(i64::MAX));
+        self.last_ns = now_ns.max(self.last_ns.saturating_add(1));
+        self.last_ns
+    }
 }
 
 struct Stream {
@@ -80,7 +98,20 @@ impl Writer {
         Ok(Self {
             folder,
             streams: Vec::new(),
+            arrivals: None,
         })
+    }
+
+    /// Keeps when each message is appended, in a column `arrival_ns`: ns since 1970, ascending over all streams, so that
+    /// [`Order::Arrival`](super::Order::Arrival) gives them in this order.
+    pub fn with_arrivals(mut self) -> Self {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.arrivals = Some(Arrivals {
+            start: Instant::now(),
+            start_ns: i64::try_from(since.as_nanos()).unwrap_or(0),
+            last_ns: i64::MIN,
+        });
+        self
     }
 
     /// Checks that a stream of that name can be recorded.
@@ -102,14 +133,17 @@ impl Writer {
     /// If the message does not fit the stream's first one or has no form that can be recorded: it is not recorded, and
     /// the recording can go on. If the file exists or can't be written.
     pub fn append(&mut self, stream: &str, message: &Message, now: Instant) -> Result<(), WriteError> {
+        let arrival_ns = self.arrivals.as_mut().map(|arrivals| arrivals.next(now));
         let at = match self.streams.iter().position(|s| s.name == stream) {
             Some(at) => at,
             None => {
-                self.streams.push(Stream::create(&self.folder, stream, message)?);
+                let has_arrival = arrival_ns.is_some();
+                self.streams
+                    .push(Stream::create(&self.folder, stream, message, has_arrival)?);
                 self.streams.len() - 1
             }
         };
-        self.streams[at].append(message, now)
+        self.streams[at].append(message, arrival_ns.unwrap_or(0), now)
     }
 
     /// Writes every batch whose time has come.
@@ -159,8 +193,8 @@ impl Writer {
 }
 
 impl Stream {
-    fn create(folder: &Path, name: &str, first: &Message) -> Result<Self, WriteError> {
-        let pending = Pending::new(Common::of(name, first)?);
+    fn create(folder: &Path, name: &str, first: &Message, has_arrival: bool) -> Result<Self, WriteError> {
+        let pending = Pending::new(Common::of(name, first, has_arrival)?);
         let path = file_of(folder, name)?;
         let io = |source: io::Error| match source.kind() {
             io::ErrorKind::AlreadyExists => WriteError::Exists { path: path.clone() },
@@ -195,7 +229,7 @@ impl Stream {
         Ok(stream)
     }
 
-    fn append(&mut self, message: &Message, now: Instant) -> Result<(), WriteError> {
+    fn append(&mut self, message: &Message, arrival_ns: i64, now: Instant) -> Result<(), WriteError> {
         self.pending.common().check(&self.name, message)?;
         let form = |problem| WriteError::Form {
             stream: self.name.clone(),
@@ -208,7 +242,7 @@ impl Stream {
                 "a message of {size} bytes or rows (allowed: 2 GiB less 8 MiB)"
             )));
         }
-        self.pending.push(message, MOST_METADATA).map_err(|size| {
+        self.pending.push(message, arrival_ns, MOST_METADATA).map_err(|size| {
             form(format!(
                 "metadata that takes {size} bytes as text (allowed: {MOST_METADATA})"
             ))

@@ -82,7 +82,7 @@ fn any_groups(random: &mut Random, dim: usize) -> Vec<BatchGroup> {
         };
         groups.push(BatchGroup {
             channels: from..to,
-            interpolation: random.of(&[Interpolation::Previous, Interpolation::Nearest, Interpolation::Linear]),
+            interpolation: random.mode(),
             limits,
         });
         from = to;

@@ -43,13 +43,9 @@ fn any_config(random: &mut Random, most_modalities: usize, most_values: usize) -
             } else {
                 from + 1 + random.below(dim - from)
             };
-            let mode = random.of(&["previous", "nearest", "linear"]);
-            write!(yaml, "{{ channels: [{from}, {to}], interpolation: {mode}").unwrap();
-            let limits: &[&str] = match mode {
-                "linear" => &["max_gap_ms", "extrapolate_ms"],
-                _ => &["max_age_ms"],
-            };
-            for key in limits {
+            let mode = random.mode();
+            write!(yaml, "{{ channels: [{from}, {to}], interpolation: {}", mode.name()).unwrap();
+            for key in mode.limits() {
                 if random.once_in(2) {
                     write!(yaml, ", {key}: {}", random.below(50)).unwrap();
                 }

@@ -5,7 +5,9 @@ use crate::support::{Random, gpu, ran, random_cases};
 use robocache::device::Dtype;
 use robocache::device::cuda::{Budget, DeviceBuf};
 use robocache::ops::voxelize::cuda::CudaVoxelizer;
-use robocache::ops::voxelize::{CpuVoxelizer, Extrinsic, VoxelCounters, VoxelInput, VoxelLayout, VoxelizeConfig};
+use robocache::ops::voxelize::{
+    Channel, CpuVoxelizer, Extrinsic, VoxelCounters, VoxelInput, VoxelLayout, VoxelizeConfig,
+};
 use robocache::stream::Message;
 
 /// How the points of a cloud lie.
@@ -156,6 +158,9 @@ pub fn random_config(random: &mut Random) -> (VoxelizeConfig, f64) {
     let voxel = random.of(&[0.25, 0.1, 1.0]);
     let size = f64::from(voxel) * *shape.iter().max().unwrap() as f64;
     let mut config = config(-(size as f32) / 2.0, voxel, shape, random.of(&CHANNEL_LISTS));
+    if random.below(8) == 0 {
+        config.channels = Channel::all(["x", "y", "z", "i", "t"]).collect();
+    }
     config.layout = random.of(&[VoxelLayout::Coo, VoxelLayout::Dense, VoxelLayout::Bits]);
     match config.layout {
         VoxelLayout::Bits => config.channels = vec!["occupancy".parse().unwrap()],

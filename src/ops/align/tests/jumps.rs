@@ -2,7 +2,7 @@
 
 use super::{MS, Masks, Notice, SampleError, Script, Values, cpu};
 
-/// More than the engine's `MAX_STAMP` is refused; this is not.
+/// More than 2^61 is refused; this is not.
 const FAR: i64 = i64::MAX / 8 / MS;
 
 #[test]

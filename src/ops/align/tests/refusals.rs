@@ -1,6 +1,7 @@
 //! Configurations that can't be.
 
 use super::{AlignConfig, Timeline, config, refusal};
+use crate::time::Interpolation;
 
 #[track_caller]
 fn refuses(keys: &str, modalities: &[&str], message: &str) {
@@ -228,7 +229,10 @@ fn an_interpolation_is_said_by_the_modality_or_by_every_group() {
     let missing = parse("{rate_hz: 50, modalities: [{input: a, dim: 2}]}");
     assert_eq!(
         refusal(&missing),
-        "modalities[0].interpolation: it is missing (allowed: previous, nearest, linear, angle, slerp, rot6d, rot6d_columns, rotvec, cubic, pchip)"
+        format!(
+            "modalities[0].interpolation: it is missing (allowed: {})",
+            Interpolation::names()
+        )
     );
     let in_a_group = parse(
         "{rate_hz: 50, modalities: [{input: a, dim: 2, groups: [\
@@ -236,7 +240,10 @@ fn an_interpolation_is_said_by_the_modality_or_by_every_group() {
     );
     assert_eq!(
         refusal(&in_a_group),
-        "modalities[0].groups[1].interpolation: it is missing (allowed: previous, nearest, linear, angle, slerp, rot6d, rot6d_columns, rotvec, cubic, pchip)"
+        format!(
+            "modalities[0].groups[1].interpolation: it is missing (allowed: {})",
+            Interpolation::names()
+        )
     );
 }
 

@@ -47,14 +47,15 @@ impl VoxelizeError {
 /// Checks a configuration, and that the kernels have room for its channels.
 fn spec_for_device(config: &VoxelizeConfig) -> Result<Spec, ConfigError> {
     let spec = Spec::new(config)?;
-    match spec.plan.fields.len() {
-        0..=params::MAX_FIELDS => Ok(spec),
-        fields => Err(ConfigError::new(
-            "channels",
-            format!(
-                "are computed from {fields} fields beside x, y and z (on CUDA at most {})",
-                params::MAX_FIELDS
-            ),
+    let refused = |problem| Err(ConfigError::new("channels", problem));
+    match (spec.plan.fields.len(), spec.plan.outputs.len()) {
+        (0..=params::MAX_FIELDS, 0..=params::MAX_CHANNELS) => Ok(spec),
+        (0..=params::MAX_FIELDS, channels) => {
+            refused(format!("are {channels} (on CUDA at most {})", params::MAX_CHANNELS))
+        }
+        (fields, _) => refused(format!(
+            "are computed from {fields} fields beside x, y and z (on CUDA at most {})",
+            params::MAX_FIELDS
         )),
     }
 }

@@ -7,7 +7,8 @@ use crate::device::cuda::{Kernel, Params, images};
 pub(super) const MAX_FIELDS: usize = 16;
 const MAX_SUMS: usize = MAX_FIELDS + 3;
 const MAX_EXTREMES: usize = 2 * MAX_SUMS;
-const MAX_CHANNELS: usize = 2 + 3 * MAX_SUMS + 5;
+/// Two of points, three of each coordinate and field, and room to make the structs a whole number of 16 bytes.
+pub(super) const MAX_CHANNELS: usize = 2 + 3 * MAX_SUMS + 5;
 
 /// Threads of a block, of one of [`POINTS`] and [`CELLS`], and of one of [`RANK`].
 pub(super) const BLOCK: u32 = 256;
@@ -297,7 +298,10 @@ macro_rules! params {
         $(
             // SAFETY: the fields are those of the struct of the same name in kernels/voxelize.cu.
             unsafe impl Params for $name {}
-            const _: () = assert!(size_of::<$name>() == $bytes, "as in kernels/voxelize.cu");
+            const _: () = assert!(
+                size_of::<$name>() == $bytes,
+                concat!("the size of ", stringify!($name), " is not ", stringify!($bytes), ", as in kernels/voxelize.cu")
+            );
         )*
     };
 }

@@ -1,0 +1,9 @@
+//! Publishes messages that belong together in sets.
+
+use robocache::app::{App, plugins::GroupPlugin};
+use robocache::dora;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    dora::main(|| Ok(dora::run(App::new().add_plugin(GroupPlugin::default()))?))
+}

@@ -1,0 +1,105 @@
+use super::report_losses;
+use crate::app::{App, AppError, Fault, Operation, Outbox, Plugin, Registration};
+use crate::ops::clock::{ClockConfig, Clocks, Notice};
+use crate::stream::{Layout, Message};
+
+/// A stamp this far from the time of publication is of another clock than the configuration says.
+const OTHER_CLOCK_NS: u64 = 10_000_000_000;
+
+/// Puts the stamps of the inputs that `clock:` names on the clock of the host, and publishes each under its own name.
+#[derive(Default)]
+pub struct ClockPlugin {
+    config: Option<ClockConfig>,
+}
+
+impl ClockPlugin {
+    /// With a configuration from the program. [`default`](Self::default) takes it from the file.
+    pub fn new(config: ClockConfig) -> Self {
+        Self { config: Some(config) }
+    }
+}
+
+impl Plugin for ClockPlugin {
+    fn name(&self) -> &'static str {
+        "clock"
+    }
+
+    fn about(&self) -> &'static str {
+        "Puts the stamps of devices on the clock of the host."
+    }
+
+    fn is_configured(&self) -> bool {
+        self.config.is_some()
+    }
+
+    fn build(&self, app: &mut App) -> Result<(), AppError> {
+        let config = app.config_or(&self.config)?;
+        let clocks = Clocks::new(&config).map_err(|error| app.refused(&error))?;
+        let inputs: Vec<String> = config.inputs.into_iter().map(|input| input.input).collect();
+        app.add_operation(Registration {
+            name: app.name().into(),
+            outputs: inputs.clone(),
+            operation: Box::new(Clock {
+                name: app.name().into(),
+                inputs: inputs.clone(),
+                clocks,
+                layout: Layout::default(),
+            }),
+            inputs,
+        });
+        Ok(())
+    }
+}
+
+struct Clock {
+    name: String,
+    inputs: Vec<String>,
+    clocks: Clocks,
+    layout: Layout,
+}
+
+impl Operation for Clock {
+    fn input(&mut self, input: usize, message: &Message, out: &mut Outbox<'_>) -> Result<(), Fault> {
+        let words = ("is not passed on", "which are passed on as NaN, or not at all");
+        report_losses(input, message, words, out);
+        let device_ns = message.timestamp_ns();
+        let (stamp, notice) = self.clocks.push(input, device_ns, message.arrival_ns);
+        match notice {
+            Some(notice @ Notice::Locked) => {
+                let (name, input) = (&self.name, &self.inputs[input]);
+                let (ppm, us) = (stamp.skew * 1e6, stamp.sigma_ns / 1000);
+                tracing::info!("{name}: input `{input}`: {notice} (skew {ppm:.1} ppm, sigma {us} us)");
+            }
+            Some(notice) => out.warn(input, notice.kind(), notice),
+            None => {}
+        }
+        if let Some(published) = message.arrival_ns.filter(|_| stamp.is_locked)
+            && stamp.host_ns.abs_diff(published) > OTHER_CLOCK_NS
+        {
+            let apart = (stamp.host_ns as f64 - published as f64) * 1e-9;
+            let text = format_args!(
+                "its stamps are {apart:+.1} s from the time of publication: of another clock than `clock` says"
+            );
+            out.warn_seldom(input, "another clock", text);
+        }
+        message.layout_into(&mut self.layout);
+        out.send(input, &self.layout, |payload, header| {
+            payload.copy_from(message);
+            header.copy_from(&message.header);
+            header.timestamp_ns.set(stamp.host_ns);
+            if message.header.timestamps_ns.is_present() {
+                let rows = message.header.timestamps_ns.iter();
+                header
+                    .timestamps_ns
+                    .set(rows.map(|&row_ns| stamp.of_sample(device_ns, row_ns)));
+            }
+            header.device_timestamp_ns.set(device_ns);
+            header.clock_offset_ns.set(stamp.offset_ns);
+            header.clock_skew_ppm.set(stamp.skew * 1e6);
+            header.clock_sigma_ns.set(stamp.sigma_ns);
+            header.clock_locked.set(i64::from(stamp.is_locked));
+            header.epoch.set(stamp.epoch);
+        });
+        Ok(())
+    }
+}

@@ -1,0 +1,108 @@
+//! Why there are no sets: what whoever runs the robot is told. It looks at the wall clock, and has no part in the sets.
+
+use crate::app::Change;
+use crate::ops::group::Grouper;
+use std::time::{Duration, Instant};
+
+/// Without a set for so long, a line says why.
+const SILENT: Duration = Duration::from_secs(2);
+/// And again after so long.
+const SAY_AGAIN: Duration = Duration::from_secs(10);
+const CHECK_EVERY: Duration = Duration::from_millis(500);
+
+pub(super) struct Silence {
+    operation: String,
+    inputs: Vec<Input>,
+    /// The last set, or the start.
+    since: Option<Instant>,
+    /// The last set's number.
+    last: i64,
+    /// The longest time between two sets.
+    usual: Duration,
+    last_said: Option<Instant>,
+}
+
+struct Input {
+    name: String,
+    /// Messages since the last set.
+    messages: u64,
+    is_closed: bool,
+}
+
+impl Silence {
+    pub fn new(operation: &str, inputs: &[String]) -> Self {
+        let input = |name: &String| Input {
+            name: name.clone(),
+            messages: 0,
+            is_closed: false,
+        };
+        Self {
+            operation: operation.to_owned(),
+            inputs: inputs.iter().map(input).collect(),
+            since: None,
+            last: -1,
+            usual: Duration::ZERO,
+            last_said: None,
+        }
+    }
+
+    pub fn message(&mut self, input: usize) {
+        self.inputs[input].messages += 1;
+        self.inputs[input].is_closed = false;
+    }
+
+    /// A member of a set of this number is published.
+    pub fn set(&mut self, number: i64) {
+        if number == self.last {
+            return;
+        }
+        let now = Instant::now();
+        if let Some(since) = self.since.filter(|_| self.last >= 0) {
+            self.usual = self.usual.max(now.saturating_duration_since(since));
+        }
+        (self.since, self.last) = (Some(now), number);
+        self.inputs.iter_mut().for_each(|input| input.messages = 0);
+    }
+
+    pub fn changed(&mut self, input: usize, to: Change) {
+        self.inputs[input].is_closed = to == Change::Closed;
+    }
+
+    /// Says why there is no set, if there is none for long. Returns when it wants to be called again.
+    pub fn check<M>(&mut self, now: Instant, grouper: &Grouper<M>) -> Instant {
+        let quiet = now.saturating_duration_since(*self.since.get_or_insert(now));
+        let is_due = |last| now.saturating_duration_since(last) >= SAY_AGAIN;
+        let some_speak = self.inputs.iter().any(|input| input.messages > 0);
+        if quiet >= SILENT.max(3 * self.usual) && some_speak && self.last_said.is_none_or(is_due) {
+            self.last_said = Some(now);
+            let (operation, seconds) = (&self.operation, quiet.as_secs());
+            tracing::warn!("{operation}: no set for {seconds} s: {}", self.reason(grouper));
+        }
+        now + CHECK_EVERY
+    }
+
+    fn reason<M>(&self, grouper: &Grouper<M>) -> String {
+        let names = |is_so: &dyn Fn(&Input) -> bool| {
+            let named = self.inputs.iter().filter(|input| is_so(input));
+            named
+                .map(|input| format!("`{}`", input.name))
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        let closed = names(&|input| input.is_closed);
+        if !closed.is_empty() {
+            return format!("closed: {closed}");
+        }
+        let silent = names(&|input| input.messages == 0);
+        if !silent.is_empty() {
+            return format!("nothing comes from {silent}");
+        }
+        let newest = |input: usize| grouper.newest_ns(input).unwrap_or(0);
+        let inputs = || 0..self.inputs.len();
+        let behind = inputs().min_by_key(|&input| newest(input)).unwrap_or(0);
+        let ahead = inputs().max_by_key(|&input| newest(input)).unwrap_or(0);
+        let apart = (newest(ahead) - newest(behind)) as f64 * 1e-9;
+        let (behind, ahead) = (&self.inputs[behind].name, &self.inputs[ahead].name);
+        format!("no messages fit; the newest of `{behind}` is {apart:.3} s behind that of `{ahead}`")
+    }
+}

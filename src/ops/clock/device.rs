@@ -1,0 +1,208 @@
+//! A clock of a device that runs freely, seen through messages that arrive late by at least a constant.
+
+use super::hull::{Line, Window};
+use super::spec::InputSpec;
+use super::{Notice, Stamp};
+
+/// The output follows a changed estimate by so much of the time that passes.
+pub(super) const SLEW: f64 = 500e-6;
+
+/// An estimate whose clocks differ by more is none: quartz is within 100 ppm.
+const MOST_SKEW: f64 = 2000e-6;
+
+/// An estimate needs so many messages.
+const LEAST_MESSAGES: u32 = 8;
+
+/// Messages that are late for so long are no longer late: the clock was set back.
+const LATE_NS: i128 = 5_000_000_000;
+
+/// After a silence of so many windows nothing is known of the clock.
+const LONGEST_SILENCE: i128 = 10;
+
+/// Turns the stamps of one device into host time.
+///
+/// Of a device time x that comes at host time y, y = x + offset + skew x + delay + q with q >= 0: late messages only
+/// lie above the line, so the lower convex hull of (x, y - x) is the estimate (Zhang, Liu and Xia, INFOCOM 2002). Of its
+/// edges the one over the middle of the window is the line under all points that is nearest to them in sum (Moon, Skelly
+/// and Towsley, INFOCOM 1999).
+pub struct DeviceClock {
+    latency: i128,
+    lock: i128,
+    reset: i128,
+    window: Window,
+    window_ns: i128,
+    /// The first message since the last reset, as x and y.
+    origin: Option<(i128, i128)>,
+    newest_x: i128,
+    messages: u32,
+    /// When the messages began to be late.
+    late_since: Option<i128>,
+    line: Option<Line>,
+    spread: f64,
+    /// Since the estimate is used: d at the newest message, counted from the origin, as it is applied.
+    applied: Option<f64>,
+    /// The last result that was not of a message out of order.
+    last: Option<i128>,
+    epoch: i64,
+}
+
+impl DeviceClock {
+    /// A clock that nothing is known of yet.
+    pub fn new(spec: &InputSpec) -> Self {
+        Self {
+            latency: i128::from(spec.latency_ns),
+            lock: i128::from(spec.lock_ns),
+            reset: i128::from(spec.reset_ns),
+            window: Window::new(spec.window_ns),
+            window_ns: i128::from(spec.window_ns),
+            origin: None,
+            newest_x: 0,
+            messages: 0,
+            late_since: None,
+            line: None,
+            spread: 0.0,
+            applied: None,
+            last: None,
+            epoch: 0,
+        }
+    }
+
+    /// Host time of a message with stamp `device_ns` that was published at `host_ns`, and what became of the clock.
+    pub fn push(&mut self, device_ns: i64, host_ns: i64) -> (Stamp, Option<Notice>) {
+        let (x, y) = (i128::from(device_ns), i128::from(host_ns));
+        let was_locked = self.applied.is_some();
+        let mut notice = self.discontinuity(x, y);
+        if notice.is_some() {
+            self.forget();
+        }
+        let is_reset = notice.is_some();
+        let (x0, y0) = *self.origin.get_or_insert((x, y));
+        let dx = if self.messages == 0 { 0 } else { x - self.newest_x };
+        if dx > 0 || self.messages == 0 {
+            self.newest_x = x;
+            self.messages = self.messages.saturating_add(1);
+            self.observe(x - x0, y - y0 - (x - x0));
+            self.apply(x - x0, dx);
+        }
+        if self.applied.is_some() && !was_locked {
+            notice = notice.or(Some(Notice::Locked));
+        }
+        let skew = self.skew();
+        let host = match self.applied {
+            // Messages out of order are on the same line.
+            Some(applied) => {
+                let behind = (x - self.newest_x) as f64;
+                x + (y0 - x0) + (applied + skew * behind).round() as i128 - self.latency
+            }
+            None => y - self.latency,
+        };
+        let is_in_order = dx > 0 || self.last.is_none() || is_reset;
+        let host = if is_in_order {
+            self.in_order(host, is_reset)
+        } else {
+            host
+        };
+        let host_ns = clamp(host);
+        let stamp = Stamp {
+            host_ns,
+            offset_ns: clamp(i128::from(host_ns) - x),
+            skew,
+            sigma_ns: clamp(self.spread.round() as i128),
+            is_locked: self.applied.is_some(),
+            epoch: self.epoch,
+        };
+        (stamp, notice)
+    }
+
+    /// What can only be if one of the clocks was set, or nothing is known any more.
+    fn discontinuity(&mut self, x: i128, y: i128) -> Option<Notice> {
+        let (x0, y0) = self.origin?;
+        let ahead = x - self.newest_x;
+        if ahead > LONGEST_SILENCE * self.window_ns {
+            return Some(Notice::Silence { ns: clamp(ahead) });
+        }
+        let d = y - y0 - (x - x0);
+        let usual = match (self.applied, &self.line) {
+            (Some(_), Some(line)) => line.at(x - x0),
+            _ => self.window.lowest()? as f64,
+        };
+        let late = d - usual.round() as i128;
+        if ahead < -self.reset || late < -self.reset {
+            let ns = clamp(if ahead < -self.reset { ahead } else { -late });
+            return Some(Notice::Reset { ns });
+        }
+        if late <= self.reset {
+            self.late_since = None;
+            return None;
+        }
+        let since = *self.late_since.get_or_insert(y);
+        (y - since >= LATE_NS).then(|| {
+            let (stamps, time) = (x - x0, y - y0);
+            // A clock that was set back goes on at the pace of the host's.
+            if stamps.abs() * 2 < time {
+                Notice::Pace {
+                    ratio: stamps as f64 / time as f64,
+                }
+            } else {
+                Notice::Reset { ns: clamp(-late) }
+            }
+        })
+    }
+
+    fn forget(&mut self) {
+        self.window.clear();
+        (self.origin, self.line, self.applied, self.late_since) = (None, None, None, None);
+        (self.messages, self.spread) = (0, 0.0);
+    }
+
+    fn observe(&mut self, x: i128, d: i128) {
+        let completes = self.window.push(x, d);
+        self.line = self.window.line();
+        if completes && let Some(line) = &self.line {
+            self.spread = self.window.spread(line);
+        }
+    }
+
+    /// Follows the estimate, `dx` after the last message.
+    fn apply(&mut self, x: i128, dx: i128) {
+        let Some(line) = &self.line else { return };
+        let is_known = self.window.active() >= self.lock
+            && self.messages >= LEAST_MESSAGES
+            && line.slope.abs() <= MOST_SKEW
+            && self.late_since.is_none();
+        let wanted = line.at(x);
+        match &mut self.applied {
+            Some(applied) => {
+                let dx = dx as f64;
+                *applied += line.slope.clamp(-MOST_SKEW, MOST_SKEW) * dx;
+                *applied += (wanted - *applied).clamp(-SLEW * dx, SLEW * dx);
+            }
+            None if is_known => self.applied = Some(wanted),
+            None => {}
+        }
+    }
+
+    fn skew(&self) -> f64 {
+        let line = self.line.filter(|_| self.applied.is_some());
+        line.map_or(0.0, |line| line.slope.clamp(-MOST_SKEW, MOST_SKEW))
+    }
+
+    /// Keeps the results in order. Only where a clock was set may they go back, by more than their uncertainty.
+    fn in_order(&mut self, host: i128, is_reset: bool) -> i128 {
+        let host = match self.last {
+            Some(last) if host <= last && is_reset && last - host > self.reset => {
+                self.epoch += 1;
+                host
+            }
+            Some(last) => host.max(last + 1),
+            None => host,
+        };
+        self.last = Some(host);
+        host
+    }
+}
+
+/// The nearest time that there is.
+pub(super) fn clamp(ns: i128) -> i64 {
+    ns.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
+}

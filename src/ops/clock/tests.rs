@@ -1,0 +1,297 @@
+//! Clocks whose true time is known.
+
+use super::*;
+
+const MS: i64 = 1_000_000;
+const S: i64 = 1_000_000_000;
+/// Host time at which the simulations begin.
+const START: i64 = 1_700_000_000 * S;
+
+fn device(keys: &str) -> DeviceClock {
+    let config: ClockConfig = serde_yaml::from_str(&format!("inputs: [{{ input: imu{keys} }}]")).unwrap();
+    DeviceClock::new(&ClockSpec::new(&config).unwrap().inputs()[0])
+}
+
+/// A generator of numbers in 0..1.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> f64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    fn exponential(&mut self, mean: f64) -> f64 {
+        -mean * (1.0 - self.next()).ln()
+    }
+}
+
+/// Messages of a device whose clock is slow by `ppm`, as device time, time of publication and true host time of the
+/// least delay.
+fn messages(seed: u64, rate_hz: f64, seconds: f64, ppm: f64, jitter_ms: f64) -> Vec<(i64, i64, i64)> {
+    let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let count = (rate_hz * seconds) as i64;
+    let mut published = i64::MIN;
+    let one = |i: i64| {
+        let x = (i as f64 / rate_hz * 1e9) as i64;
+        let truth = START + x + (x as f64 * ppm * 1e-6) as i64 + 3 * MS;
+        // Messages of one edge stay in order.
+        published = published.max(truth + (random.exponential(jitter_ms) * 1e6) as i64);
+        (x, published, truth)
+    };
+    (0..count).map(one).collect()
+}
+
+/// Errors from `from` on, ns: their root mean square and the largest.
+fn errors(clock: &mut DeviceClock, messages: &[(i64, i64, i64)], from: i64) -> (f64, f64) {
+    let (mut sum, mut count, mut most) = (0.0, 0, 0f64);
+    let mut last = i64::MIN;
+    for &(x, y, truth) in messages {
+        let (stamp, _) = clock.push(x, y);
+        assert!(stamp.host_ns > last, "in order");
+        last = stamp.host_ns;
+        if x >= from {
+            assert!(stamp.is_locked);
+            let error = (stamp.host_ns - truth) as f64;
+            sum += error * error;
+            count += 1;
+            most = most.max(error.abs());
+        }
+    }
+    ((sum / f64::from(count)).sqrt(), most)
+}
+
+/// Least squares over the last minute, as a peer would do it: the error of its value at the newest message, root mean
+/// square from `from` on.
+fn least_squares(messages: &[(i64, i64, i64)], from: i64) -> f64 {
+    let (mut sum, mut count) = (0.0, 0);
+    for end in 1..=messages.len() {
+        let (x, _, truth) = messages[end - 1];
+        if x < from || end % 10 != 0 {
+            continue;
+        }
+        let inside: Vec<_> = messages[..end].iter().filter(|m| x - m.0 <= 60 * S).collect();
+        let n = inside.len() as f64;
+        let of = |f: fn(f64, f64) -> f64| {
+            inside
+                .iter()
+                .map(|m| f((m.0 - x) as f64, (m.1 - m.0 - START) as f64))
+                .sum::<f64>()
+        };
+        let (sx, sy, sxx, sxy) = (of(|x, _| x), of(|_, d| d), of(|x, _| x * x), of(|x, d| x * d));
+        let slope = (n * sxy - sx * sy) / (n * sxx - sx * sx);
+        let error = (sy - slope * sx) / n - (truth - x - START) as f64;
+        sum += error * error;
+        count += 1;
+    }
+    (sum / f64::from(count)).sqrt()
+}
+
+#[test]
+fn the_error_of_a_slow_clock_with_late_messages_is_small_after_a_minute() {
+    println!("rate Hz | jitter ms | hull rms us | hull max us | least squares rms us");
+    for (rate, jitter) in [(30.0, 5.0), (30.0, 10.0), (30.0, 20.0), (100.0, 5.0), (10.0, 20.0)] {
+        let (mut rms, mut most, mut peer) = (0f64, 0f64, 0f64);
+        for seed in 1..=10 {
+            let messages = messages(seed, rate, 180.0, 20.0, jitter);
+            let (of_rms, of_most) = errors(&mut device(""), &messages, 60 * S);
+            rms += of_rms * of_rms / 10.0;
+            most = most.max(of_most);
+            if seed == 1 {
+                peer = least_squares(&messages, 60 * S);
+            }
+        }
+        println!(
+            "{rate} | {jitter} | {:.1} | {:.1} | {:.0}",
+            rms.sqrt() * 1e-3,
+            most * 1e-3,
+            peer * 1e-3
+        );
+        assert!(rms.sqrt() < 0.2e6 && peer > 10.0 * rms.sqrt());
+    }
+}
+
+#[test]
+fn outages_leave_the_estimate_as_it_was() {
+    let all = messages(3, 30.0, 300.0, -35.0, 10.0);
+    let is_there = |m: &&(i64, i64, i64)| !(80 * S..100 * S).contains(&m.0) && !(120 * S..200 * S).contains(&m.0);
+    let heard: Vec<_> = all.iter().filter(is_there).copied().collect();
+    let (rms, most) = errors(&mut device(""), &heard, 60 * S);
+    assert!(rms < 0.2e6 && most < 0.5e6, "{rms} {most}");
+    let mut clock = device(", window_s: 10");
+    for &(x, y, _) in &all[..600] {
+        clock.push(x, y);
+    }
+    // After ten windows nothing is known.
+    let (x, y, _) = all[600 + 31 * 110];
+    let (stamp, notice) = clock.push(x, y);
+    assert!(matches!(notice, Some(Notice::Silence { .. })) && !stamp.is_locked);
+    assert_eq!(stamp.host_ns, y);
+}
+
+#[test]
+fn a_device_that_restarts_is_told_of_and_found_again() {
+    let mut clock = device(", latency_ms: 3");
+    for &(x, y, truth) in &messages(5, 30.0, 60.0, 20.0, 5.0) {
+        let (stamp, _) = clock.push(x, y);
+        let wanted = if stamp.is_locked { truth } else { y };
+        assert!((stamp.host_ns + 3 * MS - wanted).abs() < 2 * MS);
+    }
+    // Its clock begins at 0 again, and the host goes on.
+    let mut notices = Vec::new();
+    for &(x, y, truth) in &messages(6, 30.0, 120.0, 20.0, 5.0) {
+        let (stamp, notice) = clock.push(x, y + 61 * S);
+        notices.extend(notice.map(|notice| (x / S, notice.kind())));
+        assert_eq!(stamp.epoch, 0);
+        assert_eq!(stamp.is_locked, x >= 10 * S, "{x}");
+        assert!(x < 60 * S || (stamp.host_ns + 3 * MS - 61 * S - truth).abs() < MS / 5);
+    }
+    assert_eq!(notices, [(0, "clock reset"), (10, "locked")]);
+}
+
+#[test]
+fn a_clock_that_is_set_ahead_or_back_is_told_of() {
+    let all = messages(7, 30.0, 200.0, 20.0, 5.0);
+    // Ahead: messages come before they can. Back, by less than what is told from disorder: they are late from then on.
+    for (by, after, kind) in [
+        (5 * S, 0, "clock reset"),
+        (-S / 2, 0, "clock reset"),
+        (S / 2, 0, "clock reset"),
+    ] {
+        let mut clock = device("");
+        let mut told = Vec::new();
+        for &(x, y, _) in &all {
+            let x = if x < 100 * S { x } else { x + by };
+            let (stamp, notice) = clock.push(x, y);
+            told.extend(notice.map(|notice| (y - START - 100 * S, notice.kind(), stamp.epoch)));
+        }
+        assert_eq!(told.len(), 3, "{told:?}");
+        assert!(
+            told[1].1 == kind && told[1].2 == 0 && (after..after + S).contains(&told[1].0),
+            "{told:?}"
+        );
+    }
+    // The host's clock is set ahead: every message of the device is late from then on, and after 5 s that is no delay.
+    // Set back: the output has to go back, too.
+    for (by, epoch) in [(3 * S, 0), (-3 * S, 1)] {
+        let mut clock = device("");
+        let mut told = Vec::new();
+        for &(x, y, truth) in &all {
+            let set = if x < 100 * S { 0 } else { by };
+            let (stamp, notice) = clock.push(x, y + set);
+            told.extend(notice.map(|notice| (x / S, notice.kind())));
+            if x > 180 * S {
+                assert!((stamp.host_ns - truth - set).abs() < MS && stamp.epoch == epoch);
+            }
+        }
+        let at = if by > 0 { 105 } else { 100 };
+        assert_eq!(told, [(10, "locked"), (at, "clock reset"), (at + 10, "locked")]);
+    }
+}
+
+#[test]
+fn a_changed_estimate_is_followed_slowly() {
+    let mut clock = device("");
+    let mut last = None;
+    for i in 0..3000i64 {
+        // From 30 s on the delay is 40 ms less.
+        let x = i * 20 * MS;
+        let y = START + x + if x < 30 * S { 50 * MS } else { 10 * MS };
+        let (stamp, _) = clock.push(x, y);
+        if let Some((before, host)) = last.replace((x, stamp.host_ns)).filter(|_| stamp.is_locked) {
+            let pace = (stamp.host_ns - host) as f64 / (x - before) as f64;
+            assert!((pace - 1.0).abs() <= MOST_PACE, "{pace}");
+        }
+    }
+}
+/// The skew that an estimate may have for a while, and the slew on top of it.
+const MOST_PACE: f64 = 2000e-6 + 500e-6 + 1e-6;
+
+#[test]
+fn samples_of_a_message_keep_their_distances() {
+    let stamp = Stamp {
+        host_ns: 1000 * S,
+        offset_ns: 990 * S,
+        skew: 100e-6,
+        sigma_ns: 0,
+        is_locked: true,
+        epoch: 0,
+    };
+    assert_eq!(stamp.of_sample(10 * S, 10 * S), 1000 * S);
+    assert_eq!(stamp.of_sample(10 * S, 9 * S), 999 * S - 100_000);
+}
+
+#[test]
+fn no_stamps_are_too_strange() {
+    let ends = [i64::MIN, i64::MIN + 1, -1, 0, 1, i64::MAX - 1, i64::MAX];
+    let mut random = Random(11);
+    for case in 0..200 {
+        let mut clock = device(", lock_s: 1, window_s: 2");
+        let mut out = Vec::new();
+        for i in 0..300i64 {
+            let pick = |random: &mut Random, regular: i64| match case % 4 {
+                0 => ends[(random.next() * 7.0) as usize],
+                1 if random.next() < 0.05 => ends[(random.next() * 7.0) as usize],
+                2 => 0,
+                3 => regular.wrapping_mul(-1),
+                _ => regular,
+            };
+            let x = pick(&mut random, i * 20 * MS);
+            let y = if case % 8 < 4 {
+                pick(&mut random, START + i * 20 * MS)
+            } else {
+                START + i * 20 * MS
+            };
+            out.push(clock.push(x, y).0);
+        }
+        assert!(out.iter().all(|stamp| stamp.skew.abs() < 0.01 && stamp.sigma_ns >= 0));
+    }
+    // A clock that stands still is none; what is published is the time of publication.
+    let mut clock = device("");
+    let mut kinds = Vec::new();
+    for i in 0..1000i64 {
+        let y = START + i * 20 * MS;
+        let (stamp, notice) = clock.push(5, y);
+        assert!(!stamp.is_locked && stamp.host_ns == y);
+        kinds.extend(notice.map(|notice| notice.kind()));
+    }
+    assert_eq!(kinds, ["pace of the clock"; 3]);
+}
+
+#[test]
+fn a_configuration_that_can_t_work_is_refused_by_key() {
+    let refused = |text: &str| {
+        let config: ClockConfig = serde_yaml::from_str(text).unwrap();
+        Clocks::new(&config).err().unwrap().to_string()
+    };
+    assert_eq!(refused("inputs: []"), "inputs: none (allowed: one or more)");
+    let one = |keys: &str| refused(&format!("inputs: [{{ input: imu, {keys} }}]"));
+    assert_eq!(one("window_s: 0"), "inputs[0].window_s: 0 (allowed: 1 to 3600 s)");
+    assert_eq!(one("window_s: .nan"), "inputs[0].window_s: NaN (allowed: 1 to 3600 s)");
+    assert_eq!(
+        one("lock_s: 61"),
+        "inputs[0].lock_s: 61 (allowed: at most `window_s`, 60)"
+    );
+    assert_eq!(one("reset_ms: -1"), "inputs[0].reset_ms: -1 (allowed: 1 to 1e9 ms)");
+    assert_eq!(
+        one("latency_ms: -1"),
+        "inputs[0].latency_ms: -1 is no duration (allowed: 0 to 1e12 ms)"
+    );
+    assert_eq!(
+        one("clock: boottime, window_s: 30"),
+        "inputs[0].window_s: `boottime` has no use for it (allowed with `clock: device`)"
+    );
+    assert_eq!(
+        refused("inputs: [{ input: imu }, { input: imu }]"),
+        "inputs[1].input: `imu` stands there twice (allowed: once)"
+    );
+    let words = serde_yaml::from_str::<ClockConfig>("inputs: [{ input: imu, clock: tai }]").unwrap_err();
+    assert!(
+        words
+            .to_string()
+            .contains("unknown variant `tai`, expected one of `device`"),
+        "{words}"
+    );
+}

@@ -1,0 +1,317 @@
+//! The sets whose members are nearest to each other.
+//!
+//! The algorithm is that of message_filters' ApproximateTime, in integers:
+//! <http://wiki.ros.org/message_filters/ApproximateTime>. The search looks at one *interval* after the other: from the
+//! earliest to the latest of the messages at the heads of all queues. The first interval is a candidate, and its latest
+//! message the *pivot*, which every set from now on has to contain or to come after. The search moves heads into the past
+//! until no later interval that contains the pivot can be better.
+
+use super::{DropReason, Entry, Ledger};
+use std::collections::VecDeque;
+
+/// How much worse a set gets with its age: distances of its end count `1 + age_penalty` times.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Penalty {
+    /// `1 + age_penalty` is `mantissa / 2^shift`.
+    mantissa: i128,
+    shift: u32,
+}
+
+impl Penalty {
+    /// The penalty, where it is 0 to 1000.
+    pub fn new(age_penalty: f64) -> Option<Self> {
+        if !(0.0..=1000.0).contains(&age_penalty) {
+            return None;
+        }
+        let bits = (1.0 + age_penalty).to_bits();
+        let exponent = (bits >> 52) as u32;
+        let mantissa = i128::from(bits & ((1 << 52) - 1) | 1 << 52);
+        let shift = 1023 + 52 - exponent;
+        Some(Self { mantissa, shift })
+    }
+
+    /// `x (1 + age_penalty)`, rounded towards zero.
+    fn of(self, x: i64) -> i128 {
+        // 64 bits times 53; a division rounds as is meant, where a shift does not.
+        i128::from(x) * self.mantissa / (1 << self.shift)
+    }
+}
+
+/// The messages of an input that wait, in order. The first `past` of them were looked at and are behind the search.
+struct Queue<M> {
+    entries: VecDeque<Entry<M>>,
+    past: usize,
+    /// The least distance between two of its messages.
+    min_period: i64,
+    /// Messages were dropped that might have been better than those that are there: it can't be the pivot.
+    has_gap: bool,
+    is_closed: bool,
+}
+
+impl<M> Queue<M> {
+    /// The time of the message at the head.
+    fn head(&self) -> Option<i64> {
+        self.entries.get(self.past).map(|entry| entry.time)
+    }
+
+    /// The earliest time that the head can have, whether it is there yet or not.
+    fn virtual_head(&self, pivot_time: i64) -> i64 {
+        let last = || self.entries.back().map_or(i64::MIN, |entry| entry.time);
+        match self.head() {
+            Some(time) => time,
+            None if self.is_closed => i64::MAX,
+            None => last().saturating_add(self.min_period).max(pivot_time),
+        }
+    }
+}
+
+/// The best interval so far.
+#[derive(Clone, Copy)]
+struct Candidate {
+    start: i64,
+    end: i64,
+    pivot: usize,
+    pivot_time: i64,
+}
+
+/// The heads of all queues: the latest, of several the last; the earliest, of several the first.
+struct Interval {
+    start: i64,
+    start_input: usize,
+    end: i64,
+    end_input: usize,
+}
+
+impl Interval {
+    /// The interval of these heads; `None` where one is not there.
+    fn of(heads: impl Iterator<Item = Option<i64>>) -> Option<Self> {
+        let mut all = None;
+        for (input, time) in heads.enumerate() {
+            let time = time?;
+            let interval = all.get_or_insert(Self {
+                start: time,
+                start_input: input,
+                end: time,
+                end_input: input,
+            });
+            if time < interval.start {
+                (interval.start, interval.start_input) = (time, input);
+            }
+            if time >= interval.end {
+                (interval.end, interval.end_input) = (time, input);
+            }
+        }
+        all
+    }
+}
+
+pub(super) struct Approximate<M> {
+    queues: Vec<Queue<M>>,
+    candidate: Option<Candidate>,
+    queue_size: usize,
+    penalty: Penalty,
+    max_span: i64,
+    /// Working memory: how many heads of each queue the search with virtual heads has moved.
+    moved: Vec<usize>,
+}
+
+impl<M> Approximate<M> {
+    pub fn new(min_periods: impl Iterator<Item = i64>, queue_size: usize, penalty: Penalty, max_span: i64) -> Self {
+        let queues: Vec<_> = min_periods
+            .map(|min_period| Queue {
+                entries: VecDeque::new(),
+                past: 0,
+                min_period,
+                has_gap: false,
+                is_closed: false,
+            })
+            .collect();
+        Self {
+            moved: vec![0; queues.len()],
+            queues,
+            candidate: None,
+            queue_size,
+            penalty,
+            max_span,
+        }
+    }
+
+    pub fn push(&mut self, input: usize, entry: Entry<M>, ledger: &mut Ledger<M>) {
+        let queue = &mut self.queues[input];
+        let was_empty = queue.head().is_none();
+        queue.is_closed = false;
+        queue.entries.push_back(entry);
+        if was_empty {
+            self.process(ledger);
+        }
+        if self.queues[input].entries.len() > self.queue_size {
+            self.drop_oldest(input, DropReason::Overflow, ledger);
+        }
+    }
+
+    /// Drops the oldest message of an input, which has one, and begins the search anew.
+    pub fn drop_oldest(&mut self, input: usize, reason: DropReason, ledger: &mut Ledger<M>) {
+        self.queues.iter_mut().for_each(|queue| queue.past = 0);
+        let queue = &mut self.queues[input];
+        queue.has_gap = true;
+        if let Some(entry) = queue.entries.pop_front() {
+            ledger.drop(input, entry, reason);
+        }
+        if self.candidate.take().is_some() {
+            self.process(ledger);
+        }
+    }
+
+    /// Nothing more comes on an input: its next message is infinitely late.
+    pub fn close(&mut self, input: usize, ledger: &mut Ledger<M>) {
+        self.queues[input].is_closed = true;
+        if self.candidate.is_some() && self.is_proven_best(ledger) {
+            self.process(ledger);
+        }
+    }
+
+    pub fn open(&mut self, input: usize) {
+        self.queues[input].is_closed = false;
+    }
+
+    pub fn clear(&mut self, reason: DropReason, ledger: &mut Ledger<M>) {
+        self.candidate = None;
+        for (input, queue) in self.queues.iter_mut().enumerate() {
+            (queue.past, queue.has_gap) = (0, false);
+            for entry in queue.entries.drain(..) {
+                ledger.drop(input, entry, reason);
+            }
+        }
+    }
+
+    /// Searches on, while no queue is empty.
+    fn process(&mut self, ledger: &mut Ledger<M>) {
+        while let Some(interval) = Interval::of(self.queues.iter().map(Queue::head)) {
+            for (input, queue) in self.queues.iter_mut().enumerate() {
+                // No message that was dropped could have been better than those at the heads.
+                queue.has_gap &= input == interval.end_input;
+            }
+            let Interval {
+                start,
+                start_input,
+                end,
+                end_input,
+            } = interval;
+            let candidate = match self.candidate {
+                None => {
+                    let reason = if end.saturating_sub(start) > self.max_span {
+                        Some(DropReason::Span)
+                    } else {
+                        self.queues[end_input].has_gap.then_some(DropReason::Displaced)
+                    };
+                    if let Some(reason) = reason {
+                        if let Some(entry) = self.queues[start_input].entries.pop_front() {
+                            ledger.drop(start_input, entry, reason);
+                        }
+                        continue;
+                    }
+                    Candidate {
+                        start,
+                        end,
+                        pivot: end_input,
+                        pivot_time: end,
+                    }
+                }
+                Some(best) if self.penalty.of(end - best.end) < i128::from(start - best.start) => {
+                    self.forget_past(ledger);
+                    Candidate { start, end, ..best }
+                }
+                Some(best) => best,
+            };
+            self.candidate = Some(candidate);
+            self.queues[start_input].past += 1;
+            let cannot_be_beaten = self.outlasts(candidate, end);
+            if start_input == candidate.pivot || cannot_be_beaten {
+                self.publish(ledger);
+            } else if self.queues[start_input].head().is_none() {
+                self.is_proven_best(ledger);
+            }
+        }
+    }
+
+    /// Whether no interval that ends at `end` or later can be better, as it has to contain the pivot.
+    fn outlasts(&self, candidate: Candidate, end: i64) -> bool {
+        self.penalty.of(end.saturating_sub(candidate.end)) >= i128::from(candidate.pivot_time - candidate.start)
+    }
+
+    /// Whether the candidate is the best whatever comes, by what is known of the next message of each empty queue. Then it
+    /// is published.
+    fn is_proven_best(&mut self, ledger: &mut Ledger<M>) -> bool {
+        let Some(candidate) = self.candidate else { return false };
+        self.moved.fill(0);
+        loop {
+            let heads = self
+                .queues
+                .iter()
+                .map(|queue| Some(queue.virtual_head(candidate.pivot_time)));
+            let Some(Interval {
+                start,
+                start_input,
+                end,
+                ..
+            }) = Interval::of(heads)
+            else {
+                return false;
+            };
+            if self.outlasts(candidate, end) {
+                self.publish(ledger);
+                return true;
+            }
+            let is_better = self.penalty.of(end.saturating_sub(candidate.end)) < i128::from(start - candidate.start);
+            // A head that is not there can't be moved. It is never the earliest here, as the pivot's is there.
+            if is_better || self.queues[start_input].head().is_none() {
+                for (queue, moved) in self.queues.iter_mut().zip(&self.moved) {
+                    queue.past -= moved;
+                }
+                return false;
+            }
+            self.queues[start_input].past += 1;
+            self.moved[start_input] += 1;
+        }
+    }
+
+    /// The heads are the candidate: what is behind the search is in no set any more.
+    fn forget_past(&mut self, ledger: &mut Ledger<M>) {
+        for (input, queue) in self.queues.iter_mut().enumerate() {
+            for entry in queue.entries.drain(..std::mem::take(&mut queue.past)) {
+                ledger.drop(input, entry, DropReason::Displaced);
+            }
+        }
+    }
+
+    /// Publishes the candidate, which is the oldest message of each input.
+    fn publish(&mut self, ledger: &mut Ledger<M>) {
+        let Some(candidate) = self.candidate.take() else { return };
+        let members = self.queues.iter_mut().filter_map(|queue| {
+            queue.past = 0;
+            queue.entries.pop_front()
+        });
+        ledger.emit(candidate.end, candidate.end - candidate.start, members);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_penalty_is_exact_and_rounds_towards_zero() {
+        let of = |penalty: f64, x: i64| Penalty::new(penalty).unwrap().of(x);
+        assert_eq!(
+            [0, 1, -1, i64::MAX].map(|x| of(0.0, x)),
+            [0, 1, -1, i128::from(i64::MAX)]
+        );
+        assert_eq!([9, 10, 19, -9, -19].map(|x| of(0.1, x)), [9, 11, 20, -9, -20]);
+        // 1.15 is a little less in float64.
+        assert_eq!([20, -20].map(|x| of(0.15, x)), [22, -22]);
+        assert_eq!(of(1000.0, i64::MIN), 1001 * i128::from(i64::MIN));
+        for wrong in [-0.1, 1000.1, f64::NAN, f64::INFINITY] {
+            assert!(Penalty::new(wrong).is_none());
+        }
+    }
+}

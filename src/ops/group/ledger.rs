@@ -1,0 +1,152 @@
+//! What becomes of messages: sets, and what is in none. Every policy writes here.
+
+use std::collections::VecDeque;
+
+/// A message that is held.
+pub(super) struct Entry<M> {
+    pub time: i64,
+    pub bytes: usize,
+    pub item: M,
+}
+
+/// What became of a message.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome<M> {
+    /// It is in a set. The members of a set come one after the other, in the order of the inputs.
+    Member {
+        /// Its input.
+        input: usize,
+        /// What was held.
+        item: M,
+        /// The set.
+        set: SetInfo,
+    },
+    /// It is in no set.
+    Dropped {
+        /// Its input.
+        input: usize,
+        /// What was held.
+        item: M,
+        /// Why it is in none.
+        reason: DropReason,
+    },
+}
+
+/// A set of messages, one of each input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SetInfo {
+    /// How many sets came before it.
+    pub number: i64,
+    /// The newest time in it, ns.
+    pub newest_ns: i64,
+    /// The newest time minus the oldest, ns.
+    pub span_ns: i64,
+    /// How many clock jumps came before it.
+    pub epoch: i64,
+}
+
+/// Why a message is in no set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DropReason {
+    /// A set was better or complete without it. Where streams have different rates, that is how it has to be.
+    Displaced,
+    /// It was the oldest, and `queue_size` messages of its input waited; with `exact`, as many sets.
+    Overflow,
+    /// It was the oldest of the input that holds most, and `max_held_mb` was held.
+    Memory,
+    /// What it could be grouped with is further than `max_span_ms` away.
+    Span,
+    /// It was older than the message of its input before it.
+    OutOfOrder,
+    /// The clock of a stream jumped while it waited.
+    Jump,
+}
+
+impl DropReason {
+    /// Every reason.
+    pub const ALL: [Self; 6] = [
+        Self::Displaced,
+        Self::Overflow,
+        Self::Memory,
+        Self::Span,
+        Self::OutOfOrder,
+        Self::Jump,
+    ];
+}
+
+/// The outcomes that were not taken yet, and the counts of all.
+pub(super) struct Ledger<M> {
+    outcomes: VecDeque<Outcome<M>>,
+    /// Payload bytes that each input holds.
+    held: Vec<usize>,
+    dropped: Vec<[u64; DropReason::ALL.len()]>,
+    sets: i64,
+    pub epoch: i64,
+}
+
+impl<M> Ledger<M> {
+    pub fn new(inputs: usize) -> Self {
+        Self {
+            outcomes: VecDeque::new(),
+            held: vec![0; inputs],
+            dropped: vec![[0; DropReason::ALL.len()]; inputs],
+            sets: 0,
+            epoch: 0,
+        }
+    }
+
+    /// A message is held from now on.
+    pub fn hold(&mut self, input: usize, bytes: usize) {
+        self.held[input] += bytes;
+    }
+
+    /// A message is in no set.
+    pub fn drop(&mut self, input: usize, entry: Entry<M>, reason: DropReason) {
+        self.held[input] -= entry.bytes;
+        self.count(input, reason);
+        let item = entry.item;
+        self.outcomes.push_back(Outcome::Dropped { input, item, reason });
+    }
+
+    /// A message that was not held is in no set.
+    pub fn count(&mut self, input: usize, reason: DropReason) {
+        self.dropped[input][reason as usize] += 1;
+    }
+
+    /// A set is complete. `members` gives its messages in the order of the inputs.
+    pub fn emit(&mut self, newest_ns: i64, span_ns: i64, members: impl Iterator<Item = Entry<M>>) {
+        let set = SetInfo {
+            number: self.sets,
+            newest_ns,
+            span_ns,
+            epoch: self.epoch,
+        };
+        self.sets += 1;
+        for (input, Entry { bytes, item, .. }) in members.enumerate() {
+            self.held[input] -= bytes;
+            self.outcomes.push_back(Outcome::Member { input, item, set });
+        }
+    }
+
+    pub fn next(&mut self) -> Option<Outcome<M>> {
+        self.outcomes.pop_front()
+    }
+
+    pub fn dropped(&self, input: usize, reason: DropReason) -> u64 {
+        self.dropped[input][reason as usize]
+    }
+
+    pub fn sets(&self) -> i64 {
+        self.sets
+    }
+
+    pub fn held(&self) -> usize {
+        self.held.iter().sum()
+    }
+
+    /// The input that holds most; the first of several.
+    pub fn greatest(&self) -> usize {
+        let inputs = (0..self.held.len()).rev();
+        inputs.max_by_key(|&input| self.held[input]).unwrap_or(0)
+    }
+}

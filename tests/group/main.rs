@@ -1,0 +1,63 @@
+//! The sets of `group`: those of ROS's message_filters, by an oracle that is written from its description, on random
+//! streams; by its documented properties; and by hand.
+
+#![allow(clippy::unwrap_used)]
+
+mod by_hand;
+mod oracle;
+mod random;
+
+use oracle::Set;
+use robocache::ops::group::{DropReason, Grouper, GroupingConfig, GroupingInput, Outcome};
+
+/// What came of messages, which are numbered in order of arrival.
+#[derive(Default)]
+struct Grouped {
+    sets: Vec<Set>,
+    /// Newest time, span and epoch of each set.
+    infos: Vec<(i64, i64, i64)>,
+    /// Stream and number of each message that was dropped once it had been taken.
+    dropped: Vec<(usize, usize, DropReason)>,
+}
+
+impl Grouped {
+    /// Takes what is known now.
+    fn take(&mut self, grouper: &mut Grouper<usize>) {
+        while let Some(outcome) = grouper.next_outcome() {
+            match outcome {
+                Outcome::Member { input, item, set } => {
+                    if input == 0 {
+                        assert_eq!(set.number, self.sets.len() as i64);
+                        self.sets.push(Set::new());
+                        self.infos.push((set.newest_ns, set.span_ns, set.epoch));
+                    }
+                    let members = self.sets.last_mut().unwrap();
+                    assert_eq!(members.len(), input, "members come in the order of the inputs");
+                    members.push(item);
+                }
+                Outcome::Dropped { input, item, reason } => self.dropped.push((input, item, reason)),
+            }
+        }
+    }
+}
+
+/// Groups messages, given as (stream, stamp).
+fn group(config: &GroupingConfig, messages: &[(usize, i64)]) -> (Grouped, Grouper<usize>) {
+    let mut grouper = Grouper::new(config).unwrap();
+    let mut grouped = Grouped::default();
+    for (number, &(stream, stamp)) in messages.iter().enumerate() {
+        grouper.push(stream, stamp, 1, || number).unwrap();
+        grouped.take(&mut grouper);
+    }
+    (grouped, grouper)
+}
+
+fn inputs(count: usize) -> Vec<GroupingInput> {
+    let named = |i: usize| GroupingInput {
+        input: format!("s{i}"),
+        // Streams of these tests stay behind by more than a second.
+        reset_ms: 1e12,
+        ..GroupingInput::default()
+    };
+    (0..count).map(named).collect()
+}

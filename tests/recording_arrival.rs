@@ -1,0 +1,183 @@
+//! What was recorded beside fuse in one process replays in the order in which it came, and so to the same bytes.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{MS, Recorder, Sent, input, sample};
+use robocache::app::{App, Config, Graph, plugins};
+use robocache::stream::Message;
+use robocache::stream::recording::{Order, Reader, Writer};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+const FUSE: &str = "
+  - fuse:
+      rate_hz: 50
+      window: 4
+      max_wait_ms: 30
+      modalities:
+        - { input: camera, dim: 2, interpolation: previous, max_age_ms: 100 }
+        - { input: force, dim: 1, interpolation: linear, max_gap_ms: 50, extrapolate_ms: 20 }
+        - { input: joints, dim: 3, interpolation: linear, reorder_ms: 4 }";
+
+fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = std::fs::remove_dir_all(&folder);
+    folder
+}
+
+fn graph(plugins_text: &str, wired: &[&str]) -> Result<Graph, robocache::app::AppError> {
+    let config = Config::parse(Path::new("robot.yml"), &format!("plugins:{plugins_text}")).unwrap();
+    App::new()
+        .with_config(config)
+        .add_plugins(plugins::all())
+        .with_wired_inputs(wired.iter().map(|&name| name.to_owned()))
+        .build(|output| output == "fused")
+}
+
+/// Messages of three streams in the order in which they come: each is late by a jitter of its own, some by a lot.
+fn arrivals() -> Vec<(&'static str, Message)> {
+    let mut state = 3u64;
+    let mut random = move |below: i64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 33) as i64 % below
+    };
+    let mut all: Vec<(i64, &str, Message)> = Vec::new();
+    for (name, dim, period, delay, jitter) in [("camera", 2, 33, 25, 20), ("force", 1, 5, 1, 3), ("joints", 3, 2, 0, 8)]
+    {
+        for i in 0..6000 / period {
+            let stamp = i * period * MS;
+            let stall = if random(40) == 0 { random(80) * MS } else { 0 };
+            let comes = stamp + delay * MS + random(jitter * MS) + stall;
+            let values: Vec<f32> = (0..dim).map(|_| random(1000) as f32).collect();
+            all.push((comes, name, sample(stamp, &values)));
+        }
+    }
+    all.sort_by_key(|(comes, ..)| *comes);
+    all.into_iter().map(|(_, name, message)| (name, message)).collect()
+}
+
+fn replayed(folder: &Path, order: &str) -> Vec<Sent> {
+    let text = format!(
+        "\n  - replay: {{ path: {}, speed: max, order: {order} }}{FUSE}",
+        folder.display()
+    );
+    let mut graph = graph(&text, &[]).unwrap();
+    let mut sink = Recorder::default();
+    graph.wake(Instant::now(), true, &mut sink).unwrap();
+    while !graph.is_done() {
+        graph
+            .wake(Instant::now() + Duration::from_secs(1), false, &mut sink)
+            .unwrap();
+    }
+    graph.finish(&mut sink).unwrap();
+    sink.take().into_iter().map(without_place).collect()
+}
+
+/// Without what says where and how fast it was computed.
+fn without_place(mut sent: Sent) -> Sent {
+    for key in ["device", "compute_us", "device_bytes"] {
+        sent.header.remove(key);
+    }
+    sent
+}
+
+#[test]
+fn a_run_with_max_wait_replays_to_the_same_bytes() {
+    let folder = folder("arrival");
+    let text = format!("\n  - record: {{ path: {} }}{FUSE}", folder.display());
+    let mut live = graph(&text, &["camera", "force", "joints"]).unwrap();
+    let mut sink = Recorder::default();
+    for (name, message) in arrivals() {
+        let input = input(&live, name);
+        live.message(input, &message, &mut sink);
+    }
+    live.close_all(&mut sink);
+    live.finish(&mut sink).unwrap();
+    let live: Vec<_> = sink.take().into_iter().map(without_place).collect();
+    assert!(live.len() > 280, "{}", live.len());
+
+    let by_arrival = replayed(&folder, "arrival");
+    assert_eq!(by_arrival.len(), live.len());
+    for (i, (a, b)) in live.iter().zip(&by_arrival).enumerate() {
+        assert_eq!(a, b, "observation {i}");
+    }
+    // By their stamps nothing is late, and what was masked on the robot is there.
+    let by_stamp = replayed(&folder, "stamp");
+    let differ = live
+        .iter()
+        .filter(|a| by_stamp.iter().find(|b| b.ms() == a.ms()) != Some(a))
+        .count();
+    println!(
+        "of {} observations {differ} differ in the order of stamps, none in that of arrival",
+        live.len()
+    );
+    assert!(differ > 0);
+}
+
+#[test]
+fn arrivals_ascend_over_all_streams_and_are_optional() {
+    let with = folder("with_arrivals");
+    let mut writer = Writer::create(&with).unwrap().with_arrivals();
+    let start = Instant::now();
+    // The stamps go the other way; within a stream the order of recording stays. Two messages come at once.
+    for (i, (name, after)) in [("b", 0), ("a", 0), ("b", 5), ("a", 3), ("c", 9)]
+        .into_iter()
+        .enumerate()
+    {
+        let message = sample(100 - i as i64, &[i as f32]);
+        writer
+            .append(name, &message, start + Duration::from_millis(after))
+            .unwrap();
+    }
+    writer.finish().unwrap();
+    let read = |order| {
+        let mut reader = Reader::open(&with).unwrap().in_order(order).unwrap();
+        let (mut message, mut got) = (Message::default(), Vec::new());
+        while reader.next_into(&mut message).unwrap().is_some() {
+            got.push((
+                message.flat().unwrap().as_slice::<f32>()[0],
+                message.arrival_ns.unwrap(),
+            ));
+        }
+        got
+    };
+    let by_arrival = read(Order::Arrival);
+    assert_eq!(
+        by_arrival.iter().map(|got| got.0).collect::<Vec<_>>(),
+        [0.0, 1.0, 2.0, 3.0, 4.0]
+    );
+    assert!(by_arrival.windows(2).all(|pair| pair[0].1 < pair[1].1));
+    assert!((by_arrival[2].1 - by_arrival[0].1 - 5 * MS).abs() < MS);
+    assert!((by_arrival[0].1 - robocache::ops::clock::now_ns()).abs() < 60_000 * MS);
+    assert_eq!(
+        read(Order::Stamp).iter().map(|got| got.0).collect::<Vec<_>>(),
+        [4.0, 1.0, 3.0, 0.0, 2.0]
+    );
+
+    let without = folder("without_arrivals");
+    let mut writer = Writer::create(&without).unwrap();
+    writer.append("a", &sample(1, &[1.0]), start).unwrap();
+    writer.finish().unwrap();
+    let mut message = Message::default();
+    Reader::open(&without).unwrap().next_into(&mut message).unwrap();
+    assert_eq!(message.arrival_ns, None);
+    let refused = Reader::open(&without)
+        .unwrap()
+        .in_order(Order::Arrival)
+        .err()
+        .unwrap()
+        .to_string();
+    assert!(refused.ends_with(
+        "a.arrow: no column `arrival_ns` (allowed: a recording that has it in every stream; otherwise the order of stamps)"
+    ));
+    for (order, words) in [
+        ("arrival", "replay: order: "),
+        ("time", "unknown variant `time`, expected `stamp` or `arrival`"),
+    ] {
+        let text = format!("\n  - replay: {{ path: {}, order: {order} }}", without.display());
+        let refused = graph(&text, &[]).err().unwrap().to_string();
+        assert!(refused.contains(words) && refused.contains("order"), "{refused}");
+    }
+}

@@ -1,0 +1,82 @@
+"""A device with a clock of its own through dora: its stamps come out in host time."""
+
+import time
+
+import numpy as np
+
+from harness import Flow, check_same, send
+from oracle import MS
+
+DEVICE = 5_000 * MS
+
+
+def stepped(count: int, **metadata) -> list[tuple]:
+    """Messages every 10 ms by the device's clock, which began 5 s ago; how late the sender wakes is the jitter."""
+    return [step for i in range(count) for step in (("at", 0.01 * i), send("imu", np.float32([i, -i]), DEVICE + 10 * MS * i, **metadata))]
+
+
+def test_a_device_comes_out_in_host_time(flow):
+    before = time.time_ns()
+    flow.sender(stepped(400, frame_id="tool"))
+    flow.robocache("clock", {"clock": {"inputs": [{"input": "imu", "lock_s": 2}]}}, {"imu": "sender/imu"}, ["imu"])
+    flow.collector({"imu": "clock/imu"})
+    done = flow.run()
+    after = time.time_ns()
+    got = done.received("sink", "imu")
+    assert [message.values.tolist() for message in got] == [[i, -i] for i in range(400)]
+    stamps = np.array([message.stamp for message in got])
+    device = np.array([message.metadata["device_timestamp_ns"] for message in got])
+    locked = np.array([message.metadata["clock_locked"] for message in got])
+    assert (device == DEVICE + 10 * MS * np.arange(400)).all()
+    assert (np.diff(stamps) > 0).all() and before < stamps[0] and stamps[-1] < after
+    assert (stamps - device == [message.metadata["clock_offset_ns"] for message in got]).all()
+    assert not locked[:200].any() and locked[205:].all()
+    # On the line, steps are those of the device's clock, but for skew and slew.
+    steps = np.diff(stamps[locked == 1])[5:]
+    assert abs(steps - 10 * MS).max() < 0.0035 * 10 * MS
+    assert all(message.metadata["frame_id"] == "tool" for message in got)
+    assert "its stamps are in host time from here on" in done.logs["clock"]
+
+
+def test_a_device_that_restarts_is_named_in_the_log(flow):
+    flow.sender(stepped(50) + [send("imu", np.float32([0, 0]), 10 * MS * i) for i in range(20)])
+    flow.robocache("clock", {"clock": {"inputs": [{"input": "imu"}]}}, {"imu": "sender/imu"}, ["imu"])
+    flow.collector({"imu": "clock/imu"})
+    done = flow.run()
+    assert len(done.received("sink", "imu")) == 70
+    assert "input `imu`: its clock was set by -5.4" in done.logs["clock"], done.logs["clock"]
+
+
+def test_beside_the_recorder_and_fuse_a_run_replays_to_the_same_bytes(flow, tmp_path):
+    """The clock before both, in one process; then the recording before fuse in one process, by arrival."""
+    fuse = {
+        "rate_hz": 50,
+        "max_wait_ms": 20,
+        "modalities": [
+            {"input": "imu", "dim": 2, "interpolation": "linear", "max_gap_ms": 30},
+            {"input": "grip", "dim": 1, "interpolation": "previous", "max_age_ms": 60},
+        ],
+    }
+    steps = []
+    for i, step in enumerate(stepped(200)):
+        steps.append(step)
+        if i % 5 == 0:
+            # The other stream is late by more than the wait now and then.
+            steps.append(("sleep", 0.03 if i % 25 == 0 else 0.0))
+            steps.append(send("grip", np.float32([i]), "now"))
+    flow.sender(steps)
+    recording = flow.folder / "recorded"
+    plugins = [
+        {"clock": {"inputs": [{"input": "imu", "lock_s": 1}, {"input": "grip", "clock": "realtime"}]}},
+        {"record": {"path": str(recording)}},
+        {"fuse": fuse},
+    ]
+    flow.robocache("node", {"device": "cpu", "plugins": plugins}, {"imu": "sender/imu", "grip": "sender/grip"}, ["fused"])
+    flow.collector({"fused": "node/fused"})
+    live = flow.run().received("sink", "fused")
+    assert len(live) > 60
+    again = Flow(tmp_path / "replay")
+    plugins = [{"replay": {"path": str(recording), "speed": "max", "order": "arrival"}}, {"fuse": fuse}]
+    again.robocache("node", {"device": "cpu", "plugins": plugins}, outputs=["fused"])
+    again.collector({"fused": "node/fused"})
+    check_same(live, again.run().received("sink", "fused"))
