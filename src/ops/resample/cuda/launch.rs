@@ -76,7 +76,7 @@ pub struct DeviceBatch {
     pub targets: usize,
     /// D, values of a sample.
     pub dim: usize,
-    /// int64 `[B, S]`, ns: ascending in each trajectory.
+    /// int64 `[B, S]`, ns: ascending in each trajectory, within +-2^61.
     pub times: DeviceSlice,
     /// `[B, S, D]` of float32, float64, float16 or bfloat16.
     pub values: DeviceSlice,
