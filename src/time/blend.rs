@@ -241,11 +241,25 @@ impl Rule {
         fill: T,
         out: &mut [T],
     ) -> Written {
-        let picked = pick(times, until, target, self.mode, &self.limits);
-        if self.mode.is_plain() {
-            return write(picked, sample, is_moderate, fill, out);
+        if !self.mode.is_plain() {
+            return self.write(times, until, target, sample, fill, out);
         }
-        let is_finite = match picked {
+        let picked = pick(times, until, target, self.mode, &self.limits);
+        write(picked, sample, is_moderate, fill, out)
+    }
+
+    /// [`value`](Self::value) of the other modes. A call of its own: inlined, it takes the registers of the plain ones.
+    #[inline(never)]
+    fn write<'a, S: Float, T: Float<Real = S::Real>>(
+        &self,
+        times: &[i64],
+        until: usize,
+        target: i64,
+        sample: impl Fn(usize) -> &'a [S],
+        fill: T,
+        out: &mut [T],
+    ) -> Written {
+        let is_finite = match pick(times, until, target, self.mode, &self.limits) {
             Pick::Invalid => {
                 out.fill(fill);
                 return Written::Fill;
