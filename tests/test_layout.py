@@ -31,7 +31,7 @@ def test_the_sources_agree(sources: pathlib.Path) -> None:
 @pytest.mark.parametrize(
     ("file", "before", "after", "said"),
     [
-        ("kernels/time.cuh", "NEAREST = 1, LINEAR = 2", "NEAREST = 2, LINEAR = 1", "Interpolation of src/time/blend.rs"),
+        ("kernels/time.cuh", "    NEAREST = 1,\n", "    NEAREST = 11,\n", "Interpolation of src/time/blend.rs"),
         ("kernels/types.cuh", "FLOAT16, BFLOAT16,", "BFLOAT16, FLOAT16,", "Dtype of src/device/dtype.rs"),
         ("src/device/dtype.rs", "        Self::UInt64,\n    ];", "    ];", "Dtype::ALL"),
         ("kernels/resample.cu", "u32 BLOCK = 128;", "u32 BLOCK = 256;", "BLOCK is BLOCK of src/ops/resample/cuda"),

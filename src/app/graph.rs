@@ -230,6 +230,11 @@ impl Graph {
             self.external_fault(external, 1, error);
             return;
         }
+        self.checked_message(external, message, sink);
+    }
+
+    /// [`message`](Self::message) for a message that was checked when it was read.
+    pub(crate) fn checked_message(&mut self, external: usize, message: &Message, sink: &mut dyn Sink) {
         for i in 0..self.externals[external].1.len() {
             let (operation, input) = self.externals[external].1[i];
             self.hand_over(operation, input, message, sink);

@@ -159,7 +159,7 @@ fn work(graph: &mut Graph, queue: &Queue, names: Vec<String>, sender: &mut Sende
         match item {
             None => {}
             Some(Item::Message { input, message }) => {
-                graph.message(input, &message, sender);
+                graph.checked_message(input, &message, sender);
                 queue.give_back(input, message);
             }
             Some(Item::Losses { input, losses }) => {

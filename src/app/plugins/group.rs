@@ -3,6 +3,7 @@
 mod held;
 mod silence;
 
+use super::{report_losses, warn_of_jump};
 use crate::app::{App, AppError, Change, Fault, Operation, Outbox, Plugin, Registration, Wake};
 use crate::ops::group::{Arrival, DropReason, Grouper, GroupingConfig, Outcome, SetInfo};
 use crate::stream::{Header, Layout, Message, key};
@@ -132,18 +133,7 @@ fn report(input: usize, reason: DropReason, out: &mut Outbox<'_>) {
 /// Warns of what the arrival of a message did, beside what became of it.
 fn warn(input: usize, arrival: Arrival, out: &mut Outbox<'_>) {
     if let Some(jump) = arrival.jumped_ns {
-        let seconds = jump as f64 * 1e-9;
-        // Two kinds, so that of a stamp that jumps there and back both are logged.
-        let kind = if jump < 0 {
-            "clock jumps back"
-        } else {
-            "clock jumps ahead"
-        };
-        out.warn(
-            input,
-            kind,
-            format_args!("the clock jumped by {seconds:.3} s: what waited was dropped"),
-        );
+        warn_of_jump(input, jump, "what waited was dropped", out);
     }
     if let Some(ns) = arrival.too_close_ns {
         let ms = ns as f64 * 1e-6;
@@ -152,21 +142,6 @@ fn warn(input: usize, arrival: Arrival, out: &mut Outbox<'_>) {
     }
     if let Some(reason) = arrival.dropped {
         report(input, reason, out);
-    }
-}
-
-/// Counts what can't be passed on of a message as it came.
-fn warn_of_losses(input: usize, message: &Message, out: &mut Outbox<'_>) {
-    for skipped in message.skipped() {
-        let (name, kind) = (skipped.field.name(), skipped.field.data_type());
-        let text = format_args!("column `{name}` is {kind} and is not passed on ({})", skipped.reason);
-        out.fault(input, text);
-    }
-    let with_nulls = |column: &&crate::stream::Column| column.integers.is_some() || !column.null_rows.is_empty();
-    for column in message.columns().iter().filter(with_nulls) {
-        let (name, kind) = (&column.name, column.integers.unwrap_or(column.dtype));
-        let text = format_args!("column `{name}` of {kind} has nulls, which are not passed on as such");
-        out.fault(input, text);
     }
 }
 
@@ -180,7 +155,8 @@ impl Operation for Group {
             .timestamp_ns
             .get()
             .ok_or("no `timestamp_ns` (needed: the capture time, ns)")?;
-        warn_of_losses(input, message, out);
+        let words = ("is not passed on", "which are not passed on as such");
+        report_losses(input, message, words, out);
         let (bytes, held) = (message.bytes(), self.grouper.held_bytes());
         let pool = &mut self.pool;
         let copy = || {

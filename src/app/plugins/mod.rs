@@ -61,3 +61,15 @@ fn report_losses(input: usize, message: &Message, (columns, nulls): (&str, &str)
         out.fault(input, format_args!("column `{name}` of {kind} has nulls, {nulls}"));
     }
 }
+
+/// Warns that the clock of an input jumped by so many ns, and of what that did.
+fn warn_of_jump(input: usize, jump_ns: i64, done: &str, out: &mut Outbox<'_>) {
+    let seconds = jump_ns as f64 * 1e-9;
+    // Two kinds, so that of a stamp that jumps there and back both are logged.
+    let kind = if jump_ns < 0 {
+        "clock jumps back"
+    } else {
+        "clock jumps ahead"
+    };
+    out.warn(input, kind, format_args!("the clock jumped by {seconds:.3} s: {done}"));
+}

@@ -1,7 +1,7 @@
 //! The plugins align and fuse as one operation: samples of messages in, and where an observation is due, its outputs.
 
-use super::number_or_null;
 use super::watch::Watch;
+use super::{number_or_null, warn_of_jump};
 use crate::app::{Change, Fault, Operation, Outbox, Value, Wake};
 use crate::device::Device;
 use crate::device::cuda::{Budget, Gpu};
@@ -121,18 +121,7 @@ impl Observe {
     /// Warns of what the arrival of a sample did, beside adding to its history.
     fn report(&self, input: usize, pushed: Pushed, out: &mut Outbox<'_>) {
         if let Some(jump) = pushed.jumped_ns {
-            let seconds = jump as f64 * 1e-9;
-            // Two kinds, so that of a stamp that jumps there and back both are logged.
-            let kind = if jump < 0 {
-                "clock jumps back"
-            } else {
-                "clock jumps ahead"
-            };
-            out.warn(
-                input,
-                kind,
-                format_args!("the clock jumped by {seconds:.3} s: the grid starts anew"),
-            );
+            warn_of_jump(input, jump, "the grid starts anew", out);
         }
         if let Some(ns) = pushed.too_soon_ns {
             let late = self.aligner.timeline().late_samples(input);
