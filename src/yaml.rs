@@ -63,15 +63,12 @@ mod tests {
                 "repetition limit",
             ),
         ];
+        let most = Duration::from_secs(if cfg!(debug_assertions) { 20 } else { 2 });
         for (text, expected) in cases {
             let start = Instant::now();
             let refused = from_str::<serde_yaml::Value>(&text).unwrap_err().to_string();
             assert!(refused.contains(expected), "{refused}, not {expected}");
-            assert!(
-                start.elapsed() < Duration::from_secs(2),
-                "{expected}: {:?}",
-                start.elapsed()
-            );
+            assert!(start.elapsed() < most, "{expected}: {:?}", start.elapsed());
         }
         let shallow = format!("a: {}1{}", "[".repeat(50), "]".repeat(50));
         assert!(from_str::<serde_yaml::Value>(&shallow).is_ok());

@@ -397,8 +397,9 @@ fn a_voxelizer_carries_nothing_over_from_grid_to_grid() {
     let mut reused = voxelizer(&grid);
     for round in 0..20u32 {
         let n = [0, 1, 700, 3000, 5][round as usize % 5];
-        let value =
-            |i: u32, k: u32| f64::from((i * 2_654_435_761u32.wrapping_mul(k + round + 1)) >> 16) / 16384.0 - 2.0;
+        let value = |i: u32, k: u32| {
+            f64::from(i.wrapping_mul(2_654_435_761u32.wrapping_mul(k + round + 1)) >> 16) / 16384.0 - 2.0
+        };
         let points: Vec<_> = (0..n)
             .map(|i| [value(i, 1), value(i, 2), value(i, 3), value(i, 4)])
             .collect();

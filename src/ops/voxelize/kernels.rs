@@ -580,7 +580,8 @@ mod tests {
             -(1 << 53) - 1,
             (1 << 62) + 257,
         ];
-        values.extend((0..64).flat_map(|bit| [1i64.wrapping_shl(bit) - 1, -(1i64.wrapping_shl(bit) >> 1) - 3]));
+        let bits = (0..64).map(|bit| 1i64 << bit);
+        values.extend(bits.flat_map(|bit| [bit.wrapping_sub(1), -(bit >> 1) - 3]));
         values.extend((1..10_000i64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15u64 as i64) >> (i % 40)));
         for value in values {
             assert_eq!(to_f64(value).to_bits(), (value as f64).to_bits(), "{value}");
