@@ -337,6 +337,8 @@ __device__ __noinline__ void redo_modes(const ResampleModesParams& modes, const 
     }
 }
 
+constexpr u32 FEW_BLOCKS = 256;
+
 // A block does a tile: each thread finds the bracket of one target, then all threads write the tile group by group.
 template <class T> __device__ __forceinline__ void resample_modes(const ResampleModesParams& modes) {
     typedef typename RealOf<T>::type Real;
@@ -346,6 +348,10 @@ template <class T> __device__ __forceinline__ void resample_modes(const Resample
     __shared__ Curve<Real> curves[BLOCK];
     __shared__ Doubts doubts;
 
+    // Few blocks leave room for those of the next kernel.
+    if (gridDim.x * gridDim.y <= FEW_BLOCKS) {
+        let_next_start();
+    }
     const ResampleParams& p = modes.batch;
     ResampleTile tile = own_tile(p);
     const i64* targets = p.targets + tile.target;
@@ -410,17 +416,20 @@ template <class T> __device__ __forceinline__ void resample_modes(const Resample
                                                                               has_samples, tile.targets, p.fill, out,
                                                                               doubts, is_doubtful);
         };
-        constexpr u32 WIDEST = 16 / (u32)sizeof(T), MIDDLE = sizeof(T) == 2 ? 4 : 1;
+        // Of four samples no more than 4 elements each: wider vectors make the kernel half as large again.
+        constexpr u32 WIDEST = 16 / (u32)sizeof(T), MIDDLE = sizeof(T) == 2 ? 4 : WIDEST;
         u32 apart_by = p.dim | group.from | group.to | (u32)((u64)p.values / sizeof(T)) | (u32)((u64)p.out / sizeof(T));
         if (is_rotation(group.mode)) {
             write_rotations(group, arounds, made, values, p.dim, has_samples, has_curves, tile.targets, fill_of<T>(p),
                             out, doubts, is_doubtful);
+        } else if (has_curves) {
+            apart_by % MIDDLE == 0 ? write(Number<MIDDLE>{}, Number<1>{}) : write(Number<1>{}, Number<1>{});
         } else if (apart_by % WIDEST == 0) {
-            has_curves ? write(Number<WIDEST>{}, Number<1>{}) : write(Number<WIDEST>{}, Number<0>{});
-        } else if (apart_by % MIDDLE == 0) {
-            has_curves ? write(Number<MIDDLE>{}, Number<1>{}) : write(Number<MIDDLE>{}, Number<0>{});
+            write(Number<WIDEST>{}, Number<0>{});
+        } else if (MIDDLE < WIDEST && apart_by % MIDDLE == 0) {
+            write(Number<MIDDLE>{}, Number<0>{});
         } else {
-            has_curves ? write(Number<1>{}, Number<1>{}) : write(Number<1>{}, Number<0>{});
+            write(Number<1>{}, Number<0>{});
         }
         __syncthreads();
     }

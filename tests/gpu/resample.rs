@@ -354,7 +354,11 @@ fn check_mode(mode: Interpolation) {
         let regular = (length(40), length(70));
         let lengths: Vec<_> = (0..rows).map(|_| (length(40), length(70))).collect();
         let shape = Shape {
-            rows: if random.once_in(2) { vec![regular; rows] } else { lengths },
+            rows: if random.once_in(2) {
+                vec![regular; rows]
+            } else {
+                lengths
+            },
             dim: (1 + random.below(20)).max(mode.width().unwrap_or(1)),
             senseless: 0,
             nonfinite: random.of(&[0, 0, 3, 20]),

@@ -139,7 +139,9 @@ impl Random {
                 }
             }
             7 => {
-                let Some(before) = before.filter(|before| before.len() == 4) else { return };
+                let Some(before) = before.filter(|before| before.len() == 4) else {
+                    return;
+                };
                 channels.copy_from_slice(&[-before[1], before[0], -before[3], before[2]]);
             }
             _ => {}

@@ -122,7 +122,11 @@ pub fn modes(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
         for mode in Interpolation::ALL.into_iter().filter(|mode| mode.is_on_cuda()) {
             let rules = batch::rules(mode, shape.dim);
             let Set { message, values, valid } = &mut sets[0];
-            CpuResampler::new(&rules)?.run(&Trajectories::from_message(message)?, values.bytes_mut(), valid.bytes_mut());
+            CpuResampler::new(&rules)?.run(
+                &Trajectories::from_message(message)?,
+                values.bytes_mut(),
+                valid.bytes_mut(),
+            );
             let expected = values.bytes().to_vec();
             let times = device(&CudaResampler::new(&rules, gpu, None)?, shape, &sets, &expected)?;
             let config = format!("{}, {}", shape.config(), mode.name());

@@ -2,8 +2,8 @@
 
 use crate::support::{Random, gpu, ran, random_cases};
 use half::{bf16, f16};
-use robocache::device::{Dtype, Float};
 use robocache::device::cuda::{Budget, DeviceBuf, Gpu};
+use robocache::device::{Dtype, Float};
 use robocache::ops::align::cuda::{BatchGroup, BatchModality, BatchOutput, BatchShape, FuseBatch};
 use robocache::time::blend::Written;
 use robocache::time::{Interpolation, Limits, Pick, QuaternionOrder, Rule, pick};
@@ -143,7 +143,11 @@ fn any_modality(random: &mut Random, entries: usize, with: Option<Interpolation>
 fn check(gpu: &Gpu, random: &mut Random, most_modalities: usize, with: Option<Interpolation>) -> usize {
     let budget = Budget::new(None);
     let entries = 1 + random.below(if with.is_none() { 3 } else { 8 });
-    let rows = random.of(if with.is_none() { &[1, 5, 63, 64, 65, 200] } else { &[1, 5, 16, 33, 65] });
+    let rows = random.of(if with.is_none() {
+        &[1, 5, 63, 64, 65, 200]
+    } else {
+        &[1, 5, 16, 33, 65]
+    });
     let dtype = random.of(&DTYPES);
     let shared = random.once_in(2);
     let modalities: Vec<Modality> = (0..1 + random.below(most_modalities))

@@ -122,10 +122,15 @@ fn play(pairs: &mut Pairs, config: &AlignConfig, random: &mut Random, events: us
                     }
                     let [from, to] = group.channels;
                     let own = &mut channels[from..to];
-                    own.iter_mut().zip(&sample[from..to]).for_each(|(own, &value)| *own = value.into());
+                    own.iter_mut()
+                        .zip(&sample[from..to])
+                        .for_each(|(own, &value)| *own = value.into());
                     let before = (!before.is_empty()).then(|| &before[from..to]);
                     random.channels(group.interpolation.unwrap(), before, own);
-                    sample[from..to].iter_mut().zip(own).for_each(|(value, own)| *value = *own as f32);
+                    sample[from..to]
+                        .iter_mut()
+                        .zip(own)
+                        .for_each(|(value, own)| *value = *own as f32);
                 }
                 *before = sample.iter().copied().map(f64::from).collect();
                 if random.once_in(10) {
@@ -182,7 +187,11 @@ fn check_mode(mode: Interpolation) {
         windows += pairs.windows;
         seed += 1;
     }
-    ran(&gpu, &format!("fuse: windows of random timelines, {}", mode.name()), windows);
+    ran(
+        &gpu,
+        &format!("fuse: windows of random timelines, {}", mode.name()),
+        windows,
+    );
 }
 
 mod mode {

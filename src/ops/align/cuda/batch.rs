@@ -114,7 +114,10 @@ impl FuseBatch {
         let is_shared = shape.targets.len() == shape.rows;
         let targets = if is_shared { shape.rows } else { rows };
         shape.targets.expect("target times", Dtype::Int64, targets, gpu)?;
-        let mut rules = modalities.iter().flat_map(|modality| &modality.groups).map(|group| group.rule);
+        let mut rules = modalities
+            .iter()
+            .flat_map(|modality| &modality.groups)
+            .map(|group| group.rule);
         let are_plain = rules.all(|rule| rule.mode.is_plain());
         let group_count: usize = modalities.iter().map(|modality| modality.groups.len()).sum();
         let widest = modalities.iter().map(|modality| modality.dim).max().unwrap_or(0);
@@ -135,7 +138,10 @@ impl FuseBatch {
                 let mode = group.rule.mode;
                 assert!(mode.is_on_cuda(), "{mode:?} is not on CUDA");
                 let channels = group.channels.len();
-                assert!(mode.width().is_none_or(|width| width == channels), "{mode:?} of {channels} channels");
+                assert!(
+                    mode.width().is_none_or(|width| width == channels),
+                    "{mode:?} of {channels} channels"
+                );
                 groups.push(GroupParams::new(group.channels.clone(), &group.rule));
             }
             assert_eq!(next, modality.dim, "a channel is in one group");

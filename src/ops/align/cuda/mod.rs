@@ -21,10 +21,10 @@ use super::{Masks, Target, Timeline};
 use crate::device::Dtype;
 use crate::device::cuda::staging::{self, DIRECT_BYTES, Staging, room};
 use crate::device::cuda::{Budget, CudaError, DeviceBuf, Gpu, Kernel, PinnedBuf};
+use crate::ops::channel_groups::GroupParams;
 use crate::stream::{History, Place};
 use crate::time::Interpolation;
 use bytemuck::Zeroable;
-use crate::ops::channel_groups::GroupParams;
 use params::{APPEND, AppendParams, BLOCK, Fresh, FuseParams, ModalityParams, OVERFLOW, RUN, kernel};
 use ring::Ring;
 use std::ops::Range;
@@ -126,7 +126,10 @@ impl CudaFuser {
             let groups = (0..timeline.modalities()).flat_map(|modality| timeline.groups(modality));
             groups.map(|group| group.rule.mode)
         };
-        assert!(modes().all(Interpolation::is_on_cuda), "an interpolation is not on CUDA");
+        assert!(
+            modes().all(Interpolation::is_on_cuda),
+            "an interpolation is not on CUDA"
+        );
         let dims = (0..timeline.modalities()).map(|modality| timeline.dim(modality));
         Self {
             gpu: gpu.clone(),

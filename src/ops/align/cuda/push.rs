@@ -107,7 +107,11 @@ impl CudaFuser {
     /// Checks that the channels in `row` that are to be rotations are some. They are few, and come to the host for it.
     fn check_rotations(&self, timeline: &Timeline, modality: usize) -> Result<(), FuserError> {
         let mut channels = [0f32; MOST_WIDTH];
-        for group in timeline.groups(modality).iter().filter(|group| group.rule.mode.is_rotation()) {
+        for group in timeline
+            .groups(modality)
+            .iter()
+            .filter(|group| group.rule.mode.is_rotation())
+        {
             let channels = &mut channels[..group.to - group.from];
             let offset = group.from * size_of::<f32>();
             self.row.fetch(offset, bytemuck::cast_slice_mut(channels))?;

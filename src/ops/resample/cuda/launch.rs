@@ -283,7 +283,9 @@ impl Spec {
     /// The groups of samples of so many values, and how many they are.
     fn group_params(&self, dim: usize) -> ([GroupParams; MOST_GROUPS], u32) {
         let mut params = [GroupParams::zeroed(); MOST_GROUPS];
-        let groups = self.groups(dim).map(|group| GroupParams::new(group.from..group.to, &group.rule));
+        let groups = self
+            .groups(dim)
+            .map(|group| GroupParams::new(group.from..group.to, &group.rule));
         for (to, group) in params.iter_mut().zip(groups) {
             *to = group;
         }
@@ -366,7 +368,9 @@ impl Spec {
             }
             Tiling::Regular { targets: 0, .. } => Ok(()),
             Tiling::Regular { rows, samples, targets } => {
-                let short = batch.short_tile_targets(gpu, [rows, samples, targets]).filter(|_| !self.is_grouped);
+                let short = batch
+                    .short_tile_targets(gpu, [rows, samples, targets])
+                    .filter(|_| !self.is_grouped);
                 let kernel = short.map_or(kernel, |_| short_kernel);
                 let tile = short.unwrap_or_else(|| batch.tile_targets(gpu, rows * targets));
                 let row_tiles = targets.div_ceil(tile);
