@@ -378,17 +378,20 @@ extern "C" __global__ void __launch_bounds__(fuse_ns::BLOCK, fuse_ns::BLOCKS_AT_
 }
 
 // The same with groups of any mode.
-extern "C" __global__ void __launch_bounds__(fuse_ns::BLOCK) fuse_modes_f32(const __grid_constant__ FuseParams p) {
+extern "C" __global__ void __launch_bounds__(fuse_ns::BLOCK, fuse_ns::BLOCKS_AT_ONCE)
+    fuse_modes_f32(const __grid_constant__ FuseParams p) {
     wait_for_previous();
     fuse_ns::fuse<float, false>(p);
 }
 
-extern "C" __global__ void __launch_bounds__(fuse_ns::BLOCK) fuse_modes_f16(const __grid_constant__ FuseParams p) {
+extern "C" __global__ void __launch_bounds__(fuse_ns::BLOCK, fuse_ns::BLOCKS_AT_ONCE)
+    fuse_modes_f16(const __grid_constant__ FuseParams p) {
     wait_for_previous();
     fuse_ns::fuse<f16, false>(p);
 }
 
-extern "C" __global__ void __launch_bounds__(fuse_ns::BLOCK) fuse_modes_bf16(const __grid_constant__ FuseParams p) {
+extern "C" __global__ void __launch_bounds__(fuse_ns::BLOCK, fuse_ns::BLOCKS_AT_ONCE)
+    fuse_modes_bf16(const __grid_constant__ FuseParams p) {
     wait_for_previous();
     fuse_ns::fuse<bf16, false>(p);
 }
