@@ -48,7 +48,7 @@ for part in "${parts[@]}"; do
     start=$SECONDS
     {
         case $part in
-            robocache) peers machine && "$binary" ceilings resample fuse live voxelize crossover ;;
+            robocache) peers machine && "$binary" ceilings resample fuse live modes voxelize crossover ;;
             peers) peers ceilings resample fuse voxelize resample-float32 ;;
             batches) peers voxelize-batches voxelize-uniform ;;
             before) peers machine && "${BEFORE:?names no binary}" ceilings resample fuse voxelize ;;

@@ -1,17 +1,8 @@
 // Streams on common timestamps: the values of every modality at every target of a window.
 
-#include "time.cuh"
+#include "modes.cuh"
 
 namespace fuse_ns {
-
-// Channels from..to of a modality, which are judged and filled together.
-struct Group {
-    Limits limits;
-    u32 from;
-    u32 to;
-    u32 mode; // Interpolation
-    u32 unused;
-};
 
 // The samples of a modality, all finite, at strictly ascending times, and where its columns go.
 //
@@ -41,7 +32,7 @@ constexpr u32 INLINE_GROUPS = 8;
 
 struct FuseParams {
     const fuse_ns::Modality* modalities; // M; null: `own_modalities`, and `own_groups` for the groups
-    const fuse_ns::Group* groups;
+    const Group* groups;
     const i64* targets; // T of each entry: those of entry b begin at b * target_pitch
     i64* age;           // [B, T, M]: target minus the newest sample at or before it, -1 where there is none
     u8* valid;          // [B, T, M]: 1 where every group of the modality has a valid value, else 0 or `overflow`
@@ -51,7 +42,7 @@ struct FuseParams {
     u32 overflow; // written to `valid` where the output type can't hold the value of a group
     u32 unused;
     fuse_ns::Modality own_modalities[fuse_ns::INLINE_MODALITIES];
-    fuse_ns::Group own_groups[fuse_ns::INLINE_GROUPS];
+    Group own_groups[fuse_ns::INLINE_GROUPS];
 };
 
 namespace fuse_ns {
@@ -133,8 +124,9 @@ struct Source {
 
 enum Validity : u32 { INVALID = 0, VALID = 1, OVERFLOWED = 2 };
 
+template <bool PLAIN>
 __device__ __forceinline__ Source source(const Bracket& found, const Modality& m, i64 target, const Group& group) {
-    Pick picked = pick(found, target, group.mode, group.limits);
+    Pick picked = pick<PLAIN>(found, target, group.mode, group.limits);
     u32 before = (m.head + (found.has_before ? found.until - 1 : 0)) & m.mask;
     u32 after = (m.head + found.until) & m.mask;
     u32 a = picked.kind == PICK_AFTER ? after : before;
@@ -272,8 +264,9 @@ __device__ __forceinline__ float write_group(const void* values, const Modality&
 
 // Fills the rows of a group that type Out can't hold, a warp for each row, and marks them as overflowed: those in which
 // an infinity was written. `out`: the group's first column of the first row. All threads of the block call it after a
-// barrier, and it ends with one.
-template <class Out>
+// barrier, and it ends with one. PLAIN is that of `fuse`: were both kinds of kernels to share it, the compiler would not
+// know where `sources` lie.
+template <class Out, bool PLAIN>
 __device__ __noinline__ void refuse_overflows(u32 channels, Source* sources, u32 rows, Out* out, u32 columns, float fill) {
     u32 lane = threadIdx.x % 32;
     for (u32 row = threadIdx.x / 32; row < rows; row += BLOCK / 32) {
@@ -289,9 +282,17 @@ __device__ __noinline__ void refuse_overflows(u32 channels, Source* sources, u32
     __syncthreads();
 }
 
-template <class Out> __device__ __forceinline__ void fuse(const FuseParams& p) {
+} // namespace fuse_ns
+
+#include "fuse_modes.cuh"
+
+namespace fuse_ns {
+
+// PLAIN: all groups are of plain modes.
+template <class Out, bool PLAIN> __device__ __forceinline__ void fuse(const FuseParams& p) {
     __shared__ i64 pivots[PIVOTS];
     __shared__ Source sources[RUN];
+    __shared__ Outer outers[PLAIN ? 1 : RUN];
     const Modality m = p.modalities == nullptr ? p.own_modalities[blockIdx.z] : p.modalities[blockIdx.z];
     const Group* groups = (p.modalities == nullptr ? p.own_groups : p.groups) + m.first_group;
     u64 entry = blockIdx.y;
@@ -325,10 +326,13 @@ template <class Out> __device__ __forceinline__ void fuse(const FuseParams& p) {
 #pragma unroll 1
     for (u32 g = 0; g < m.groups; g++) {
         const Group group = groups[g];
-        if (leads) sources[row] = source(found, m, target, group);
+        if (leads) sources[row] = source<PLAIN>(found, m, target, group);
+        if (!PLAIN && leads && is_curve(group.mode)) outers[row] = outer(times, found, sources[row], group);
         __syncthreads();
         float largest;
-        if (m.dtype == FLOAT32) {
+        if constexpr (!PLAIN) {
+            largest = write_any<Out>(values, m, group, sources, outers, rows, out, p.fill);
+        } else if (m.dtype == FLOAT32) {
             largest = write_group<float, Out>(values, m, group, sources, rows, out, p.fill);
         } else if (m.dtype == FLOAT16) {
             largest = write_group<f16, Out>(values, m, group, sources, rows, out, p.fill);
@@ -336,7 +340,7 @@ template <class Out> __device__ __forceinline__ void fuse(const FuseParams& p) {
             largest = write_group<bf16, Out>(values, m, group, sources, rows, out, p.fill);
         }
         if (__syncthreads_or(largest >= overflows_from<Out>())) {
-            refuse_overflows<Out>(group.to - group.from, sources, rows, out + group.from, m.columns, p.fill);
+            refuse_overflows<Out, PLAIN>(group.to - group.from, sources, rows, out + group.from, m.columns, p.fill);
         }
         if (leads) {
             valid = valid && sources[row].valid == VALID;
@@ -358,19 +362,38 @@ template <class Out> __device__ __forceinline__ void fuse(const FuseParams& p) {
 extern "C" __global__ void __launch_bounds__(fuse_ns::BLOCK, fuse_ns::BLOCKS_AT_ONCE)
     fuse_f32(const __grid_constant__ FuseParams p) {
     wait_for_previous();
-    fuse_ns::fuse<float>(p);
+    fuse_ns::fuse<float, true>(p);
 }
 
 extern "C" __global__ void __launch_bounds__(fuse_ns::BLOCK, fuse_ns::BLOCKS_AT_ONCE)
     fuse_f16(const __grid_constant__ FuseParams p) {
     wait_for_previous();
-    fuse_ns::fuse<f16>(p);
+    fuse_ns::fuse<f16, true>(p);
 }
 
 extern "C" __global__ void __launch_bounds__(fuse_ns::BLOCK, fuse_ns::BLOCKS_AT_ONCE)
     fuse_bf16(const __grid_constant__ FuseParams p) {
     wait_for_previous();
-    fuse_ns::fuse<bf16>(p);
+    fuse_ns::fuse<bf16, true>(p);
+}
+
+// The same with groups of any mode.
+extern "C" __global__ void __launch_bounds__(fuse_ns::BLOCK, fuse_ns::BLOCKS_AT_ONCE)
+    fuse_modes_f32(const __grid_constant__ FuseParams p) {
+    wait_for_previous();
+    fuse_ns::fuse<float, false>(p);
+}
+
+extern "C" __global__ void __launch_bounds__(fuse_ns::BLOCK, fuse_ns::BLOCKS_AT_ONCE)
+    fuse_modes_f16(const __grid_constant__ FuseParams p) {
+    wait_for_previous();
+    fuse_ns::fuse<f16, false>(p);
+}
+
+extern "C" __global__ void __launch_bounds__(fuse_ns::BLOCK, fuse_ns::BLOCKS_AT_ONCE)
+    fuse_modes_bf16(const __grid_constant__ FuseParams p) {
+    wait_for_previous();
+    fuse_ns::fuse<bf16, false>(p);
 }
 
 namespace fuse_ns {

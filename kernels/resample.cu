@@ -555,3 +555,5 @@ COUNT_NONFINITE(f32, float)
 COUNT_NONFINITE(f64, double)
 COUNT_NONFINITE(f16, f16)
 COUNT_NONFINITE(bf16, bf16)
+
+#include "resample_modes.cuh"

@@ -130,8 +130,8 @@ __device__ __forceinline__ Bracket find_bracket(const Times& times, const Slice&
     return bracket_at(any_time, at_or_before(any_time, times.count, target), times.count);
 }
 
-// From here on: all that the kernels know of the interpolation modes, the counterpart of src/time/blend.rs. They compute the
-// first three; the others are computed on the CPU.
+// From here on: the interpolation modes, the counterpart of src/time/blend.rs. This file has the plain ones, which are the
+// first three; modes.cuh has the others but `rotvec`, which is computed on the CPU.
 enum Interpolation : u32 {
     PREVIOUS = 0,
     NEAREST = 1,
@@ -145,7 +145,7 @@ enum Interpolation : u32 {
     PCHIP = 9,
 };
 
-// Whether a mode makes the value of both samples around a target, limited by `max_gap` and `extrapolate`. The others
+// Whether a plain mode makes the value of both samples around a target, limited by `max_gap` and `extrapolate`. The others
 // take one sample, limited by `max_age`. It is a macro because an inlined function changes the order of the branches.
 #define IS_BETWEEN(mode) ((mode) == LINEAR)
 
@@ -159,6 +159,20 @@ struct Limits {
     i64 max_gap;
     i64 extrapolate;
 };
+
+// Channels from..to, which are judged and filled together.
+struct Group {
+    Limits limits;
+    u32 from;
+    u32 to;
+    u32 mode; // Interpolation
+    // For SLERP: 1 + the channel of w within the group, where of the two quaternions of a rotation the one with w >= 0 is
+    // wanted; 0 where it is not.
+    u32 canonical;
+};
+
+// So many groups travel in the launch parameters of kernels that take no table of them.
+constexpr u32 MOST_GROUPS = 32;
 
 // What the value at a target is made of: nothing, the sample before it, the sample after it, or both.
 enum PickKind : u32 { PICK_INVALID = 0, PICK_BEFORE = 1, PICK_AFTER = 2, PICK_BETWEEN = 3 };
@@ -175,14 +189,15 @@ __device__ __forceinline__ i64 distance(i64 earlier, i64 later) {
     return (i64)min(apart, 0x7fffffffffffffffull);
 }
 
-// Equals `pick` of src/time/blend.rs.
+// Equals `pick` of src/time/blend.rs. PLAIN: the mode is one of the plain ones.
+template <bool PLAIN = true>
 __device__ __forceinline__ Pick pick(const Bracket& found, i64 target, u32 mode, const Limits& limits) {
     Pick picked{PICK_INVALID, 0.0};
     i64 age = found.has_before ? distance(found.before, target) : 0;
     i64 ahead = found.has_after ? distance(target, found.after) : 0;
     if (found.has_before && age == 0) {
         picked.kind = PICK_BEFORE;
-    } else if (IS_BETWEEN(mode)) {
+    } else if (PLAIN ? IS_BETWEEN(mode) : mode >= LINEAR) {
         if (found.has_before && found.has_after) {
             i64 gap = distance(found.before, found.after);
             if (gap <= limits.max_gap) {

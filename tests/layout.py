@@ -23,8 +23,8 @@ import sys
 OPERATIONS = {"resample": "resample", "align": "fuse", "voxelize": "voxelize"}
 # The constants that the Rust code and the kernels of an operation share, by their names in Rust.
 SHARED = {
-    "resample": {"BLOCK", "SHORT_VECTORS"},
-    "align": {"BLOCK", "RUN", "INLINE", "TAKEN_AT_ONCE", "ALL_FINITE"},
+    "resample": {"BLOCK", "SHORT_VECTORS", "MOST_GROUPS"},
+    "align": {"BLOCK", "RUN", "INLINE", "TAKEN_AT_ONCE", "ALL_FINITE", "MOST_GROUPS"},
     "voxelize": {
         *("BLOCK", "POINT_BLOCK", "RANK_BLOCK", "COUNTER_SLOTS", "MAX_SUPERBLOCKS"),
         *("MAX_FIELDS", "MAX_SUMS", "MAX_EXTREMES", "MAX_CHANNELS"),
@@ -33,6 +33,8 @@ SHARED = {
 }
 # One in Rust that is several in the kernels.
 ALIASES = {"INLINE": ("INLINE_MODALITIES", "INLINE_GROUPS")}
+# What operations share of the structs and constants of their kernels.
+COMMON = {"resample": ["src/ops/channel_groups.rs"], "align": ["src/ops/channel_groups.rs"]}
 # Enums that are the same in all kernels: where each stands in Rust and in the kernels.
 ENUMS = {"Interpolation": ("src/time/blend.rs", "time.cuh"), "Dtype": ("src/device/dtype.rs", "types.cuh")}
 # Fields that are within another struct in the kernel.
@@ -127,12 +129,22 @@ def check_enums() -> int:
     return len(ENUMS)
 
 
+def included(name: str, seen: set[str] | None = None) -> list[str]:
+    """The text of a file of kernels, after those that it includes."""
+    seen = seen if seen is not None else set()
+    if name in seen:
+        return []
+    seen.add(name)
+    text = (pathlib.Path("kernels") / name).read_text()
+    return [part for other in re.findall(r'^#include "(\w+\.cuh)"', text, re.M) for part in included(other, seen)] + [text]
+
+
 def check(operation: str, kernels: str) -> tuple[int, int]:
     """Compares one operation's structs and constants; how many there are."""
-    files = sorted(pathlib.Path(f"src/ops/{operation}/cuda").glob("*.rs"))
+    files = [pathlib.Path(file) for file in COMMON.get(operation, [])]
+    files += sorted(pathlib.Path(f"src/ops/{operation}/cuda").glob("*.rs"))
     rust = "\n".join(file.read_text() for file in files)
-    sources = [pathlib.Path(f"kernels/{kernels}.cu"), *sorted(pathlib.Path("kernels").glob("*.cuh"))]
-    cxx = "\n".join(source.read_text() for source in sources)
+    cxx = "\n".join(included(f"{kernels}.cu"))
     bodies = dict(re.findall(r"struct (?:alignas\(\d+\) )?(\w+) \{(.*?)\n\s*\};", cxx, re.S))
 
     lines = ['#include "shim.h"', "#include <stddef.h>", f'#include "{kernels}.cu"']

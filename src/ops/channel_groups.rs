@@ -2,7 +2,11 @@
 
 use super::{ConfigError, duration_ns, unused_limit};
 use crate::time::{Interpolation, Limits, QuaternionOrder, Rule};
+#[cfg(feature = "cuda")]
+use bytemuck::{Pod, Zeroable};
 use serde::Deserialize;
+#[cfg(feature = "cuda")]
+use std::ops::Range;
 
 /// Channels that are judged and filled together. A rule that it leaves out is that of what it is a group of: a modality, or
 /// the section `resample:`.
@@ -196,6 +200,42 @@ fn unused_option(key: String, mode: Interpolation) -> ConfigError {
         key,
         format!("`{}` has no use for it (allowed with: slerp)", mode.name()),
     )
+}
+
+/// So many groups travel in the launch parameters of kernels that take no table of them, as in `kernels/time.cuh`.
+pub(crate) const MOST_GROUPS: usize = 32;
+
+/// `Group` of `kernels/time.cuh`.
+#[cfg(feature = "cuda")]
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+pub(crate) struct GroupParams {
+    max_age: i64,
+    max_gap: i64,
+    extrapolate: i64,
+    from: u32,
+    to: u32,
+    mode: u32,
+    canonical: u32,
+}
+
+#[cfg(feature = "cuda")]
+impl GroupParams {
+    pub fn new(channels: Range<usize>, rule: &Rule) -> Self {
+        let channel_of_w = match rule.order {
+            QuaternionOrder::Xyzw => 3,
+            QuaternionOrder::Wxyz => 0,
+        };
+        Self {
+            max_age: rule.limits.max_age,
+            max_gap: rule.limits.max_gap,
+            extrapolate: rule.limits.extrapolate,
+            from: channels.start as u32,
+            to: channels.end as u32,
+            mode: rule.mode.code(),
+            canonical: if rule.canonical { 1 + channel_of_w } else { 0 },
+        }
+    }
 }
 
 /// Why a device can't do what groups ask for, if it can't.

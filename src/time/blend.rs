@@ -5,12 +5,13 @@
 //! plain modes, which take the samples channel by channel with one weight, are [written](write()) here, too; `curve.rs`
 //! has those of four samples, and `rotation.rs` those of a rotation.
 //!
-//! `kernels/time.cuh` says the same of the plain modes to a device, bit for bit, and `tests/layout.py` holds its codes
-//! against these. The others are computed on the CPU: [`Interpolation::is_on_cuda`].
+//! `kernels/time.cuh` says the same of the plain modes to a device, bit for bit, and `kernels/modes.cuh` of the others;
+//! `tests/layout.py` holds the codes against these. Only `rotvec` is computed on the CPU alone:
+//! [`Interpolation::is_on_cuda`].
 //!
 //! **A new mode** touches
 //! 1. this file: a variant of [`Interpolation`], its `Facts`, and an arm of `Rule::make`;
-//! 2. `kernels/time.cuh`: its code, and, if devices are to know it, the same arms of `pick` and `blend`;
+//! 2. `kernels/time.cuh`: its code, and, if devices are to know it, `kernels/modes.cuh`: what it makes of the samples;
 //! 3. `tests/common/resample.rs` and `tests/modes.rs`: what it should give, by a slow way;
 //! 4. the user's documentation of the modes.
 //!
@@ -150,7 +151,7 @@ impl Interpolation {
 
     /// Whether a CUDA device computes it. A configuration with a mode that none does is computed on the CPU.
     pub const fn is_on_cuda(self) -> bool {
-        self.is_plain()
+        !matches!(self, Self::Rotvec)
     }
 }
 
@@ -463,12 +464,11 @@ mod tests {
         );
     }
 
-    /// The watermark and the histories know of no more, and the kernels' brackets of one: see the top of this file.
+    /// The watermark, the histories and the kernels know of no more: see the top of this file.
     #[test]
-    fn no_mode_needs_more_than_two_samples_on_each_side_and_on_a_device_one() {
+    fn no_mode_needs_more_than_two_samples_on_each_side() {
         for mode in Interpolation::ALL {
-            let most = if mode.is_on_cuda() { 1 } else { 2 };
-            assert!(mode.needs().iter().all(|&samples| samples <= most), "{mode:?}");
+            assert!(mode.needs().iter().all(|&samples| samples <= 2), "{mode:?}");
         }
     }
 

@@ -4,6 +4,7 @@ use robocache::device::cuda::{Gpu, device_count};
 use robocache::time::Interpolation;
 use std::collections::BTreeSet;
 use std::io::Write;
+use std::ops::Range;
 use std::sync::Mutex;
 
 /// A line on stderr, whether the test passes or not.
@@ -55,9 +56,96 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// An interpolation mode that devices compute.
-    pub fn mode(&mut self) -> Interpolation {
-        self.of(&modes())
+    /// Groups of channels of a sample of `dim` values, one after the other; one of them of that mode.
+    pub fn groups(&mut self, dim: usize, with: Option<Interpolation>) -> Vec<(Range<usize>, Interpolation)> {
+        let mut groups = Vec::new();
+        let mut from = 0;
+        let width = with.map_or(0, |mode| mode.width().unwrap_or(1));
+        let mut before = with.map(|_| self.below(dim - width + 1));
+        while from < dim {
+            let end = before.unwrap_or(dim);
+            let mode = match with {
+                Some(with) if before == Some(from) => {
+                    before = None;
+                    with
+                }
+                _ => self.mode(end - from),
+            };
+            let end = if before.is_none() { dim } else { end };
+            let to = match mode.width() {
+                Some(width) => from + width,
+                None if self.once_in(2) => end,
+                None => from + 1 + self.below(end - from),
+            };
+            groups.push((from..to, mode));
+            from = to;
+        }
+        groups
+    }
+
+    /// An interpolation mode that devices compute, for a group of at most so many channels.
+    fn mode(&mut self, channels: usize) -> Interpolation {
+        let fits = |mode: &Interpolation| mode.width().is_none_or(|width| width <= channels);
+        let modes: Vec<Interpolation> = modes().into_iter().filter(fits).collect();
+        self.of(&modes)
+    }
+
+    /// A value that a mode takes in its own way: an angle of a few turns or about a half one, a component of a rotation.
+    fn special(&mut self) -> f64 {
+        use std::f64::consts::PI;
+        match self.below(8) {
+            0 => PI * (self.below(9) as f64 - 4.0),
+            1 => f64::from((PI as f32).next_up()) * self.of(&[1.0, -1.0]),
+            2 => f64::from((PI as f32).next_down()) * self.of(&[1.0, -1.0]),
+            3 => self.signed() * 20.0,
+            4 => self.of(&[0.0, -0.0, 1.0, -1.0, 0.5, -0.5]),
+            5 => self.signed() * 2e-6,
+            _ => self.signed(),
+        }
+    }
+
+    /// Makes the channels of a group what is hard for its mode: `before` are those of the sample before it.
+    pub fn channels(&mut self, mode: Interpolation, before: Option<&[f64]>, channels: &mut [f64]) {
+        if mode.is_rotation() {
+            return self.rotation(before, channels);
+        }
+        for (i, channel) in channels.iter_mut().enumerate() {
+            match (mode, before) {
+                (Interpolation::Angle, _) => *channel = self.special(),
+                // Where a curve is level.
+                (Interpolation::Cubic | Interpolation::Pchip, Some(before)) if self.once_in(4) => *channel = before[i],
+                _ => {}
+            }
+        }
+    }
+
+    /// Makes of the channels of a rotation what is hard about them: a half turn of the one before, one that is hardly
+    /// another, one that is none.
+    fn rotation(&mut self, before: Option<&[f64]>, channels: &mut [f64]) {
+        for channel in channels.iter_mut() {
+            *channel = self.signed();
+        }
+        match self.below(12) {
+            0 => channels.fill(self.of(&[0.0, 1e-7, 5e-7, 3e-6])),
+            1 => channels.iter_mut().for_each(|channel| *channel *= 1e-6),
+            2 => channels.iter_mut().for_each(|channel| *channel *= 1e20),
+            3 => channels.iter_mut().for_each(|channel| *channel = channel.round()),
+            4..=6 => {
+                // The other quaternion of the same rotation, and one next to it or a half turn away.
+                let Some(before) = before else { return };
+                let (scale, noise) = (self.of(&[1.0, -1.0]), self.of(&[0.0, 1e-4]));
+                for (to, from) in channels.iter_mut().zip(before) {
+                    *to = scale * from + noise * *to;
+                }
+            }
+            7 => {
+                let Some(before) = before.filter(|before| before.len() == 4) else {
+                    return;
+                };
+                channels.copy_from_slice(&[-before[1], before[0], -before[3], before[2]]);
+            }
+            _ => {}
+        }
     }
 
     /// In 0..below.
@@ -87,3 +175,27 @@ pub fn modes() -> Vec<Interpolation> {
         .filter(|mode| mode.is_on_cuda())
         .collect()
 }
+
+/// A test of each mode, so that they run side by side: `check(mode)`.
+macro_rules! for_each_mode {
+    ($check:ident) => {
+        $crate::support::for_each_mode!(
+            $check: previous Previous, nearest Nearest, linear Linear, angle Angle, slerp Slerp, rot6d Rot6d,
+            rot6d_columns Rot6dColumns, cubic Cubic, pchip Pchip
+        );
+    };
+    ($check:ident: $($name:ident $mode:ident),*) => {
+        $(
+            #[test]
+            fn $name() {
+                super::$check(robocache::time::Interpolation::$mode);
+            }
+        )*
+
+        #[test]
+        fn no_mode_is_missing() {
+            assert_eq!([$(robocache::time::Interpolation::$mode),*].as_slice(), $crate::support::modes());
+        }
+    };
+}
+pub(crate) use for_each_mode;

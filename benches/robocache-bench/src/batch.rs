@@ -4,7 +4,10 @@
 use crate::random::Random;
 use half::{bf16, f16};
 use robocache::device::{Dtype, HostMemory};
+use robocache::ops::resample::{GroupConfig, ResampleConfig};
 use robocache::stream::{Cells, Message};
+use robocache::time::Interpolation;
+use std::ops::Range;
 
 /// The start of all times, so that they are as large as times of today.
 pub const EPOCH_NS: i64 = 1_700_000_000_000_000_000;
@@ -13,6 +16,41 @@ pub const SPAN_NS: i64 = 5_000_000_000;
 
 /// Enough for values to look random, and soon made.
 const DIFFERENT_VALUES: usize = 1 << 20;
+
+/// Groups at most: what is left of the channels is on a line.
+const MOST_GROUPS: usize = 8;
+
+/// The groups of a sample of so many values in a mode: as many as it is wide.
+pub fn groups(mode: Interpolation, dim: usize) -> Vec<(Range<usize>, Interpolation)> {
+    let Some(width) = mode.width() else {
+        return vec![(0..dim, mode)];
+    };
+    let count = (dim / width).min(MOST_GROUPS);
+    let mut groups: Vec<_> = (0..count).map(|i| (i * width..(i + 1) * width, mode)).collect();
+    if count * width < dim {
+        groups.push((count * width..dim, Interpolation::Linear));
+    }
+    groups
+}
+
+/// The same as a configuration.
+pub fn rules(mode: Interpolation, dim: usize) -> ResampleConfig {
+    let group = |(channels, mode): (Range<usize>, Interpolation)| GroupConfig {
+        channels: [channels.start, channels.end],
+        interpolation: Some(mode),
+        ..GroupConfig::default()
+    };
+    match mode.width() {
+        None => ResampleConfig {
+            interpolation: mode,
+            ..ResampleConfig::default()
+        },
+        Some(_) => ResampleConfig {
+            groups: groups(mode, dim).into_iter().map(group).collect(),
+            ..ResampleConfig::default()
+        },
+    }
+}
 
 /// The shape of a batch: trajectories, samples and targets of each, values of a sample.
 #[derive(Clone, Copy)]

@@ -85,6 +85,31 @@ pub fn live(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
     gpu.map_or(Ok(()), |gpu| take(rows, gpu))
 }
 
+/// Measures the batch on the device in other modes, and the observation of one robot with them, on the CPU, too.
+pub fn modes(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
+    let columns: usize = LIVE_STREAMS.iter().map(|stream| stream.1).sum();
+    let groups = "groups: [{ channels: [0, 7], interpolation: angle }, { channels: [7, 11], interpolation: slerp }, \
+                  { channels: [11, 15], interpolation: linear }]";
+    for (name, proprio) in [
+        ("linear", "interpolation: linear"),
+        ("angle + slerp + linear", groups),
+        ("cubic", "interpolation: cubic"),
+        ("pchip", "interpolation: pchip"),
+    ] {
+        for window in LIVE_WINDOWS {
+            let rules = live_rules_with(window, Dtype::Float32, proprio)?;
+            let (config, bytes) = (format!("{}, {name}", live_config(window)), window * columns * 4);
+            let times = play(OnCpu::new(&rules)?, &rules, usize::MAX)?;
+            rows.add("fuse", &config, "cpu", Scope::Host, times, bytes);
+            if gpu.is_some() {
+                let times = play(on_cuda(&rules)?, &rules, usize::MAX)?;
+                rows.add("fuse", &config, "cuda", Scope::Host, times, bytes);
+            }
+        }
+    }
+    gpu.map_or(Ok(()), |gpu| fuse_batch::modes(rows, gpu))
+}
+
 /// Large samples that are on the device already, as of an operation before in the same process: the bits of a voxel grid
 /// of 512 x 512 x 40, and 2 M floats.
 const LARGE_SAMPLES: [(Dtype, usize); 2] = [(Dtype::UInt8, 512 * 512 * 40 / 8), (Dtype::Float32, 1 << 21)];
@@ -229,10 +254,15 @@ fn live_config(window: usize) -> String {
 
 /// The configuration of the observation of one robot.
 fn live_rules(window: usize, dtype: Dtype) -> Result<AlignConfig, serde_yaml::Error> {
+    live_rules_with(window, dtype, "interpolation: linear")
+}
+
+/// The same with other modes of the proprioception.
+fn live_rules_with(window: usize, dtype: Dtype, proprio: &str) -> Result<AlignConfig, serde_yaml::Error> {
     serde_yaml::from_str(&format!(
         "{{ rate_hz: 50, window: {window}, max_wait_ms: 40, dtype: {dtype}, modalities: [
             {{ input: camera, dim: 128, interpolation: previous, max_age_ms: 100 }},
-            {{ input: proprio, dim: 15, interpolation: linear, max_gap_ms: 50 }},
+            {{ input: proprio, dim: 15, max_gap_ms: 50, {proprio} }},
             {{ input: force, dim: 6, interpolation: linear, max_gap_ms: 50, extrapolate_ms: 5 }}] }}"
     ))
 }

@@ -8,12 +8,16 @@ use crate::timing;
 use robocache::device::cuda::{Budget, CudaError, Gpu};
 use robocache::device::{Dtype, HostMemory};
 use robocache::ops::align::cuda::{BatchGroup, BatchModality, BatchOutput, BatchShape, FuseBatch};
-use robocache::ops::resample::{CpuResampler, ResampleConfig, Trajectories};
-use robocache::time::{Interpolation, Limits};
+use robocache::ops::resample::{CpuResampler, Trajectories};
+use robocache::time::{Interpolation, Limits, Rule};
 use std::error::Error;
 
 /// Windows of the batch, targets of each, and samples and columns of each modality.
 pub const BATCH: (usize, usize, [(usize, usize); 3]) = (32, 256, [(150, 128), (1000, 32), (5000, 16)]);
+
+/// The mode of each modality.
+type Modes = [Interpolation; BATCH.2.len()];
+const LINES: Modes = [Interpolation::Linear; BATCH.2.len()];
 
 /// How the rows name the batch.
 pub fn batch_config() -> String {
@@ -85,11 +89,11 @@ impl Windows {
     }
 
     /// The values that each modality has by itself, row by row.
-    fn expected(&self) -> Result<Vec<u8>, Box<dyn Error>> {
+    fn expected(&self, modes: Modes) -> Result<Vec<u8>, Box<dyn Error>> {
         let (windows, rows, _) = BATCH;
-        let mut resampler = CpuResampler::new(&ResampleConfig::default())?;
         let mut each = Vec::new();
-        for (shape, times, values) in &self.streams {
+        for ((shape, times, values), mode) in self.streams.iter().zip(modes) {
+            let mut resampler = CpuResampler::new(&batch::rules(mode, shape.dim))?;
             let message = batch::message_of(shape, (times, values, &self.targets), &HostMemory::pageable());
             let (mut out, mut valid) = (vec![0; windows * rows * shape.dim * 2], vec![0; windows * rows]);
             resampler.run(&Trajectories::from_message(&message)?, &mut out, &mut valid);
@@ -108,7 +112,7 @@ struct OnDevice {
 }
 
 impl OnDevice {
-    fn new(gpu: &Gpu) -> Result<Self, Box<dyn Error>> {
+    fn new(gpu: &Gpu, modes: Modes) -> Result<Self, Box<dyn Error>> {
         let (windows, targets, streams) = BATCH;
         let columns: usize = streams.iter().map(|stream| stream.1).sum();
         let masks = windows * targets * streams.len();
@@ -127,7 +131,7 @@ impl OnDevice {
                 slab.upload(set, STREAMS + 2 * stream, bytemuck::cast_slice(times))?;
                 slab.upload(set, STREAMS + 2 * stream + 1, values)?;
             }
-            fusers.push(fuser(gpu, &slab, set)?);
+            fusers.push(fuser(gpu, &slab, set, modes)?);
         }
         Ok(Self { slab, first, fusers })
     }
@@ -135,7 +139,7 @@ impl OnDevice {
 
 /// Launches it a few times.
 pub fn launch(gpu: &Gpu) -> Result<(), Box<dyn Error>> {
-    for fuser in &OnDevice::new(gpu)?.fusers {
+    for fuser in &OnDevice::new(gpu, LINES)?.fusers {
         // SAFETY: the slab outlives the launches and has what they were told.
         unsafe { fuser.launch() }?;
         gpu.synchronize()?;
@@ -145,22 +149,43 @@ pub fn launch(gpu: &Gpu) -> Result<(), Box<dyn Error>> {
 
 /// Measures it.
 pub fn measure(rows: &mut Rows, gpu: &Gpu) -> Result<(), Box<dyn Error>> {
-    let on_device = OnDevice::new(gpu)?;
+    measure_as(rows, gpu, LINES, &batch_config())
+}
+
+/// Measures it in other modes, and beside them on lines.
+pub fn modes(rows: &mut Rows, gpu: &Gpu) -> Result<(), Box<dyn Error>> {
+    use Interpolation::{Angle, Cubic, Linear, Pchip, Rot6d, Slerp};
+    for modes in [
+        LINES,
+        [Linear, Angle, Slerp],
+        [Linear, Angle, Rot6d],
+        [Angle; 3],
+        [Cubic; 3],
+        [Pchip; 3],
+    ] {
+        let config = format!("{}, {}", batch_config(), modes.map(Interpolation::name).join(" + "));
+        measure_as(rows, gpu, modes, &config)?;
+    }
+    Ok(())
+}
+
+fn measure_as(rows: &mut Rows, gpu: &Gpu, modes: Modes, config: &str) -> Result<(), Box<dyn Error>> {
+    let on_device = OnDevice::new(gpu, modes)?;
     let sets = on_device.fusers.len();
     // SAFETY: the slab outlives the launches and has what they were told.
     let times = timing::device(gpu, sets, |set| unsafe { on_device.fusers[set].launch() })?;
-    let expected = on_device.first.expected()?;
+    let expected = on_device.first.expected(modes)?;
     let mut came = vec![0; expected.len()];
     on_device.slab.download(0, OUT, &mut came)?;
     if came != expected {
         return Err("the fused values are not those of each modality by itself".into());
     }
     let bytes = on_device.first.touched_bytes();
-    rows.add("fuse", &batch_config(), "cuda", Scope::Device, times, bytes);
+    rows.add("fuse", config, "cuda", Scope::Device, times, bytes);
     Ok(())
 }
 
-fn fuser(gpu: &Gpu, slab: &Slab, set: usize) -> Result<FuseBatch, CudaError> {
+fn fuser(gpu: &Gpu, slab: &Slab, set: usize, modes: Modes) -> Result<FuseBatch, CudaError> {
     let (entries, rows, streams) = BATCH;
     let columns: usize = streams.iter().map(|stream| stream.1).sum();
     let modality = |(stream, &(samples, dim)): (usize, &(usize, usize))| {
@@ -170,11 +195,13 @@ fn fuser(gpu: &Gpu, slab: &Slab, set: usize) -> Result<FuseBatch, CudaError> {
             values: slab.slice(set, values, Dtype::BFloat16, entries * samples * dim)?,
             samples,
             dim,
-            groups: vec![BatchGroup {
-                channels: 0..dim,
-                interpolation: Interpolation::Linear,
-                limits: Limits::default(),
-            }],
+            groups: batch::groups(modes[stream], dim)
+                .into_iter()
+                .map(|(channels, mode)| BatchGroup {
+                    channels,
+                    rule: Rule::new(mode, Limits::default()),
+                })
+                .collect(),
         })
     };
     let modalities: Result<Vec<_>, CudaError> = streams.iter().enumerate().map(modality).collect();

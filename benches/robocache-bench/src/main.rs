@@ -2,8 +2,8 @@
 //!
 //!     robocache-bench [--quick] [PART ...]
 //!
-//! PART is ceilings, resample, fuse, live (one robot's observation), voxelize, crossover (sizes from one robot's upwards)
-//! or devices (work shared among several); all of them if none is named. `profile` is no part of these: it launches each
+//! PART is ceilings, resample, fuse, live (one robot's observation), modes (each interpolation beside `linear`), voxelize,
+//! crossover (sizes from one robot's upwards) or devices (work shared among several); all of them if none is named. `profile` is no part of these: it launches each
 //! kernel a few times, for Nsight Compute to look at. A row has the keys
 //! - `op`, `config`, `backend` (`cpu` or `cuda`),
 //! - `scope`: `device`, the work on the device alone, from a graph of many calls, or `host`, the whole operation, from a
@@ -45,13 +45,17 @@ use std::time::Instant;
 type Part = fn(&mut Rows, Option<&Gpu>) -> Result<(), Box<dyn Error>>;
 
 /// In the order of their rows: those after the ceilings are held against them.
-const PARTS: [(&str, Part); 8] = [
+const PARTS: [(&str, Part); 9] = [
     ("ceilings", |rows, gpu| {
         gpu.map_or(Ok(()), |gpu| Ok(ceilings::measure(rows, gpu)?))
     }),
     ("resample", resample::measure),
     ("fuse", fuse::batch),
     ("live", fuse::live),
+    ("modes", |rows, gpu| {
+        resample::modes(rows, gpu)?;
+        fuse::modes(rows, gpu)
+    }),
     ("voxelize", voxelize::measure),
     ("crossover", |rows, gpu| {
         crossover::resample(rows, gpu)?;

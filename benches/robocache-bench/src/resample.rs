@@ -10,6 +10,7 @@ use robocache::device::{Dtype, HostBuf, HostMemory};
 use robocache::ops::resample::cuda::{CudaResampler, DeviceBatch};
 use robocache::ops::resample::{CpuResampler, ResampleConfig, ResampleCounters, Trajectories};
 use robocache::stream::Message;
+use robocache::time::Interpolation;
 use std::error::Error;
 
 /// Trajectories, samples, targets, values of a sample.
@@ -105,6 +106,33 @@ fn one_shape(rows: &mut Rows, gpu: Option<&Gpu>, shape: &Shape) -> Result<(), Bo
     let times = host(&mut sets, |batch, values, valid| on_device.run(batch, values, valid))?;
     check(&expected, sets[0].values.bytes())?;
     rows.add("resample", &config, "cuda", Scope::Host, times, bytes);
+    Ok(())
+}
+
+/// The shapes of [`SHAPES`] in which the modes are compared.
+const MODE_SHAPES: [usize; 3] = [0, 1, 3];
+
+/// Measures every mode that devices compute on the device, in float32.
+pub fn modes(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
+    let Some(gpu) = gpu else { return Ok(()) };
+    let shapes: Vec<Shape> = shapes().filter(|shape| shape.dtype == Dtype::Float32).collect();
+    let shapes = MODE_SHAPES.map(|at| shapes[at]);
+    for shape in shapes.iter().filter(|shape| timing::is_wanted(shape.held_bytes())) {
+        let (mut sets, bytes) = sets(shape, &memory(Some(gpu)));
+        for mode in Interpolation::ALL.into_iter().filter(|mode| mode.is_on_cuda()) {
+            let rules = batch::rules(mode, shape.dim);
+            let Set { message, values, valid } = &mut sets[0];
+            CpuResampler::new(&rules)?.run(
+                &Trajectories::from_message(message)?,
+                values.bytes_mut(),
+                valid.bytes_mut(),
+            );
+            let expected = values.bytes().to_vec();
+            let times = device(&CudaResampler::new(&rules, gpu, None)?, shape, &sets, &expected)?;
+            let config = format!("{}, {}", shape.config(), mode.name());
+            rows.add("resample", &config, "cuda", Scope::Device, times, bytes);
+        }
+    }
     Ok(())
 }
 

@@ -260,13 +260,8 @@ impl Timeline {
             });
         }
         if stream.has_rotations {
-            let no_rotation = |group: &&Group| !group.rule.takes(&stream.sample[group.from..group.to]);
-            if let Some(group) = stream.spec.groups.iter().find(no_rotation) {
-                return Err(SampleError::NoRotation {
-                    from: group.from,
-                    to: group.to,
-                    mode: group.rule.mode.name(),
-                });
+            for group in &stream.spec.groups {
+                check_rotation(group, &stream.sample[group.from..group.to])?;
             }
         }
         Ok(&stream.sample)
@@ -428,6 +423,18 @@ impl Timeline {
     /// The groups of a modality, in the order of their channels.
     pub(super) fn groups(&self, modality: usize) -> &[Group] {
         &self.streams[modality].spec.groups
+    }
+}
+
+/// Checks that the channels of a group are a rotation, where they are to be one.
+pub(super) fn check_rotation(group: &Group, channels: &[f32]) -> Result<(), SampleError> {
+    match group.rule.takes(channels) {
+        true => Ok(()),
+        false => Err(SampleError::NoRotation {
+            from: group.from,
+            to: group.to,
+            mode: group.rule.mode.name(),
+        }),
     }
 }
 

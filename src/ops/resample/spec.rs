@@ -69,7 +69,10 @@ impl Spec {
     /// Why no device can do what it asks for, if none can.
     pub fn not_on_cuda(&self) -> Option<String> {
         let mode = channel_groups::not_on_cuda(self.groups.iter());
-        mode.or_else(|| self.is_grouped.then(|| "`groups` of `resample` are not on CUDA".into()))
+        mode.or_else(|| {
+            let (count, most) = (self.groups.len(), channel_groups::MOST_GROUPS);
+            (count > most).then(|| format!("{count} `groups` are not on CUDA (at most {most})"))
+        })
     }
 
     /// Checks that the groups are those of a batch's samples, and that its type can hold the fill value.

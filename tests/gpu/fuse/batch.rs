@@ -2,10 +2,11 @@
 
 use crate::support::{Random, gpu, ran, random_cases};
 use half::{bf16, f16};
-use robocache::device::Dtype;
 use robocache::device::cuda::{Budget, DeviceBuf, Gpu};
+use robocache::device::{Dtype, Float};
 use robocache::ops::align::cuda::{BatchGroup, BatchModality, BatchOutput, BatchShape, FuseBatch};
-use robocache::time::{Interpolation, Limits, Pick, pick};
+use robocache::time::blend::Written;
+use robocache::time::{Interpolation, Limits, Pick, QuaternionOrder, Rule, pick};
 
 const DTYPES: [Dtype; 3] = [Dtype::Float32, Dtype::Float16, Dtype::BFloat16];
 
@@ -59,15 +60,9 @@ struct Modality {
     groups: Vec<BatchGroup>,
 }
 
-fn any_groups(random: &mut Random, dim: usize) -> Vec<BatchGroup> {
+fn any_groups(random: &mut Random, dim: usize, with: Option<Interpolation>) -> Vec<BatchGroup> {
     let mut groups = Vec::new();
-    let mut from = 0;
-    while from < dim {
-        let to = if random.once_in(2) {
-            dim
-        } else {
-            from + 1 + random.below(dim - from)
-        };
+    for (channels, mode) in random.groups(dim, with) {
         let mut limit = |absent: i64| {
             if random.once_in(2) {
                 absent
@@ -80,27 +75,30 @@ fn any_groups(random: &mut Random, dim: usize) -> Vec<BatchGroup> {
             max_gap: limit(i64::MAX),
             extrapolate: limit(0),
         };
-        groups.push(BatchGroup {
-            channels: from..to,
-            interpolation: random.mode(),
-            limits,
-        });
-        from = to;
+        let rule = Rule {
+            canonical: random.once_in(2),
+            order: random.of(&[QuaternionOrder::Xyzw, QuaternionOrder::Wxyz]),
+            ..Rule::new(mode, limits)
+        };
+        groups.push(BatchGroup { channels, rule });
     }
     groups
 }
 
-fn any_modality(random: &mut Random, entries: usize) -> Modality {
+fn any_modality(random: &mut Random, entries: usize, with: Option<Interpolation>) -> Modality {
     let samples = match random.below(6) {
         0 => random.below(3),
-        1 => 600 + random.below(3000),
-        _ => 1 + random.below(120),
+        1 if with.is_none() => 600 + random.below(3000),
+        2 => random.below(6),
+        _ => 1 + random.below(if with.is_none() { 120 } else { 30 }),
     };
     let dim = if random.once_in(2) {
         8 * (1 + random.below(5))
     } else {
         1 + random.below(20)
     };
+    let dim = dim.max(with.and_then(Interpolation::width).unwrap_or(1));
+    let groups = any_groups(random, dim, with);
     let dtype = random.of(&DTYPES);
     let mut times = Vec::new();
     for _ in 0..entries {
@@ -112,10 +110,28 @@ fn any_modality(random: &mut Random, entries: usize) -> Modality {
     }
     let scale = random.of(&[100.0, 7e4, 3.4e38]);
     let largest = dtype.largest() as f32;
-    let values = (0..entries * samples * dim).map(|_| ((random.signed() * scale) as f32).clamp(-largest, largest));
+    let mut values = vec![0.0; entries * samples * dim];
+    values.fill_with(|| random.signed() * scale);
+    for sample in 0..entries * samples {
+        let (before, own) = values.split_at_mut(sample * dim);
+        let before = before.len().checked_sub(dim).map(|from| &before[from..]);
+        for group in &groups {
+            let (channels, rule) = (group.channels.clone(), &group.rule);
+            let own = &mut own[channels.clone()];
+            let before = before.map(|before| &before[channels]);
+            random.channels(rule.mode, before, own);
+            // What comes to a batch is a rotation.
+            let in_type = Elements::of(dtype, own.iter().map(|&value| value as f32)).values;
+            if !rule.takes(&in_type) {
+                own.fill(0.0);
+                (own[0], own[own.len() - 2]) = (0.75, -0.5);
+            }
+        }
+    }
+    let values = values.iter().map(|&value| (value as f32).clamp(-largest, largest));
     Modality {
         values: Elements::of(dtype, values),
-        groups: any_groups(random, dim),
+        groups,
         times,
         samples,
         dim,
@@ -124,18 +140,22 @@ fn any_modality(random: &mut Random, entries: usize) -> Modality {
 }
 
 /// Any batch on the device, held to what is found for each target by itself.
-fn check(gpu: &Gpu, random: &mut Random, most_modalities: usize) {
+fn check(gpu: &Gpu, random: &mut Random, most_modalities: usize, with: Option<Interpolation>) -> usize {
     let budget = Budget::new(None);
-    let entries = 1 + random.below(3);
-    let rows = random.of(&[1, 5, 63, 64, 65, 200]);
+    let entries = 1 + random.below(if with.is_none() { 3 } else { 8 });
+    let rows = random.of(if with.is_none() {
+        &[1, 5, 63, 64, 65, 200]
+    } else {
+        &[1, 5, 16, 33, 65]
+    });
     let dtype = random.of(&DTYPES);
     let shared = random.once_in(2);
     let modalities: Vec<Modality> = (0..1 + random.below(most_modalities))
-        .map(|_| any_modality(random, entries))
+        .map(|_| any_modality(random, entries, with))
         .collect();
     let columns: usize = modalities.iter().map(|modality| modality.dim).sum();
     let mut targets: Vec<i64> = (0..if shared { rows } else { entries * rows })
-        .map(|_| random.below(2000) as i64 - 100)
+        .map(|_| random.below(if with.is_none() { 2000 } else { 400 }) as i64 - 100)
         .collect();
     if random.once_in(2) {
         targets.sort_unstable();
@@ -195,7 +215,16 @@ fn check(gpu: &Gpu, random: &mut Random, most_modalities: usize) {
             let until = times.iter().filter(|&&time| time <= target).count();
             let mut all = true;
             for group in &modality.groups {
-                let picked = pick(times, until, target, group.interpolation, &group.limits);
+                if group.rule.mode.code() > Interpolation::Linear.code() {
+                    let sample = |sample: usize| {
+                        let from = (entry * modality.samples + sample) * modality.dim;
+                        &modality.values.values[from..from + modality.dim][group.channels.clone()]
+                    };
+                    let channels = group.channels.len();
+                    all &= of_rule(&group.rule, times, until, target, sample, channels, dtype, &mut wanted);
+                    continue;
+                }
+                let picked = pick(times, until, target, group.rule.mode, &group.rule.limits);
                 let element = |channel: usize| match picked {
                     Pick::Invalid => f32::NAN,
                     Pick::Sample(sample) => value(sample, channel),
@@ -217,6 +246,58 @@ fn check(gpu: &Gpu, random: &mut Random, most_modalities: usize) {
     assert!(came[0] == wanted, "values");
     assert_eq!(came[1], wanted_valid);
     assert_eq!(came[2], bytemuck::cast_slice::<i64, u8>(&wanted_ages));
+    entries
+}
+
+/// Appends the value of a group as the CPU makes it of the same samples. Returns whether there is one.
+#[expect(
+    clippy::too_many_arguments,
+    reason = "the samples, the target and the place of its value"
+)]
+fn of_rule<'a>(
+    rule: &Rule,
+    times: &[i64],
+    until: usize,
+    target: i64,
+    sample: impl Fn(usize) -> &'a [f32],
+    channels: usize,
+    dtype: Dtype,
+    wanted: &mut Vec<u8>,
+) -> bool {
+    fn value<'a, T: Float<Real = f32>>(
+        rule: &Rule,
+        (times, until, target): (&[i64], usize, i64),
+        sample: impl Fn(usize) -> &'a [f32],
+        channels: usize,
+        wanted: &mut Vec<u8>,
+    ) -> bool {
+        let mut out = vec![T::from_f32(0.0); channels];
+        let written = rule.value(times, until, target, sample, false, T::from_f32(-3.5), &mut out);
+        wanted.extend_from_slice(bytemuck::cast_slice(&out));
+        written == Written::Value
+    }
+    let at = (times, until, target);
+    match dtype {
+        Dtype::Float16 => value::<f16>(rule, at, sample, channels, wanted),
+        Dtype::BFloat16 => value::<bf16>(rule, at, sample, channels, wanted),
+        _ => value::<f32>(rule, at, sample, channels, wanted),
+    }
+}
+
+/// Small batches of one mode among others; a case is an entry.
+fn check_mode(mode: Interpolation) {
+    let Some(gpu) = gpu() else { return };
+    let wanted = random_cases(40);
+    let (mut seed, mut cases) = ((1 + u64::from(mode.code())) << 48, 0);
+    while cases < wanted {
+        cases += check(&gpu, &mut Random(seed), 2, Some(mode));
+        seed += 1;
+    }
+    ran(&gpu, &format!("fuse: random batches, {}", mode.name()), cases);
+}
+
+mod mode {
+    crate::support::for_each_mode!(check_mode);
 }
 
 #[test]
@@ -224,7 +305,7 @@ fn a_batch_is_each_of_its_windows() {
     let Some(gpu) = gpu() else { return };
     let cases = random_cases(40);
     for case in 0..cases {
-        check(&gpu, &mut Random(case as u64), 4);
+        check(&gpu, &mut Random(case as u64), 4, None);
     }
     ran(&gpu, "fuse: random batches", cases);
 }
@@ -234,7 +315,7 @@ fn a_batch_of_more_modalities_than_travel_with_the_launch() {
     let Some(gpu) = gpu() else { return };
     let cases = random_cases(4).min(5000);
     for case in 0..cases {
-        check(&gpu, &mut Random(1 << 40 | case as u64), 30);
+        check(&gpu, &mut Random(1 << 40 | case as u64), 30, None);
     }
     ran(&gpu, "fuse: random batches of many modalities", cases);
 }
@@ -252,8 +333,7 @@ fn a_tensor_of_another_length_or_type_is_refused_by_name() {
         dim: 2,
         groups: vec![BatchGroup {
             channels: 0..2,
-            interpolation: Interpolation::Linear,
-            limits: Limits::default(),
+            rule: Rule::new(Interpolation::Linear, Limits::default()),
         }],
     };
     let shape = BatchShape {

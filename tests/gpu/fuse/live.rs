@@ -6,10 +6,17 @@ use bytemuck::Pod;
 use half::{bf16, f16};
 use robocache::device::{Device, Dtype, HostBuf, Values};
 use robocache::ops::align::{AlignConfig, Aligner, SampleError};
+use robocache::time::Interpolation;
 use std::fmt::Write;
+use std::ops::Range;
 
 /// Any configuration of up to so many modalities of up to so many values.
-fn any_config(random: &mut Random, most_modalities: usize, most_values: usize) -> AlignConfig {
+fn any_config(
+    random: &mut Random,
+    most_modalities: usize,
+    most_values: usize,
+    with: Option<Interpolation>,
+) -> AlignConfig {
     let window = random.of(&[1, 2, 7, 16, 64, 65, 130]);
     let max_wait = random.of(&["null", "0", "15", "60"]);
     let mut yaml = format!(
@@ -26,6 +33,7 @@ fn any_config(random: &mut Random, most_modalities: usize, most_values: usize) -
             1 => (8 * (1 + random.below(16))).min(most_values),
             _ => 1 + random.below(most_values),
         };
+        let dim = dim.max(with.and_then(Interpolation::width).unwrap_or(1));
         let wait = modality == 0 || !random.once_in(4);
         write!(
             yaml,
@@ -35,23 +43,18 @@ fn any_config(random: &mut Random, most_modalities: usize, most_values: usize) -
             random.of(&[80, 100_000]),
         )
         .unwrap();
-        let mut from = 0;
-        while from < dim {
-            let whole = random.once_in(2);
-            let to = if whole {
-                dim
-            } else {
-                from + 1 + random.below(dim - from)
-            };
-            let mode = random.mode();
-            write!(yaml, "{{ channels: [{from}, {to}], interpolation: {}", mode.name()).unwrap();
+        for (channels, mode) in random.groups(dim, with) {
+            let Range { start, end } = channels;
+            write!(yaml, "{{ channels: [{start}, {end}], interpolation: {}", mode.name()).unwrap();
+            if mode == Interpolation::Slerp && random.once_in(2) {
+                write!(yaml, ", canonical: true, order: {}", random.of(&["xyzw", "wxyz"])).unwrap();
+            }
             for key in mode.limits() {
                 if random.once_in(2) {
                     write!(yaml, ", {key}: {}", random.below(50)).unwrap();
                 }
             }
             yaml += " }, ";
-            from = to;
         }
         yaml += "] }\n";
     }
@@ -87,12 +90,13 @@ fn any_type(random: &mut Random, values: &[f32], bytes: &mut HostBuf) -> Dtype {
 }
 
 /// Plays a random timeline: samples by and large in order, some late, some twice, some jumps back, NaNs, closes.
-fn play(pairs: &mut Pairs, random: &mut Random, events: usize) {
+fn play(pairs: &mut Pairs, config: &AlignConfig, random: &mut Random, events: usize) {
     let timeline = pairs.fused.oracle.timeline();
     let modalities = timeline.modalities();
     let dims: Vec<usize> = (0..modalities).map(|modality| timeline.dim(modality)).collect();
     // Of a modality, one sample in so many comes on the device; 0: none.
     let on_device: Vec<usize> = (0..modalities).map(|_| random.of(&[0, 1, 3])).collect();
+    let mut newest = vec![Vec::new(); modalities];
     let mut now = 0;
     let (mut sample, mut bytes) = (Vec::new(), HostBuf::default());
     for _ in 0..events {
@@ -109,6 +113,26 @@ fn play(pairs: &mut Pairs, random: &mut Random, events: usize) {
                 let scale = random.of(&[1.0, 1e-6, 1e4, 7e4, 3e38]);
                 sample.clear();
                 sample.extend((0..dims[modality]).map(|_| (random.signed() * scale) as f32));
+                let groups = &config.modalities[modality].groups;
+                let before = &mut newest[modality];
+                let mut channels = vec![0.0; dims[modality]];
+                for group in groups {
+                    if random.once_in(20) {
+                        continue;
+                    }
+                    let [from, to] = group.channels;
+                    let own = &mut channels[from..to];
+                    own.iter_mut()
+                        .zip(&sample[from..to])
+                        .for_each(|(own, &value)| *own = value.into());
+                    let before = (!before.is_empty()).then(|| &before[from..to]);
+                    random.channels(group.interpolation.unwrap(), before, own);
+                    sample[from..to]
+                        .iter_mut()
+                        .zip(own)
+                        .for_each(|(value, own)| *value = *own as f32);
+                }
+                *before = sample.iter().copied().map(f64::from).collect();
                 if random.once_in(10) {
                     // What float16 and bfloat16 just can and can't hold, and what a line of float32 can't.
                     let ends = [65504.0, 65519.99, 65520.0, -65536.0, 3.39e38, f32::MAX, -f32::MAX];
@@ -142,12 +166,36 @@ fn whatever_comes_the_windows_are_those_of_the_cpu() {
     let mut windows = 0;
     for case in 0..cases {
         let mut random = Random(case as u64);
-        let config = any_config(&mut random, 5, 40);
+        let config = any_config(&mut random, 5, 40, None);
         let mut pairs = Pairs::new(&config);
-        play(&mut pairs, &mut random, 60);
+        play(&mut pairs, &config, &mut random, 60);
         windows += pairs.windows;
     }
     ran(&gpu, "fuse: windows of random timelines", windows);
+}
+
+/// Small timelines of one mode among others; a case is a window.
+fn check_mode(mode: Interpolation) {
+    let Some(gpu) = gpu() else { return };
+    let wanted = random_cases(40);
+    let (mut seed, mut windows) = ((1 + u64::from(mode.code())) << 48, 0);
+    while windows < wanted {
+        let random = &mut Random(seed);
+        let config = any_config(random, 2, 20, Some(mode));
+        let mut pairs = Pairs::new(&config);
+        play(&mut pairs, &config, random, 120);
+        windows += pairs.windows;
+        seed += 1;
+    }
+    ran(
+        &gpu,
+        &format!("fuse: windows of random timelines, {}", mode.name()),
+        windows,
+    );
+}
+
+mod mode {
+    crate::support::for_each_mode!(check_mode);
 }
 
 #[test]
@@ -156,9 +204,9 @@ fn many_wide_modalities_are_one_launch() {
     let mut windows = 0;
     for case in 0..random_cases(3).min(1000) {
         let mut random = Random(1 << 32 | case as u64);
-        let config = any_config(&mut random, 20, 300);
+        let config = any_config(&mut random, 20, 300, None);
         let mut pairs = Pairs::new(&config);
-        play(&mut pairs, &mut random, 40);
+        play(&mut pairs, &config, &mut random, 40);
         windows += pairs.windows;
     }
     ran(&gpu, "fuse: windows of many wide modalities", windows);

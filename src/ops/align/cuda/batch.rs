@@ -1,26 +1,25 @@
 //! Windows of many recordings at once, of samples that are on the device.
 
-use super::params::{BLOCK, FuseParams, GroupParams, ModalityParams, RUN, kernel};
+use super::params::{BLOCK, FuseParams, ModalityParams, RUN, kernel};
 use crate::device::Dtype;
 use crate::device::cuda::staging::{Staging, room};
-use crate::device::cuda::{Budget, CudaError, DeviceSlice, Gpu};
-use crate::time::{Interpolation, Limits};
+use crate::device::cuda::{Budget, CudaError, DeviceSlice, Gpu, Kernel};
+use crate::ops::channel_groups::GroupParams;
+use crate::time::Rule;
 use bytemuck::Zeroable;
 use std::ops::Range;
 
-/// Channels of a [`BatchModality`] that share their rules.
+/// Channels of a [`BatchModality`] that share a rule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BatchGroup {
     /// The channels.
     pub channels: Range<usize>,
-    /// How values between samples are found.
-    pub interpolation: Interpolation,
-    /// How far from a target its samples may be.
-    pub limits: Limits,
+    /// How their values are made.
+    pub rule: Rule,
 }
 
-/// One stream of a batch. The samples of each entry are finite and at strictly ascending times, as a
-/// [`Timeline`](super::Timeline) keeps them.
+/// One stream of a batch. The samples of each entry are finite, rotations where the [rule](Rule::takes) of a group wants
+/// them, and at strictly ascending times, as a [`Timeline`](super::Timeline) keeps them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BatchModality {
     /// int64 `[B, S]`, ns.
@@ -64,7 +63,7 @@ pub struct FuseBatch {
     gpu: Gpu,
     params: FuseParams,
     columns: usize,
-    dtype: Dtype,
+    kernel: Kernel,
     grid: [u32; 3],
     /// What does not travel with the launch.
     _tables: Staging,
@@ -77,8 +76,9 @@ impl FuseBatch {
     /// [`CudaError::Slice`] for a tensor of another type, length or device, and whatever the driver says.
     ///
     /// # Panics
-    /// If there are more than 65535 entries or modalities, a type is none of the three, an interpolation is [not on
-    /// CUDA](Interpolation::is_on_cuda), or the groups of a modality are not its channels one after the other.
+    /// If there are more than 65535 entries or modalities, a type is none of the three, a mode is [not on
+    /// CUDA](crate::time::Interpolation::is_on_cuda) or has another width than its group, or the groups of a modality are not
+    /// its channels one after the other.
     pub fn new(
         gpu: &Gpu,
         budget: &Budget,
@@ -114,6 +114,11 @@ impl FuseBatch {
         let is_shared = shape.targets.len() == shape.rows;
         let targets = if is_shared { shape.rows } else { rows };
         shape.targets.expect("target times", Dtype::Int64, targets, gpu)?;
+        let mut rules = modalities
+            .iter()
+            .flat_map(|modality| &modality.groups)
+            .map(|group| group.rule);
+        let are_plain = rules.all(|rule| rule.mode.is_plain());
         let group_count: usize = modalities.iter().map(|modality| modality.groups.len()).sum();
         let widest = modalities.iter().map(|modality| modality.dim).max().unwrap_or(0);
         let bytes = room::<ModalityParams>(modalities.len()) + room::<GroupParams>(group_count) + room::<f32>(widest);
@@ -130,16 +135,14 @@ impl FuseBatch {
             for group in &modality.groups {
                 assert_eq!(group.channels.start, next, "a channel is in one group");
                 next = group.channels.end;
+                let mode = group.rule.mode;
+                assert!(mode.is_on_cuda(), "{mode:?} is not on CUDA");
+                let channels = group.channels.len();
                 assert!(
-                    group.interpolation.is_on_cuda(),
-                    "{:?} is not on CUDA",
-                    group.interpolation
+                    mode.width().is_none_or(|width| width == channels),
+                    "{mode:?} of {channels} channels"
                 );
-                groups.push(GroupParams::new(
-                    group.channels.clone(),
-                    group.interpolation,
-                    &group.limits,
-                ));
+                groups.push(GroupParams::new(group.channels.clone(), &group.rule));
             }
             assert_eq!(next, modality.dim, "a channel is in one group");
             let dtype = modality.values.dtype();
@@ -186,7 +189,7 @@ impl FuseBatch {
             gpu: gpu.clone(),
             params,
             columns,
-            dtype,
+            kernel: kernel(dtype, are_plain),
             grid: [
                 shape.rows.div_ceil(RUN as usize) as u32,
                 shape.entries as u32,
@@ -211,6 +214,6 @@ impl FuseBatch {
     /// written by anything else until then.
     pub unsafe fn launch(&self) -> Result<(), CudaError> {
         // SAFETY: the tables are part of `self`; the rest is the caller's promise.
-        unsafe { self.gpu.launch(kernel(self.dtype), self.grid, BLOCK, &self.params) }
+        unsafe { self.gpu.launch(self.kernel, self.grid, BLOCK, &self.params) }
     }
 }

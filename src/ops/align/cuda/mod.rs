@@ -20,10 +20,12 @@ use super::window::{Output, Wanted};
 use super::{Masks, Target, Timeline};
 use crate::device::Dtype;
 use crate::device::cuda::staging::{self, DIRECT_BYTES, Staging, room};
-use crate::device::cuda::{Budget, CudaError, DeviceBuf, Gpu, PinnedBuf};
+use crate::device::cuda::{Budget, CudaError, DeviceBuf, Gpu, Kernel, PinnedBuf};
+use crate::ops::channel_groups::GroupParams;
 use crate::stream::{History, Place};
+use crate::time::Interpolation;
 use bytemuck::Zeroable;
-use params::{APPEND, AppendParams, BLOCK, Fresh, FuseParams, GroupParams, ModalityParams, OVERFLOW, RUN, kernel};
+use params::{APPEND, AppendParams, BLOCK, Fresh, FuseParams, ModalityParams, OVERFLOW, RUN, kernel};
 use ring::Ring;
 use std::ops::Range;
 
@@ -35,6 +37,8 @@ use std::ops::Range;
 pub struct CudaFuser {
     gpu: Gpu,
     budget: Budget,
+    /// Makes a window.
+    kernel: Kernel,
     rings: Vec<Ring>,
     staging: Staging,
     /// What the next launches are told; kept for their memory.
@@ -116,17 +120,21 @@ impl CudaFuser {
     /// A follower of a timeline, whose windows have so many outputs, on a device whose memory counts in `budget`.
     ///
     /// # Panics
-    /// If an interpolation is [not on CUDA](crate::time::Interpolation::is_on_cuda).
+    /// If an interpolation is [not on CUDA](Interpolation::is_on_cuda).
     pub fn new(timeline: &Timeline, outputs: usize, gpu: &Gpu, budget: &Budget) -> Self {
-        let mut groups = (0..timeline.modalities()).flat_map(|modality| timeline.groups(modality));
+        let modes = || {
+            let groups = (0..timeline.modalities()).flat_map(|modality| timeline.groups(modality));
+            groups.map(|group| group.rule.mode)
+        };
         assert!(
-            groups.all(|group| group.rule.mode.is_on_cuda()),
+            modes().all(Interpolation::is_on_cuda),
             "an interpolation is not on CUDA"
         );
         let dims = (0..timeline.modalities()).map(|modality| timeline.dim(modality));
         Self {
             gpu: gpu.clone(),
             budget: budget.clone(),
+            kernel: kernel(timeline.dtype(), modes().all(Interpolation::is_plain)),
             rings: dims.map(|dim| Ring::new(gpu, budget, dim)).collect(),
             staging: Staging::new(gpu, budget),
             modalities: Vec::new(),
@@ -247,7 +255,7 @@ impl CudaFuser {
         unsafe {
             self.staging.upload()?;
             self.append(fresh)?;
-            self.gpu.launch(kernel(timeline.dtype()), grid, BLOCK, &params)?;
+            self.gpu.launch(self.kernel, grid, BLOCK, &params)?;
             if !is_direct {
                 self.output.download(0, self.result.bytes_mut())?;
             }
@@ -293,7 +301,7 @@ impl CudaFuser {
                 });
                 let rules = groups
                     .iter()
-                    .map(|group| GroupParams::new(group.from..group.to, group.rule.mode, &group.rule.limits));
+                    .map(|group| GroupParams::new(group.from..group.to, &group.rule));
                 self.groups.extend(rules);
                 out += (dim * timeline.dtype().size()) as u64;
             }

@@ -2,9 +2,8 @@
 
 use crate::device::Dtype;
 use crate::device::cuda::{Kernel, Params, images};
-use crate::time::{Interpolation, Limits};
+use crate::ops::channel_groups::GroupParams;
 use bytemuck::{Pod, Zeroable};
-use std::ops::Range;
 
 /// Threads of a block, as in `kernels/fuse.cu`.
 pub(super) const BLOCK: u32 = 256;
@@ -24,43 +23,20 @@ pub(super) const TAKE: Kernel = images::FUSE.kernel("fuse_take");
 /// Inserts a row into a ring.
 pub(super) const INSERT: Kernel = images::FUSE.kernel("fuse_insert");
 
-/// The kernel that writes windows of that type.
-pub(super) fn kernel(out: Dtype) -> Kernel {
-    images::FUSE.kernel(match out {
-        Dtype::Float16 => "fuse_f16",
-        Dtype::BFloat16 => "fuse_bf16",
-        _ => "fuse_f32",
+/// The kernel that writes windows of that type. Where all groups are of plain modes, that is a smaller one.
+pub(super) fn kernel(out: Dtype, are_plain: bool) -> Kernel {
+    images::FUSE.kernel(match (out, are_plain) {
+        (Dtype::Float16, true) => "fuse_f16",
+        (Dtype::BFloat16, true) => "fuse_bf16",
+        (_, true) => "fuse_f32",
+        (Dtype::Float16, false) => "fuse_modes_f16",
+        (Dtype::BFloat16, false) => "fuse_modes_bf16",
+        (_, false) => "fuse_modes_f32",
     })
 }
 
 /// Modalities and groups that travel in the launch parameters at most, as in `kernels/fuse.cu`.
 const INLINE: usize = 8;
-
-#[repr(C)]
-#[derive(Clone, Copy, Pod, Zeroable)]
-pub(super) struct GroupParams {
-    max_age: i64,
-    max_gap: i64,
-    extrapolate: i64,
-    from: u32,
-    to: u32,
-    mode: u32,
-    unused: u32,
-}
-
-impl GroupParams {
-    pub fn new(channels: Range<usize>, mode: Interpolation, limits: &Limits) -> Self {
-        Self {
-            max_age: limits.max_age,
-            max_gap: limits.max_gap,
-            extrapolate: limits.extrapolate,
-            from: channels.start as u32,
-            to: channels.end as u32,
-            mode: mode.code(),
-            unused: 0,
-        }
-    }
-}
 
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]

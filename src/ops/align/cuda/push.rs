@@ -5,12 +5,16 @@ use super::{CudaFuser, put_samples, sample_room};
 use crate::device::cuda::staging::{self, room};
 use crate::device::cuda::{CudaError, DeviceBuf, DeviceSlice, SliceError};
 use crate::device::{Dtype, HostBuf, Values};
+use crate::ops::align::timeline::check_rotation;
 use crate::ops::align::{Pushed, SampleError, Timeline};
 use crate::stream::{DeviceTensor, Place};
 use std::ops::Range;
 
 /// Resident blocks a multiprocessor while a large sample is taken.
 const TAKING_BLOCKS: u32 = 8;
+
+/// Channels of a rotation at most.
+const MOST_WIDTH: usize = 6;
 
 /// Why a sample was not taken.
 #[derive(Debug, thiserror::Error)]
@@ -90,6 +94,7 @@ impl CudaFuser {
             let channel = channel as usize;
             return Err(SampleError::NonFinite { channel, value }.into());
         }
+        self.check_rotations(timeline, modality)?;
         self.take_rows(timeline, modality)?;
         self.make_room(timeline, modality)?;
         let (pushed, place) = timeline.push_time(modality, stamp_ns);
@@ -97,6 +102,22 @@ impl CudaFuser {
         // SAFETY: the row stays as it is until the next one is taken, which comes later in the stream.
         let inserted = unsafe { self.insert(timeline, modality, place, row) };
         self.arrived(modality, place, pushed, inserted)
+    }
+
+    /// Checks that the channels in `row` that are to be rotations are some. They are few, and come to the host for it.
+    fn check_rotations(&self, timeline: &Timeline, modality: usize) -> Result<(), FuserError> {
+        let mut channels = [0f32; MOST_WIDTH];
+        for group in timeline
+            .groups(modality)
+            .iter()
+            .filter(|group| group.rule.mode.is_rotation())
+        {
+            let channels = &mut channels[..group.to - group.from];
+            let offset = group.from * size_of::<f32>();
+            self.row.fetch(offset, bytemuck::cast_slice_mut(channels))?;
+            check_rotation(group, channels)?;
+        }
+        Ok(())
     }
 
     /// Converts a sample to float32 in `row`. Returns its first value that is not finite, if there is one.

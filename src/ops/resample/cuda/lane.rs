@@ -1,7 +1,7 @@
 use super::super::Trajectories;
 use super::super::spec::Spec;
 use super::chunks::{Chunk, Offsets};
-use super::launch::{self, Batch, OVERFLOW, Tile, Tiling};
+use super::launch::{Batch, OVERFLOW, Tile, Tiling};
 use crate::device::cuda::{Budget, CudaError, DeviceBuf, Gpu, PinnedBuf};
 
 /// A CUDA stream with memory for one chunk. Lanes overlap: one copies while another one computes.
@@ -63,7 +63,7 @@ impl Lane {
             if chunk.counts_samples {
                 memory.clear(offsets.dropped, size_of::<u64>())?;
                 let dropped = memory.address() + offsets.dropped as u64;
-                launch::count_nonfinite(&self.gpu, &on_device, chunk.samples.len(), dropped)?;
+                spec.count_dropped(&self.gpu, &on_device, chunk.samples.len(), dropped)?;
                 memory.download(offsets.dropped, self.dropped.bytes_mut())?;
                 self.counts_samples = true;
             }

@@ -3,6 +3,8 @@
 use super::super::spec::Spec;
 use crate::device::Dtype;
 use crate::device::cuda::{CudaError, DeviceSlice, Gpu, Kernel, Params, SliceError, images};
+use crate::ops::channel_groups::{GroupParams, MOST_GROUPS};
+use crate::time::Interpolation;
 use bytemuck::{Pod, Zeroable};
 use half::{bf16, f16};
 
@@ -64,6 +66,32 @@ pub(super) struct CountParams {
 
 // SAFETY: it has the fields of the kernels' struct of that name.
 unsafe impl Params for CountParams {}
+
+/// `ResampleModesParams` of the kernels.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct ModesParams {
+    batch: ResampleParams,
+    groups: u32,
+    has_curves: u32,
+    own_groups: [GroupParams; MOST_GROUPS],
+}
+
+// SAFETY: it has the fields of the kernels' struct of that name.
+unsafe impl Params for ModesParams {}
+
+/// `ResampleCountModesParams` of the kernels.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct CountModesParams {
+    count: CountParams,
+    groups: u32,
+    unused: u32,
+    own_groups: [GroupParams; MOST_GROUPS],
+}
+
+// SAFETY: it has the fields of the kernels' struct of that name.
+unsafe impl Params for CountModesParams {}
 
 /// A batch in the memory of a device whose trajectories all have as many samples and targets.
 #[derive(Clone, Copy, Debug)]
@@ -218,6 +246,16 @@ impl Batch {
         }
     }
 
+    /// The kernel for groups of channels, and modes that are not plain.
+    fn modes_kernel(&self) -> Kernel {
+        match self.dtype {
+            Dtype::Float64 => const { images::RESAMPLE.kernel("resample_modes_f64") },
+            Dtype::Float16 => const { images::RESAMPLE.kernel("resample_modes_f16") },
+            Dtype::BFloat16 => const { images::RESAMPLE.kernel("resample_modes_bf16") },
+            _ => const { images::RESAMPLE.kernel("resample_modes_f32") },
+        }
+    }
+
     /// How many targets a block takes, if the batch is one of few and short trajectories.
     fn short_tile_targets(&self, gpu: &Gpu, [rows, samples, targets]: [usize; 3]) -> Option<usize> {
         const BLOCKS_PER_MULTIPROCESSOR: usize = 4;
@@ -240,6 +278,44 @@ impl Spec {
             Dtype::BFloat16 => HALVES * u64::from(bf16::from_f32(self.fill).to_bits()),
             _ => WORDS * u64::from(self.fill.to_bits()),
         }
+    }
+
+    /// The groups of samples of so many values, and how many they are.
+    fn group_params(&self, dim: usize) -> ([GroupParams; MOST_GROUPS], u32) {
+        let mut params = [GroupParams::zeroed(); MOST_GROUPS];
+        let groups = self
+            .groups(dim)
+            .map(|group| GroupParams::new(group.from..group.to, &group.rule));
+        for (to, group) in params.iter_mut().zip(groups) {
+            *to = group;
+        }
+        (params, self.groups.len() as u32)
+    }
+
+    /// Launches the kernel, or that of [`is_grouped`](Self::is_grouped) with the groups.
+    ///
+    /// # Safety
+    /// As [`launch`](Self::launch).
+    unsafe fn launch_one(
+        &self,
+        gpu: &Gpu,
+        kernel: Kernel,
+        grid: [u32; 3],
+        batch: &ResampleParams,
+    ) -> Result<(), CudaError> {
+        if !self.is_grouped {
+            // SAFETY: as the caller promises.
+            return unsafe { gpu.launch(kernel, grid, BLOCK, batch) };
+        }
+        let (own_groups, groups) = self.group_params(batch.dim as usize);
+        let params = ModesParams {
+            batch: *batch,
+            groups,
+            has_curves: self.groups.iter().any(|group| group.rule.mode.needs()[0] > 1).into(),
+            own_groups,
+        };
+        // SAFETY: as the caller promises.
+        unsafe { gpu.launch(kernel, grid, BLOCK, &params) }
     }
 
     /// Enqueues the kernel.
@@ -280,16 +356,21 @@ impl Spec {
             overflow: overflow.into(),
             unused: 0,
         };
-        let [kernel, short_kernel] = batch.kernels();
+        let [kernel, short_kernel] = match self.is_grouped {
+            true => [batch.modes_kernel(); 2],
+            false => batch.kernels(),
+        };
         match batch.tiling {
             Tiling::Ragged { tiles, count } => {
                 let params = ResampleParams { tiles, ..params };
                 // SAFETY: as the caller promises; there is a tile for each block.
-                unsafe { gpu.launch(kernel, [count as u32, 1, 1], BLOCK, &params) }
+                unsafe { self.launch_one(gpu, kernel, [count as u32, 1, 1], &params) }
             }
             Tiling::Regular { targets: 0, .. } => Ok(()),
             Tiling::Regular { rows, samples, targets } => {
-                let short = batch.short_tile_targets(gpu, [rows, samples, targets]);
+                let short = batch
+                    .short_tile_targets(gpu, [rows, samples, targets])
+                    .filter(|_| !self.is_grouped);
                 let kernel = short.map_or(kernel, |_| short_kernel);
                 let tile = short.unwrap_or_else(|| batch.tile_targets(gpu, rows * targets));
                 let row_tiles = targets.div_ceil(tile);
@@ -307,37 +388,67 @@ impl Spec {
                     };
                     let grid = [row_tiles as u32, (rows - first).min(MOST_ROWS) as u32, 1];
                     // SAFETY: as the caller promises; these rows are part of the batch.
-                    unsafe { gpu.launch(kernel, grid, BLOCK, &params) }?;
+                    unsafe { self.launch_one(gpu, kernel, grid, &params) }?;
                 }
                 Ok(())
             }
         }
     }
-}
 
-/// Enqueues the count of those of the first `samples` samples that are not finite. It is added to the u64 at `dropped`.
-///
-/// # Safety
-/// Both addresses are memory of the device, as large as that, which lives until the stream is synchronized.
-pub(super) unsafe fn count_nonfinite(gpu: &Gpu, batch: &Batch, samples: usize, dropped: u64) -> Result<(), CudaError> {
-    const BLOCK: u32 = 256;
-    const BLOCKS_PER_MULTIPROCESSOR: usize = 8;
-    let kernel = match batch.dtype {
-        Dtype::Float64 => const { images::RESAMPLE.kernel("resample_count_f64") },
-        Dtype::Float16 => const { images::RESAMPLE.kernel("resample_count_f16") },
-        Dtype::BFloat16 => const { images::RESAMPLE.kernel("resample_count_bf16") },
-        _ => const { images::RESAMPLE.kernel("resample_count_f32") },
-    };
-    let lanes = batch.dim.next_power_of_two().min(32);
-    let params = CountParams {
-        values: batch.values,
-        dropped,
-        samples: samples as u64,
-        dim: batch.dim as u32,
-        lanes: lanes as u32,
-    };
-    let most = gpu.multiprocessors() as usize * BLOCKS_PER_MULTIPROCESSOR;
-    let blocks = samples.div_ceil(BLOCK as usize / lanes).min(most);
-    // SAFETY: as the caller promises.
-    unsafe { gpu.launch(kernel, [blocks as u32, 1, 1], BLOCK, &params) }
+    /// Enqueues the count of those of the first `samples` samples that are dropped: not finite, or no rotation where a group
+    /// is to be one. It is added to the u64 at `dropped`.
+    ///
+    /// # Safety
+    /// Both addresses are memory of the device, as large as that, which lives until the stream is synchronized.
+    pub(super) unsafe fn count_dropped(
+        &self,
+        gpu: &Gpu,
+        batch: &Batch,
+        samples: usize,
+        dropped: u64,
+    ) -> Result<(), CudaError> {
+        const BLOCK: u32 = 256;
+        const BLOCKS_PER_MULTIPROCESSOR: usize = 8;
+        let mut modes = self.groups.iter().map(|group| group.rule.mode);
+        let has_rotations = modes.any(Interpolation::is_rotation);
+        let kernel = match (batch.dtype, has_rotations) {
+            (Dtype::Float64, false) => const { images::RESAMPLE.kernel("resample_count_f64") },
+            (Dtype::Float16, false) => const { images::RESAMPLE.kernel("resample_count_f16") },
+            (Dtype::BFloat16, false) => const { images::RESAMPLE.kernel("resample_count_bf16") },
+            (_, false) => const { images::RESAMPLE.kernel("resample_count_f32") },
+            (Dtype::Float64, true) => const { images::RESAMPLE.kernel("resample_count_modes_f64") },
+            (Dtype::Float16, true) => const { images::RESAMPLE.kernel("resample_count_modes_f16") },
+            (Dtype::BFloat16, true) => const { images::RESAMPLE.kernel("resample_count_modes_bf16") },
+            (_, true) => const { images::RESAMPLE.kernel("resample_count_modes_f32") },
+        };
+        // A warp looks at the rotations of a sample.
+        let lanes = if has_rotations {
+            32
+        } else {
+            batch.dim.next_power_of_two().min(32)
+        };
+        let params = CountParams {
+            values: batch.values,
+            dropped,
+            samples: samples as u64,
+            dim: batch.dim as u32,
+            lanes: lanes as u32,
+        };
+        let most = gpu.multiprocessors() as usize * BLOCKS_PER_MULTIPROCESSOR;
+        let blocks = samples.div_ceil(BLOCK as usize / lanes).min(most);
+        let grid = [blocks as u32, 1, 1];
+        if !has_rotations {
+            // SAFETY: as the caller promises.
+            return unsafe { gpu.launch(kernel, grid, BLOCK, &params) };
+        }
+        let (own_groups, groups) = self.group_params(batch.dim);
+        let params = CountModesParams {
+            count: params,
+            groups,
+            unused: 0,
+            own_groups,
+        };
+        // SAFETY: as the caller promises.
+        unsafe { gpu.launch(kernel, grid, BLOCK, &params) }
+    }
 }
