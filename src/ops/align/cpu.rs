@@ -26,11 +26,14 @@ pub fn window<E: Element>(
     masks.overflows.clear();
     masks.overflows.resize(modalities.len(), 0);
     for (row, mut out) in out.chunks_exact_mut(columns).enumerate() {
-        let time = timeline.row_time(target, row);
-        masks.timestamps_ns.push(time);
+        let row = timeline.row(target, row);
+        masks.timestamps_ns.push(row.time_ns);
         for (i, modality) in modalities.clone().enumerate() {
             let (values, rest) = out.split_at_mut(timeline.dim(modality));
-            let known = value_at(timeline, modality, time, values);
+            let known = match row.is_there {
+                true => value_at(timeline, modality, row.time_ns, values),
+                false => nothing(timeline, values),
+            };
             masks.valid.push(i64::from(known.valid));
             masks.age_ns.push(known.age_ns);
             masks.overflows[i] += i64::from(known.overflows);
@@ -47,6 +50,16 @@ struct Known {
     overflows: bool,
     /// The target minus the newest sample at or before it, -1 where there is none, ns.
     age_ns: i64,
+}
+
+/// Writes what stands in a row that is not there.
+fn nothing<E: Element>(timeline: &Timeline, out: &mut [E]) -> Known {
+    out.fill(E::from_f32(timeline.fill_value()));
+    Known {
+        valid: false,
+        overflows: false,
+        age_ns: -1,
+    }
 }
 
 /// Writes the value of a modality at `time`, `dim` elements.

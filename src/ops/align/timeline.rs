@@ -1,14 +1,20 @@
 //! The histories of the streams, and which observation is due.
 
 mod due;
+mod requests;
 
-use super::AlignConfig;
-use super::spec::{Spec, StreamSpec, latency_ns, max_wait_ns};
+use requests::Ask;
+
+pub use requests::Refusal;
+
+use super::spec::{Spec, StreamSpec, Trigger, latency_ns, max_wait_ns};
+use super::{AlignConfig, Rows};
 use crate::device::{Dtype, Values};
 use crate::ops::ConfigError;
 use crate::ops::channel_groups::Group;
 use crate::stream::{History, Insert, Place};
 use crate::time::{TimeGrid, is_stamp_in_range};
+use std::collections::VecDeque;
 
 /// Why a sample was dropped. The stream goes on.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -97,14 +103,26 @@ pub enum Notice {
 /// An observation that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Its index on the grid: its time is `index * period`.
-    pub index: i64,
     /// Its time, ns: the newest row of the window.
     pub time_ns: i64,
     /// How often the clock of a stream has jumped.
     pub epoch: i64,
     /// Late samples so far, of all streams.
     pub late_samples: i64,
+    /// The request that it answers, as [`Timeline::ask`] numbered it.
+    pub request: Option<u64>,
+    /// Whether its time follows from stamps alone, and not from when a request or a tick came.
+    pub is_deterministic: bool,
+}
+
+/// A row of a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Its time, ns.
+    pub time_ns: i64,
+    /// Whether there is one: not where its time is that of a sample before the first one of the trigger's stream. Nothing
+    /// in it is valid then, and its time goes on before that sample in steps of the grid.
+    pub is_there: bool,
 }
 
 /// Where a stream stands.
@@ -144,11 +162,19 @@ pub struct Timeline {
     stride: i64,
     emit_every: i64,
     max_wait: Option<i64>,
+    trigger: Trigger,
     streams: Vec<Stream>,
-    /// The index of the next target; `None` before the grid has started, or where it is to start anew.
+    /// The time before which no target comes any more, ns: on the grid that of the next one. `None` before the first
+    /// target, or where they are to begin anew.
     next: Option<i64>,
-    /// The index of the last target that was sent. It outlives a new start of the grid, so that no time is sent twice.
+    /// The newest target that was sent, ns. It outlives a new start, so that no time is sent twice.
     last_sent: Option<i64>,
+    /// The trigger's timer has ticked since the last target.
+    ticked: bool,
+    /// The requests that wait, in the order in which they came; how many came so far; those refused since that was asked.
+    asks: VecDeque<Ask>,
+    asked: u64,
+    refused: VecDeque<(u64, Refusal)>,
     /// The time that the observations sent so far cover, targets skipped at clock jumps included, ns.
     covered: i64,
     notices: Vec<Notice>,
@@ -207,7 +233,49 @@ impl Timeline {
         self.window as usize
     }
 
-    /// The time between observations, ns.
+    /// What makes an observation: `grid`, or the key of the trigger.
+    pub fn trigger(&self) -> &'static str {
+        match self.trigger {
+            Trigger::Grid => "grid",
+            Trigger::Stream { .. } => "stream",
+            Trigger::Request(_) => "request",
+            Trigger::Timer(_) => "timer",
+        }
+    }
+
+    /// The modality whose samples are the targets.
+    pub fn leader(&self) -> Option<usize> {
+        match self.trigger {
+            Trigger::Stream { leader, .. } => Some(leader),
+            _ => None,
+        }
+    }
+
+    /// How many samples of the leader come to a target; 1 without one.
+    pub fn every(&self) -> u64 {
+        match self.trigger {
+            Trigger::Stream { every, .. } => every as u64,
+            _ => 1,
+        }
+    }
+
+    /// The least time between targets that are a leader's samples, ns; 0 without one.
+    pub fn min_interval_ns(&self) -> i64 {
+        match self.trigger {
+            Trigger::Stream { min_interval, .. } => min_interval,
+            _ => 0,
+        }
+    }
+
+    /// The input of requests or ticks, which is that of no modality.
+    pub fn trigger_input(&self) -> Option<&str> {
+        match &self.trigger {
+            Trigger::Request(input) | Trigger::Timer(input) => Some(input),
+            _ => None,
+        }
+    }
+
+    /// The time between observations of the grid, ns.
     pub fn period_ns(&self) -> i64 {
         self.grid.period().saturating_mul(self.emit_every)
     }
@@ -330,6 +398,7 @@ impl Timeline {
         self.streams[modality].open = true;
         let time = stamp_ns - self.streams[modality].spec.latency;
         let jumped_ns = self.jump(modality, time);
+        let is_first = !self.asks.is_empty() && self.newest().is_none();
         let stream = &mut self.streams[modality];
         if jumped_ns.is_some() {
             stream.clear();
@@ -346,7 +415,10 @@ impl Timeline {
         if jumped_ns.is_some() {
             self.restart();
         }
-        let was_sent = self.not_again().is_some_and(|sent| time <= self.grid.time(sent));
+        if is_first {
+            self.judge_waiting();
+        }
+        let was_sent = self.not_again().is_some_and(|sent| time <= sent);
         let late = was_sent || too_soon_ns.is_some();
         self.late_samples += i64::from(late);
         self.streams[modality].late_samples += i64::from(late);
@@ -414,10 +486,42 @@ impl Timeline {
         }
     }
 
-    /// The time of row `row` of the window of a target, ns.
-    pub fn row_time(&self, target: &Target, row: usize) -> i64 {
-        self.grid
-            .time(target.index - (self.window - 1 - row as i64) * self.stride)
+    /// A row of the window of a target, the oldest first.
+    pub fn row(&self, target: &Target, row: usize) -> Row {
+        let steps = (self.window - 1 - row as i64) * self.stride;
+        match self.trigger {
+            Trigger::Stream {
+                leader,
+                rows: Rows::Samples,
+                ..
+            } => self.sample_before(leader, target.time_ns, steps),
+            _ => Row {
+                time_ns: self.back(target.time_ns, steps),
+                is_there: true,
+            },
+        }
+    }
+
+    /// So many samples of a stream before its newest one at or before `time`.
+    fn sample_before(&self, modality: usize, time: i64, samples: i64) -> Row {
+        let history = &self.streams[modality].history;
+        let at = history.until(time) as i64 - 1 - samples;
+        match usize::try_from(at).ok().and_then(|at| history.times().get(at)) {
+            Some(&time_ns) => Row {
+                time_ns,
+                is_there: true,
+            },
+            None => Row {
+                time_ns: self.back(history.oldest().unwrap_or(time), -at),
+                is_there: false,
+            },
+        }
+    }
+
+    /// So many grid steps before `time`, ns.
+    fn back(&self, time: i64, steps: i64) -> i64 {
+        let time = i128::from(time) - i128::from(steps) * i128::from(self.grid.period());
+        time.clamp(i64::MIN.into(), i64::MAX.into()) as i64
     }
 
     /// The samples of a modality.
@@ -439,9 +543,14 @@ impl From<Spec> for Timeline {
             stride: spec.stride,
             emit_every: spec.emit_every,
             max_wait: spec.max_wait,
+            trigger: spec.trigger,
             streams: spec.streams.into_iter().map(Stream::new).collect(),
             next: None,
             last_sent: None,
+            ticked: false,
+            asks: VecDeque::new(),
+            asked: 0,
+            refused: VecDeque::new(),
             covered: 0,
             notices: Vec::new(),
             epoch: 0,
@@ -520,6 +629,22 @@ impl Stream {
             }
         }
         self.settled = settled;
+    }
+
+    /// The time that the newest sample must have for the stream to be [past](Self::watermark) a time, if there is a sample
+    /// with which it is. Where samples may be `reorder_ms` late, no sample decides, but how far they have come.
+    fn past_with(&self, time: i64) -> Option<i64> {
+        let reorder = self.spec.reorder;
+        if reorder > 0 && self.watermark()? < time {
+            return None;
+        }
+        let [_, ahead] = self.needs;
+        if ahead == 0 && reorder > 0 {
+            return Some(time + reorder);
+        }
+        let first = self.history.until(time.saturating_sub(self.ahead() + 1));
+        let with = self.history.times().get(first + ahead.saturating_sub(1))?;
+        Some(with + reorder)
     }
 
     /// How far past its newest sample the stream can be, ns.
