@@ -95,7 +95,7 @@ impl Liveness {
                     self.advance(before, now);
                 }
             }
-            Event::Push(..) => {}
+            Event::Push(..) | Event::Ask(_) | Event::Tick => {}
             Event::Close(i) | Event::Open(i) => {
                 self.streams[i].open = matches!(event, Event::Open(_));
                 self.start(self.started);

@@ -264,15 +264,15 @@ fn what_no_version_knows_is_refused_when_it_is_read() {
         ),
         (
             "{rate_hz: 50, modalities: [], trigger: {}}",
-            "trigger: it has no kind (allowed: one of `stream`, `request`, `timer`; without `trigger` the grid)",
+            "it has no kind (allowed: one of `stream`, `request`, `timer`; without `trigger` the grid)",
         ),
         (
             "{rate_hz: 50, modalities: [], trigger: {stream: a, timer: b}}",
-            "trigger: `stream` and `timer` came (allowed: one of",
+            "`stream` and `timer` came (allowed: one of",
         ),
         (
             "{rate_hz: 50, modalities: [], trigger: {request: ask, rows: samples}}",
-            "trigger: `rows` does not go with `request` (allowed: with `stream`)",
+            "`rows` does not go with `request` (allowed: with `stream`)",
         ),
         (
             "{rate_hz: 50, modalities: [], trigger: {stream: a, step: 2}}",

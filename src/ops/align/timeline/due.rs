@@ -44,6 +44,9 @@ impl Timeline {
     /// The next observation that is due, if one is. Its window can be read until the next call, which drops what no window
     /// needs any more.
     pub fn due(&mut self) -> Option<Target> {
+        if self.asks_again() {
+            self.leave_stopped_leader();
+        }
         let due = self.next_due().or_else(|| {
             // A leader that has stopped may hold up a stream that goes on.
             (self.may_be_held_up() && self.leave_stopped_leader())
@@ -99,7 +102,9 @@ impl Timeline {
         if next.request.is_some() {
             self.asks.pop_front();
         }
-        for stream in &mut self.streams {
+        // A request may be answered with what another one got.
+        let is_newer = sent.is_none_or(|sent| time > sent);
+        for stream in self.streams.iter_mut().filter(|_| is_newer) {
             (stream.advanced_since_sent, stream.samples_since_sent) = (0, 0);
         }
         Target {
@@ -193,7 +198,8 @@ impl Timeline {
             Trigger::Grid => true,
             Trigger::Stream { .. } => false,
             Trigger::Timer(_) => self.ticked,
-            Trigger::Request(_) => self.asks_for_newest(),
+            // One that is answered shows nothing: see `asks_again`.
+            Trigger::Request(_) => false,
         }
     }
 

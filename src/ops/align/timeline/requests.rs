@@ -134,9 +134,10 @@ impl Timeline {
         });
     }
 
-    /// Whether the first of the requests that wait asks for the newest time that is due.
-    pub(super) fn asks_for_newest(&self) -> bool {
-        self.asks.front().is_some_and(|ask| ask.time_ns.is_none())
+    /// Whether the first of the requests that wait asks for the newest time that is due, and that was sent already.
+    pub(super) fn asks_again(&self) -> bool {
+        let for_newest = self.asks.front().is_some_and(|ask| ask.time_ns.is_none());
+        for_newest && self.last_sent.is_some() && self.due_until() <= self.last_sent
     }
 
     /// The target of the first request that waits. Refuses those that nothing can make due.
