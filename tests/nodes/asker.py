@@ -40,4 +40,6 @@ while min(map(len, came.values())) < count and time.perf_counter() - start < cou
     if event is not None and event["type"] == "INPUT" and event["id"] in came:
         metadata = {key: value for key, value in event["metadata"].items() if key != "open_telemetry_context"}
         came[event["id"]].append((time.perf_counter(), metadata))
-path.write_bytes(pickle.dumps({"sent": sent, "came": came}))
+partial = path.with_suffix(".partial")
+partial.write_bytes(pickle.dumps({"sent": sent, "came": came}))
+partial.rename(path)
