@@ -19,11 +19,11 @@ use std::collections::HashSet;
 use std::fmt::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use liveness::Liveness;
+use liveness::{Asked, Liveness};
 use oracle::{Came, Observation, Oracle, Refused};
 use random::Random;
 use robocache::device::{Placement, Values};
-use robocache::ops::align::{AlignConfig, Aligner, Refusal};
+use robocache::ops::align::{AlignConfig, Aligner, Notice, Refusal};
 use scenario::{Event, Scenario, Trigger};
 
 /// A clock that is a day off makes millions of targets due: past this many the rest of a scenario is left out.
@@ -144,6 +144,7 @@ fn compare(scenario: &Scenario, lively: bool) -> Result<Vec<Observation>, Mismat
     let mut oracle = Oracle::new(scenario);
     let mut subject = Subject::new(scenario).map_err(|what| Mismatch { event: 0, what })?;
     let mut liveness = Liveness::new(scenario);
+    let mut asked = Asked::new(scenario);
     let mut all = Vec::new();
     for (event_index, event) in scenario.events.iter().enumerate() {
         if !oracle.takes(event) {
@@ -184,11 +185,20 @@ fn compare(scenario: &Scenario, lively: bool) -> Result<Vec<Observation>, Mismat
                 "refused: expected {expected_refused:?}, came {came_refused:?}"
             )));
         }
+        for notice in subject.0.take_notices() {
+            if let Notice::LeftBehind { modality, .. } = notice {
+                asked.left_behind(modality);
+            }
+        }
+        let (taken, number) = match &came {
+            Outcome::Came(came) => (*came, None),
+            Outcome::Asked(asked) => (None, asked.ok()),
+            Outcome::Nothing => (None, None),
+        };
+        let numbers: Vec<u64> = came_refused.iter().map(|(number, _)| *number).collect();
+        let is_lively = asked.event(event, taken, number, &all[before..], &numbers);
+        is_lively.map_err(mismatch)?;
         if lively {
-            let taken = match came {
-                Outcome::Came(came) => came,
-                _ => None,
-            };
             let jumped = taken.is_some_and(|came| came.jumped);
             liveness
                 .event(event, taken.is_some(), jumped, &all[before..])
