@@ -67,7 +67,11 @@ impl Stream {
                     Some(settled) => Some((newest - self.reorder).max(settled + (self.min_period - 1).max(0))),
                     None => Some(newest - self.reorder),
                 },
-                Mode::Nearest | Mode::Linear => self.settled(newest),
+                // Reading: a sample that is forgotten, of a stream that was closed meanwhile, says nothing of what comes.
+                Mode::Nearest | Mode::Linear => {
+                    let settled = self.settled(newest);
+                    self.held().map(|s| self.time(s)).filter(|&t| Some(t) <= settled).max()
+                }
             };
             past = past.min(of_group);
         }
