@@ -428,6 +428,107 @@ mod tests {
         assert_eq!(slow.last_said, None);
     }
 
+    /// When lines came, in s, of a watch that is looked at every half second; `each` does what happens before.
+    fn said(keys: &str, mut each: impl FnMut(u32, &mut Timeline, &mut Watch, Instant) -> Option<Instant>) -> Vec<u32> {
+        let mut timeline = timeline(keys);
+        timeline.close(2);
+        let mut watch = Watch::new("fuse", &timeline);
+        let start = Instant::now();
+        let mut said = Vec::new();
+        for half_seconds in 0..40 {
+            let now = start + Duration::from_millis(500 * u64::from(half_seconds));
+            let asked = each(half_seconds, &mut timeline, &mut watch, now);
+            let before = watch.last_said;
+            watch.check(now, asked, &timeline);
+            if watch.last_said != before {
+                said.push(half_seconds / 2);
+            }
+        }
+        said
+    }
+
+    #[test]
+    fn a_request_that_does_not_come_is_no_silence_and_one_that_waits_is() {
+        let keys = "trigger: { request: ask },";
+        assert_eq!(said(keys, |_, _, _, _| None), [] as [u32; 0]);
+        let mut came = None;
+        let waits = said(keys, |half_seconds, timeline, _, now| {
+            if half_seconds == 10 {
+                timeline.ask(None).unwrap();
+                came = Some(now);
+            }
+            came
+        });
+        assert_eq!(waits, [7, 17]);
+        let mut timeline = timeline(keys);
+        timeline.ask(None).unwrap();
+        timeline.ask(None).unwrap();
+        let watch = Watch::new("fuse", &timeline);
+        assert_eq!(
+            watch.why_silent(Instant::now(), &timeline).unwrap(),
+            "2 requests wait: `a` has sent nothing, `b` has sent nothing"
+        );
+    }
+
+    #[test]
+    fn a_timer_that_does_not_tick_or_finds_nothing_is_named() {
+        let keys = "trigger: { timer: tick },";
+        assert_eq!(said(keys, |_, _, _, _| None), [2, 12]);
+        // One that ticks every 8 s is not overdue, and has an observation each time.
+        let slow = said(keys, |half_seconds, timeline, watch, now| {
+            if half_seconds % 16 == 0 {
+                watch.trigger.samples += 1;
+                watch.trigger.first.get_or_insert((now, 0));
+                watch.trigger.last = Some(now);
+                watch.observation(timeline);
+                watch.last_observation = Some(now);
+            }
+            None
+        });
+        assert_eq!(slow, [2]); // before the second it can't be known
+        let timeline = timeline(keys);
+        let mut watch = Watch::new("fuse", &timeline);
+        let none = watch.why_silent(Instant::now(), &timeline).unwrap();
+        assert_eq!(
+            none,
+            "the timer `tick` has not ticked: `a` has sent nothing, `b` has sent nothing"
+        );
+        watch.triggered();
+        let nothing = watch.why_silent(Instant::now(), &timeline).unwrap();
+        assert!(
+            nothing.starts_with("the timer `tick` ticked last 0.0 s ago, and found nothing newer: `a` has"),
+            "{nothing}"
+        );
+    }
+
+    #[test]
+    fn a_stream_whose_samples_are_the_targets_may_be_slow() {
+        // Every third of samples 2 s apart, each of which was used.
+        let of = |every: u32| {
+            move |half_seconds: u32, timeline: &mut Timeline, watch: &mut Watch, now| {
+                if half_seconds % 4 == 0 {
+                    watch.streams[0].samples += 1;
+                    watch.streams[0].first.get_or_insert((now, 0));
+                    watch.streams[0].last = Some(now);
+                    if half_seconds / 4 % every == 0 {
+                        watch.observation(timeline);
+                        watch.last_observation = Some(now);
+                    }
+                }
+                None
+            }
+        };
+        assert_eq!(said("trigger: { stream: a, every: 3 },", of(3)), [] as [u32; 0]);
+        // One that is held up by another.
+        assert_eq!(said("trigger: { stream: a },", of(1000)), [2, 12]);
+        let timeline = timeline("trigger: { stream: a },");
+        let watch = Watch::new("fuse", &timeline);
+        assert_eq!(
+            watch.why_silent(Instant::now(), &timeline).unwrap(),
+            "the targets are the samples of `a`: `a` has sent nothing, `b` has sent nothing"
+        );
+    }
+
     #[test]
     fn a_stream_that_is_quiet_while_observations_go_on_is_named_every_ten_seconds() {
         let mut timeline = timeline("");
