@@ -520,8 +520,14 @@ impl Timeline {
 
     /// So many grid steps before `time`, ns.
     fn back(&self, time: i64, steps: i64) -> i64 {
-        let time = i128::from(time) - i128::from(steps) * i128::from(self.grid.period());
-        time.clamp(i64::MIN.into(), i64::MAX.into()) as i64
+        let distance = steps.checked_mul(self.grid.period());
+        match distance.and_then(|distance| time.checked_sub(distance)) {
+            Some(back) => back,
+            None => {
+                let time = i128::from(time) - i128::from(steps) * i128::from(self.grid.period());
+                time.clamp(i64::MIN.into(), i64::MAX.into()) as i64
+            }
+        }
     }
 
     /// The samples of a modality.
