@@ -476,7 +476,7 @@ mod tests {
         assert_eq!(said(keys, |_, _, _, _| None), [2, 12]);
         // One that ticks every 8 s is not overdue, and has an observation each time.
         let slow = said(keys, |half_seconds, timeline, watch, now| {
-            if half_seconds % 16 == 0 {
+            if half_seconds.is_multiple_of(16) {
                 watch.trigger.samples += 1;
                 watch.trigger.first.get_or_insert((now, 0));
                 watch.trigger.last = Some(now);
@@ -506,11 +506,11 @@ mod tests {
         // Every third of samples 2 s apart, each of which was used.
         let of = |every: u32| {
             move |half_seconds: u32, timeline: &mut Timeline, watch: &mut Watch, now| {
-                if half_seconds % 4 == 0 {
+                if half_seconds.is_multiple_of(4) {
                     watch.streams[0].samples += 1;
                     watch.streams[0].first.get_or_insert((now, 0));
                     watch.streams[0].last = Some(now);
-                    if half_seconds / 4 % every == 0 {
+                    if (half_seconds / 4).is_multiple_of(every) {
                         watch.observation(timeline);
                         watch.last_observation = Some(now);
                     }
