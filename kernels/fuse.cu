@@ -63,6 +63,8 @@ constexpr u32 PIVOTS = 1024;
 static_assert(PIVOTS % BLOCK == 0 && (PIVOTS == 256 || PIVOTS == 1024), "each thread reads as many; a power of 4");
 // Rows that a thread has in flight.
 constexpr u32 AT_ONCE = 2;
+// The time of a row that is not there: it has neighbours in no modality.
+constexpr i64 NO_ROW = -0x7fffffffffffffff - 1;
 
 // Tells the compiler that a pointer is to global memory, which it can't know of one that was itself loaded from memory.
 template <class T> __device__ __forceinline__ T* global(T* pointer) {
@@ -318,7 +320,7 @@ template <class Out, bool PLAIN> __device__ __forceinline__ void fuse(const Fuse
     __syncthreads();
 
     Bracket found{};
-    if (leads) found = find(times, pivots, held, shift, target);
+    if (leads && target != NO_ROW) found = find(times, pivots, held, shift, target);
     bool valid = true, overflowed = false;
     u64 size = m.dtype == FLOAT32 ? 4 : 2;
     const void* values = global((const u8*)m.values) + entry * m.pitch * m.dim * size;

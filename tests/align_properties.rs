@@ -37,6 +37,8 @@ struct Robot {
     stride: i64,
     emit_every: i64,
     max_wait: Option<i64>,
+    /// What makes an observation; the oracle knows the grid alone.
+    trigger: &'static str,
     streams: Vec<Stream>,
 }
 
@@ -73,12 +75,13 @@ impl Robot {
     fn yaml(&self) -> String {
         let max_wait = self.max_wait.map_or("null".to_owned(), |ms| ms.to_string());
         format!(
-            "rate_hz: {}\nwindow: {}\nstride: {}\nemit_every: {}\nmax_wait_ms: {max_wait}\nfill_value: {FILL}\n\
+            "rate_hz: {}\nwindow: {}\nstride: {}\nemit_every: {}\nmax_wait_ms: {max_wait}\ntrigger: {}\nfill_value: {FILL}\n\
              modalities: {}",
             1000 / PERIOD,
             self.window,
             self.stride,
             self.emit_every,
+            self.trigger,
             self.modalities_yaml()
         )
     }
@@ -322,7 +325,7 @@ fn rule() -> impl Strategy<Value = Rule> {
 }
 
 /// Samples with stamps of their own, each of which comes less than `reorder` after one that is newer.
-fn ordered_stream() -> impl Strategy<Value = Stream> {
+fn ordered_stream() -> impl Strategy<Value = Stream> + Clone {
     let groups = prop_oneof![
         rule().prop_map(|rule| vec![(2, rule)]),
         (rule(), rule()).prop_map(|(a, b)| vec![(1, a), (2, b)]),
@@ -360,8 +363,28 @@ fn robot(streams: impl Strategy<Value = Stream>) -> impl Strategy<Value = Robot>
         stride,
         emit_every,
         max_wait: None,
+        trigger: "null",
         streams,
     })
+}
+
+/// One whose first stream's samples are the targets.
+fn led(streams: impl Strategy<Value = Stream>) -> impl Strategy<Value = Robot> {
+    let triggers = [
+        "{ stream: s0 }",
+        "{ stream: s0, rows: samples }",
+        "{ stream: s0, every: 2, min_interval_ms: 9 }",
+    ];
+    (robot(streams), prop::sample::select(triggers.to_vec())).prop_map(|(robot, trigger)| Robot {
+        emit_every: 1,
+        trigger,
+        ..robot
+    })
+}
+
+/// One of either kind.
+fn any_robot(streams: impl Strategy<Value = Stream> + Clone) -> impl Strategy<Value = Robot> {
+    prop_oneof![robot(streams.clone()), led(streams)]
 }
 
 /// The streams' samples, each followed by its close, merged as `turns` says.
@@ -466,6 +489,18 @@ proptest! {
         prop_assert_eq!(came, want);
     }
 
+    /// Nor do they where a stream's samples are the targets.
+    #[test]
+    fn any_interleaving_gives_the_same_observations_at_the_samples_of_a_stream(
+        robot in led(ordered_stream()),
+        turns in vec(0..60usize, 1..60),
+        other_turns in vec(0..60usize, 1..60),
+    ) {
+        let came = run(&robot, &merge(&robot, &turns)).concat();
+        prop_assert_eq!(&came, &run(&robot, &merge(&robot, &other_turns)).concat());
+        prop_assert!(came.iter().all(|seen| robot.streams[0].samples.iter().any(|(ms, _)| ms - robot.streams[0].latency == seen.ms)));
+    }
+
     /// After each event exactly what the oracle says falls due: with max_wait, late and repeated samples, streams that
     /// are not waited for, and inputs that close and open.
     #[test]
@@ -479,7 +514,7 @@ proptest! {
     /// Samples may come one by one or several in a message.
     #[test]
     fn splitting_a_stream_into_chunks_changes_nothing(
-        robot in robot(ordered_stream()),
+        robot in any_robot(ordered_stream()),
         max_wait in prop::option::of(0..60i64),
         turns in vec(0..60usize, 1..60),
         sizes in vec(1..7usize, 1..20),
@@ -518,7 +553,7 @@ proptest! {
     /// What align publishes stream by stream is what fuse publishes side by side.
     #[test]
     fn aligned_outputs_side_by_side_are_the_fused_one(
-        robot in robot(ordered_stream()),
+        robot in any_robot(ordered_stream()),
         max_wait in prop::option::of(0..60i64),
         turns in vec(0..60usize, 1..60),
     ) {
@@ -547,7 +582,7 @@ proptest! {
             prop_assert_eq!(&fused.values, &values);
             for (i, one) in aligned.iter().enumerate() {
                 prop_assert_eq!(&one.output, &format!("s{i}"));
-                for key in ["timestamp_ns", "epoch", "late_samples"] {
+                for key in ["timestamp_ns", "epoch", "late_samples", "wait_ns"] {
                     prop_assert_eq!(fused.integer(key), one.integer(key));
                 }
                 prop_assert_eq!(fused.integers("timestamps_ns"), one.integers("timestamps_ns"));

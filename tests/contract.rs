@@ -19,12 +19,12 @@ use std::collections::HashSet;
 use std::fmt::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use liveness::Liveness;
-use oracle::{Came, Observation, Oracle};
+use liveness::{Asked, Liveness};
+use oracle::{Came, Observation, Oracle, Refused};
 use random::Random;
 use robocache::device::{Placement, Values};
-use robocache::ops::align::{AlignConfig, Aligner};
-use scenario::{Event, Scenario};
+use robocache::ops::align::{AlignConfig, Aligner, Notice, Refusal};
+use scenario::{Event, Scenario, Trigger};
 
 /// A clock that is a day off makes millions of targets due: past this many the rest of a scenario is left out.
 const MOST_TARGETS: usize = 1500;
@@ -55,19 +55,22 @@ impl Subject {
         }))
     }
 
-    fn apply(&mut self, event: &Event) -> Result<Option<Came>, String> {
+    fn apply(&mut self, event: &Event) -> Result<Outcome, String> {
         match *event {
-            Event::Push(i, stamp, ref values) => return self.push(i, stamp, values),
+            Event::Push(i, stamp, ref values) => return self.push(i, stamp, values).map(Outcome::Came),
+            Event::Ask(time) => return Ok(Outcome::Asked(self.0.ask(time).map_err(|refusal| refused(&refusal)))),
+            Event::Tick => self.0.tick(),
             Event::Close(i) => self.0.close(i),
             Event::Open(i) => self.0.open(i),
             Event::Latency(i, ms) => drop(self.0.set_latency_ms(i, ms)),
             Event::MaxWait(ms) => drop(self.0.set_max_wait_ms(ms)),
         }
-        Ok(None)
+        Ok(Outcome::Nothing)
     }
 
     fn due(&mut self) -> Option<Observation> {
         let target = self.0.due()?;
+        let wait = self.0.timeline().wait_ns(&target);
         let mut values = vec![f32::NAN; self.0.outputs()[0].layout().rows];
         let mut window = self.0.window(target);
         window.write(0, &mut values);
@@ -76,6 +79,8 @@ impl Subject {
             time: target.time_ns.into(),
             epoch: target.epoch as u64,
             late_samples: target.late_samples as u64,
+            request: target.request,
+            wait: Some(wait.into()),
             timestamps: masks.timestamps_ns.iter().map(|&t| t.into()).collect(),
             valid: masks.valid.iter().map(|&v| v as u8).collect(),
             age: masks.age_ns.iter().map(|&a| a.into()).collect(),
@@ -84,16 +89,37 @@ impl Subject {
     }
 }
 
+/// What an event did at once.
+#[derive(Debug, PartialEq)]
+enum Outcome {
+    Nothing,
+    Came(Option<Came>),
+    Asked(Result<u64, Refused>),
+}
+
+fn refused(refusal: &Refusal) -> Refused {
+    match refusal {
+        Refusal::TooMany => Refused::TooMany,
+        Refusal::OutOfRange(_) => Refused::OutOfRange,
+        Refusal::LongPast { .. } => Refused::LongPast,
+        Refusal::FarAhead { .. } => Refused::FarAhead,
+        Refusal::Jumped(_) => Refused::Jumped,
+        Refusal::Closed => Refused::Closed,
+    }
+}
+
 impl Oracle {
-    fn apply(&mut self, event: &Event) -> Option<Came> {
+    fn apply(&mut self, event: &Event) -> Outcome {
         match *event {
-            Event::Push(i, stamp, ref values) => return self.push(i, stamp, values),
+            Event::Push(i, stamp, ref values) => return Outcome::Came(self.push(i, stamp, values)),
+            Event::Ask(time) => return Outcome::Asked(self.ask(time)),
+            Event::Tick => self.tick(),
             Event::Close(i) => self.close(i),
             Event::Open(i) => self.open(i),
             Event::Latency(i, ms) => self.set_latency_ms(i, ms),
             Event::MaxWait(ms) => self.set_max_wait_ms(ms),
         }
-        None
+        Outcome::Nothing
     }
 
     /// Whether an event says something: nothing comes from a stream that is closed, and what is open can't be opened.
@@ -101,7 +127,7 @@ impl Oracle {
         match *event {
             Event::Push(i, ..) | Event::Close(i) => self.is_open(i),
             Event::Open(i) => !self.is_open(i),
-            Event::Latency(..) | Event::MaxWait(_) => true,
+            Event::Latency(..) | Event::MaxWait(_) | Event::Ask(_) | Event::Tick => true,
         }
     }
 }
@@ -118,6 +144,7 @@ fn compare(scenario: &Scenario, lively: bool) -> Result<Vec<Observation>, Mismat
     let mut oracle = Oracle::new(scenario);
     let mut subject = Subject::new(scenario).map_err(|what| Mismatch { event: 0, what })?;
     let mut liveness = Liveness::new(scenario);
+    let mut asked = Asked::new(scenario);
     let mut all = Vec::new();
     for (event_index, event) in scenario.events.iter().enumerate() {
         if !oracle.takes(event) {
@@ -130,11 +157,14 @@ fn compare(scenario: &Scenario, lively: bool) -> Result<Vec<Observation>, Mismat
         let expected = oracle.apply(event);
         let came = subject.apply(event).map_err(mismatch)?;
         if came != expected {
-            return Err(mismatch(format!("the sample: expected {expected:?}, came {came:?}")));
+            return Err(mismatch(format!("the event: expected {expected:?}, came {came:?}")));
         }
         let before = all.len();
         loop {
-            let (expected, came) = (oracle.due(), subject.due());
+            let (expected, mut came) = (oracle.due(), subject.due());
+            if let (Some(came), Some(expected)) = (&mut came, &expected) {
+                came.wait = came.wait.filter(|_| expected.wait.is_some());
+            }
             if came != expected {
                 return Err(mismatch(difference(scenario, expected.as_ref(), came.as_ref())));
             }
@@ -144,10 +174,34 @@ fn compare(scenario: &Scenario, lively: bool) -> Result<Vec<Observation>, Mismat
                 return Ok(all);
             }
         }
+        let came_refused: Vec<_> = std::iter::from_fn(|| subject.0.take_refused()).collect();
+        let came_refused: Vec<_> = came_refused
+            .iter()
+            .map(|(number, refusal)| (*number, refused(refusal)))
+            .collect();
+        let expected_refused = std::mem::take(&mut oracle.refused);
+        if came_refused != expected_refused {
+            return Err(mismatch(format!(
+                "refused: expected {expected_refused:?}, came {came_refused:?}"
+            )));
+        }
+        for notice in subject.0.take_notices() {
+            if let Notice::LeftBehind { modality, .. } = notice {
+                asked.left_behind(modality);
+            }
+        }
+        let (taken, number) = match &came {
+            Outcome::Came(came) => (*came, None),
+            Outcome::Asked(asked) => (None, asked.ok()),
+            Outcome::Nothing => (None, None),
+        };
+        let numbers: Vec<u64> = came_refused.iter().map(|(number, _)| *number).collect();
+        let is_lively = asked.event(event, taken, number, &all[before..], &numbers);
+        is_lively.map_err(mismatch)?;
         if lively {
-            let jumped = came.is_some_and(|came| came.jumped);
+            let jumped = taken.is_some_and(|came| came.jumped);
             liveness
-                .event(event, came.is_some(), jumped, &all[before..])
+                .event(event, taken.is_some(), jumped, &all[before..])
                 .map_err(mismatch)?;
         }
     }
@@ -157,7 +211,10 @@ fn compare(scenario: &Scenario, lively: bool) -> Result<Vec<Observation>, Mismat
 fn difference(scenario: &Scenario, expected: Option<&Observation>, came: Option<&Observation>) -> String {
     let show = |o: Option<&Observation>| {
         o.map_or("no observation".into(), |o| {
-            format!("t = {} ns, epoch {}, late_samples {}", o.time, o.epoch, o.late_samples)
+            format!(
+                "t = {} ns, epoch {}, late_samples {}, wait {:?}, request {:?}",
+                o.time, o.epoch, o.late_samples, o.wait, o.request
+            )
         })
     };
     let mut text = format!("expected {}\n     came {}", show(expected), show(came));
@@ -248,7 +305,13 @@ fn simplifications(scenario: &Scenario) -> Vec<Change> {
     for i in (0..scenario.modalities.len()).rev() {
         changes.push(Box::new(move |s| {
             let one_waits = s.modalities.iter().enumerate().any(|(j, m)| j != i && m.wait);
-            if s.modalities.len() > i && one_waits {
+            let leads = matches!(s.trigger, Trigger::Stream { leader, .. } if leader == i);
+            if s.modalities.len() > i && one_waits && !leads {
+                if let Trigger::Stream { leader, .. } = &mut s.trigger
+                    && *leader > i
+                {
+                    *leader -= 1;
+                }
                 s.modalities.remove(i);
                 s.events.retain(|e| stream_of(e) != Some(i));
                 s.events.iter_mut().for_each(|e| move_up(e, i));
@@ -293,7 +356,7 @@ fn simplifications(scenario: &Scenario) -> Vec<Change> {
 fn stream_of(event: &Event) -> Option<usize> {
     match *event {
         Event::Push(i, ..) | Event::Close(i) | Event::Open(i) | Event::Latency(i, _) => Some(i),
-        Event::MaxWait(_) => None,
+        Event::MaxWait(_) | Event::Ask(_) | Event::Tick => None,
     }
 }
 
@@ -354,30 +417,33 @@ fn order_is_free(scenario: &Scenario) -> bool {
         })
 }
 
+/// That other orders of arrival give the same observations, where that is promised.
+fn any_order_gives(scenario: &Scenario, sent: &[Observation]) -> Result<(), Mismatch> {
+    for seed in 0..if order_is_free(scenario) { 2 } else { 0 } {
+        let again = compare(&scenario::shuffled(scenario, &mut Random(seed)), false)?;
+        if again != sent {
+            let first = sent.iter().zip(&again).find(|(a, b)| a != b);
+            let (a, b) = first.map_or((None, None), |(a, b)| (Some(a), Some(b)));
+            let what = format!(
+                "another order of arrival (seed {seed}) gives {} observations for {}\n{}",
+                again.len(),
+                sent.len(),
+                difference(scenario, a, b)
+            );
+            return Err(Mismatch {
+                event: scenario.events.len(),
+                what,
+            });
+        }
+    }
+    Ok(())
+}
+
 #[test]
 fn offline_every_observation_is_the_naive_one_in_any_order_of_arrival() {
     on_random_rigs(1, scenario::offline, |scenario| {
         let sent = compare(scenario, false)?;
-        if order_is_free(scenario) {
-            for seed in 0..2 {
-                let again = compare(&scenario::shuffled(scenario, &mut Random(seed)), false)?;
-                if again != sent {
-                    let first = sent.iter().zip(&again).find(|(a, b)| a != b);
-                    let (a, b) = first.map_or((None, None), |(a, b)| (Some(a), Some(b)));
-                    let what = format!(
-                        "another order of arrival (seed {seed}) gives {} observations for {}\n{}",
-                        again.len(),
-                        sent.len(),
-                        difference(scenario, a, b)
-                    );
-                    return Err(Mismatch {
-                        event: scenario.events.len(),
-                        what,
-                    });
-                }
-            }
-        }
-        Ok(())
+        any_order_gives(scenario, &sent)
     });
 }
 
@@ -389,4 +455,27 @@ fn online_every_observation_is_the_naive_one_and_nothing_silences_the_node() {
 #[test]
 fn a_latency_that_changes_moves_the_samples_held_and_is_no_jump() {
     on_random_rigs(3, scenario::tuned, |scenario| compare(scenario, true).map(drop));
+}
+
+#[test]
+fn the_samples_of_a_stream_are_targets_as_the_naive_ones_are() {
+    on_random_rigs(4, scenario::led, |scenario| compare(scenario, false).map(drop));
+}
+
+#[test]
+fn targets_that_are_samples_do_not_depend_on_the_order_of_arrival() {
+    on_random_rigs(5, scenario::led_offline, |scenario| {
+        let sent = compare(scenario, false)?;
+        any_order_gives(scenario, &sent)
+    });
+}
+
+#[test]
+fn requests_are_answered_and_refused_as_naively() {
+    on_random_rigs(6, scenario::asked, |scenario| compare(scenario, false).map(drop));
+}
+
+#[test]
+fn ticks_give_what_they_naively_do() {
+    on_random_rigs(7, scenario::ticked, |scenario| compare(scenario, false).map(drop));
 }

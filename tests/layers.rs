@@ -27,11 +27,12 @@ const ABOVE: [(&str, &[&str]); 5] = [
 
 /// Metadata keys that are names of other things, too: of keys of a configuration, of columns, of fields of the log. In the
 /// code they may stand as text, but not where metadata is looked up or made.
-const OTHER_NAMES: [&str; 13] = [
+const OTHER_NAMES: [&str; 15] = [
     "channels",
     "device",
     "dim",
     "dtype",
+    "error",
     "fields",
     "group",
     "inputs",
@@ -39,6 +40,7 @@ const OTHER_NAMES: [&str; 13] = [
     "origin_m",
     "shape",
     "timestamps_ns",
+    "trigger",
     "valid",
     "voxel_size_m",
 ];

@@ -345,7 +345,7 @@ mod tests {
             config.placement(false)?;
             let steps = config.steps(&plugins(&["fuse"]))?;
             let section = steps[0].section.clone().unwrap_or_default();
-            config.section::<AlignConfig>("fuse", &section, &["trigger"])
+            config.section::<AlignConfig>("fuse", &section, &["attach"])
         };
         let error = section().unwrap_err();
         assert!(error.is_config());
@@ -403,8 +403,8 @@ mod tests {
                 "fuse: modalities[0].interpolation: `euler` is no interpolation: what lies between",
             ),
             (
-                "fuse: {rate_hz: 50, trigger: camera, modalities: []}",
-                "fuse: trigger: not supported yet",
+                "fuse: {rate_hz: 50, attach: [], modalities: []}",
+                "fuse: attach: not supported yet",
             ),
         ];
         for (text, expected) in cases {

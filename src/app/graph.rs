@@ -220,17 +220,40 @@ impl Graph {
         self.shared.faults.counts()
     }
 
+    /// Whether an operation takes every message of an input of the dataflow: [`Operation::takes_any`].
+    ///
+    /// # Panics
+    /// If there is no such input.
+    pub fn takes_any(&self, external: usize) -> bool {
+        let mut consumers = self.externals[external].1.iter();
+        consumers.any(|&(operation, input)| self.nodes[operation].operation.takes_any(input))
+    }
+
     /// A message came on an input of the dataflow (by its index in [`external_inputs`](Self::external_inputs)). One whose
-    /// header contradicts its payload is counted as a fault, and goes no further.
+    /// header contradicts its payload is counted as a fault, and goes no further than to operations that
+    /// [take any](Operation::takes_any).
     ///
     /// # Panics
     /// If there is no such input.
     pub fn message(&mut self, external: usize, message: &Message, sink: &mut dyn Sink) {
-        if let Err(error) = message.check_lengths() {
-            self.external_fault(external, 1, error);
-            return;
+        match message.check_lengths() {
+            Ok(()) => self.checked_message(external, message, sink),
+            Err(error) => {
+                self.external_fault(external, 1, error);
+                self.unread_message(external, message, sink);
+            }
         }
-        self.checked_message(external, message, sink);
+    }
+
+    /// A message came that can't be read: only operations that [take any](Operation::takes_any) get it.
+    pub(crate) fn unread_message(&mut self, external: usize, message: &Message, sink: &mut dyn Sink) {
+        for i in 0..self.externals[external].1.len() {
+            let (operation, input) = self.externals[external].1[i];
+            if self.nodes[operation].operation.takes_any(input) {
+                self.hand_over(operation, input, message, sink);
+            }
+        }
+        self.settle(sink);
     }
 
     /// [`message`](Self::message) for a message that was checked when it was read.

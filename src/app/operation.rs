@@ -117,6 +117,12 @@ pub trait Operation {
         None
     }
 
+    /// Whether it takes every message of an input, whatever its payload and its metadata are, and whether or not it has a
+    /// stamp: requests and ticks. One that can't be read comes without its payload.
+    fn takes_any(&self, _input: usize) -> bool {
+        false
+    }
+
     /// Whether the last call left something to do, so that what it published is taken before there is more of it:
     /// [`go_on`](Self::go_on) is called until this is false, and nothing else before.
     fn has_more(&self) -> bool {

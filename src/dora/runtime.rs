@@ -107,7 +107,8 @@ pub(super) fn run(app: App) -> Result<(), NodeError> {
     let queue = Arc::new(Queue::new(&bounds, graph.host_memory()));
     let (stop, stopped) = oneshot::channel();
     let drain = std::thread::Builder::new().name("drain".into()).spawn({
-        let drain = Drain::new(names.clone(), queue.clone());
+        let takes_any = (0..names.len()).map(|input| graph.takes_any(input)).collect();
+        let drain = Drain::new(names.clone(), takes_any, queue.clone());
         move || drain.run(events, stopped)
     });
     let drain = drain.map_err(|error| NodeError::Dora(format!("the drain thread can't be started: {error}")))?;
@@ -159,7 +160,10 @@ fn work(graph: &mut Graph, queue: &Queue, names: Vec<String>, sender: &mut Sende
         match item {
             None => {}
             Some(Item::Message { input, message }) => {
-                graph.checked_message(input, &message, sender);
+                match message.is_unread {
+                    false => graph.checked_message(input, &message, sender),
+                    true => graph.unread_message(input, &message, sender),
+                }
                 queue.give_back(input, message);
             }
             Some(Item::Losses { input, losses }) => {
@@ -261,15 +265,18 @@ impl Unstamped {
 /// The thread that drains dora's events.
 struct Drain {
     names: Vec<String>,
+    /// For each input, whether an operation takes every message of it.
+    takes_any: Vec<bool>,
     queue: Arc<Queue>,
     ignored: BTreeSet<String>,
     look: Instant,
 }
 
 impl Drain {
-    fn new(names: Vec<String>, queue: Arc<Queue>) -> Self {
+    fn new(names: Vec<String>, takes_any: Vec<bool>, queue: Arc<Queue>) -> Self {
         Self {
             names,
+            takes_any,
             queue,
             ignored: BTreeSet::new(),
             look: Instant::now() + LOOK_EVERY,
@@ -356,21 +363,24 @@ impl Drain {
 
     fn input(&self, input: usize, metadata: &Metadata, array: &crate::arrow::array::ArrayRef) {
         let mut message = self.queue.take_free(input);
-        match read_message(&metadata.parameters, array, &mut message) {
-            Ok(()) => {
-                let published = unix_ns(metadata);
-                message.arrival_ns = Some(published);
-                if !message.header.timestamp_ns.is_present() {
-                    message.header.timestamp_ns.set(published);
-                    self.queue.count(input, |losses| losses.unstamped += 1);
-                }
-                self.queue.push_message(input, message);
+        let takes_any = self.takes_any[input];
+        if let Err(error) = read_message(&metadata.parameters, array, &mut message) {
+            self.queue.count_unreadable(input, error);
+            if !takes_any {
+                return self.queue.give_back(input, message);
             }
-            Err(error) => {
-                self.queue.give_back(input, message);
-                self.queue.count_unreadable(input, error);
+            message.make_unread();
+        }
+        let published = unix_ns(metadata);
+        message.arrival_ns = Some(published);
+        if !message.header.timestamp_ns.is_present() {
+            message.header.timestamp_ns.set(published);
+            message.header.unstamped.set(1);
+            if !takes_any {
+                self.queue.count(input, |losses| losses.unstamped += 1);
             }
         }
+        self.queue.push_message(input, message);
     }
 
     fn count_losses(&mut self, events: &mut EventStream) {

@@ -20,6 +20,11 @@ const ALLOWED: Unread = "allowed: arrays of floats, integers, timestamps or dura
 
 /// Copies a payload. A column of a struct that can't be read is skipped.
 pub(super) fn read(array: &ArrayRef, bfloat16: bool, message: &mut Message) -> Result<(), Unread> {
+    if array.data_type() == &DataType::Null && array.is_empty() {
+        // A message without a payload, such as a tick of a timer.
+        message.add_column("", Dtype::UInt8, Cells::One).data.resize(0);
+        return Ok(());
+    }
     let Some(columns) = array.as_struct_opt() else {
         let source = Source {
             array: &**array,

@@ -85,6 +85,8 @@ keys! {
     timestamp_ns: i64 = "an Integer; from Python `int(x)`, a NumPy integer becomes text",
     /// Capture time of each sample, ns, where there are several.
     timestamps_ns: Vec<i64> = "a list of integers",
+    /// 1 where the sender gave no stamp: `timestamp_ns` is the time of publication.
+    unstamped: i64,
     /// 0/1 for each sample, or for each part of one: whether it is a sample.
     valid: Vec<i64> = "a list of integers",
     /// Dimensions, row-major.
@@ -107,6 +109,15 @@ keys! {
     epoch: i64,
     /// Samples that came after their target was sent, so far.
     late_samples: i64,
+    /// What made an observation: `grid`, `stream`, `request` or `timer`.
+    trigger: String,
+    /// By how much the newest sample would be past an observation's target when it falls due, if all samples came in the
+    /// order of their times, ns.
+    wait_ns: i64,
+    /// 0 where an observation's target depends on when a request or a tick came.
+    deterministic: i64,
+    /// Why a request gets no observation.
+    error: String,
     /// How many sets came before the one that the message is of.
     group: i64,
     /// The newest time in the message's set, ns.
@@ -451,18 +462,19 @@ impl Header {
     /// Makes it that of a message with these keys. Without `timestamp_ns` the older key `timestamp` stands in for it.
     ///
     /// # Errors
-    /// A key whose value is of a type that it can't be of. The header is of no use then.
+    /// The first key whose value is of a type that it can't be of. It is kept with [`other`](Self::other) ones.
     pub fn read<'a>(
         &mut self,
         entries: impl IntoIterator<Item = (&'a str, MetadataRef<'a>)>,
     ) -> Result<(), MessageError> {
         self.clear();
+        let mut read = Ok(());
         for (name, value) in entries {
             let misfit = self.set(name, value).filter(|key| !key.required.is_empty());
             // An empty list from Python arrives as a list of strings.
             let is_empty_list = |key: &Key| key.kind == Vec::<i64>::KIND && value == MetadataRef::ListString(&[]);
-            if let Some(key) = misfit.filter(|key| !is_empty_list(key)) {
-                return Err(MessageError::Metadata {
+            if let Some(key) = misfit.filter(|key| read.is_ok() && !is_empty_list(key)) {
+                read = Err(MessageError::Metadata {
                     key: key.name,
                     came: format!("{value:?}"),
                     allowed: key.required,
@@ -474,7 +486,27 @@ impl Header {
         {
             self.timestamp_ns.set(stamp);
         }
-        Ok(())
+        read
+    }
+
+    /// Takes out what it says of the form of a payload.
+    pub fn forget_form(&mut self) {
+        self.shape.clear();
+        self.dtype.clear();
+        self.fields.clear();
+        self.dim.clear();
+        self.timestamps_ns.clear();
+        self.valid.clear();
+        for key in [
+            key::shape,
+            key::dtype,
+            key::fields,
+            key::dim,
+            key::timestamps_ns,
+            key::valid,
+        ] {
+            self.other.remove(key);
+        }
     }
 
     /// The value of a key by its name.

@@ -140,6 +140,8 @@ pub struct Message {
     /// publication, or what a recording says. It is no metadata, and is not sent. Where an operation publishes a message
     /// to another one of its process, it is that of the message that it was made from.
     pub arrival_ns: Option<i64>,
+    /// Whether it came with a payload or metadata that can't be read. Its payload is empty then.
+    pub is_unread: bool,
     /// Rows of the Arrow array.
     pub rows: usize,
     /// Where the columns get their memory from.
@@ -172,8 +174,15 @@ impl Message {
         self.clear_payload();
     }
 
+    /// Leaves it with what of its header could be read.
+    pub fn make_unread(&mut self) {
+        self.clear_payload();
+        self.is_unread = true;
+    }
+
     fn clear_payload(&mut self) {
         self.arrival_ns = None;
+        self.is_unread = false;
         self.rows = 0;
         self.used = 0;
         self.skipped.clear();
@@ -202,8 +211,8 @@ impl Message {
     /// operation can use is skipped: [`skipped`](Self::skipped).
     ///
     /// # Errors
-    /// An array of a type that no operation takes; metadata that can't be, or that the array contradicts. The message is
-    /// of no use then.
+    /// An array of a type that no operation takes; metadata that can't be, or that the array contradicts. The payload is of
+    /// no use then.
     pub fn read<'a>(
         &mut self,
         metadata: impl IntoIterator<Item = (&'a str, MetadataRef<'a>)>,

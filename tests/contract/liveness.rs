@@ -7,8 +7,8 @@
 //! takes twice the wait; and where it starts is the newest target that is due, whatever passed before. From there on
 //! every step is held to one wait.
 
-use crate::oracle::{Observation, nanos};
-use crate::scenario::{Event, Scenario};
+use crate::oracle::{Came, Observation, nanos};
+use crate::scenario::{Event, Scenario, Trigger};
 
 struct Stream {
     latency: i128,
@@ -95,7 +95,7 @@ impl Liveness {
                     self.advance(before, now);
                 }
             }
-            Event::Push(..) => {}
+            Event::Push(..) | Event::Ask(_) | Event::Tick => {}
             Event::Close(i) | Event::Open(i) => {
                 self.streams[i].open = matches!(event, Event::Open(_));
                 self.start(self.started);
@@ -130,6 +130,120 @@ impl Liveness {
                 "silent: the newest stamp went on by {} ns and {} observations came, at least {least} should have",
                 self.advanced, self.observations
             ));
+        }
+        Ok(())
+    }
+}
+
+/// What a trigger asks for comes once `max_wait_ms` has passed, by the stamps alone.
+pub struct Asked {
+    trigger: Trigger,
+    max_wait: Option<i128>,
+    streams: Vec<Stream>,
+    /// Since the last clock jump: the first time from which a leader's samples are targets for sure, and these samples.
+    certain: Option<i128>,
+    led: Vec<i128>,
+    /// Requests that wait, by their numbers.
+    waiting: Vec<(u64, Option<i128>)>,
+    has_begun: bool,
+    sent: Option<i128>,
+}
+
+impl Asked {
+    pub fn new(scenario: &Scenario) -> Self {
+        let Liveness { max_wait, streams, .. } = Liveness::new(scenario);
+        Self {
+            trigger: scenario.trigger,
+            max_wait,
+            streams,
+            certain: None,
+            led: Vec::new(),
+            waiting: Vec::new(),
+            has_begun: false,
+            sent: None,
+        }
+    }
+
+    /// A stream was left behind, which counts as a jump.
+    pub fn left_behind(&mut self, i: usize) {
+        self.streams[i].newest = None;
+        self.has_begun = false;
+    }
+
+    /// Takes an event: what became of a sample or a request, what was sent after it, and the requests refused.
+    pub fn event(
+        &mut self,
+        event: &Event,
+        came: Option<Came>,
+        asked: Option<u64>,
+        sent: &[Observation],
+        refused: &[u64],
+    ) -> Result<(), String> {
+        match *event {
+            Event::Push(i, stamp, _) => {
+                if let Some(Came { jumped, .. }) = came {
+                    let stream = &mut self.streams[i];
+                    let time = i128::from(stamp) - stream.latency;
+                    stream.newest = stream.newest.filter(|_| !jumped).max(Some(time));
+                    self.streams[i].open = true;
+                    if jumped {
+                        (self.has_begun, self.certain) = (false, None);
+                        self.led.clear();
+                    }
+                    if matches!(self.trigger, Trigger::Stream { leader, .. } if leader == i) {
+                        self.led.push(time);
+                    }
+                }
+            }
+            Event::Close(i) | Event::Open(i) => self.streams[i].open = matches!(event, Event::Open(_)),
+            Event::Ask(time) => self.waiting.extend(asked.map(|number| (number, time.map(i128::from)))),
+            _ => {}
+        }
+        for observation in sent {
+            self.has_begun = true;
+            self.sent = Some(observation.time);
+            self.waiting.retain(|(number, _)| Some(*number) != observation.request);
+        }
+        self.waiting.retain(|(number, _)| !refused.contains(number));
+        if !self.streams.iter().any(|s| s.open) && !self.waiting.is_empty() {
+            return Err(format!("all is closed, and {:?} wait", self.waiting));
+        }
+        let waited = || self.streams.iter().filter(|s| s.open && s.wait);
+        let newest = waited().filter_map(|s| s.newest).max();
+        let (Some(wait), Some(newest)) = (self.max_wait, newest) else {
+            return Ok(());
+        };
+        let due = newest - wait;
+        match self.trigger {
+            Trigger::Stream {
+                leader,
+                every: 1,
+                min_interval_ms: 0.0,
+                ..
+            } => {
+                // The start is at most a wait after the oldest sample held, which is one of the leader's or older.
+                if let Some(first) = self.streams[leader].newest {
+                    self.certain.get_or_insert(first + wait);
+                }
+                let is_due = |t: &&i128| **t <= due && (self.has_begun || Some(**t) >= self.certain);
+                let missed = self.led.iter().filter(is_due).max();
+                if self.certain.is_some() && missed.is_some_and(|missed| self.sent < Some(*missed)) {
+                    return Err(format!(
+                        "silent: {missed:?} is due at {due}, and {:?} was sent last",
+                        self.sent
+                    ));
+                }
+                self.led.retain(|t| *t > due);
+            }
+            Trigger::Request => match self.waiting.first() {
+                Some((_, Some(time))) if *time <= due => return Err(format!("a request for {time} waits at {due}")),
+                Some((_, None)) if self.has_begun => return Err(format!("a request for the newest waits at {due}")),
+                _ => {}
+            },
+            Trigger::Timer if matches!(event, Event::Tick) && self.has_begun && self.sent < Some(due) => {
+                return Err(format!("silent: a tick at {due}, and {:?} was sent last", self.sent));
+            }
+            _ => {}
         }
         Ok(())
     }

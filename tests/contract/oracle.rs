@@ -3,7 +3,7 @@
 //!
 //! "Reading:" marks the places where the design leaves a choice.
 
-use crate::scenario::{Modality, Mode, Scenario};
+use crate::scenario::{Modality, Mode, Scenario, Trigger};
 
 const SECOND: i128 = 1_000_000_000;
 
@@ -67,7 +67,11 @@ impl Stream {
                     Some(settled) => Some((newest - self.reorder).max(settled + (self.min_period - 1).max(0))),
                     None => Some(newest - self.reorder),
                 },
-                Mode::Nearest | Mode::Linear => self.settled(newest),
+                // Reading: a sample that is forgotten, of a stream that was closed meanwhile, says nothing of what comes.
+                Mode::Nearest | Mode::Linear => {
+                    let settled = self.settled(newest);
+                    self.held().map(|s| self.time(s)).filter(|&t| Some(t) <= settled).max()
+                }
             };
             past = past.min(of_group);
         }
@@ -135,12 +139,28 @@ pub struct Came {
     pub jumped: bool,
 }
 
+/// Why a request is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    TooMany,
+    OutOfRange,
+    LongPast,
+    FarAhead,
+    Jumped,
+    Closed,
+}
+
 /// One observation, its numbers as bits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Observation {
     pub time: i128,
     pub epoch: u64,
     pub late_samples: u64,
+    /// The number of the request that it answers.
+    pub request: Option<u64>,
+    /// By how much the newest sample would be past the target when it falls due, in order of time. Nothing where samples
+    /// may be late: then it is a matter of definition.
+    pub wait: Option<i128>,
     pub timestamps: Vec<i128>,
     pub valid: Vec<u8>,
     pub age: Vec<i128>,
@@ -153,8 +173,15 @@ pub struct Oracle {
     stride: i128,
     emit_every: i128,
     max_wait: Option<i128>,
+    trigger: Trigger,
     fill: f32,
     streams: Vec<Stream>,
+    /// The requests that wait, each with its number and the time that it asks for.
+    asks: Vec<(u64, Option<i128>)>,
+    asked: u64,
+    /// Requests that waited and were refused, since that was asked.
+    pub refused: Vec<(u64, Refused)>,
+    ticked: bool,
     epoch: u64,
     late_samples: u64,
     /// The newest target sent, until time goes back.
@@ -201,6 +228,11 @@ impl Oracle {
             stride: scenario.stride as i128,
             emit_every: scenario.emit_every as i128,
             max_wait: scenario.max_wait_ms.map(nanos),
+            trigger: scenario.trigger,
+            asks: Vec::new(),
+            asked: 0,
+            refused: Vec::new(),
+            ticked: false,
             fill: scenario.fill,
             streams: streams.collect(),
             epoch: 0,
@@ -249,6 +281,7 @@ impl Oracle {
             return None;
         }
         let stamp = i128::from(stamp);
+        let is_first = self.newest().is_none();
         let jumped = self.jumps(i, stamp - self.streams[i].latency);
         let stream = &mut self.streams[i];
         let time = stamp - stream.latency;
@@ -272,6 +305,17 @@ impl Oracle {
             forgotten: false,
         });
         stream.settle();
+        if jumped {
+            self.refuse_those_with_a_time();
+        }
+        if is_first {
+            for (number, time) in std::mem::take(&mut self.asks) {
+                match time.and_then(|time| self.judge(time)) {
+                    Some(refused) => self.refused.push((number, refused)),
+                    None => self.asks.push((number, time)),
+                }
+            }
+        }
         // Reading: late is what comes at or before the newest target sent, whatever its stream, and the sample that
         // jumped, too, as long as time itself has not gone back.
         let late = too_soon || self.not_again().is_some_and(|sent| time <= sent);
@@ -302,14 +346,62 @@ impl Oracle {
         back || ahead
     }
 
+    /// The newest time of the streams that are waited for, or of all.
+    fn newest(&self) -> Option<i128> {
+        match self.waited().next() {
+            Some(_) => self.waited().filter_map(Stream::newest).max(),
+            None => self.streams.iter().filter_map(Stream::newest).max(),
+        }
+    }
+
+    fn refuse_those_with_a_time(&mut self) {
+        let (timed, others) = self.asks.drain(..).partition(|(_, time)| time.is_some());
+        self.asks = others;
+        let timed: Vec<(u64, Option<i128>)> = timed;
+        self.refused
+            .extend(timed.into_iter().map(|(number, _)| (number, Refused::Jumped)));
+    }
+
+    /// Why a request for a time is refused at once.
+    fn judge(&self, time: i128) -> Option<Refused> {
+        if time.abs() > (i64::MAX / 4).into() {
+            Some(Refused::OutOfRange)
+        } else if self.newest().is_some_and(|newest| time > newest + 10 * SECOND) {
+            Some(Refused::FarAhead)
+        } else if self.horizon().is_some_and(|horizon| time < horizon - SECOND) {
+            Some(Refused::LongPast)
+        } else {
+            None
+        }
+    }
+
+    pub fn ask(&mut self, time: Option<i64>) -> Result<u64, Refused> {
+        let time = time.map(i128::from);
+        if let Some(refused) = time.and_then(|time| self.judge(time)) {
+            return Err(refused);
+        }
+        if self.asks.len() >= 256 {
+            return Err(Refused::TooMany);
+        }
+        self.asks.push((self.asked, time));
+        self.asked += 1;
+        Ok(self.asked - 1)
+    }
+
+    pub fn tick(&mut self) {
+        self.ticked = true;
+    }
+
     /// The target up to which nothing is sent again. Reading: whether time went back is looked at whenever the grid
     /// starts anew, until it has sent its first target; a grid that runs never steps back.
     fn not_again(&self) -> Option<i128> {
         // Reading: a stream with `min_period_ms` is as new as the targets that it lets go.
         let newest = |s: &Stream| s.newest().map(|newest| newest + s.ahead());
-        let newest = match self.waited().next() {
-            Some(_) => self.waited().filter_map(newest).max(),
-            None => self.streams.iter().filter_map(newest).max(),
+        let newest = match (self.trigger, self.waited().next()) {
+            // Reading: the time of targets that are a stream's samples is that of its clock.
+            (Trigger::Stream { leader, .. }, _) => newest(&self.streams[leader]),
+            (_, Some(_)) => self.waited().filter_map(newest).max(),
+            (_, None) => self.streams.iter().filter_map(newest).max(),
         };
         let went_back = |sent: i128| !self.runs && newest.is_some_and(|newest| newest < sent);
         self.sent.filter(|&sent| !went_back(sent))
@@ -335,8 +427,8 @@ impl Oracle {
         Some(self.waited().filter_map(Stream::newest).max()? - self.max_wait?)
     }
 
-    /// The first target of a grid that starts.
-    fn first_target(&self) -> Option<i128> {
+    /// The time at or after which the first target lies.
+    fn start(&self) -> Option<i128> {
         // Reading: a stream that has spoken and closed counts, too, or the moment at which a short stream closes would
         // be seen. Where all are closed and none spoke, the first sample of the others, which hold nothing up.
         let counted: Vec<&Stream> = self
@@ -347,7 +439,7 @@ impl Oracle {
         // Reading: the earliest first sample of any stream, as it has always been.
         let earliest = self.streams.iter().filter_map(Stream::first).min()?;
         if counted.is_empty() {
-            return Some(self.passed_over(next_on_grid(earliest, self.period)));
+            return Some(earliest);
         }
         let mut start = i128::MIN;
         for stream in counted {
@@ -357,9 +449,14 @@ impl Oracle {
                 (first, bound) => first.or(bound)?,
             });
         }
+        Some(start)
+    }
+
+    /// The first target of a grid that starts.
+    fn first_target(&self) -> Option<i128> {
         // Reading: what was sent is passed over before it is judged whether the start lies too far behind, and
         // `emit_every` counts from the target where the grid starts.
-        let mut target = self.passed_over(next_on_grid(start, self.period));
+        let mut target = self.passed_over(next_on_grid(self.start()?, self.period));
         if let Some(due) = self.waited_out().filter(|due| target < due - SECOND) {
             target = last_on_grid(due, self.period);
         }
@@ -368,8 +465,176 @@ impl Oracle {
 
     /// The next observation that is due, if one is.
     pub fn due(&mut self) -> Option<Observation> {
-        self.next()
-            .or_else(|| if self.leaves_leader_behind() { self.next() } else { None })
+        let due = match self.trigger {
+            Trigger::Grid => {
+                let due = self.next();
+                due.or_else(|| if self.leaves_leader_behind() { self.next() } else { None })
+            }
+            Trigger::Stream {
+                leader,
+                every,
+                min_interval_ms,
+                samples,
+            } => self.next_led(leader, every, nanos(min_interval_ms), samples),
+            Trigger::Timer => {
+                let due = self.next_ticked();
+                let leaves = due.is_none() && self.ticked && self.leaves_leader_behind();
+                due.or_else(|| if leaves { self.next_ticked() } else { None })
+            }
+            Trigger::Request => {
+                // Reading: what is asked for again and again, and gets no newer, is held up, too.
+                let for_newest = self.asks.first().is_some_and(|(_, time)| time.is_none());
+                if for_newest && self.sent.is_some() && self.horizon() <= self.sent {
+                    self.leaves_leader_behind();
+                }
+                self.next_answer()
+            }
+        };
+        self.ticked = false;
+        due
+    }
+
+    /// The leader's next sample that is a target, if it is due.
+    fn next_led(&mut self, leader: usize, every: usize, min_interval: i128, samples: bool) -> Option<Observation> {
+        let sent = self.not_again();
+        if let Some(sent) = sent.filter(|_| self.runs) {
+            // Reading: what the window of the last target begins with is kept, as any later one begins no earlier.
+            let oldest = self.rows(sent).first().copied();
+            match oldest {
+                Some((time, true)) => self.forget(time),
+                _ if samples => {}
+                _ => self.forget(sent - (self.window - 1) * self.stride * self.period),
+            }
+        }
+        let start = if self.runs { i128::MIN } else { self.start()? };
+        let mut times: Vec<i128> = self.streams[leader]
+            .held()
+            .map(|s| self.streams[leader].time(s))
+            .collect();
+        times.sort();
+        times.dedup();
+        let is_far = |t: i128| t >= start && sent.is_none_or(|sent| t > sent && t - sent >= min_interval);
+        let follows = |t: i128| match sent.filter(|_| self.runs) {
+            Some(sent) => times.iter().filter(|&&other| sent < other && other <= t).count() >= every,
+            None => true,
+        };
+        let mut target = *times.iter().find(|&&t| is_far(t) && follows(t))?;
+        if let Some(due) = self.waited_out().filter(|&due| !self.runs && target < due - SECOND) {
+            target = *times.iter().rfind(|&&t| t <= due)?;
+        }
+        self.horizon().filter(|&horizon| horizon >= target)?;
+        Some(self.send(target, None))
+    }
+
+    /// Reading: targets that ticks and requests choose begin once the start is due. Until then nothing is forgotten.
+    fn begins(&mut self) -> bool {
+        if !self.runs
+            && let (Some(horizon), Some(start)) = (self.horizon(), self.start())
+            && start <= horizon
+        {
+            self.sent = self.not_again();
+            self.runs = true;
+        }
+        self.runs
+    }
+
+    fn next_ticked(&mut self) -> Option<Observation> {
+        let horizon = self.horizon()?;
+        if !self.begins() {
+            return None;
+        }
+        self.forget(horizon - (self.window - 1) * self.stride * self.period);
+        let is_newer = self.sent.is_none_or(|sent| horizon > sent);
+        (self.ticked && is_newer).then(|| self.send(horizon, None))
+    }
+
+    fn next_answer(&mut self) -> Option<Observation> {
+        let horizon = self.horizon();
+        let begun = horizon.is_some() && self.begins();
+        if let Some(horizon) = horizon.filter(|_| begun) {
+            let mut kept = horizon - SECOND;
+            for time in self.asks.iter().filter_map(|(_, time)| *time) {
+                kept = kept.min(time);
+            }
+            self.forget(kept - (self.window - 1) * self.stride * self.period);
+        }
+        loop {
+            let &(number, time) = self.asks.first()?;
+            let due = match time {
+                Some(time) => horizon.filter(|horizon| *horizon >= time).map(|_| time),
+                None => horizon.filter(|_| begun),
+            };
+            if let Some(due) = due {
+                self.asks.remove(0);
+                return Some(self.send(due, Some(number)));
+            }
+            if self.streams.iter().any(|s| s.open) {
+                return None;
+            }
+            self.asks.remove(0);
+            self.refused.push((number, Refused::Closed));
+        }
+    }
+
+    /// An observation that is not one of the grid.
+    fn send(&mut self, target: i128, request: Option<u64>) -> Observation {
+        let mut observation = self.observe(target);
+        observation.request = request;
+        let sent = self.not_again();
+        self.covered += sent.map_or(0, |sent| (target - sent).max(0));
+        if sent < Some(target) {
+            self.streams
+                .iter_mut()
+                .for_each(|s| (s.since_sent, s.samples_since_sent) = (0, 0));
+        }
+        self.sent = sent.max(Some(target));
+        self.runs = true;
+        observation
+    }
+
+    /// The times of the rows of a window, and whether each is there.
+    fn rows(&self, target: i128) -> Vec<(i128, bool)> {
+        let steps = (0..self.window).rev().map(|row| row * self.stride);
+        let Trigger::Stream {
+            leader, samples: true, ..
+        } = self.trigger
+        else {
+            return steps.map(|steps| (target - steps * self.period, true)).collect();
+        };
+        let stream = &self.streams[leader];
+        let mut times: Vec<i128> = stream.held().map(|s| stream.time(s)).collect();
+        times.sort();
+        times.dedup();
+        let until: Vec<i128> = times.iter().copied().filter(|&t| t <= target).collect();
+        let row = |steps: i128| match until.iter().rev().nth(steps as usize) {
+            Some(&time) => (time, true),
+            // Reading: the times go on before the first sample, a period for each sample that is missing.
+            None => (times[0] - (steps + 1 - until.len() as i128) * self.period, false),
+        };
+        steps.map(row).collect()
+    }
+
+    /// By walking through all samples in the order of their times, until the target is due.
+    fn wait(&self, target: i128) -> Option<i128> {
+        let waits: Vec<&Stream> = self.streams.iter().filter(|s| s.config.wait).collect();
+        if waits.iter().any(|s| s.reorder > 0) {
+            return None;
+        }
+        let mut times: Vec<i128> = waits.iter().flat_map(|s| s.held().map(|x| s.time(x))).collect();
+        times.sort();
+        let passes = |s: &Stream, n: i128| {
+            let newest = s.held().map(|x| s.time(x)).filter(|&t| t <= n).max();
+            newest.is_some_and(|newest| newest + s.ahead() >= target)
+        };
+        let counts = |s: &Stream| passes(s, i128::MAX) || s.open && self.max_wait.is_some();
+        let counted: Vec<&&Stream> = waits.iter().filter(|s| counts(s)).collect();
+        for n in times {
+            let all = !counted.is_empty() && counted.iter().all(|s| passes(s, n));
+            if all || self.max_wait.is_some_and(|wait| n >= target + wait) {
+                return Some(n - target);
+            }
+        }
+        Some(self.newest().map_or(0, |newest| newest - target))
     }
 
     /// Reading of "nothing silences the node", where the other rules would: a stream that went on by n steps has made n
@@ -398,6 +663,7 @@ impl Oracle {
         }
         self.epoch += 1;
         self.runs = false;
+        self.refuse_those_with_a_time();
         true
     }
 
@@ -456,15 +722,22 @@ impl Oracle {
             time: target,
             epoch: self.epoch,
             late_samples: self.late_samples,
+            request: None,
+            wait: self.wait(target),
             timestamps: Vec::new(),
             valid: Vec::new(),
             age: Vec::new(),
             values: Vec::new(),
         };
-        for row in (0..self.window).rev() {
-            let t = target - row * self.stride * self.period;
+        for (t, is_there) in self.rows(target) {
             observation.timestamps.push(t);
             for stream in &self.streams {
+                if !is_there {
+                    observation.values.extend(vec![self.fill.to_bits(); stream.config.dim]);
+                    observation.valid.push(0);
+                    observation.age.push(-1);
+                    continue;
+                }
                 let mut all_valid = true;
                 for group in &stream.config.groups {
                     let values = self.value(stream, group, t);

@@ -34,9 +34,26 @@ pub struct Modality {
     pub jump_ms: Option<f64>,
 }
 
+/// What makes an observation.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Trigger {
+    Grid,
+    Stream {
+        leader: usize,
+        every: usize,
+        min_interval_ms: f64,
+        samples: bool,
+    },
+    Request,
+    Timer,
+}
+
 #[derive(Clone, Debug)]
 pub enum Event {
     Push(usize, i64, Vec<f32>),
+    /// A request for a time, or for the newest.
+    Ask(Option<i64>),
+    Tick,
     Close(usize),
     Open(usize),
     Latency(usize, f64),
@@ -50,6 +67,7 @@ pub struct Scenario {
     pub stride: usize,
     pub emit_every: usize,
     pub max_wait_ms: Option<f64>,
+    pub trigger: Trigger,
     pub fill: f32,
     pub modalities: Vec<Modality>,
     pub events: Vec<Event>,
@@ -70,6 +88,22 @@ impl Scenario {
         if let Some(ms) = self.max_wait_ms {
             yaml += &format!("max_wait_ms: {ms}\n");
         }
+        yaml += &match self.trigger {
+            Trigger::Grid => String::new(),
+            Trigger::Stream {
+                leader,
+                every,
+                min_interval_ms,
+                samples,
+            } => {
+                let rows = if samples { "samples" } else { "period" };
+                format!(
+                    "trigger: {{ stream: s{leader}, every: {every}, min_interval_ms: {min_interval_ms}, rows: {rows} }}\n"
+                )
+            }
+            Trigger::Request => "trigger: { request: ask }\n".into(),
+            Trigger::Timer => "trigger: { timer: tick }\n".into(),
+        };
         yaml += "modalities:\n";
         for (i, m) in self.modalities.iter().enumerate() {
             yaml += &format!("  - input: s{i}\n    dim: {}\n", m.dim);
@@ -116,6 +150,8 @@ impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Push(i, stamp, values) => write!(f, "push s{i} {stamp} {values:?}"),
+            Self::Ask(time) => write!(f, "ask {time:?}"),
+            Self::Tick => write!(f, "tick"),
             Self::Close(i) => write!(f, "close s{i}"),
             Self::Open(i) => write!(f, "open s{i}"),
             Self::Latency(i, ms) => write!(f, "set s{i}'s latency_ms to {ms}"),
@@ -276,6 +312,7 @@ fn plain(r: &mut Random, online: bool) -> (Scenario, Rig) {
         stride: if r.chance(0.7) { 1 } else { r.below(4) + 1 },
         emit_every: if r.chance(0.7) { 1 } else { r.below(5) + 1 },
         max_wait_ms: (online && r.chance(0.8)).then(|| r.pick(&waits)),
+        trigger: Trigger::Grid,
         fill: r.pick(&[0.0, -1.5, 7.25]),
         modalities,
         events: Vec::new(),
@@ -492,5 +529,82 @@ pub fn tuned(r: &mut Random) -> Scenario {
         };
         scenario.events.insert(at, event);
     }
+    scenario
+}
+
+/// A rig, sound or not, whose samples are the targets.
+pub fn led(r: &mut Random) -> Scenario {
+    let mut scenario = if r.chance(0.4) { offline(r) } else { online(r) };
+    lead(&mut scenario, r);
+    scenario
+}
+
+/// A sound rig, whose samples are the targets.
+pub fn led_offline(r: &mut Random) -> Scenario {
+    let mut scenario = offline(r);
+    lead(&mut scenario, r);
+    scenario
+}
+
+fn lead(scenario: &mut Scenario, r: &mut Random) {
+    let leader = r.below(scenario.modalities.len());
+    scenario.modalities[leader].wait = true;
+    scenario.emit_every = 1;
+    scenario.trigger = Trigger::Stream {
+        leader,
+        every: if r.chance(0.6) { 1 } else { r.below(6) + 1 },
+        min_interval_ms: if r.chance(0.6) {
+            0.0
+        } else {
+            r.pick(&[1.0, 12.5, 100.0, 1500.0])
+        },
+        samples: r.chance(0.5),
+    };
+}
+
+/// A rig, sound or not, that is asked for observations.
+pub fn asked(r: &mut Random) -> Scenario {
+    let mut scenario = if r.chance(0.4) { offline(r) } else { online(r) };
+    scenario.emit_every = 1;
+    scenario.trigger = Trigger::Request;
+    let asks = r.below(200) + 1;
+    let bursts = r.chance(0.2);
+    let mut events = Vec::new();
+    let mut newest = None;
+    let chance = asks as f64 / scenario.events.len().max(1) as f64;
+    for event in scenario.events.drain(..) {
+        while r.chance(chance.min(0.7)) {
+            let often = if bursts && r.chance(0.1) { 300 } else { 1 };
+            let base: i64 = newest.unwrap_or(0);
+            for _ in 0..often {
+                let time = match r.below(8) {
+                    0..=2 => None,
+                    3 | 4 => Some(base - r.log_uniform(1000.0, 0.9 * SECOND) as i64),
+                    5 | 6 => Some(base + r.log_uniform(1000.0, 0.5 * SECOND) as i64),
+                    _ => Some((base as f64 + clock(r)).clamp(-2e18, 2e18) as i64),
+                };
+                events.push(Event::Ask(time));
+            }
+        }
+        if let Event::Push(_, stamp, _) = event {
+            newest = Some(stamp);
+        }
+        events.push(event);
+    }
+    events.push(Event::Ask(None));
+    scenario.events = events;
+    scenario
+}
+
+/// A rig, sound or not, that is looked at when a timer ticks.
+pub fn ticked(r: &mut Random) -> Scenario {
+    let mut scenario = if r.chance(0.4) { offline(r) } else { online(r) };
+    scenario.emit_every = 1;
+    scenario.trigger = Trigger::Timer;
+    let chance = r.log_uniform(0.003, 0.9);
+    let events = scenario.events.drain(..);
+    let with_ticks = events.flat_map(|event| std::iter::once(event).chain(r.chance(chance).then_some(Event::Tick)));
+    scenario.events = with_ticks.collect();
+    scenario.events.push(Event::Tick);
     scenario
 }

@@ -39,7 +39,7 @@ impl Plugin for AlignPlugin {
         app.add_operation(Registration {
             name: app.name().into(),
             inputs: operation.inputs(),
-            outputs: operation.inputs(),
+            outputs: operation.modalities(),
             operation: Box::new(operation),
         });
         Ok(())

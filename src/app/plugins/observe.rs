@@ -1,5 +1,7 @@
 //! The plugins align and fuse as one operation: samples of messages in, and where an observation is due, its outputs.
 
+mod asked;
+
 use super::watch::Watch;
 use super::{number_or_null, warn_of_jump};
 use crate::app::{Change, Fault, Operation, Outbox, Value, Wake};
@@ -7,6 +9,8 @@ use crate::device::Device;
 use crate::device::cuda::{Budget, Gpu};
 use crate::ops::align::{Aligner, Pushed, Samples, SamplesError, Wanted, Window};
 use crate::stream::{Header, Layout, Message};
+use asked::Asked;
+use std::fmt::Display;
 use std::time::Instant;
 
 /// The operation of the sections `align:` and `fuse:`.
@@ -15,6 +19,8 @@ pub(super) struct Observe {
     outputs: Vec<Published>,
     watch: Watch,
     pending: Pending,
+    /// The requests that wait.
+    asked: Asked,
 }
 
 /// What is left to do, where more observations were due than are published at once.
@@ -55,15 +61,28 @@ impl Observe {
         });
         Self {
             outputs: published.collect(),
-            watch: Watch::new(name, timeline.inputs(), timeline.period_ns()),
+            watch: Watch::new(name, timeline),
             pending: Pending::Nothing,
+            asked: Asked::default(),
             aligner,
         }
     }
 
-    /// The inputs, in the order of the modalities.
-    pub fn inputs(&self) -> Vec<String> {
+    /// The inputs of the modalities, in order.
+    pub fn modalities(&self) -> Vec<String> {
         self.aligner.timeline().inputs().map(str::to_owned).collect()
+    }
+
+    /// The inputs: those of the modalities, and then the trigger's, where it has one of its own.
+    pub fn inputs(&self) -> Vec<String> {
+        let mut inputs = self.modalities();
+        inputs.extend(self.aligner.timeline().trigger_input().map(str::to_owned));
+        inputs
+    }
+
+    /// Whether an input is the trigger's.
+    fn is_trigger(&self, input: usize) -> bool {
+        input == self.aligner.timeline().modalities()
     }
 
     /// Publishes what is due, a number of observations at most. Returns whether that was all.
@@ -73,7 +92,7 @@ impl Observe {
             && let Some(target) = self.aligner.due()
         {
             published += 1;
-            self.watch.observation();
+            self.watch.observation(self.aligner.timeline());
             let device = self
                 .aligner
                 .output_gpu()
@@ -83,8 +102,16 @@ impl Observe {
                 _ if out.is_wanted(output) => Wanted::OnHost,
                 _ => Wanted::Nowhere,
             });
+            let request = target.request.and_then(|number| self.asked.take(number));
             for (i, output) in self.outputs.iter().enumerate() {
-                output.publish(i, &mut window, device.as_ref(), out);
+                output.publish(i, &mut window, request.as_ref(), device.as_ref(), out);
+            }
+            self.asked.give_back(request);
+        }
+        while let Some((number, refusal)) = self.aligner.take_refused() {
+            if let Some(request) = self.asked.take(number) {
+                self.refuse(&request, &refusal, out);
+                self.asked.give_back(Some(request));
             }
         }
         for notice in self.aligner.take_notices() {
@@ -116,6 +143,44 @@ impl Observe {
                 return;
             }
         }
+    }
+
+    /// A request or a tick came.
+    fn triggered(&mut self, message: &Message, out: &mut Outbox<'_>) {
+        let input = self.aligner.timeline().modalities();
+        self.watch.triggered();
+        if self.aligner.timeline().trigger() == "timer" {
+            self.aligner.tick();
+        } else {
+            let asked = asked::time(&message.header);
+            let number = asked.and_then(|time| Ok(self.aligner.ask(time)?));
+            match number {
+                Ok(number) => self.asked.put(number, &message.header),
+                Err(refusal) => self.refuse(&message.header, refusal.into_inner().as_ref(), out),
+            }
+        }
+        let before = self.watch.observations();
+        if !self.publish_due(out) {
+            self.pending = Pending::Observations;
+        }
+        if self.aligner.timeline().trigger() == "timer" && self.watch.observations() == before {
+            out.tally(input, "ticks without anything newer");
+        }
+    }
+
+    /// Answers a request that gets no observation: no row, and why.
+    fn refuse(&self, request: &Header, why: &(impl Display + ?Sized), out: &mut Outbox<'_>) {
+        let timeline = self.aligner.timeline();
+        for (i, output) in self.outputs.iter().enumerate() {
+            out.send(i, &Layout::flat(timeline.dtype(), 0), |_, header| {
+                asked::answer(header, request);
+                header.shape.set([0, output.offsets.last().copied().unwrap_or(0)]);
+                header.dtype.set(timeline.dtype());
+                header.trigger.set(timeline.trigger());
+                header.error.set(why);
+            });
+        }
+        out.fault(timeline.modalities(), format_args!("a request is refused: {why}"));
     }
 
     /// Warns of what the arrival of a sample did, beside adding to its history.
@@ -153,6 +218,10 @@ impl Observe {
 
 impl Operation for Observe {
     fn input(&mut self, input: usize, message: &Message, out: &mut Outbox<'_>) -> Result<(), Fault> {
+        if self.is_trigger(input) {
+            self.triggered(message, out);
+            return Ok(());
+        }
         if let Some(frame_id) = self.outputs.get_mut(input).and_then(|output| output.frame_id.as_mut()) {
             frame_id.clone_from(&message.header.frame_id);
         }
@@ -163,14 +232,30 @@ impl Operation for Observe {
     }
 
     fn wake(&mut self, now: Instant, _: &mut Outbox<'_>) -> Result<Wake, Fault> {
-        Ok(Wake::At(self.watch.check(now, self.aligner.timeline())))
+        let waits_since = self.asked.oldest();
+        Ok(Wake::At(self.watch.check(now, waits_since, self.aligner.timeline())))
     }
 
-    fn device_of_input(&self, _: usize) -> Option<usize> {
-        self.aligner.input_gpu().map(Gpu::ordinal)
+    fn finish(&mut self, out: &mut Outbox<'_>) -> Result<(), Fault> {
+        while let Some(request) = self.asked.take_oldest() {
+            self.refuse(&request, "the node ends", out);
+        }
+        Ok(())
+    }
+
+    fn takes_any(&self, input: usize) -> bool {
+        self.is_trigger(input)
+    }
+
+    fn device_of_input(&self, input: usize) -> Option<usize> {
+        let gpu = self.aligner.input_gpu().filter(|_| !self.is_trigger(input));
+        gpu.map(Gpu::ordinal)
     }
 
     fn changed(&mut self, input: usize, to: Change, out: &mut Outbox<'_>) {
+        if self.is_trigger(input) {
+            return self.watch.trigger_changed(to);
+        }
         match to {
             Change::Closed => self.aligner.close(input),
             Change::Opened => self.aligner.open(input),
@@ -215,7 +300,15 @@ impl Operation for Observe {
 
 impl Published {
     /// Publishes an output of a window where it is wanted. `device` is the one on which it may stay, with its budget.
-    fn publish(&self, i: usize, window: &mut Window<'_>, device: Option<&(Gpu, Budget)>, out: &mut Outbox<'_>) {
+    /// `request` is the one that the window answers.
+    fn publish(
+        &self,
+        i: usize,
+        window: &mut Window<'_>,
+        request: Option<&Header>,
+        device: Option<&(Gpu, Budget)>,
+        out: &mut Outbox<'_>,
+    ) {
         let mut is_sent = false;
         match (window.wanted(i), device) {
             (Wanted::Nowhere, _) => return,
@@ -223,7 +316,7 @@ impl Published {
                 let tensor = (window.timeline().dtype(), self.layout.rows);
                 let sent = out.send_on_device(i, tensor, (gpu, budget), |memory, header| {
                     window.leave_on_device(i, memory)?;
-                    self.describe(window, header);
+                    self.describe(window, request, header);
                     Ok(())
                 });
                 is_sent = sent.map_err(|error| window.failed_to_leave(error)).is_ok();
@@ -233,7 +326,7 @@ impl Published {
         if !is_sent {
             out.send(i, &self.layout, |payload, header| {
                 window.write(i, payload.column::<u8>(0));
-                self.describe(window, header);
+                self.describe(window, request, header);
             });
         }
         let dtype = window.timeline().dtype();
@@ -248,7 +341,10 @@ impl Published {
     }
 
     /// Writes the header of the output that was taken last.
-    fn describe(&self, window: &Window<'_>, header: &mut Header) {
+    fn describe(&self, window: &Window<'_>, request: Option<&Header>, header: &mut Header) {
+        if let Some(request) = request {
+            asked::answer(header, request);
+        }
         let (target, masks, timeline) = (window.target(), window.masks(), window.timeline());
         let width = self.offsets.last().copied().unwrap_or(0);
         header.shape.set([timeline.window() as i64, width]);
@@ -261,6 +357,11 @@ impl Published {
         header.age_ns.set(&masks.age_ns);
         header.epoch.set(target.epoch);
         header.late_samples.set(target.late_samples);
+        header.trigger.set(timeline.trigger());
+        header.wait_ns.set(timeline.wait_ns(target));
+        if !target.is_deterministic {
+            header.deterministic.set(0);
+        }
         header.device.set(window.device());
         header.compute_us.set(window.compute_time().as_secs_f64() * 1e6);
         if window.device() != Device::Cpu {

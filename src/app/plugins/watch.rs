@@ -2,7 +2,7 @@
 //!
 //! Nothing in here has a part in the observations. It may look at the wall clock, which they must not.
 
-use crate::app::Outbox;
+use crate::app::{Change, Outbox};
 use crate::ops::align::{Notice, StreamState, Timeline};
 use std::fmt::Write;
 use std::time::{Duration, Instant};
@@ -28,7 +28,13 @@ pub(super) struct Watch {
     start: Option<Instant>,
     last_observation: Option<Instant>,
     last_said: Option<Instant>,
+    observations: u64,
     streams: Vec<Stream>,
+    /// Samples of the trigger's stream up to the last observation.
+    led: u64,
+    /// The trigger's own input, and whether it is closed.
+    trigger: Stream,
+    is_trigger_closed: bool,
 }
 
 #[derive(Default)]
@@ -57,20 +63,47 @@ impl Stream {
 }
 
 impl Watch {
-    /// A watch on the streams of these names, whose observations come every `period_ns`.
-    pub fn new<'a>(operation: &str, names: impl Iterator<Item = &'a str>, period_ns: i64) -> Self {
+    /// A watch on the streams and the trigger of a timeline.
+    pub fn new(operation: &str, timeline: &Timeline) -> Self {
         let stream = |name: &str| Stream {
             name: name.to_owned(),
             ..Stream::default()
         };
+        let period = Duration::from_nanos(timeline.period_ns().unsigned_abs());
         Self {
             operation: operation.to_owned(),
-            silent: SILENT.max(Duration::from_nanos(period_ns.unsigned_abs()) * 2),
+            silent: match timeline.trigger() {
+                "grid" => SILENT.max(period * 2),
+                _ => SILENT.max(Duration::from_nanos(timeline.min_interval_ns().unsigned_abs()) * 2),
+            },
             start: None,
             last_observation: None,
             last_said: None,
-            streams: names.map(stream).collect(),
+            observations: 0,
+            streams: timeline.inputs().map(stream).collect(),
+            led: 0,
+            trigger: stream(timeline.trigger_input().unwrap_or_default()),
+            is_trigger_closed: false,
         }
+    }
+
+    /// A request or a tick came.
+    pub fn triggered(&mut self) {
+        let now = Instant::now();
+        self.trigger.samples += 1;
+        self.trigger.last = Some(now);
+        self.trigger.first.get_or_insert((now, 0));
+        self.is_trigger_closed = false;
+    }
+
+    /// The state of the trigger's input changed.
+    pub fn trigger_changed(&mut self, to: Change) {
+        self.is_trigger_closed = to == Change::Closed;
+    }
+
+    /// Observations so far.
+    pub fn observations(&self) -> u64 {
+        self.observations
     }
 
     /// A sample of a stream came and was refused.
@@ -163,20 +196,24 @@ impl Watch {
     }
 
     /// An observation was sent.
-    pub fn observation(&mut self) {
+    pub fn observation(&mut self, timeline: &Timeline) {
+        self.observations += 1;
+        self.led = timeline.leader().map_or(0, |leader| self.streams[leader].samples);
         self.last_observation = Some(Instant::now());
         self.last_said = None;
     }
 
-    /// Says why there are no observations, where there are none, and when it is to be asked again.
-    pub fn check(&mut self, now: Instant, timeline: &Timeline) -> Instant {
+    /// Says why there are no observations, where there are none, and when it is to be asked again. `asked` is when the
+    /// oldest of the requests that wait came.
+    pub fn check(&mut self, now: Instant, asked: Option<Instant>, timeline: &Timeline) -> Instant {
         // The time of the first call counts as one.
         let last = *self.last_observation.get_or_insert(now);
         let start = *self.start.get_or_insert(now);
-        let silent = now.saturating_duration_since(last);
+        let silent = now.saturating_duration_since(last.max(asked.unwrap_or(last)));
         let is_said = |said: Instant| now.saturating_duration_since(said) < SAY_AGAIN;
         if silent >= self.silent
             && !self.last_said.is_some_and(is_said)
+            && !self.is_silent_by_design(now, last, start, timeline)
             && let Some(why) = self.why_silent(now, timeline)
         {
             tracing::warn!(
@@ -211,7 +248,56 @@ impl Watch {
         }
     }
 
-    /// What is known of each stream that targets wait for; nothing where all inputs are closed.
+    /// Whether nothing asks for an observation: no request waits; the timer or the stream whose samples are the targets has
+    /// said nothing since the last one, and is not overdue.
+    fn is_silent_by_design(&self, now: Instant, last: Instant, start: Instant, timeline: &Timeline) -> bool {
+        let rests = |trigger: &Stream| {
+            let spoke = trigger.last.is_some_and(|spoke| spoke > last);
+            !spoke && trigger.quiet(now, start).is_none()
+        };
+        match (timeline.trigger(), timeline.leader()) {
+            ("request", _) => timeline.waiting_requests() == 0,
+            ("timer", _) => self.is_trigger_closed || rests(&self.trigger),
+            (_, Some(leader)) => {
+                let of = &self.streams[leader];
+                let too_few = of.samples - self.led < timeline.every() && of.quiet(now, start).is_none();
+                rests(of) || too_few
+            }
+            _ => false,
+        }
+    }
+
+    /// What the trigger has to do with it.
+    fn why_of_trigger(&self, now: Instant, timeline: &Timeline) -> String {
+        match (timeline.trigger(), timeline.leader()) {
+            ("request", _) => match timeline.waiting_requests() {
+                1 => "a request waits: ".to_owned(),
+                waiting => format!("{waiting} requests wait: "),
+            },
+            ("timer", _) => match self.trigger.last {
+                None => format!("the timer `{}` has not ticked: ", self.trigger.name),
+                Some(last) => format!(
+                    "the timer `{}` ticked last {:.1} s ago, and found nothing newer: ",
+                    self.trigger.name,
+                    now.saturating_duration_since(last).as_secs_f64()
+                ),
+            },
+            (_, Some(leader)) => {
+                let state = if timeline.stream(leader).open {
+                    ""
+                } else {
+                    " and which is closed"
+                };
+                format!(
+                    "the targets are the samples of `{}`{state}: ",
+                    self.streams[leader].name
+                )
+            }
+            _ => String::new(),
+        }
+    }
+
+    /// What is known of the trigger and of each stream that targets wait for; nothing where all inputs are closed.
     fn why_silent(&self, now: Instant, timeline: &Timeline) -> Option<String> {
         let states: Vec<StreamState> = (0..self.streams.len()).map(|stream| timeline.stream(stream)).collect();
         if !states.iter().any(|state| state.open) {
@@ -226,7 +312,8 @@ impl Watch {
         let leader = states
             .iter()
             .position(|state| waited(state) && state.newest_ns == newest);
-        let mut why = String::new();
+        let mut why = self.why_of_trigger(now, timeline);
+        let prefix = why.len();
         for ((i, stream), state) in self
             .streams
             .iter()
@@ -234,7 +321,7 @@ impl Watch {
             .zip(&states)
             .filter(|(_, state)| waited(state))
         {
-            let separator = if why.is_empty() { "" } else { ", " };
+            let separator = if why.len() == prefix { "" } else { ", " };
             // Writing to a string can't fail.
             let _ = write!(why, "{separator}`{}` ", stream.name);
             let _ = match (stream.last, state.newest_ns, newest, leader) {
@@ -294,7 +381,7 @@ mod tests {
     #[test]
     fn it_says_which_stream_is_missing_or_behind_and_by_how_much() {
         let mut timeline = timeline("");
-        let mut watch = Watch::new("fuse", ["a", "b", "c"].into_iter(), 10_000_000);
+        let mut watch = Watch::new("fuse", &timeline);
         let start = Instant::now();
         assert_eq!(
             watch.why_silent(start, &timeline).unwrap(),
@@ -322,28 +409,130 @@ mod tests {
     #[test]
     fn it_speaks_after_two_seconds_and_every_ten() {
         let timeline = timeline("");
-        let mut watch = Watch::new("fuse", ["a", "b", "c"].into_iter(), 10_000_000);
+        let mut watch = Watch::new("fuse", &timeline);
         let start = Instant::now();
         let mut said = Vec::new();
         for half_seconds in 0..60 {
             let before = watch.last_said;
-            watch.check(start + Duration::from_millis(500 * half_seconds), &timeline);
+            watch.check(start + Duration::from_millis(500 * half_seconds), None, &timeline);
             if watch.last_said != before {
                 said.push(half_seconds / 2);
             }
         }
         assert_eq!(said, [2, 12, 22]);
         // A grid of ten seconds is not silent for two.
-        let mut slow = Watch::new("fuse", ["a", "b", "c"].into_iter(), 10_000_000_000);
-        slow.check(start, &timeline);
-        slow.check(start + Duration::from_secs(19), &timeline);
+        let timeline = self::timeline("emit_every: 1000,");
+        let mut slow = Watch::new("fuse", &timeline);
+        slow.check(start, None, &timeline);
+        slow.check(start + Duration::from_secs(19), None, &timeline);
         assert_eq!(slow.last_said, None);
+    }
+
+    /// When lines came, in s, of a watch that is looked at every half second; `each` does what happens before.
+    fn said(keys: &str, mut each: impl FnMut(u32, &mut Timeline, &mut Watch, Instant) -> Option<Instant>) -> Vec<u32> {
+        let mut timeline = timeline(keys);
+        timeline.close(2);
+        let mut watch = Watch::new("fuse", &timeline);
+        let start = Instant::now();
+        let mut said = Vec::new();
+        for half_seconds in 0..40 {
+            let now = start + Duration::from_millis(500 * u64::from(half_seconds));
+            let asked = each(half_seconds, &mut timeline, &mut watch, now);
+            let before = watch.last_said;
+            watch.check(now, asked, &timeline);
+            if watch.last_said != before {
+                said.push(half_seconds / 2);
+            }
+        }
+        said
+    }
+
+    #[test]
+    fn a_request_that_does_not_come_is_no_silence_and_one_that_waits_is() {
+        let keys = "trigger: { request: ask },";
+        assert_eq!(said(keys, |_, _, _, _| None), [] as [u32; 0]);
+        let mut came = None;
+        let waits = said(keys, |half_seconds, timeline, _, now| {
+            if half_seconds == 10 {
+                timeline.ask(None).unwrap();
+                came = Some(now);
+            }
+            came
+        });
+        assert_eq!(waits, [7, 17]);
+        let mut timeline = timeline(keys);
+        timeline.ask(None).unwrap();
+        timeline.ask(None).unwrap();
+        let watch = Watch::new("fuse", &timeline);
+        assert_eq!(
+            watch.why_silent(Instant::now(), &timeline).unwrap(),
+            "2 requests wait: `a` has sent nothing, `b` has sent nothing"
+        );
+    }
+
+    #[test]
+    fn a_timer_that_does_not_tick_or_finds_nothing_is_named() {
+        let keys = "trigger: { timer: tick },";
+        assert_eq!(said(keys, |_, _, _, _| None), [2, 12]);
+        // One that ticks every 8 s is not overdue, and has an observation each time.
+        let slow = said(keys, |half_seconds, timeline, watch, now| {
+            if half_seconds.is_multiple_of(16) {
+                watch.trigger.samples += 1;
+                watch.trigger.first.get_or_insert((now, 0));
+                watch.trigger.last = Some(now);
+                watch.observation(timeline);
+                watch.last_observation = Some(now);
+            }
+            None
+        });
+        assert_eq!(slow, [2]); // before the second it can't be known
+        let timeline = timeline(keys);
+        let mut watch = Watch::new("fuse", &timeline);
+        let none = watch.why_silent(Instant::now(), &timeline).unwrap();
+        assert_eq!(
+            none,
+            "the timer `tick` has not ticked: `a` has sent nothing, `b` has sent nothing"
+        );
+        watch.triggered();
+        let nothing = watch.why_silent(Instant::now(), &timeline).unwrap();
+        assert!(
+            nothing.starts_with("the timer `tick` ticked last 0.0 s ago, and found nothing newer: `a` has"),
+            "{nothing}"
+        );
+    }
+
+    #[test]
+    fn a_stream_whose_samples_are_the_targets_may_be_slow() {
+        // Every third of samples 2 s apart, each of which was used.
+        let of = |every: u32| {
+            move |half_seconds: u32, timeline: &mut Timeline, watch: &mut Watch, now| {
+                if half_seconds.is_multiple_of(4) {
+                    watch.streams[0].samples += 1;
+                    watch.streams[0].first.get_or_insert((now, 0));
+                    watch.streams[0].last = Some(now);
+                    if (half_seconds / 4).is_multiple_of(every) {
+                        watch.observation(timeline);
+                        watch.last_observation = Some(now);
+                    }
+                }
+                None
+            }
+        };
+        assert_eq!(said("trigger: { stream: a, every: 3 },", of(3)), [] as [u32; 0]);
+        // One that is held up by another.
+        assert_eq!(said("trigger: { stream: a },", of(1000)), [2, 12]);
+        let timeline = timeline("trigger: { stream: a },");
+        let watch = Watch::new("fuse", &timeline);
+        assert_eq!(
+            watch.why_silent(Instant::now(), &timeline).unwrap(),
+            "the targets are the samples of `a`: `a` has sent nothing, `b` has sent nothing"
+        );
     }
 
     #[test]
     fn a_stream_that_is_quiet_while_observations_go_on_is_named_every_ten_seconds() {
         let mut timeline = timeline("");
-        let mut watch = Watch::new("fuse", ["a", "b", "c"].into_iter(), 10_000_000);
+        let mut watch = Watch::new("fuse", &timeline);
         let start = Instant::now();
         timeline.close(2);
         let mut said = Vec::new();
@@ -352,7 +541,7 @@ mod tests {
             push(&mut timeline, &mut watch, 0, 500_000_000 * half_seconds as i64, now);
             watch.last_observation = Some(now);
             let before = watch.streams[1].said_quiet;
-            watch.check(now, &timeline);
+            watch.check(now, None, &timeline);
             assert!(watch.streams[0].said_quiet.is_none() && watch.streams[2].said_quiet.is_none());
             if watch.streams[1].said_quiet != before {
                 said.push(half_seconds / 2);

@@ -2,7 +2,7 @@
 
 use super::cuda::{CudaFuser, DeviceSample, FuserError};
 use super::window::{Output, Wanted, Window};
-use super::{AlignConfig, Masks, Notice, Pushed, SampleError, Target, Timeline};
+use super::{AlignConfig, Masks, Notice, Pushed, Refusal, SampleError, Target, Timeline};
 use crate::device::cuda::{Budget, CudaError, Gpu};
 use crate::device::{Backend, Device, HostBuf, Placement, Values};
 use crate::ops::{ConfigError, channel_groups};
@@ -225,6 +225,27 @@ impl Aligner {
             true => None,
             false => self.timeline.due(),
         }
+    }
+
+    /// Takes a request for an observation: [`Timeline::ask`].
+    ///
+    /// # Errors
+    /// Why it is refused at once.
+    ///
+    /// # Panics
+    /// If the trigger is another one.
+    pub fn ask(&mut self, time_ns: Option<i64>) -> Result<u64, Refusal> {
+        self.timeline.ask(time_ns)
+    }
+
+    /// The trigger's timer ticks: [`Timeline::tick`].
+    pub fn tick(&mut self) {
+        self.timeline.tick();
+    }
+
+    /// Takes the next request that waited and is refused.
+    pub fn take_refused(&mut self) -> Option<(u64, Refusal)> {
+        self.timeline.take_refused()
     }
 
     /// The window of a target that is due, every output of which is written to host memory.

@@ -1,10 +1,11 @@
+use super::TriggerConfig;
 use crate::device::Dtype;
 pub use crate::ops::channel_groups::GroupConfig;
 use crate::time::{Interpolation, QuaternionOrder};
 use serde::Deserialize;
 
 /// Keys of the sections `align:` and `fuse:` that a later version will know. They are refused as not supported yet.
-pub const LATER: &[&str] = &["trigger", "attach"];
+pub const LATER: &[&str] = &["attach"];
 
 /// What align and fuse do: the sections `align:` and `fuse:` of a configuration.
 ///
@@ -42,6 +43,9 @@ pub struct AlignConfig {
     /// For how long a target waits for a stream that is behind the newest one; `None`: for ever.
     #[serde(default)]
     pub max_wait_ms: Option<f64>,
+    /// What makes an observation; `None`: the grid.
+    #[serde(default)]
+    pub trigger: Option<TriggerConfig>,
     /// The type of the published values.
     #[serde(default = "float32")]
     pub dtype: Dtype,
@@ -112,6 +116,7 @@ impl Default for AlignConfig {
             stride: one(),
             emit_every: one(),
             max_wait_ms: None,
+            trigger: None,
             dtype: float32(),
             fill_value: 0.0,
             modalities: Vec::new(),

@@ -21,11 +21,14 @@ pub fn window<E: Element>(
     let columns: usize = modalities.clone().map(|modality| timeline.dim(modality)).sum();
     assert_eq!(out.len(), timeline.window() * columns, "T rows of {columns} columns");
     masks.timestamps_ns.clear();
-    let rows = 0..timeline.window();
+    // Rows that are not there come before those that are.
+    let mut absent = 0;
+    for row in 0..timeline.window() {
+        let row = timeline.row(target, row);
+        masks.timestamps_ns.push(row.time_ns);
+        absent += usize::from(!row.is_there);
+    }
     let count = modalities.len();
-    masks
-        .timestamps_ns
-        .extend(rows.map(|row| timeline.row_time(target, row)));
     for mask in [&mut masks.valid, &mut masks.age_ns] {
         mask.clear();
         mask.resize(timeline.window() * count, 0);
@@ -39,8 +42,12 @@ pub fn window<E: Element>(
         let times = timeline.history(modality).times();
         let mut cursor = Cursor::default();
         for (row, (out, &time)) in out.chunks_exact_mut(columns).zip(&masks.timestamps_ns).enumerate() {
-            let until = cursor.until(times, time);
-            let known = value_at(timeline, modality, time, until, &mut out[channels.clone()]);
+            let out = &mut out[channels.clone()];
+            let known = if row < absent {
+                nothing(timeline, out)
+            } else {
+                value_at(timeline, modality, time, cursor.until(times, time), out)
+            };
             masks.valid[row * count + i] = i64::from(known.valid);
             masks.age_ns[row * count + i] = known.age_ns;
             masks.overflows[i] += i64::from(known.overflows);
@@ -91,6 +98,16 @@ struct Known {
     overflows: bool,
     /// The target minus the newest sample at or before it, -1 where there is none, ns.
     age_ns: i64,
+}
+
+/// Writes what stands in a row that is not there.
+fn nothing<E: Element>(timeline: &Timeline, out: &mut [E]) -> Known {
+    out.fill(E::from_f32(timeline.fill_value()));
+    Known {
+        valid: false,
+        overflows: false,
+        age_ns: -1,
+    }
 }
 
 /// Writes the value of a modality at `time`, `dim` elements. `until` of its samples are at or before that.

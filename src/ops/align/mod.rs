@@ -24,11 +24,13 @@ mod spec;
 #[cfg(test)]
 mod tests;
 mod timeline;
+mod trigger;
 mod window;
 
 pub use aligner::{Aligner, DeviceFailure, PushError};
 pub use config::{AlignConfig, GroupConfig, LATER, ModalityConfig};
 pub use samples::{Samples, SamplesError};
 pub use spec::Spec;
-pub use timeline::{Masks, Notice, Pushed, SampleError, StreamState, Target, Timeline};
+pub use timeline::{Masks, Notice, Pushed, Refusal, Row, SampleError, StreamState, Target, Timeline};
+pub use trigger::{Rows, TriggerConfig};
 pub use window::{Output, Wanted, Window};

@@ -1,6 +1,6 @@
 //! The configuration of align and fuse, checked.
 
-use super::{AlignConfig, GroupConfig, ModalityConfig};
+use super::{AlignConfig, GroupConfig, ModalityConfig, Rows, TriggerConfig};
 use crate::device::Dtype;
 use crate::ops::channel_groups::{Group, Groups};
 use crate::ops::{ConfigError, duration_ns};
@@ -15,9 +15,26 @@ pub struct Spec {
     pub(super) emit_every: i64,
     /// ns.
     pub(super) max_wait: Option<i64>,
+    pub(super) trigger: Trigger,
     pub(super) dtype: Dtype,
     pub(super) fill_value: f32,
     pub(super) streams: Vec<StreamSpec>,
+}
+
+/// What makes an observation; times in ns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Trigger {
+    Grid,
+    /// Every so manieth sample of a modality that is at least `min_interval` after the last target.
+    Stream {
+        leader: usize,
+        every: usize,
+        min_interval: i64,
+        rows: Rows,
+    },
+    /// The messages of an input.
+    Request(String),
+    Timer(String),
 }
 
 /// A stream of a [`Spec`]; times in ns.
@@ -42,6 +59,9 @@ pub(super) struct StreamSpec {
 /// A stamp that goes back by more is a clock jump, where the configuration does not say, ns.
 const DEFAULT_RESET: i64 = 1_000_000_000;
 
+/// A request may ask for a time so far before the newest one that is due, ns.
+pub(super) const REQUEST_HISTORY: i64 = 1_000_000_000;
+
 /// The largest observation, in elements.
 const MAX_ELEMENTS: usize = 1 << 28;
 
@@ -63,13 +83,20 @@ impl Spec {
     pub fn new(config: &AlignConfig) -> Result<Self, ConfigError> {
         let grid = config.grid()?;
         let max_wait = max_wait_ns(config.max_wait_ms)?;
-        let streams = (0..config.modalities.len()).map(|i| StreamSpec::new(config, i, grid, max_wait.unwrap_or(0)));
+        let trigger = config.checked_trigger()?;
+        let looks_back = match trigger {
+            Trigger::Request(_) => REQUEST_HISTORY,
+            _ => 0,
+        };
+        let held = max_wait.unwrap_or(0).saturating_add(looks_back);
+        let streams = (0..config.modalities.len()).map(|i| StreamSpec::new(config, i, grid, held));
         Ok(Self {
             grid,
             window: config.window as i64,
             stride: config.stride as i64,
             emit_every: config.emit_every as i64,
             max_wait,
+            trigger,
             dtype: config.dtype,
             fill_value: config.fill_value,
             streams: streams.collect::<Result<_, _>>()?,
@@ -164,6 +191,75 @@ impl AlignConfig {
         self.check_modalities()?;
         TimeGrid::from_rate(self.rate_hz)
             .ok_or_else(|| ConfigError::new("rate_hz", format!("{} (allowed: 1e-6 to 1e9)", self.rate_hz)))
+    }
+
+    fn checked_trigger(&self) -> Result<Trigger, ConfigError> {
+        let Some(trigger) = &self.trigger else {
+            return Ok(Trigger::Grid);
+        };
+        let kind = trigger.kind();
+        let refused = |key: &str, problem: String| Err(ConfigError::new(format!("trigger.{key}"), problem));
+        if self.emit_every != 1 {
+            return Err(ConfigError::new(
+                "emit_every",
+                format!(
+                    "{} counts targets of the grid, and `trigger` is `{kind}` (allowed: 1{})",
+                    self.emit_every,
+                    if kind == "stream" {
+                        "; `trigger.every` counts samples"
+                    } else {
+                        ""
+                    }
+                ),
+            ));
+        }
+        let modality = |input: &str| self.modalities.iter().position(|modality| modality.input == input);
+        match trigger {
+            TriggerConfig::Stream {
+                stream,
+                every,
+                min_interval_ms,
+                rows,
+            } => {
+                let Some(leader) = modality(stream) else {
+                    let names: Vec<&str> = self.modalities.iter().map(|modality| modality.input.as_str()).collect();
+                    return refused(
+                        "stream",
+                        format!("`{stream}` is the input of no modality (allowed: {})", names.join(", ")),
+                    );
+                };
+                if !self.modalities[leader].wait {
+                    return Err(ConfigError::new(
+                        format!("modalities[{leader}].wait"),
+                        format!("false, and the samples of `{stream}` are the targets (allowed: true)"),
+                    ));
+                }
+                if *every == 0 || *every > 1 << 20 {
+                    return refused("every", format!("{every} (allowed: 1 to {})", 1 << 20));
+                }
+                Ok(Trigger::Stream {
+                    leader,
+                    every: *every,
+                    min_interval: duration_ns(|| "trigger.min_interval_ms".into(), *min_interval_ms)?,
+                    rows: *rows,
+                })
+            }
+            TriggerConfig::Request { request: input } | TriggerConfig::Timer { timer: input } => {
+                if input.is_empty() {
+                    return refused(kind, "it is empty (needed: the name of an input)".to_owned());
+                }
+                if let Some(i) = modality(input) {
+                    return refused(
+                        kind,
+                        format!("`{input}` is modalities[{i}] (allowed: an input of its own)"),
+                    );
+                }
+                Ok(match trigger {
+                    TriggerConfig::Request { .. } => Trigger::Request(input.clone()),
+                    _ => Trigger::Timer(input.clone()),
+                })
+            }
+        }
     }
 
     /// How many samples of a modality are held at most: those of a window, and of the time for which it may wait.

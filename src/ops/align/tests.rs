@@ -3,6 +3,7 @@
 //!
 //! An observation is written as its rows, `TIME: INPUT=VALUES@AGE ...`, the newest last, `|` between them. `!` after the
 //! values: not valid. `@-`: there is no sample at or before the row. `late=` and `epoch=` are left out where they are 0.
+//! `#N`: it answers request N.
 //!
 //! Where there is a CUDA device, or the emulator of one, what it gives is held to be the same, to the bit.
 
@@ -11,10 +12,11 @@ mod jumps;
 mod refusals;
 mod samples;
 mod start;
+mod triggers;
 mod values;
 
 use super::cuda::CudaFuser;
-use super::{AlignConfig, Masks, Notice, Output, Pushed, SampleError, Target, Timeline, Wanted, cpu};
+use super::{AlignConfig, Masks, Notice, Output, Pushed, Refusal, SampleError, Target, Timeline, Wanted, cpu};
 use crate::device::Values;
 use crate::device::cuda::{Budget, Gpu, device_count};
 use crate::ops::ConfigError;
@@ -97,6 +99,26 @@ impl Script {
         self.falls_due(due);
     }
 
+    /// A request for a time, or the newest one, comes; `due` falls due.
+    #[track_caller]
+    fn ask(&mut self, ms: Option<i64>, due: &[&str]) -> Result<u64, Refusal> {
+        let asked = self.timeline.ask(ms.map(|ms| ms * MS));
+        self.falls_due(due);
+        asked
+    }
+
+    /// The timer ticks; `due` falls due.
+    #[track_caller]
+    fn tick(&mut self, due: &[&str]) {
+        self.timeline.tick();
+        self.falls_due(due);
+    }
+
+    /// The numbers of the requests that waited and were refused since the last call.
+    fn refused(&mut self) -> Vec<(u64, Refusal)> {
+        std::iter::from_fn(|| self.timeline.take_refused()).collect()
+    }
+
     #[track_caller]
     fn falls_due(&mut self, due: &[&str]) {
         let mut fell = Vec::new();
@@ -143,6 +165,9 @@ impl Script {
         }
         if target.late_samples > 0 {
             write!(text, " late={}", target.late_samples).unwrap();
+        }
+        if let Some(number) = target.request {
+            write!(text, " #{number}").unwrap();
         }
         if target.epoch > 0 {
             write!(text, " epoch={}", target.epoch).unwrap();

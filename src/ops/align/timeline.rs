@@ -1,14 +1,22 @@
 //! The histories of the streams, and which observation is due.
 
 mod due;
+mod requests;
+mod trigger;
+
+use requests::Ask;
+
+pub use requests::Refusal;
+pub use trigger::Row;
 
 use super::AlignConfig;
-use super::spec::{Spec, StreamSpec, latency_ns, max_wait_ns};
+use super::spec::{Spec, StreamSpec, Trigger, latency_ns, max_wait_ns};
 use crate::device::{Dtype, Values};
 use crate::ops::ConfigError;
 use crate::ops::channel_groups::Group;
 use crate::stream::{History, Insert, Place};
 use crate::time::{TimeGrid, is_stamp_in_range};
+use std::collections::VecDeque;
 
 /// Why a sample was dropped. The stream goes on.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -97,14 +105,16 @@ pub enum Notice {
 /// An observation that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Its index on the grid: its time is `index * period`.
-    pub index: i64,
     /// Its time, ns: the newest row of the window.
     pub time_ns: i64,
     /// How often the clock of a stream has jumped.
     pub epoch: i64,
     /// Late samples so far, of all streams.
     pub late_samples: i64,
+    /// The request that it answers, as [`Timeline::ask`] numbered it.
+    pub request: Option<u64>,
+    /// Whether its time follows from stamps alone, and not from when a request or a tick came.
+    pub is_deterministic: bool,
 }
 
 /// Where a stream stands.
@@ -144,11 +154,19 @@ pub struct Timeline {
     stride: i64,
     emit_every: i64,
     max_wait: Option<i64>,
+    trigger: Trigger,
     streams: Vec<Stream>,
-    /// The index of the next target; `None` before the grid has started, or where it is to start anew.
+    /// The time before which no target comes any more, ns: on the grid that of the next one. `None` before the first
+    /// target, or where they are to begin anew.
     next: Option<i64>,
-    /// The index of the last target that was sent. It outlives a new start of the grid, so that no time is sent twice.
+    /// The newest target that was sent, ns. It outlives a new start, so that no time is sent twice.
     last_sent: Option<i64>,
+    /// The trigger's timer has ticked since the last target.
+    ticked: bool,
+    /// The requests that wait, in the order in which they came; how many came so far; those refused since that was asked.
+    asks: VecDeque<Ask>,
+    asked: u64,
+    refused: VecDeque<(u64, Refusal)>,
     /// The time that the observations sent so far cover, targets skipped at clock jumps included, ns.
     covered: i64,
     notices: Vec<Notice>,
@@ -207,7 +225,7 @@ impl Timeline {
         self.window as usize
     }
 
-    /// The time between observations, ns.
+    /// The time between observations of the grid, ns.
     pub fn period_ns(&self) -> i64 {
         self.grid.period().saturating_mul(self.emit_every)
     }
@@ -325,6 +343,7 @@ impl Timeline {
         self.streams[modality].open = true;
         let time = stamp_ns - self.streams[modality].spec.latency;
         let jumped_ns = self.jump(modality, time);
+        let is_first = !self.asks.is_empty() && self.newest().is_none();
         let stream = &mut self.streams[modality];
         if jumped_ns.is_some() {
             stream.clear();
@@ -341,7 +360,10 @@ impl Timeline {
         if jumped_ns.is_some() {
             self.restart();
         }
-        let was_sent = self.not_again().is_some_and(|sent| time <= self.grid.time(sent));
+        if is_first {
+            self.judge_waiting();
+        }
+        let was_sent = self.not_again().is_some_and(|sent| time <= sent);
         let late = was_sent || too_soon_ns.is_some();
         self.late_samples += i64::from(late);
         self.streams[modality].late_samples += i64::from(late);
@@ -409,12 +431,6 @@ impl Timeline {
         }
     }
 
-    /// The time of row `row` of the window of a target, ns.
-    pub fn row_time(&self, target: &Target, row: usize) -> i64 {
-        self.grid
-            .time(target.index - (self.window - 1 - row as i64) * self.stride)
-    }
-
     /// The samples of a modality.
     pub(super) fn history(&self, modality: usize) -> &History {
         &self.streams[modality].history
@@ -446,9 +462,14 @@ impl From<Spec> for Timeline {
             stride: spec.stride,
             emit_every: spec.emit_every,
             max_wait: spec.max_wait,
+            trigger: spec.trigger,
             streams: spec.streams.into_iter().map(Stream::new).collect(),
             next: None,
             last_sent: None,
+            ticked: false,
+            asks: VecDeque::new(),
+            asked: 0,
+            refused: VecDeque::new(),
             covered: 0,
             notices: Vec::new(),
             epoch: 0,
@@ -527,6 +548,22 @@ impl Stream {
             }
         }
         self.settled = settled;
+    }
+
+    /// The time that the newest sample must have for the stream to be [past](Self::watermark) a time, if there is a sample
+    /// with which it is. Where samples may be `reorder_ms` late, no sample decides, but how far they have come.
+    fn past_with(&self, time: i64) -> Option<i64> {
+        let reorder = self.spec.reorder;
+        if reorder > 0 && self.watermark()? < time {
+            return None;
+        }
+        let [_, ahead] = self.needs;
+        if ahead == 0 && reorder > 0 {
+            return Some(time + reorder);
+        }
+        let first = self.history.until(time.saturating_sub(self.ahead() + 1));
+        let with = self.history.times().get(first + ahead.saturating_sub(1))?;
+        Some(with + reorder)
     }
 
     /// How far past its newest sample the stream can be, ns.

@@ -19,10 +19,18 @@ fn any_config(
 ) -> AlignConfig {
     let window = random.of(&[1, 2, 7, 16, 64, 65, 130]);
     let max_wait = random.of(&["null", "0", "15", "60"]);
+    let trigger = match random.below(8) {
+        0 => "{ stream: s0 }",
+        1 => "{ stream: s0, every: 2, min_interval_ms: 7, rows: period }",
+        2 | 3 => "{ stream: s0, rows: samples }",
+        4 => "{ request: ask }",
+        5 => "{ timer: tick }",
+        _ => "null",
+    };
+    let emit_every = if trigger == "null" { 1 + random.below(3) } else { 1 };
     let mut yaml = format!(
-        "rate_hz: 100\nwindow: {window}\nstride: {}\nemit_every: {}\nmax_wait_ms: {max_wait}\ndtype: {}\n\
-         fill_value: {}\nmodalities:\n",
-        1 + random.below(3),
+        "rate_hz: 100\nwindow: {window}\nstride: {}\nemit_every: {emit_every}\nmax_wait_ms: {max_wait}\ntrigger: {trigger}\n\
+         dtype: {}\nfill_value: {}\nmodalities:\n",
         1 + random.below(3),
         random.of(&["float32", "float16", "bfloat16"]),
         random.of(&[0.0, -7.5, 0.1]),
@@ -92,7 +100,7 @@ fn any_type(random: &mut Random, values: &[f32], bytes: &mut HostBuf) -> Dtype {
 /// Plays a random timeline: samples by and large in order, some late, some twice, some jumps back, NaNs, closes.
 fn play(pairs: &mut Pairs, config: &AlignConfig, random: &mut Random, events: usize) {
     let timeline = pairs.fused.oracle.timeline();
-    let modalities = timeline.modalities();
+    let (modalities, trigger) = (timeline.modalities(), timeline.trigger());
     let dims: Vec<usize> = (0..modalities).map(|modality| timeline.dim(modality)).collect();
     // Of a modality, one sample in so many comes on the device; 0: none.
     let on_device: Vec<usize> = (0..modalities).map(|_| random.of(&[0, 1, 3])).collect();
@@ -105,9 +113,11 @@ fn play(pairs: &mut Pairs, config: &AlignConfig, random: &mut Random, events: us
         if random.once_in(150) {
             now -= 200;
         }
-        match random.below(40) {
-            0 => pairs.close(modality),
-            1 => pairs.open(modality),
+        match (random.below(40), trigger) {
+            (10..20, "request") => pairs.ask(random.once_in(2).then(|| (now - 300 + random.below(400) as i64) * MS)),
+            (10..20, "timer") => pairs.tick(),
+            (0, _) => pairs.close(modality),
+            (1, _) => pairs.open(modality),
             _ => {
                 let late = if random.once_in(6) { random.below(60) as i64 } else { 0 };
                 let scale = random.of(&[1.0, 1e-6, 1e4, 7e4, 3e38]);

@@ -104,6 +104,21 @@ impl Pairs {
         }
     }
 
+    /// A request comes.
+    fn ask(&mut self, time_ns: Option<i64>) {
+        for Pair { oracle, subject } in self.each() {
+            assert_eq!(subject.ask(time_ns), oracle.ask(time_ns));
+        }
+    }
+
+    /// The timer ticks.
+    fn tick(&mut self) {
+        for Pair { oracle, subject } in self.each() {
+            oracle.tick();
+            subject.tick();
+        }
+    }
+
     /// The next target, which falls due for all.
     fn due(&mut self) -> Option<Target> {
         let due = self.each().map(|Pair { oracle, subject }| {

@@ -25,7 +25,7 @@ use crate::ops::channel_groups::GroupParams;
 use crate::stream::{History, Place};
 use crate::time::Interpolation;
 use bytemuck::Zeroable;
-use params::{APPEND, AppendParams, BLOCK, Fresh, FuseParams, ModalityParams, OVERFLOW, RUN, kernel};
+use params::{APPEND, AppendParams, BLOCK, Fresh, FuseParams, ModalityParams, NO_ROW, OVERFLOW, RUN, kernel};
 use ring::Ring;
 use std::ops::Range;
 
@@ -332,7 +332,8 @@ impl CudaFuser {
 
         let staging = &mut self.staging;
         staging.begin(bytes)?;
-        let times = (0..self.pass.rows).map(|row| timeline.row_time(target, row));
+        let rows = (0..self.pass.rows).map(|row| timeline.row(target, row));
+        let times = rows.map(|row| if row.is_there { row.time_ns } else { NO_ROW });
         params.targets = staging.put_each(self.pass.rows, times);
         if embeds {
             params.embed(&self.modalities, &self.groups);
@@ -404,7 +405,7 @@ impl CudaFuser {
         let of_rows = result[pass.valid.clone()].chunks_exact(pass.modalities);
         for (row, (valid, ages)) in of_rows.zip(ages.chunks_exact(pass.modalities)).enumerate() {
             let valid = &valid[own.clone()];
-            masks.timestamps_ns.push(timeline.row_time(target, row));
+            masks.timestamps_ns.push(timeline.row(target, row).time_ns);
             masks.valid.extend(valid.iter().map(|&valid| i64::from(valid == 1)));
             masks.age_ns.extend_from_slice(&ages[own.clone()]);
             for (count, &valid) in masks.overflows.iter_mut().zip(valid) {

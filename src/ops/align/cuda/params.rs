@@ -13,6 +13,8 @@ pub(super) const RUN: u32 = 64;
 pub(super) const TAKEN_AT_ONCE: u32 = 4;
 /// In a [`Verdict`]: there is no channel that is not finite.
 pub(super) const ALL_FINITE: u32 = 0xffff_ffff;
+/// The time of a row that is not there, as in `kernels/fuse.cu`.
+pub(super) const NO_ROW: i64 = i64::MIN;
 /// In `valid` of a window: the published type can't hold the value.
 pub(super) const OVERFLOW: u8 = 2;
 

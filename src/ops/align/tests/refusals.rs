@@ -257,9 +257,30 @@ fn what_no_version_knows_is_refused_when_it_is_read() {
             "{rate_hz: 50, modalities: [], dtype: int8}",
             "`int8` can't be published",
         ),
+        ("{rate_hz: 50, modalities: [], attach: []}", "unknown field `attach`"),
         (
             "{rate_hz: 50, modalities: [], trigger: camera}",
-            "unknown field `trigger`",
+            "trigger: invalid type: string \"camera\", expected a map such as { stream: camera }",
+        ),
+        (
+            "{rate_hz: 50, modalities: [], trigger: {}}",
+            "it has no kind (allowed: one of `stream`, `request`, `timer`; without `trigger` the grid)",
+        ),
+        (
+            "{rate_hz: 50, modalities: [], trigger: {stream: a, timer: b}}",
+            "`stream` and `timer` came (allowed: one of",
+        ),
+        (
+            "{rate_hz: 50, modalities: [], trigger: {request: ask, rows: samples}}",
+            "`rows` does not go with `request` (allowed: with `stream`)",
+        ),
+        (
+            "{rate_hz: 50, modalities: [], trigger: {stream: a, step: 2}}",
+            "unknown field `step`, expected one of `stream`, `every`",
+        ),
+        (
+            "{rate_hz: 50, modalities: [], trigger: {stream: a, rows: frames}}",
+            "unknown variant `frames`, expected `period` or `samples`",
         ),
         (
             "{rate_hz: 50, modalities: [{input: a, dim: -1}]}",
