@@ -31,7 +31,7 @@ impl FreeList {
     }
 
     /// How many messages it has the memory of.
-    #[cfg(test)]
+    #[cfg(all(test, feature = "dora"))]
     pub fn len(&self) -> usize {
         self.messages.len()
     }
