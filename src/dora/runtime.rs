@@ -158,8 +158,8 @@ fn work(graph: &mut Graph, queue: &Queue, names: Vec<String>, sender: &mut Sende
         }
         match item {
             None => {}
-            Some(Item::Message { input, message }) => {
-                graph.checked_message(input, &message, sender);
+            Some(Item::Message { input, mut message }) => {
+                graph.owned_message(input, &mut message, sender);
                 queue.give_back(input, message);
             }
             Some(Item::Losses { input, losses }) => {

@@ -145,6 +145,8 @@ pub struct Observation {
     pub valid: Vec<u8>,
     pub age: Vec<i128>,
     pub values: Vec<u32>,
+    /// For each row and attached stream, the number of its message and how old it is.
+    pub attached: Vec<Option<(u32, i128)>>,
 }
 
 pub struct Oracle {
@@ -460,11 +462,18 @@ impl Oracle {
             valid: Vec::new(),
             age: Vec::new(),
             values: Vec::new(),
+            attached: Vec::new(),
         };
         for row in (0..self.window).rev() {
             let t = target - row * self.stride * self.period;
             observation.timestamps.push(t);
-            for stream in &self.streams {
+            for stream in self.streams.iter().filter(|s| s.config.attached) {
+                let message = stream.left(t).map(|s| (s.values[0] as u32, t - stream.time(s)));
+                let limit = stream.config.groups[0].max_age_ms.map(nanos);
+                let fits = |&(_, age): &(u32, i128)| limit.is_none_or(|limit| age <= limit);
+                observation.attached.push(message.filter(fits));
+            }
+            for stream in self.streams.iter().filter(|s| !s.config.attached) {
                 let mut all_valid = true;
                 for group in &stream.config.groups {
                     let values = self.value(stream, group, t);

@@ -23,6 +23,8 @@ pub struct Group {
 
 #[derive(Clone, Debug)]
 pub struct Modality {
+    /// Of its messages, those of a window are published as they are. They follow the others.
+    pub attached: bool,
     pub dim: usize,
     /// In the order of the channels, without holes.
     pub groups: Vec<Group>,
@@ -57,7 +59,12 @@ pub struct Scenario {
 
 impl Scenario {
     pub fn dim(&self) -> usize {
-        self.modalities.iter().map(|m| m.dim).sum()
+        self.fused().map(|m| m.dim).sum()
+    }
+
+    /// Those with columns.
+    pub fn fused(&self) -> impl Iterator<Item = &Modality> {
+        self.modalities.iter().filter(|m| !m.attached)
     }
 
     /// The `fuse:` section.
@@ -72,7 +79,13 @@ impl Scenario {
         }
         yaml += "modalities:\n";
         for (i, m) in self.modalities.iter().enumerate() {
-            yaml += &format!("  - input: s{i}\n    dim: {}\n", m.dim);
+            if m.attached && !self.modalities[i - 1].attached {
+                yaml += "attach:\n";
+            }
+            match m.attached {
+                true => yaml += &format!("  - input: s{i}\n    output: o{i}\n"),
+                false => yaml += &format!("  - input: s{i}\n    dim: {}\n", m.dim),
+            }
             for (key, value) in [
                 ("reset_ms", m.reset_ms),
                 ("jump_ms", m.jump_ms),
@@ -84,7 +97,10 @@ impl Scenario {
                 "    latency_ms: {}\n    reorder_ms: {}\n    wait: {}\n",
                 m.latency_ms, m.reorder_ms, m.wait
             );
-            if let [all] = &m.groups[..] {
+            if m.attached {
+                let age = m.groups[0].max_age_ms;
+                yaml += &age.map_or(String::new(), |ms| format!("    max_age_ms: {ms}\n"));
+            } else if let [all] = &m.groups[..] {
                 yaml += &format!("    {}\n", all.rule().replace(", ", "\n    "));
             } else {
                 yaml += "    groups:\n";
@@ -174,6 +190,7 @@ fn modality(r: &mut Random, online: bool) -> Modality {
     };
     let reset_ms = (online && r.chance(0.4)).then(|| r.pick(&[50.0, 200.0, 1000.0, 5000.0]));
     Modality {
+        attached: false,
         dim,
         groups,
         latency_ms: if r.chance(0.5) {
@@ -491,6 +508,36 @@ pub fn tuned(r: &mut Random) -> Scenario {
             Event::MaxWait(r.chance(0.6).then(|| r.pick(&[0.0, 40.0, 1000.0])))
         };
         scenario.events.insert(at, event);
+    }
+    scenario
+}
+
+/// The last streams of a rig attached: their samples are messages, each with its number.
+pub fn attached(r: &mut Random, rig: fn(&mut Random) -> Scenario) -> Scenario {
+    let mut scenario = rig(r);
+    while scenario.modalities.len() < 2 {
+        scenario = rig(r);
+    }
+    let fused = 1 + r.below(scenario.modalities.len() - 1);
+    scenario.modalities[0].wait = true;
+    for m in &mut scenario.modalities[fused..] {
+        m.attached = true;
+        m.dim = 1;
+        m.groups = vec![Group {
+            from: 0,
+            to: 1,
+            mode: Mode::Previous,
+            max_age_ms: r.chance(0.6).then(|| r.pick(&[0.0, 2.5, 33.333, 100.0, 400.0, 2500.0])),
+            max_gap_ms: None,
+            extrapolate_ms: None,
+        }];
+    }
+    for (number, event) in scenario.events.iter_mut().enumerate() {
+        if let Event::Push(i, _, values) = event
+            && *i >= fused
+        {
+            *values = vec![number as f32];
+        }
     }
     scenario
 }

@@ -40,7 +40,7 @@ impl Plugin for FusePlugin {
         app.add_operation(Registration {
             name: app.name().into(),
             inputs: operation.inputs(),
-            outputs: vec!["fused".into()],
+            outputs: operation.outputs_of_fuse(),
             operation: Box::new(operation),
         });
         Ok(())

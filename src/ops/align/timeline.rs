@@ -3,7 +3,7 @@
 mod due;
 
 use super::AlignConfig;
-use super::spec::{Spec, StreamSpec, latency_ns, max_wait_ns};
+use super::spec::{AttachedSpec, Spec, StreamSpec, latency_ns, max_wait_ns};
 use crate::device::{Dtype, Values};
 use crate::ops::ConfigError;
 use crate::ops::channel_groups::Group;
@@ -144,7 +144,9 @@ pub struct Timeline {
     stride: i64,
     emit_every: i64,
     max_wait: Option<i64>,
+    /// Those of the modalities, then the attached ones.
     streams: Vec<Stream>,
+    attached: Vec<AttachedSpec>,
     /// The index of the next target; `None` before the grid has started, or where it is to start anew.
     next: Option<i64>,
     /// The index of the last target that was sent. It outlives a new start of the grid, so that no time is sent twice.
@@ -187,14 +189,19 @@ impl Timeline {
         Spec::new(config).map(Self::from)
     }
 
-    /// The inputs of the modalities, in order.
+    /// The inputs of the streams, in order: those of the modalities, then the attached ones.
     pub fn inputs(&self) -> impl ExactSizeIterator<Item = &str> {
         self.streams.iter().map(|stream| stream.spec.input.as_str())
     }
 
     /// M, the number of modalities.
     pub fn modalities(&self) -> usize {
-        self.streams.len()
+        self.streams.len() - self.attached.len()
+    }
+
+    /// The attached streams, in order. The first is stream M, after the modalities.
+    pub fn attached(&self) -> &[AttachedSpec] {
+        &self.attached
     }
 
     /// Values in a sample of a modality.
@@ -420,7 +427,21 @@ impl Timeline {
             .time(target.index - (self.window - 1 - row as i64) * self.stride)
     }
 
-    /// The samples of a modality.
+    /// Whether a row of an observation that is still to come may lie in `from..to`, ns.
+    pub(super) fn awaits_row_in(&self, from: i64, to: i64) -> bool {
+        let from = match self.next {
+            Some(next) => from.max(self.oldest_row(next)),
+            None => from,
+        };
+        from < to && self.grid.time(self.grid.index_at_or_after(from)) < to
+    }
+
+    /// The time of the oldest row of the window of a target.
+    fn oldest_row(&self, index: i64) -> i64 {
+        self.grid.time(index - (self.window - 1) * self.stride)
+    }
+
+    /// The samples of a stream.
     pub(super) fn history(&self, modality: usize) -> &History {
         &self.streams[modality].history
     }
@@ -440,6 +461,7 @@ impl From<Spec> for Timeline {
             emit_every: spec.emit_every,
             max_wait: spec.max_wait,
             streams: spec.streams.into_iter().map(Stream::new).collect(),
+            attached: spec.attached,
             next: None,
             last_sent: None,
             covered: 0,

@@ -240,7 +240,7 @@ impl Timeline {
 
     /// Drops the samples that neither the window of target `next` nor a later one needs.
     fn forget(&mut self, next: i64) {
-        let oldest_row = self.grid.time(next - (self.window - 1) * self.stride);
+        let oldest_row = self.oldest_row(next);
         for stream in &mut self.streams {
             stream.history.forget_before(oldest_row, stream.needs[0]);
         }
