@@ -398,6 +398,11 @@ fn what_can_t_be_is_refused_by_its_key() {
             "attach[0].reset_ms: 4 ms is less than reorder_ms, 5",
         ),
         ("{ input: a, latency_ms: 1e13 }", "attach[0].latency_ms: 10000000000000"),
+        (
+            "{ input: a, rows: 0 }",
+            "attach[0].rows: 0 (allowed: 1 to 1, the rows of the window)",
+        ),
+        ("{ input: a, rows: 2 }", "attach[0].rows: 2 (allowed: 1 to 1"),
         ("{ input: a, dim: 3 }", "unknown field `dim`"),
     ] {
         let refused = graph(&fuse("", attach)).err().unwrap().to_string();
@@ -647,5 +652,93 @@ fn a_replay_gives_the_same_bytes() {
             .collect()
         };
         assert_eq!(of(&replayed), of(&live), "{name}");
+    }
+}
+
+/// Writes what is published over what was published before.
+#[derive(Default)]
+struct Overwrite(Message);
+
+impl Sink for Overwrite {
+    fn send(
+        &mut self,
+        _: &str,
+        layout: &Layout,
+        fill: &mut dyn FnMut(&mut Payload<'_>, &mut Header),
+    ) -> Result<(), Fault> {
+        self.0.write(layout, fill);
+        Ok(())
+    }
+}
+
+/// Prints the time of an observation, in memory that is used again.
+#[test]
+#[ignore = "prints a measurement"]
+fn what_an_observation_costs() {
+    let coo = |ms: i64| {
+        let voxels = 40_000;
+        let mut message = Message::default();
+        message.rows = voxels;
+        message.header.timestamp_ns.set(ms * MS);
+        let column = message.add_column("coords", Dtype::Int32, Cells::Fixed(3));
+        column.data.resize(12 * voxels);
+        let column = message.add_column("features", Dtype::Float32, Cells::Fixed(6));
+        column.data.resize(24 * voxels);
+        message
+    };
+    let dense = |ms: i64| sample(ms * MS, &vec![0.0; 2 << 20]);
+    type Make<'a> = &'a dyn Fn(i64) -> Message;
+    let grids: [(&str, Make<'_>); 3] = [
+        ("none", &|ms| sample(ms * MS, &[0.0])),
+        ("512x512x40 coo, 40,000 voxels, 1.4 MB", &coo),
+        ("dense, 8 MB", &dense),
+    ];
+    for (name, make) in grids {
+        for window in [1, 16] {
+            for wanted in ["fused", "observation"] {
+                let attach = if name == "none" {
+                    ""
+                } else {
+                    "{ input: voxels, wait: false }"
+                };
+                let modalities = "{ input: camera, dim: 128, interpolation: previous, wait: false }, \
+                                  { input: force, dim: 6, interpolation: linear, wait: false }, ";
+                let config = fuse(&format!("window: {window},"), attach).replace("rate_hz: 100", "rate_hz: 50");
+                let config = config.replace("modalities: [", &format!("modalities: [{modalities}"));
+                let Ok(mut graph) = graph_of(&config, |output| output == wanted) else {
+                    continue;
+                };
+                let mut sink = Overwrite::default();
+                let (arm, camera) = (input(&graph, "arm"), input(&graph, "camera"));
+                let (mut message, mut frame) = (sample(0, &[0.0]), sample(0, &[0.0; 128]));
+                let mut grid = make(0);
+                let (mut times, mut held) = (Vec::new(), Vec::new());
+                for step in 0..400 {
+                    let ns = step * 20 * MS;
+                    if step % 5 == 0 && !attach.is_empty() {
+                        grid.header.timestamp_ns.set(ns);
+                        let voxels = input(&graph, "voxels");
+                        let start = Instant::now();
+                        graph.message(voxels, &grid, &mut sink);
+                        held.push(start.elapsed());
+                    }
+                    frame.header.timestamp_ns.set(ns);
+                    graph.message(camera, &frame, &mut sink);
+                    message.header.timestamp_ns.set(ns);
+                    let start = Instant::now();
+                    graph.message(arm, &message, &mut sink);
+                    times.push(start.elapsed());
+                }
+                let p50 = |times: &mut Vec<Duration>| {
+                    times.sort();
+                    times.get(times.len() / 2).map_or(0.0, |time| time.as_secs_f64() * 1e6)
+                };
+                println!(
+                    "{name}, window {window}, {wanted}: {:.1} us an observation, {:.1} us to take a grid by copy",
+                    p50(&mut times),
+                    p50(&mut held)
+                );
+            }
+        }
     }
 }

@@ -285,7 +285,10 @@ type Change = Box<dyn Fn(&mut Scenario)>;
 
 fn simplifications(scenario: &Scenario) -> Vec<Change> {
     let mut changes: Vec<Change> = vec![
-        Box::new(|s| s.window = 1),
+        Box::new(|s| {
+            s.window = 1;
+            s.modalities.iter_mut().for_each(|m| m.rows = None);
+        }),
         Box::new(|s| s.stride = 1),
         Box::new(|s| s.emit_every = 1),
         Box::new(|s| s.fill = 0.0),

@@ -471,7 +471,8 @@ impl Oracle {
                 let message = stream.left(t).map(|s| (s.values[0] as u32, t - stream.time(s)));
                 let limit = stream.config.groups[0].max_age_ms.map(nanos);
                 let fits = |&(_, age): &(u32, i128)| limit.is_none_or(|limit| age <= limit);
-                observation.attached.push(message.filter(fits));
+                let has_messages = stream.config.rows.is_none_or(|rows| row < rows as i128);
+                observation.attached.push(message.filter(|m| fits(m) && has_messages));
             }
             for stream in self.streams.iter().filter(|s| !s.config.attached) {
                 let mut all_valid = true;

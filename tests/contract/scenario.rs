@@ -25,6 +25,8 @@ pub struct Group {
 pub struct Modality {
     /// Of its messages, those of a window are published as they are. They follow the others.
     pub attached: bool,
+    /// So many of the newest rows have its messages.
+    pub rows: Option<usize>,
     pub dim: usize,
     /// In the order of the channels, without holes.
     pub groups: Vec<Group>,
@@ -100,6 +102,7 @@ impl Scenario {
             if m.attached {
                 let age = m.groups[0].max_age_ms;
                 yaml += &age.map_or(String::new(), |ms| format!("    max_age_ms: {ms}\n"));
+                yaml += &m.rows.map_or(String::new(), |rows| format!("    rows: {rows}\n"));
             } else if let [all] = &m.groups[..] {
                 yaml += &format!("    {}\n", all.rule().replace(", ", "\n    "));
             } else {
@@ -191,6 +194,7 @@ fn modality(r: &mut Random, online: bool) -> Modality {
     let reset_ms = (online && r.chance(0.4)).then(|| r.pick(&[50.0, 200.0, 1000.0, 5000.0]));
     Modality {
         attached: false,
+        rows: None,
         dim,
         groups,
         latency_ms: if r.chance(0.5) {
@@ -522,6 +526,7 @@ pub fn attached(r: &mut Random, rig: fn(&mut Random) -> Scenario) -> Scenario {
     scenario.modalities[0].wait = true;
     for m in &mut scenario.modalities[fused..] {
         m.attached = true;
+        m.rows = r.chance(0.3).then(|| 1 + r.below(scenario.window));
         m.dim = 1;
         m.groups = vec![Group {
             from: 0,

@@ -165,7 +165,7 @@ impl<M> Attached<M> {
             of.follow(timeline, &mut |item| self.released.push((i, item)));
             of.members.clear();
             let history = timeline.history(of.stream);
-            for row in 0..rows {
+            for row in rows - of.spec.rows..rows {
                 let time = timeline.row_time(target, row);
                 let Some(newest) = history.until(time).checked_sub(1) else {
                     continue;

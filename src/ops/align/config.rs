@@ -117,6 +117,9 @@ pub struct AttachConfig {
     /// The output on which those of a window are published, and the name of their column in `observation`.
     #[serde(default = "grids")]
     pub output: String,
+    /// How many of the newest rows have messages. `None`: all.
+    #[serde(default)]
+    pub rows: Option<usize>,
     /// How old a message may be at a row. `None`: no limit.
     #[serde(default)]
     pub max_age_ms: Option<f64>,
@@ -148,6 +151,7 @@ impl Default for AttachConfig {
         Self {
             input: String::new(),
             output: grids(),
+            rows: None,
             max_age_ms: None,
             latency_ms: 0.0,
             min_period_ms: None,

@@ -27,6 +27,8 @@ pub struct Spec {
 pub struct AttachedSpec {
     /// The output of those of its messages that a window has.
     pub output: String,
+    /// How many of the newest rows have messages.
+    pub rows: usize,
     /// How old a message may be at a row, ns; `None`: no limit.
     pub max_age: Option<i64>,
     /// The most of its messages that is held, bytes.
@@ -86,7 +88,11 @@ impl Spec {
         let max_wait = max_wait_ns(config.max_wait_ms)?;
         config.check_attached()?;
         let streams = StreamConfig::of(config).map(|stream| stream?.checked(config, grid, max_wait.unwrap_or(0)));
-        let attached = config.attach.iter().enumerate().map(|(i, attach)| attach.checked(i));
+        let attached = config
+            .attach
+            .iter()
+            .enumerate()
+            .map(|(i, attach)| attach.checked(i, config.window));
         Ok(Self {
             grid,
             window: config.window as i64,
@@ -345,9 +351,13 @@ impl AlignConfig {
 }
 
 impl AttachConfig {
-    fn checked(&self, i: usize) -> Result<AttachedSpec, ConfigError> {
+    fn checked(&self, i: usize, window: usize) -> Result<AttachedSpec, ConfigError> {
         let key = |key: &str| format!("attach[{i}].{key}");
         let max_age = self.max_age_ms.map(|ms| duration_ns(|| key("max_age_ms"), ms));
+        if let Some(rows) = self.rows.filter(|&rows| rows == 0 || rows > window) {
+            let problem = format!("{rows} (allowed: 1 to {window}, the rows of the window)");
+            return Err(ConfigError::new(key("rows"), problem));
+        }
         let mb = self.max_held_mb;
         if !(mb > 0.0 && mb <= 1e6) {
             let problem = format!("{mb} is not allowed (allowed: a number of MiB above 0, up to 1e6)");
@@ -355,6 +365,7 @@ impl AttachConfig {
         }
         Ok(AttachedSpec {
             output: self.output.clone(),
+            rows: self.rows.unwrap_or(window),
             max_age: max_age.transpose()?,
             max_held: (mb * f64::from(1 << 20)) as usize,
         })
