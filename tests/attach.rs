@@ -567,6 +567,44 @@ fn a_chain_in_one_process_equals_separate_ones_to_the_byte() {
     }
 }
 
+/// The window is computed on the device, and grids are brought from there: the bytes are the same.
+#[test]
+fn a_device_gives_the_same_bytes() {
+    let fuse = fuse("window: 4,", "{ input: voxels, max_age_ms: 100 }");
+    let voxelize = format!("voxelize: {{ {VOXELIZE}, layout: dense, inputs: [{{ input: lidar }}] }}");
+    let chain = fuse.replace("plugins: [", &format!("plugins: [{voxelize}, "));
+    for wanted in ["fused", "observation"] {
+        let run = |device: &str| -> Result<Vec<(String, Message)>, AppError> {
+            let mut graph = graph_of(&format!("device: {device}\n{chain}"), |output| output == wanted)?;
+            let mut sink = Sent::default();
+            for ms in 0..200 {
+                if ms % 33 == 0 {
+                    graph.message(input(&graph, "lidar"), &lidar(ms), &mut sink);
+                }
+                if ms % 5 == 0 {
+                    graph.message(input(&graph, "arm"), &sample(ms * MS, &[ms as f32]), &mut sink);
+                }
+            }
+            assert!(graph.faults().all(|(_, count)| count == 0));
+            Ok(sink.take())
+        };
+        let on_cpu = run("cpu").unwrap();
+        let Ok(on_device) = run("cuda") else {
+            println!("gpu: skipped, as there is none");
+            return;
+        };
+        assert_eq!(on_device.len(), on_cpu.len());
+        for ((name, mut a), (_, mut b)) in on_cpu.into_iter().zip(on_device) {
+            assert_eq!((&**a.header.device, &**b.header.device), ("cpu", "cuda:0"), "{name}");
+            for key in ["device", "device_bytes"] {
+                a.header.remove(key);
+                b.header.remove(key);
+            }
+            assert_eq!(bytes(&a), bytes(&b), "{name}");
+        }
+    }
+}
+
 /// What was recorded beside fuse replays to the same bytes, and the recorder keeps every output of it.
 #[test]
 fn a_replay_gives_the_same_bytes() {
