@@ -93,7 +93,7 @@ fn names(sent: &[(String, Message)]) -> Vec<&str> {
 
 #[test]
 fn a_window_has_the_newest_grid_at_or_before_each_row() {
-    let mut graph = graph(&fuse("window: 4,", "{ input: voxels, max_age_ms: 15, latency_ms: 1 }")).unwrap();
+    let mut graph = graph(&fuse("window: 4,", "{ input: voxels, max_age_ms: 9, latency_ms: 1 }")).unwrap();
     let mut sink = Sent::default();
     for ms in [1, 2, 23, 32] {
         assert!(comes(&mut graph, &mut sink, "voxels", &grid(ms)).is_empty());
@@ -101,7 +101,7 @@ fn a_window_has_the_newest_grid_at_or_before_each_row() {
     for ms in [0, 10, 20] {
         comes(&mut graph, &mut sink, "arm", &sample(ms * MS, &[ms as f32]));
     }
-    // Of the rows at 0, 10, 20 and 30 ms, that at 20 has a grid of 1 ms, which is too old.
+    // Of the rows at 0, 10, 20 and 30 ms, that at 10 has a grid of 1 ms, just young enough; at 20 it is too old.
     let sent = comes(&mut graph, &mut sink, "arm", &sample(30 * MS, &[30.0]));
     assert_eq!(names(&sent), ["grids", "fused", "observation"]);
     let [(_, grids), (_, fused), (_, whole)] = sent.as_slice() else {
@@ -310,6 +310,13 @@ fn what_can_t_be_attached_is_counted_and_the_rest_goes_on() {
     other_place.header.origin_m.set([1.0, 0.0, 0.0]);
     bad.push(other_place);
     bad.push(cloud(6, 2));
+    let mut lists = Message::default();
+    lists.rows = 2;
+    lists.header.timestamp_ns.set(6 * MS);
+    let column = lists.add_column("x", Dtype::Float32, Cells::Ragged(3));
+    column.data.resize(12);
+    column.offsets.extend([0, 1, 3]);
+    bad.push(lists);
     let mut too_large = grid(7);
     too_large.header.shape.clear();
     bad.push(too_large);
