@@ -524,6 +524,7 @@ pub fn attached(r: &mut Random, rig: fn(&mut Random) -> Scenario) -> Scenario {
     }
     let fused = 1 + r.below(scenario.modalities.len() - 1);
     scenario.modalities[0].wait = true;
+    let period = 1e9 / scenario.rate_hz;
     for m in &mut scenario.modalities[fused..] {
         m.attached = true;
         m.rows = r.chance(0.3).then(|| 1 + r.below(scenario.window));
@@ -532,16 +533,30 @@ pub fn attached(r: &mut Random, rig: fn(&mut Random) -> Scenario) -> Scenario {
             from: 0,
             to: 1,
             mode: Mode::Previous,
-            max_age_ms: r.chance(0.6).then(|| r.pick(&[0.0, 2.5, 33.333, 100.0, 400.0, 2500.0])),
+            max_age_ms: r
+                .chance(0.6)
+                .then(|| r.pick(&[0.0, 2.5, 100.0, 400.0, 2500.0, period.round() / MS])),
             max_gap_ms: None,
             extrapolate_ms: None,
         }];
     }
+    // Of some, the times lie on the grid, or a nanosecond beside it.
+    let period = period.round() as i64;
+    let beside: Vec<Option<i64>> = scenario.modalities[fused..]
+        .iter()
+        .map(|m| {
+            r.chance(0.4)
+                .then(|| (m.latency_ms * MS).round() as i64 + r.pick(&[-1, 0, 0, 1]))
+        })
+        .collect();
     for (number, event) in scenario.events.iter_mut().enumerate() {
-        if let Event::Push(i, _, values) = event
+        if let Event::Push(i, stamp, values) = event
             && *i >= fused
         {
             *values = vec![number as f32];
+            if let Some(beside) = beside[*i - fused] {
+                *stamp = ((*stamp).div_euclid(period) * period + beside).clamp(1 - MOST_NS, MOST_NS - 1);
+            }
         }
     }
     scenario
