@@ -540,13 +540,12 @@ pub fn attached(r: &mut Random, rig: fn(&mut Random) -> Scenario) -> Scenario {
             extrapolate_ms: None,
         }];
     }
-    // Of some, the times lie on the grid, or a nanosecond beside it.
+    // Of some that come in order, the times lie on the grid, or a nanosecond beside it.
     let period = period.round() as i64;
     let beside: Vec<Option<i64>> = scenario.modalities[fused..]
         .iter()
         .map(|m| {
-            r.chance(0.4)
-                .then(|| (m.latency_ms * MS).round() as i64 + r.pick(&[-1, 0, 0, 1]))
+            (m.reorder_ms == 0.0 && r.chance(0.6)).then(|| (m.latency_ms * MS).round() as i64 + r.pick(&[-1, 0, 0, 1]))
         })
         .collect();
     for (number, event) in scenario.events.iter_mut().enumerate() {
