@@ -169,8 +169,11 @@ fn only_what_is_wanted_is_made_and_fused_is_the_same_without_the_rest() {
     }
 }
 
+/// The name, elements and offsets of a column.
+type ColumnBytes = (String, Vec<u8>, Vec<i32>);
+
 /// A message to the byte, but for what says how fast it was made.
-fn bytes(message: &Message) -> (Header, Vec<(String, Vec<u8>, Vec<i32>)>) {
+fn bytes(message: &Message) -> (Header, Vec<ColumnBytes>) {
     let mut header = (*message.header).clone();
     header.remove("compute_us");
     let column = |column: &robocache::stream::Column| {
