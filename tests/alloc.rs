@@ -157,6 +157,59 @@ fn grouping_messages_allocates_nothing_in_steady_state() {
     }
 }
 
+/// Grids that are handed on within the process and held, or come from outside and are copied; every output is wanted.
+#[test]
+fn attaching_messages_allocates_nothing_in_steady_state() {
+    let voxelize = |layout: &str| {
+        format!(
+            "voxelize: {{ origin_m: [0, 0, 0], voxel_size_m: [1, 1, 1], shape: [32, 32, 8], channels: [occupancy, mean_x], \
+             layout: {layout}, inputs: [{{ input: lidar }}] }}, "
+        )
+    };
+    let fuse =
+        "rate_hz: 50, window: 16, max_wait_ms: 40, modalities: [{ input: force, dim: 6, interpolation: linear }]";
+    let attached =
+        "{ input: voxels, max_age_ms: 200, min_period_ms: 95 }, { input: lidar, output: clouds, wait: false }";
+    for (before, attached) in [
+        (voxelize("dense"), attached),
+        (voxelize("coo"), attached),
+        (String::new(), "{ input: lidar }"),
+    ] {
+        let config = format!("plugins: [{before}fuse: {{ {fuse}, attach: [{attached}] }}]");
+        let mut graph = common::graph(&config).unwrap();
+        let [lidar, force] = ["lidar", "force"].map(|name| common::input(&graph, name));
+        let mut sink = Overwrite::default();
+        let mut sample = common::sample(0, &[0.5; 6]);
+        let mut clouds = [900, 1000].map(|points| {
+            let mut cloud = Message::default();
+            cloud.rows = points;
+            for axis in ["x", "y", "z"] {
+                let values: Vec<f32> = (0..points).map(|i| (i * 7 % 32) as f32).collect();
+                let column = cloud.add_column(axis, Dtype::Float32, Cells::One);
+                column.data.copy_from(bytemuck::cast_slice(&values));
+            }
+            cloud
+        });
+        let mut run = |seconds: std::ops::Range<i64>, sink: &mut Overwrite| {
+            let before = (allocations(), sink.sent);
+            for ms in seconds.start * 1000..seconds.end * 1000 {
+                if ms % 100 == 0 {
+                    let cloud = &mut clouds[(ms / 100 % 2) as usize];
+                    cloud.header.timestamp_ns.set(ms * MS);
+                    graph.message(lidar, cloud, sink);
+                }
+                sample.header.timestamp_ns.set(ms * MS);
+                graph.message(force, &sample, sink);
+            }
+            (allocations() - before.0, sink.sent - before.1)
+        };
+        run(WARM_UP, &mut sink);
+        let (allocated, sent) = run(COUNTED, &mut sink);
+        assert!(sent > 3 * 240, "{sent}");
+        assert_eq!(allocated, 0, "{config}");
+    }
+}
+
 #[test]
 fn clocks_allocate_nothing_at_all() {
     let inputs = STREAMS.map(|(name, ..)| format!("{{ input: {name}, clock: realtime }}"));

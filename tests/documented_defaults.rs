@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use robocache::ops::align::{AlignConfig, ModalityConfig};
+use robocache::ops::align::{AlignConfig, AttachConfig, ModalityConfig};
 use robocache::ops::clock::{ClockConfig, ClockInput};
 use robocache::ops::group::{GroupingConfig, GroupingInput};
 use robocache::ops::resample::ResampleConfig;
@@ -95,6 +95,7 @@ fn check<C: DeserializeOwned + Debug>(rows: &[(String, String)], least: &str) {
 fn of_align_and_fuse() {
     check::<AlignConfig>(&table("fuse", 0), "{ rate_hz: 50, modalities: [] }");
     check::<ModalityConfig>(&table("fuse", 1), "{ input: camera, dim: 1, interpolation: linear }");
+    check::<AttachConfig>(&table("fuse", 2), "{ input: voxels }");
 }
 
 #[test]

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 use robocache::device::{Dtype, Placement, Values};
-use robocache::ops::align::{Masks, Target, Timeline, cpu};
+use robocache::ops::align::{Aligner, Attached, Masks, Target, Timeline, cpu};
 use robocache::ops::fuse::FuseConfig;
 use robocache::ops::group::{Grouper, GroupingConfig, Outcome};
 use robocache::ops::resample::{CpuResampler, ResampleConfig, Trajectories};
@@ -134,6 +134,42 @@ fn observation(timeline: &Timeline, target: &Target, names: &[String], config: &
         }
     }
     text
+}
+
+#[test]
+fn rows_have_the_attached_messages_of_their_table() {
+    let examples = examples(&["| arrives | rows |"]);
+    let [example] = examples.as_slice() else {
+        panic!("{} tables", examples.len())
+    };
+    let config: FuseConfig = example.section("fuse");
+    let mut aligner = Aligner::new(&config, &Placement::cpu("a test")).unwrap();
+    let mut attached = Attached::new(aligner.timeline());
+    for row in &example.rows {
+        let (name, time) = quoted(&row[0]);
+        let time = time.strip_prefix("at ").unwrap();
+        match name {
+            "voxels" => drop(attached.push(&mut aligner, 0, ns(time), 1, || time).unwrap()),
+            _ => drop(aligner.push(0, ns(time), Values::from_f32(&[0.0])).unwrap()),
+        }
+        let mut published = Vec::new();
+        while let Some(target) = aligner.due() {
+            attached.select(aligner.timeline(), &target);
+            let ages = attached.index().iter().zip(attached.age_ns()).enumerate();
+            let rows = ages.map(|(i, (&index, &age))| {
+                let ms = aligner.timeline().row(&target, i).time_ns as f64 / MS;
+                match usize::try_from(index) {
+                    Ok(index) => {
+                        let member = attached.members(0).nth(index).unwrap();
+                        format!("{ms} ms: that of {member}, age {}", age as f64 / MS)
+                    }
+                    Err(_) => format!("{ms} ms: none"),
+                }
+            });
+            published.push(rows.collect::<Vec<_>>().join(" / "));
+        }
+        assert_eq!(published.join("; "), row[1], "{}", row[0]);
+    }
 }
 
 #[test]

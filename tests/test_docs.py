@@ -79,9 +79,11 @@ def test_the_consumer_of_the_readme_acts_and_holds(tmp_path):
     config = yaml.safe_load((ROOT / "robocache.yml").read_text())
     dropout = {"dropouts": [{"start_s": 1.5, "duration_s": 0.5}]}
     flow = Flow(tmp_path)
-    flow.robocache("sim", {"sim": {"seed": 7, "duration_s": 3.0, "streams": {"force": dropout, "lidar": None}}}, outputs=["camera", "force", "proprio"])
-    flow.robocache("fuse", {"fuse": config["fuse"]}, {name: f"sim/{name}" for name in ("camera", "force", "proprio")}, ["fused"])
-    flow.node("policy", pathlib.Path(sys.executable), "my_policy.py", {"fused": "fuse/fused"}, [])
+    flow.robocache("sim", {"sim": {"seed": 7, "duration_s": 3.0, "streams": {"force": dropout}}}, outputs=["camera", "force", "proprio", "lidar"])
+    flow.robocache("voxelize", {"voxelize": config["voxelize"]}, {"lidar": "sim/lidar"}, ["voxels"])
+    inputs = {name: f"sim/{name}" for name in ("camera", "force", "proprio")} | {"voxels": "voxelize/voxels"}
+    flow.robocache("fuse", {"fuse": config["fuse"]}, inputs, ["observation"])
+    flow.node("policy", pathlib.Path(sys.executable), "my_policy.py", {"observation": "fuse/observation"}, [])
     said = flow.run().logs["policy"].splitlines()
     acts = [line for line in said if re.fullmatch(r"act on a force of \[.*\]", line)]
     holds = [line for line in said if line.startswith("hold: no") and "force" in line]

@@ -4,11 +4,12 @@ import json
 
 import numpy as np
 import onnx
+import pyarrow as pa
 import pytest
 
 import make_model
 import policy as policy_node
-from observation import Chunks, Gate, Grid, MessageError, Observation
+from observation import Chunks, Gate, MessageError, Observation
 from report import Report, percentiles, table
 
 MS = 1_000_000
@@ -22,7 +23,9 @@ CONFIG = {
 }
 
 
-def fused(t_ms=100, valid=(1, 1, 1, 1), age_ms=(5, 1, 5, 1), epoch=0, values=(1, 2, 3, 4, 5, 6)):
+def message(t_ms=100, valid=(1, 1, 1, 1), age_ms=(5, 1, 5, 1), epoch=0, values=(1, 2, 3, 4, 5, 6), grids_ms=(), shape=(1, 8, 8, 4)):
+    """An observation whose older row has the first grid of `grids_ms`, and the newest the last one."""
+    grids = len(grids_ms)
     metadata = {
         "shape": [2, 3],
         "timestamp_ns": t_ms * MS,
@@ -35,23 +38,14 @@ def fused(t_ms=100, valid=(1, 1, 1, 1), age_ms=(5, 1, 5, 1), epoch=0, values=(1,
         "late_samples": 3,
         "device": "cpu",
         "compute_us": 12,
+        "attached": ["grids"],
+        "grid_index": [0, grids - 1] if grids else [-1, -1],
+        "grid_age_ns": [(t_ms - 20 - grids_ms[0]) * MS, (t_ms - grids_ms[-1]) * MS] if grids else [-1, -1],
+        "grids.shape": [grids, *shape],
+        "grids.timestamps_ns": [ms * MS for ms in grids_ms],
     }
-    return np.array(values, np.float32), metadata
-
-
-def voxels(t_ms=90, shape=(1, 8, 8, 4), fill=1.0):
-    metadata = {
-        "shape": list(shape),
-        "timestamp_ns": t_ms * MS,
-        "points_in": 10,
-        "points_kept": 6,
-        "dropped_nonfinite": 1,
-        "dropped_outside": 3,
-        "dropped_overflow": 0,
-        "device": "cpu",
-        "compute_us": 100,
-    }
-    return np.full(int(np.prod(shape)), fill, np.float32), metadata
+    stacked = [np.full(shape, ms / 100, np.float32).reshape(-1) for ms in grids_ms]
+    return {"fused": np.array(values, np.float32), "grids": np.concatenate([np.empty(0, np.float32), *stacked])}, metadata
 
 
 @pytest.fixture(scope="session")
@@ -63,19 +57,34 @@ def model(tmp_path_factory):
 
 @pytest.fixture
 def policy(model):
-    return policy_node.Policy(model, Gate({"force": 20.0}), voxel_age_ms=50.0)
+    return policy_node.Policy(model, Gate({"force": 20.0}))
 
 
 def observe(policy, t_ms=100, **kwargs):
-    values, metadata = fused(t_ms, **kwargs)
-    return policy.observe(values, metadata, t_ms * MS + 4 * MS)[1]
+    columns, metadata = message(t_ms, **kwargs)
+    return policy.observe(columns, metadata, t_ms * MS + 4 * MS)[1]
 
 
 def test_invalid_entries_are_zeroed_and_the_received_array_is_left_alone():
-    values, metadata = fused(valid=(1, 0, 0, 1))
-    observation = Observation.from_message(values, metadata)
+    columns, metadata = message(valid=(1, 0, 0, 1))
+    observation = Observation.from_message(columns, metadata)
     assert observation.fused.tolist() == [[1, 2, 0], [0, 0, 6]]
-    assert values.tolist() == [1, 2, 3, 4, 5, 6]
+    assert columns["fused"].tolist() == [1, 2, 3, 4, 5, 6]
+
+
+def test_the_grid_is_that_of_the_newest_row():
+    grid = Observation.from_message(*message(100, grids_ms=(70, 90))).grid
+    assert (grid.timestamp_ns, grid.age_ns, grid.voxels.shape) == (90 * MS, 10 * MS, (1, 8, 8, 4))
+    assert np.all(grid.voxels == np.float32(0.9))
+    assert Observation.from_message(*message(100)).grid is None
+
+
+def test_the_columns_of_a_message_are_those_of_its_only_row():
+    row = pa.array([{"fused": [1.0, 2.0], "grids": []}], pa.struct({"fused": pa.list_(pa.float32()), "grids": pa.list_(pa.float32())}))
+    columns = policy_node.columns(row)
+    assert {name: column.tolist() for name, column in columns.items()} == {"fused": [1.0, 2.0], "grids": []}
+    with pytest.raises(MessageError, match="0 rows of float"):
+        policy_node.columns(pa.array([], pa.float32()))
 
 
 @pytest.mark.parametrize(
@@ -86,16 +95,20 @@ def test_invalid_entries_are_zeroed_and_the_received_array_is_left_alone():
         ("offsets", [0, 2, 4], "offsets"),
         ("timestamps_ns", [1], "timestamps_ns has 1 entries, expected 2"),
         ("epoch", None, "no 'epoch'"),
+        ("attached", ["clouds"], "expected 'grids' in it"),
+        ("grid_index", [0], "grid_index has 1 entries, expected 2"),
+        ("grids.shape", [1, 8, 8, 4], "dense grids"),
+        ("grids.shape", [1, 1, 8, 8, 8], "dense grids"),
     ],
 )
 def test_a_message_that_breaks_the_contract_is_named(key, value, named):
-    values, metadata = fused()
+    columns, metadata = message(grids_ms=(90,))
     if value is None:
         del metadata[key]
     else:
         metadata[key] = value
     with pytest.raises(MessageError, match=named):
-        Observation.from_message(values, metadata)
+        Observation.from_message(columns, metadata)
 
 
 @pytest.mark.parametrize(
@@ -111,12 +124,12 @@ def test_a_message_that_breaks_the_contract_is_named(key, value, named):
     ],
 )
 def test_the_newest_row_decides_whether_the_robot_holds(valid, age_ms, refusal):
-    observation = Observation.from_message(*fused(valid=valid, age_ms=age_ms))
+    observation = Observation.from_message(*message(valid=valid, age_ms=age_ms))
     assert Gate({"force": 20.0}).refusal(observation) == refusal
 
 
 def test_an_observation_without_the_required_modality_is_refused():
-    assert Gate({"tactile": 1.0}).refusal(Observation.from_message(*fused())) == "tactile absent"
+    assert Gate({"tactile": 1.0}).refusal(Observation.from_message(*message())) == "tactile absent"
 
 
 def test_chunks_average_what_was_said_about_the_same_step():
@@ -143,11 +156,10 @@ def test_the_policy_acts_refuses_and_counts(policy):
 
 
 def test_a_new_epoch_forgets_the_old_clock(policy):
-    policy.look(*voxels(90))
     observe(policy, 100)
     assert len(policy.chunks) == 1
     assert observe(policy, 5000, epoch=1) is None
-    assert (len(policy.chunks), policy.grid) == (0, None)
+    assert len(policy.chunks) == 0
     assert observe(policy, 5020, epoch=1) is not None
     report = policy.report.as_dict()
     assert (report["epoch"], report["epoch_changes"], report["refused"]) == (1, 1, {"epoch changed": 1})
@@ -157,38 +169,30 @@ def test_a_new_epoch_forgets_the_old_clock(policy):
 def test_mask_and_voxels_reach_the_network(policy):
     with_grid_absent = observe(policy, 100)
     policy.chunks.clear()
-    policy.look(*voxels(90))
-    with_grid = observe(policy, 100)
+    with_grid = observe(policy, 100, grids_ms=(90,))
     policy.chunks.clear()
-    too_old = observe(policy, 90 + 51)
+    again_absent = observe(policy, 120)
     policy.chunks.clear()
-    masked = observe(policy, 90 + 51, valid=(0, 1, 1, 1))
+    masked = observe(policy, 120, valid=(0, 1, 1, 1))
     assert not np.array_equal(with_grid, with_grid_absent)
-    assert np.array_equal(too_old, with_grid_absent)
-    assert not np.array_equal(masked, too_old)
+    assert np.array_equal(again_absent, with_grid_absent)
+    assert not np.array_equal(masked, again_absent)
     assert policy.report.as_dict()["voxels"]["actions_with_voxels"] == 1
     assert np.all(np.abs(with_grid) <= 1.0)
 
 
 def test_what_the_model_was_not_made_for_is_said(policy):
     with pytest.raises(MessageError, match=r"voxels is \[1, 8, 8, 8\].*\[1, 8, 8, 4\]"):
-        policy.look(*voxels(shape=(1, 8, 8, 8)))
-    values, metadata = fused()
+        observe(policy, grids_ms=(90,), shape=(1, 8, 8, 8))
+    columns, metadata = message()
     metadata["modalities"] = ["force", "camera"]
     with pytest.raises(MessageError, match="modalities"):
-        policy.observe(values, metadata, 0)
+        policy.observe(columns, metadata, 0)
 
 
 def test_a_requirement_that_the_model_does_not_know_stops_the_start(model):
     with pytest.raises(ValueError, match="tactile"):
-        policy_node.Policy(model, Gate({"tactile": 1.0}), voxel_age_ms=50.0)
-
-
-def test_grid_needs_the_dense_layout():
-    values, metadata = voxels()
-    metadata["shape"] = [8, 8, 4]
-    with pytest.raises(MessageError, match="dense"):
-        Grid.from_message(values, metadata)
+        policy_node.Policy(model, Gate({"tactile": 1.0}))
 
 
 def test_the_model_is_the_same_bytes_for_the_same_seed():
@@ -210,15 +214,14 @@ def test_report_of_nothing_is_still_a_report():
 
 
 def test_report_figures(policy):
-    policy.look(*voxels(90))
-    for t_ms in (100, 120, 140):
-        observe(policy, t_ms)
+    for t_ms, grids_ms in ((100, (90,)), (120, (90,)), (140, (90, 130))):
+        observe(policy, t_ms, grids_ms=grids_ms)
     report = json.loads(policy.report.as_json())
     assert report["rate_hz"] == 50.0
-    assert report["voxels"]["points_in"] == 10
-    assert report["voxels"]["dropped_outside"] == 3
-    assert report["compute_us"]["fuse"] == {"p50": 12.0, "p99": 12.0}
-    assert "6 of 10" in table(report)
+    assert (report["voxels"]["grids"], report["voxels"]["actions_with_voxels"]) == (2, 3)
+    assert report["voxels"]["age_ms"]["p50"] == 10.0
+    assert report["compute_us"] == {"p50": 12.0, "p99": 12.0}
+    assert "3  (3 with voxels)" in table(report)
 
 
 def test_percentiles_skip_what_is_not_a_number():

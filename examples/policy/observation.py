@@ -1,4 +1,4 @@
-"""What a policy does with `fused` and `voxels` before and after its network. Knows neither dora nor ONNX."""
+"""What a policy does with an `observation` before and after its network. Knows neither dora nor ONNX."""
 
 import collections
 import dataclasses
@@ -12,10 +12,10 @@ class MessageError(ValueError):
     """A message that breaks the contract: names the key, what came and what was expected."""
 
 
-def _get(metadata: dict, key: str):
-    if key not in metadata:
-        raise MessageError(f"metadata has no {key!r}")
-    return metadata[key]
+def _get(entries: dict, key: str, where: str = "metadata"):
+    if key not in entries:
+        raise MessageError(f"{where} has no {key!r}")
+    return entries[key]
 
 
 def _ints(metadata: dict, key: str, length: int) -> np.ndarray:
@@ -27,7 +27,7 @@ def _ints(metadata: dict, key: str, length: int) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class Observation:
-    """One `fused` message, its invalid entries zeroed."""
+    """One `observation`: the window, its invalid entries zeroed, and the grid of its newest row."""
 
     fused: np.ndarray  # [T, D] float32
     valid: np.ndarray  # [T, M] bool
@@ -36,6 +36,7 @@ class Observation:
     modalities: tuple[str, ...]
     epoch: int
     late_samples: int
+    grid: "Grid | None"  # None where there is none that is young enough
     device: str
     compute_us: float
 
@@ -44,7 +45,9 @@ class Observation:
         return int(self.timestamps_ns[-1])
 
     @classmethod
-    def from_message(cls, values: np.ndarray, metadata: dict) -> "Observation":
+    def from_message(cls, columns: dict[str, np.ndarray], metadata: dict) -> "Observation":
+        """Takes the columns of the message, `fused` and `grids`, each a flat array."""
+        values = _get(columns, "fused", "the payload")
         shape = [int(n) for n in _get(metadata, "shape")]
         if len(shape) != 2 or shape[0] < 1 or shape[0] * shape[1] != len(values):
             raise MessageError(f"shape is {shape} for {len(values)} values, expected [T, D]")
@@ -66,6 +69,7 @@ class Observation:
             modalities=modalities,
             epoch=int(_get(metadata, "epoch")),
             late_samples=int(_get(metadata, "late_samples")),
+            grid=Grid.of_newest_row(columns, metadata, window),
             device=str(metadata.get("device", "unknown")),
             compute_us=float(metadata.get("compute_us", float("nan"))),
         )
@@ -73,27 +77,28 @@ class Observation:
 
 @dataclasses.dataclass(frozen=True)
 class Grid:
-    """One `voxels` message of layout dense."""
-
-    COUNTERS = ("points_in", "points_kept", "dropped_nonfinite", "dropped_outside", "dropped_overflow")
+    """A dense voxel grid that is attached to an observation."""
 
     voxels: np.ndarray  # [C, X, Y, Z] float32
     timestamp_ns: int
-    counters: dict[str, int]
-    device: str
-    compute_us: float
+    age_ns: int  # the newest row minus the time of the grid
 
     @classmethod
-    def from_message(cls, values: np.ndarray, metadata: dict) -> "Grid":
-        shape = [int(n) for n in _get(metadata, "shape")]
-        if len(shape) != 4 or int(np.prod(shape)) != len(values):
-            raise MessageError(f"shape is {shape} for {len(values)} values, expected a dense grid [C, X, Y, Z]")
+    def of_newest_row(cls, columns: dict[str, np.ndarray], metadata: dict, window: int) -> "Grid | None":
+        attached = list(_get(metadata, "attached"))
+        if "grids" not in attached:
+            raise MessageError(f"attached is {attached}, expected 'grids' in it")
+        at, count = attached.index("grids"), len(attached)
+        index = int(_ints(metadata, "grid_index", window * count).reshape(window, count)[-1, at])
+        if index < 0:
+            return None
+        values, shape = _get(columns, "grids", "the payload"), [int(n) for n in _get(metadata, "grids.shape")]
+        if len(shape) != 5 or int(np.prod(shape)) != len(values):
+            raise MessageError(f"grids.shape is {shape} for {len(values)} values, expected dense grids [U, C, X, Y, Z]")
         return cls(
-            voxels=np.array(values, np.float32).reshape(shape),
-            timestamp_ns=int(_get(metadata, "timestamp_ns")),
-            counters={key: int(_get(metadata, key)) for key in cls.COUNTERS},
-            device=str(metadata.get("device", "unknown")),
-            compute_us=float(metadata.get("compute_us", float("nan"))),
+            voxels=np.array(values.reshape(shape)[index], np.float32),
+            timestamp_ns=int(_ints(metadata, "grids.timestamps_ns", shape[0])[index]),
+            age_ns=int(_ints(metadata, "grid_age_ns", window * count).reshape(window, count)[-1, at]),
         )
 
 

@@ -1,9 +1,10 @@
-"""A policy as a dora node: `fused` and `voxels` in, `action` out, an ONNX network in between.
+"""A policy as a dora node: `observation` in, `action` out, an ONNX network in between.
 
 It shows how a policy treats what robocache says about its own data. Invalid entries are zeroed and the mask is fed to
 the network beside them. Where a modality that the policy can't do without is invalid or too old in the newest row, no
 action is published: the robot holds. When the epoch changes (a clock jumped), that observation is refused too, and the
-action history and the voxel grid, which belong to the old clock, are forgotten.
+action history, which belongs to the old clock, is forgotten. The voxel grid of the same instant comes with the
+observation; without one that is young enough the network is told so.
 
 At the end it prints what it got, as a table and as a line of JSON.
 """
@@ -18,16 +19,16 @@ import numpy as np
 import onnxruntime
 import pyarrow as pa
 from dora import Node
-from observation import NS_PER_MS, Chunks, Gate, Grid, MessageError, Observation
+from observation import Chunks, Gate, MessageError, Observation
 from report import Report
 
 ACTION_FIELDS = [f"joint_{i}" for i in range(1, 8)] + ["gripper"]
 
 
 class Policy:
-    """The network and the rules around it; `observe` and `look` take messages, the node does the rest."""
+    """The network and the rules around it; `observe` takes messages, the node does the rest."""
 
-    def __init__(self, model: pathlib.Path, gate: Gate, voxel_age_ms: float):
+    def __init__(self, model: pathlib.Path, gate: Gate):
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1
         self.session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
@@ -39,32 +40,24 @@ class Policy:
         if unknown:
             raise ValueError(f"--require names {unknown}, the model was made for {list(self.modalities)}")
         self.gate = gate
-        self.voxel_age_ns = round(voxel_age_ms * NS_PER_MS)
         self.chunks = Chunks(self.period_ns)
-        self.grid: Grid | None = None
         self.last: Observation | None = None
         self.report = Report()
         # The first run is the slowest; it belongs before the dataflow starts.
         self.session.run(None, {name: np.zeros(shape, np.float32) for name, shape in self.shapes.items()})
 
-    def look(self, values: np.ndarray, metadata: dict) -> None:
-        """Takes a `voxels` message and keeps it until the next."""
-        grid = Grid.from_message(values, metadata)
-        self._check_shape("voxels", grid.voxels.shape)
-        self.grid = grid
-        self.report.grid(grid)
-
-    def observe(self, values: np.ndarray, metadata: dict, received_ns: int):
-        """Takes a `fused` message; returns the observation and its action chunk [horizon, 8], None where it refuses."""
-        observation = Observation.from_message(values, metadata)
+    def observe(self, columns: dict[str, np.ndarray], metadata: dict, received_ns: int):
+        """Takes an `observation`; returns it and its action chunk [horizon, 8], None where it refuses."""
+        observation = Observation.from_message(columns, metadata)
         if observation.modalities != self.modalities:
             raise MessageError(f"modalities are {observation.modalities}, the model was made for {self.modalities}")
         self._check_shape("fused", observation.fused.shape)
+        if observation.grid is not None:
+            self._check_shape("voxels", observation.grid.voxels.shape)
         self.report.observation(observation, received_ns)
         last, self.last = self.last, observation
         if last is not None and last.epoch != observation.epoch:
             self.chunks.clear()
-            self.grid = None
             self.report.epoch_changes += 1
             self.report.refused["epoch changed"] += 1
             return observation, None
@@ -78,11 +71,8 @@ class Policy:
         return observation, self._act(observation)
 
     def _act(self, observation: Observation) -> np.ndarray:
-        voxels, voxel_age_ns = np.zeros(self.shapes["voxels"], np.float32), None
-        if self.grid is not None:
-            age_ns = observation.timestamp_ns - self.grid.timestamp_ns
-            if abs(age_ns) <= self.voxel_age_ns:
-                voxels, voxel_age_ns = self.grid.voxels[None], age_ns
+        grid = observation.grid
+        voxels = np.zeros(self.shapes["voxels"], np.float32) if grid is None else grid.voxels[None]
         start = time.perf_counter_ns()
         (chunk,) = self.session.run(
             ["action"],
@@ -90,10 +80,10 @@ class Policy:
                 "fused": observation.fused[None],
                 "valid": observation.valid[None].astype(np.float32),
                 "voxels": voxels,
-                "voxels_valid": np.full((1, 1), voxel_age_ns is not None, np.float32),
+                "voxels_valid": np.full((1, 1), grid is not None, np.float32),
             },
         )
-        self.report.action((time.perf_counter_ns() - start) / 1e3, voxel_age_ns)
+        self.report.action((time.perf_counter_ns() - start) / 1e3, grid)
         return self.chunks.add(observation.timestamp_ns, chunk[0])
 
     def _check_shape(self, name: str, shape: tuple) -> None:
@@ -102,31 +92,32 @@ class Policy:
 
 
 def run(node: Node, policy: Policy) -> None:
-    """Drains the node's events until every input has closed or the dataflow is stopped."""
-    open_inputs = {"fused", "voxels"}
+    """Drains the node's events until its input has closed or the dataflow is stopped."""
     for event in node:
         match event["type"]:
-            case "INPUT" if event["id"] in ("fused", "voxels"):
-                values, metadata = event["value"].to_numpy(zero_copy_only=False), event["metadata"]
+            case "INPUT" if event["id"] == "observation":
                 try:
-                    if event["id"] == "voxels":
-                        policy.look(values, metadata)
-                        continue
-                    observation, chunk = policy.observe(values, metadata, time.time_ns())
+                    observation, chunk = policy.observe(columns(event["value"]), event["metadata"], time.time_ns())
                 except MessageError as error:
-                    if not policy.report.malformed[event["id"]]:
-                        print(f"policy: {event['id']}: {error}; it and its like are counted, not used", file=sys.stderr)
-                    policy.report.malformed[event["id"]] += 1
+                    if not policy.report.malformed["observation"]:
+                        print(f"policy: observation: {error}; it and its like are counted, not used", file=sys.stderr)
+                    policy.report.malformed["observation"] += 1
                     continue
                 if chunk is not None:
                     send(node, policy, observation, chunk)
             case "INPUT_CLOSED":
-                open_inputs.discard(event["id"])
-                if not open_inputs:
-                    return
+                return
             # dora says STOP before it hands out the inputs that are queued already: the loop ends after them.
             case "ERROR":
                 print(f"policy: dora: {event.get('error')}", file=sys.stderr)
+
+
+def columns(value: pa.Array) -> dict[str, np.ndarray]:
+    """The columns of the only row of an `observation`, without a copy."""
+    if not pa.types.is_struct(value.type) or len(value) != 1:
+        raise MessageError(f"the payload is {len(value)} rows of {value.type}, expected one row of a struct")
+    lists = zip(value.type, value.flatten(), strict=True)
+    return {field.name: column.flatten().to_numpy(zero_copy_only=False) for field, column in lists}
 
 
 def send(node: Node, policy: Policy, observation: Observation, chunk: np.ndarray) -> None:
@@ -162,7 +153,6 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
         metavar="NAME=MAX_AGE_MS",
         help="modalities that the newest row must have, and how old their sample may be (default: force=20 proprio=20)",
     )
-    parser.add_argument("--voxel-age-ms", type=float, default=250.0, help="how old a grid may be (default: 250)")
     parser.add_argument(
         "--json",
         type=pathlib.Path,
@@ -175,7 +165,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
 def main() -> int:
     args = arguments()
     try:
-        policy = Policy(args.model, Gate(dict(args.require)), args.voxel_age_ms)
+        policy = Policy(args.model, Gate(dict(args.require)))
     except Exception as error:  # onnxruntime raises types of its own, which share no other base
         print(f"policy: {args.model}: {error}", file=sys.stderr)
         return 2

@@ -32,13 +32,13 @@ class Report:
         self._first_ns = self._last_ns = 0
         self._valid_counts: np.ndarray | int = 0
         self._ages, self._latencies_ns, self._voxel_ages_ns = (collections.deque(maxlen=KEPT) for _ in range(3))
-        self._fuse_us, self._voxelize_us, self._inference_us = (collections.deque(maxlen=KEPT) for _ in range(3))
-        self._counters = collections.Counter()
+        self._fuse_us, self._inference_us = (collections.deque(maxlen=KEPT) for _ in range(2))
+        self._grid_ns = None
         self.refused = collections.Counter()
         self.malformed = collections.Counter()
         self.actions = self.grids = self.voxels_used = self.epoch = self.epoch_changes = self.late_samples = 0
         self.rows_missed = 0
-        self.devices = {}
+        self.device = "-"
 
     def observation(self, observation, received_ns: int) -> None:
         self.modalities = observation.modalities
@@ -52,22 +52,19 @@ class Report:
         if abs(latency_ns) < WALL_CLOCK_NS:
             self._latencies_ns.append(latency_ns)
         self._fuse_us.append(observation.compute_us)
-        self.devices["fuse"] = observation.device
+        self.device = observation.device
+        if observation.grid is not None and observation.grid.timestamp_ns != self._grid_ns:
+            self._grid_ns = observation.grid.timestamp_ns
+            self.grids += 1
         self.epoch = observation.epoch
         self.late_samples = observation.late_samples
 
-    def grid(self, grid) -> None:
-        self.grids += 1
-        self._counters.update(grid.counters)
-        self._voxelize_us.append(grid.compute_us)
-        self.devices["voxelize"] = grid.device
-
-    def action(self, inference_us: float, voxel_age_ns: int | None) -> None:
+    def action(self, inference_us: float, grid) -> None:
         self.actions += 1
         self._inference_us.append(inference_us)
-        if voxel_age_ns is not None:
+        if grid is not None:
             self.voxels_used += 1
-            self._voxel_ages_ns.append(voxel_age_ns)
+            self._voxel_ages_ns.append(grid.age_ns)
 
     def as_dict(self) -> dict:
         count, span_ns = self._observations, self._last_ns - self._first_ns
@@ -94,10 +91,9 @@ class Report:
                 "grids": self.grids,
                 "actions_with_voxels": self.voxels_used,
                 "age_ms": percentiles(self._voxel_ages_ns, 1e6),
-                **{key: self._counters[key] for key in sorted(self._counters)},
             },
-            "devices": dict(sorted(self.devices.items())),
-            "compute_us": {"fuse": percentiles(self._fuse_us), "voxelize": percentiles(self._voxelize_us)},
+            "device": self.device,
+            "compute_us": percentiles(self._fuse_us),
             "inference_us": percentiles(self._inference_us),
         }
 
@@ -117,9 +113,8 @@ def table(report: dict) -> str:
     def counts(c: dict) -> str:
         return f"{sum(c.values())}" + (f"  ({', '.join(f'{v} {k}' for k, v in c.items())})" if c else "")
 
-    voxels, compute = report["voxels"], report["compute_us"]
+    voxels = report["voxels"]
     rate = "-" if report["rate_hz"] is None else f"{report['rate_hz']:.1f} Hz"
-    dropped = {k.removeprefix("dropped_"): v for k, v in voxels.items() if k.startswith("dropped_")}
     lines = [
         ("observations", f"{report['observations']}  ({rate}, {report['observations_missed']} missed)"),
         ("source to policy", both(report["latency_ms"], "ms")),
@@ -131,12 +126,9 @@ def table(report: dict) -> str:
         ("refused", counts(report["refused"])),
         ("epoch", f"{report['epoch']}  ({report['epoch_changes']} changes, {report['late_samples']} late samples)"),
         ("voxel grids", f"{voxels['grids']}  (age {both(voxels['age_ms'], 'ms')})"),
-        ("points kept", f"{voxels.get('points_kept', 0)} of {voxels.get('points_in', 0)}"),
-        ("points dropped", counts(dropped)),
+        ("fuse", f"{report['device']}  ({both(report['compute_us'], 'us')})"),
+        ("inference", both(report["inference_us"], "us")),
     ]
-    for operation, device in report["devices"].items():
-        lines.append((operation, f"{device}  ({both(compute[operation], 'us')})"))
-    lines.append(("inference", both(report["inference_us"], "us")))
     if report["malformed"]:
         lines.append(("malformed", counts(report["malformed"])))
     rule = "-" * 72

@@ -402,10 +402,6 @@ mod tests {
                 "fuse: {rate_hz: 50, modalities: [{input: a, dim: 1, interpolation: euler}]}",
                 "fuse: modalities[0].interpolation: `euler` is no interpolation: what lies between",
             ),
-            (
-                "fuse: {rate_hz: 50, attach: [], modalities: []}",
-                "fuse: attach: not supported yet",
-            ),
         ];
         for (text, expected) in cases {
             let message = refusal(text);

@@ -2,6 +2,7 @@
 
 use super::faults::Faults;
 use super::free::FreeList;
+use super::handed::Handed;
 use super::operation::{Change, Operation, Wake};
 use super::outbox::{Delivery, InputRoute, Internal, Outbox, OutputRoute, Sink};
 use super::value::Json;
@@ -250,17 +251,33 @@ impl Graph {
         for i in 0..self.externals[external].1.len() {
             let (operation, input) = self.externals[external].1[i];
             if self.nodes[operation].operation.takes_any(input) {
-                self.hand_over(operation, input, message, sink);
+                self.hand_over(operation, input, Handed::Lent(message), sink);
             }
         }
         self.settle(sink);
     }
 
     /// [`message`](Self::message) for a message that was checked when it was read.
-    pub(crate) fn checked_message(&mut self, external: usize, message: &Message, sink: &mut dyn Sink) {
+    fn checked_message(&mut self, external: usize, message: &Message, sink: &mut dyn Sink) {
         for i in 0..self.externals[external].1.len() {
             let (operation, input) = self.externals[external].1[i];
-            self.hand_over(operation, input, message, sink);
+            self.hand_over(operation, input, Handed::Lent(message), sink);
+        }
+        self.settle(sink);
+    }
+
+    /// [`message`](Self::message) for a message that was checked when it was read, and is not needed any more: an
+    /// operation may have exchanged it for another one, whose memory is to be used again.
+    #[cfg_attr(not(feature = "dora"), allow(dead_code))]
+    pub(crate) fn owned_message(&mut self, external: usize, message: &mut Message, sink: &mut dyn Sink) {
+        let takers = self.externals[external].1.len();
+        for i in 0..takers {
+            let (operation, input) = self.externals[external].1[i];
+            let handed = match i + 1 == takers {
+                true => Handed::Given(message),
+                false => Handed::Lent(message),
+            };
+            self.hand_over(operation, input, handed, sink);
         }
         self.settle(sink);
     }
@@ -413,7 +430,7 @@ impl Graph {
         self.shared.faults.say_unsaid(now);
     }
 
-    fn hand_over(&mut self, to: usize, input: usize, message: &Message, sink: &mut dyn Sink) {
+    fn hand_over(&mut self, to: usize, input: usize, message: Handed<'_>, sink: &mut dyn Sink) {
         let node = &mut self.nodes[to];
         node.inputs[input].open = true;
         let at = message.on_device().map(|tensor| tensor.memory.gpu().ordinal());
@@ -423,8 +440,8 @@ impl Graph {
         }
         // It was sent before its taker went back to the host.
         let mut on_host = self.shared.on_host.take().unwrap_or_default();
-        match on_host.fetch(message) {
-            Ok(()) => self.put_in(to, input, &on_host, sink),
+        match on_host.fetch(&message) {
+            Ok(()) => self.put_in(to, input, Handed::Given(&mut on_host), sink),
             Err(error) => self
                 .shared
                 .faults
@@ -433,20 +450,33 @@ impl Graph {
         self.shared.on_host = Some(on_host);
     }
 
-    fn put_in(&mut self, to: usize, input: usize, message: &Message, sink: &mut dyn Sink) {
+    fn put_in(&mut self, to: usize, input: usize, mut message: Handed<'_>, sink: &mut dyn Sink) {
         let before = self.shared.internal.pending.len();
         let (operation, mut out) = self.nodes[to].parts(&mut self.shared, sink);
-        out.arrival_ns = message.arrival_ns;
-        if let Err(error) = operation.input(input, message, &mut out) {
+        let arrival_ns = message.arrival_ns;
+        out.arrival_ns = arrival_ns;
+        let taken = match &mut message {
+            Handed::Lent(message) => operation.input(input, message, &mut out),
+            Handed::Given(message) => operation.input_owned(input, message, &mut out),
+        };
+        if let Err(error) = taken {
             out.fault(input, error);
         }
         self.ask_for_devices(to);
-        self.go_on(to, input, Some(message), before, sink);
+        self.go_on(to, input, Some(&message), arrival_ns, before, sink);
     }
 
     /// Lets an operation finish what its last call left, and delivers what it published after each step. The first
     /// `before` messages of the queue were there before the call, and wait.
-    fn go_on(&mut self, of: usize, input: usize, message: Option<&Message>, before: usize, sink: &mut dyn Sink) {
+    fn go_on(
+        &mut self,
+        of: usize,
+        input: usize,
+        message: Option<&Message>,
+        arrival_ns: Option<i64>,
+        before: usize,
+        sink: &mut dyn Sink,
+    ) {
         if !self.nodes[of].operation.has_more() {
             return;
         }
@@ -455,7 +485,7 @@ impl Graph {
         while self.nodes[of].operation.has_more() {
             self.settle(sink);
             let (operation, mut out) = self.nodes[of].parts(&mut self.shared, sink);
-            out.arrival_ns = message.and_then(|message| message.arrival_ns);
+            out.arrival_ns = arrival_ns;
             if let Err(error) = operation.go_on(message, &mut out) {
                 out.fault(input, error);
             }
@@ -472,7 +502,7 @@ impl Graph {
         let before = out.internal.pending.len();
         operation.changed(input, change, &mut out);
         self.ask_for_devices(of);
-        self.go_on(of, input, None, before, sink);
+        self.go_on(of, input, None, None, before, sink);
         self.settle(sink);
         if self.nodes[of].inputs.iter().all(|input| !input.open) {
             self.close_outputs(of, sink);
@@ -493,11 +523,11 @@ impl Graph {
         while let Some(Delivery {
             operation,
             input,
-            message,
+            mut message,
             from,
         }) = self.shared.internal.pending.pop_front()
         {
-            self.hand_over(operation, input, &message, sink);
+            self.hand_over(operation, input, Handed::Given(&mut message), sink);
             self.shared.internal.give_back(from, message);
         }
     }

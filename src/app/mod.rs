@@ -13,6 +13,7 @@ mod error;
 mod faults;
 pub(crate) mod free;
 mod graph;
+mod handed;
 mod operation;
 mod outbox;
 pub mod plugins;

@@ -108,6 +108,13 @@ pub trait Operation {
     /// is no error of the sender goes to [`Outbox::warn`].
     fn input(&mut self, input: usize, message: &Message, out: &mut Outbox<'_>) -> Result<(), Fault>;
 
+    /// As [`input`](Self::input), of a message that nobody else needs any more. An operation that holds messages exchanges
+    /// it for one that it holds no more ([`std::mem::swap`]), and copies nothing; whoever made it uses what it finds there
+    /// for the next one.
+    fn input_owned(&mut self, input: usize, message: &mut Message, out: &mut Outbox<'_>) -> Result<(), Fault> {
+        self.input(input, message, out)
+    }
+
     /// The CUDA device at which it takes the flat tensors of an input where they lie, from operations of this process
     /// that have them there: [`Message::on_device`]. On any other input messages are on the host.
     ///
@@ -129,7 +136,8 @@ pub trait Operation {
         false
     }
 
-    /// Goes on with what the last call left to do; `message` is still that of the call, where it had one.
+    /// Goes on with what the last call left to do; `message` is still that of the call, where it had one, or what
+    /// [`input_owned`](Self::input_owned) left in its place.
     fn go_on(&mut self, _message: Option<&Message>, _out: &mut Outbox<'_>) -> Result<(), Fault> {
         Ok(())
     }

@@ -159,9 +159,9 @@ fn work(graph: &mut Graph, queue: &Queue, names: Vec<String>, sender: &mut Sende
         }
         match item {
             None => {}
-            Some(Item::Message { input, message }) => {
+            Some(Item::Message { input, mut message }) => {
                 match message.is_unread {
-                    false => graph.checked_message(input, &message, sender),
+                    false => graph.owned_message(input, &mut message, sender),
                     true => graph.unread_message(input, &message, sender),
                 }
                 queue.give_back(input, message);

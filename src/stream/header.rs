@@ -118,6 +118,14 @@ keys! {
     deterministic: i64,
     /// Why a request gets no observation.
     error: String,
+    /// Outputs of the attached streams of an observation.
+    attached: Names,
+    /// For each row and attached stream, which of its distinct messages; -1 where there is none.
+    grid_index: Vec<i64>,
+    /// For each row and attached stream, target minus the time of its message, ns; -1 where there is none.
+    grid_age_ns: Vec<i64>,
+    /// Rows of attached messages, one after the other: those of message u are `grid_offsets[u]..grid_offsets[u + 1]`.
+    grid_offsets: Vec<i64>,
     /// How many sets came before the one that the message is of.
     group: i64,
     /// The newest time in the message's set, ns.
@@ -530,7 +538,11 @@ impl Header {
         }
         let Some(len) = len else { return Ok(()) };
         let shape = self.shape.as_slice();
-        let samples = self.timestamps_ns.len().max(1);
+        // Attached messages of any number of rows have a stamp each.
+        let samples = match self.grid_offsets.last() {
+            Some(&rows) => rows.max(1) as usize,
+            None => self.timestamps_ns.len().max(1),
+        };
         let axis = |key, came, axis| MessageError::Axis {
             shape: shape.to_vec(),
             key,

@@ -163,6 +163,11 @@ impl Message {
         }
     }
 
+    /// An empty message, whose payload gets its memory from where this one's has it.
+    pub fn new_like(&self) -> Self {
+        Self::new(&self.memory)
+    }
+
     /// Capture time of the newest sample, ns; 0 where the header has none.
     pub fn timestamp_ns(&self) -> i64 {
         *self.header.timestamp_ns

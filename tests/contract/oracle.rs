@@ -165,6 +165,8 @@ pub struct Observation {
     pub valid: Vec<u8>,
     pub age: Vec<i128>,
     pub values: Vec<u32>,
+    /// For each row and attached stream, the number of its message and how old it is.
+    pub attached: Vec<Option<(u32, i128)>>,
 }
 
 pub struct Oracle {
@@ -728,10 +730,21 @@ impl Oracle {
             valid: Vec::new(),
             age: Vec::new(),
             values: Vec::new(),
+            attached: Vec::new(),
         };
-        for (t, is_there) in self.rows(target) {
+        let rows = self.rows(target);
+        for (newer_rows, &(t, is_there)) in (0..rows.len() as i128).rev().zip(&rows) {
             observation.timestamps.push(t);
-            for stream in &self.streams {
+            for stream in self.streams.iter().filter(|s| s.config.attached) {
+                let message = stream.left(t).map(|s| (s.values[0] as u32, t - stream.time(s)));
+                let limit = stream.config.groups[0].max_age_ms.map(nanos);
+                let fits = |&(_, age): &(u32, i128)| limit.is_none_or(|limit| age <= limit);
+                let has_messages = stream.config.rows.is_none_or(|rows| newer_rows < rows as i128);
+                observation
+                    .attached
+                    .push(message.filter(|m| fits(m) && has_messages && is_there));
+            }
+            for stream in self.streams.iter().filter(|s| !s.config.attached) {
                 if !is_there {
                     observation.values.extend(vec![self.fill.to_bits(); stream.config.dim]);
                     observation.valid.push(0);

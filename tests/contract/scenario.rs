@@ -23,6 +23,10 @@ pub struct Group {
 
 #[derive(Clone, Debug)]
 pub struct Modality {
+    /// Of its messages, those of a window are published as they are. They follow the others.
+    pub attached: bool,
+    /// So many of the newest rows have its messages.
+    pub rows: Option<usize>,
     pub dim: usize,
     /// In the order of the channels, without holes.
     pub groups: Vec<Group>,
@@ -75,7 +79,12 @@ pub struct Scenario {
 
 impl Scenario {
     pub fn dim(&self) -> usize {
-        self.modalities.iter().map(|m| m.dim).sum()
+        self.fused().map(|m| m.dim).sum()
+    }
+
+    /// Those with columns.
+    pub fn fused(&self) -> impl Iterator<Item = &Modality> {
+        self.modalities.iter().filter(|m| !m.attached)
     }
 
     /// The `fuse:` section.
@@ -106,7 +115,13 @@ impl Scenario {
         };
         yaml += "modalities:\n";
         for (i, m) in self.modalities.iter().enumerate() {
-            yaml += &format!("  - input: s{i}\n    dim: {}\n", m.dim);
+            if m.attached && !self.modalities[i - 1].attached {
+                yaml += "attach:\n";
+            }
+            match m.attached {
+                true => yaml += &format!("  - input: s{i}\n    output: o{i}\n"),
+                false => yaml += &format!("  - input: s{i}\n    dim: {}\n", m.dim),
+            }
             for (key, value) in [
                 ("reset_ms", m.reset_ms),
                 ("jump_ms", m.jump_ms),
@@ -118,7 +133,11 @@ impl Scenario {
                 "    latency_ms: {}\n    reorder_ms: {}\n    wait: {}\n",
                 m.latency_ms, m.reorder_ms, m.wait
             );
-            if let [all] = &m.groups[..] {
+            if m.attached {
+                let age = m.groups[0].max_age_ms;
+                yaml += &age.map_or(String::new(), |ms| format!("    max_age_ms: {ms}\n"));
+                yaml += &m.rows.map_or(String::new(), |rows| format!("    rows: {rows}\n"));
+            } else if let [all] = &m.groups[..] {
                 yaml += &format!("    {}\n", all.rule().replace(", ", "\n    "));
             } else {
                 yaml += "    groups:\n";
@@ -210,6 +229,8 @@ fn modality(r: &mut Random, online: bool) -> Modality {
     };
     let reset_ms = (online && r.chance(0.4)).then(|| r.pick(&[50.0, 200.0, 1000.0, 5000.0]));
     Modality {
+        attached: false,
+        rows: None,
         dim,
         groups,
         latency_ms: if r.chance(0.5) {
@@ -606,5 +627,54 @@ pub fn ticked(r: &mut Random) -> Scenario {
     let with_ticks = events.flat_map(|event| std::iter::once(event).chain(r.chance(chance).then_some(Event::Tick)));
     scenario.events = with_ticks.collect();
     scenario.events.push(Event::Tick);
+    scenario
+}
+
+/// The last streams of a rig attached: their samples are messages, each with its number.
+pub fn attached(r: &mut Random, rig: fn(&mut Random) -> Scenario) -> Scenario {
+    let mut scenario = rig(r);
+    while scenario.modalities.len() < 2 {
+        scenario = rig(r);
+    }
+    let fused = 1 + r.below(scenario.modalities.len() - 1);
+    scenario.modalities[0].wait = true;
+    if let Trigger::Stream { leader, .. } = &mut scenario.trigger {
+        *leader %= fused;
+        scenario.modalities[*leader].wait = true;
+    }
+    let period = 1e9 / scenario.rate_hz;
+    for m in &mut scenario.modalities[fused..] {
+        m.attached = true;
+        m.rows = r.chance(0.3).then(|| 1 + r.below(scenario.window));
+        m.dim = 1;
+        m.groups = vec![Group {
+            from: 0,
+            to: 1,
+            mode: Mode::Previous,
+            max_age_ms: r
+                .chance(0.6)
+                .then(|| r.pick(&[0.0, 2.5, 100.0, 400.0, 2500.0, period.round() / MS])),
+            max_gap_ms: None,
+            extrapolate_ms: None,
+        }];
+    }
+    // Of some that come in order, the times lie on the grid, or a nanosecond beside it.
+    let period = period.round() as i64;
+    let beside: Vec<Option<i64>> = scenario.modalities[fused..]
+        .iter()
+        .map(|m| {
+            (m.reorder_ms == 0.0 && r.chance(0.6)).then(|| (m.latency_ms * MS).round() as i64 + r.pick(&[-1, 0, 0, 1]))
+        })
+        .collect();
+    for (number, event) in scenario.events.iter_mut().enumerate() {
+        if let Event::Push(i, stamp, values) = event
+            && *i >= fused
+        {
+            *values = vec![number as f32];
+            if let Some(beside) = beside[*i - fused] {
+                *stamp = ((*stamp).div_euclid(period) * period + beside).clamp(1 - MOST_NS, MOST_NS - 1);
+            }
+        }
+    }
     scenario
 }

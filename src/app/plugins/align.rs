@@ -1,6 +1,6 @@
 use super::observe::Observe;
 use crate::app::{App, AppError, Plugin, Registration};
-use crate::ops::align::{AlignConfig, Aligner, LATER};
+use crate::ops::align::{AlignConfig, Aligner};
 
 /// Publishes each stream of `align:` by itself, on the common targets, as an output of the input's name.
 #[derive(Default)]
@@ -28,10 +28,6 @@ impl Plugin for AlignPlugin {
         self.config.is_some()
     }
 
-    fn later(&self) -> &'static [&'static str] {
-        LATER
-    }
-
     fn build(&self, app: &mut App) -> Result<(), AppError> {
         let config = app.config_or(&self.config)?;
         let aligner = Aligner::split(&config, app.placement()).map_err(|error| app.refused(&error))?;
@@ -39,7 +35,7 @@ impl Plugin for AlignPlugin {
         app.add_operation(Registration {
             name: app.name().into(),
             inputs: operation.inputs(),
-            outputs: operation.modalities(),
+            outputs: operation.streams(),
             operation: Box::new(operation),
         });
         Ok(())

@@ -1,7 +1,7 @@
 use super::observe::Observe;
 use crate::app::{App, AppError, Plugin, Registration};
 use crate::ops::align::Aligner;
-use crate::ops::fuse::{FuseConfig, LATER};
+use crate::ops::fuse::FuseConfig;
 
 /// Publishes the streams of `fuse:` as one tensor, `fused`.
 #[derive(Default)]
@@ -29,10 +29,6 @@ impl Plugin for FusePlugin {
         self.config.is_some()
     }
 
-    fn later(&self) -> &'static [&'static str] {
-        LATER
-    }
-
     fn build(&self, app: &mut App) -> Result<(), AppError> {
         let config = app.config_or(&self.config)?;
         let aligner = Aligner::new(&config, app.placement()).map_err(|error| app.refused(&error))?;
@@ -40,7 +36,7 @@ impl Plugin for FusePlugin {
         app.add_operation(Registration {
             name: app.name().into(),
             inputs: operation.inputs(),
-            outputs: vec!["fused".into()],
+            outputs: operation.outputs_of_fuse(),
             operation: Box::new(operation),
         });
         Ok(())

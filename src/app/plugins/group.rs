@@ -1,13 +1,12 @@
 //! The plugin group: messages of several streams in sets, which go on unchanged.
 
-mod held;
 mod silence;
 
+use super::held::Pool;
 use super::{report_losses, warn_of_jump};
 use crate::app::{App, AppError, Change, Fault, Operation, Outbox, Plugin, Registration, Wake};
 use crate::ops::group::{Arrival, DropReason, Grouper, GroupingConfig, Outcome, SetInfo};
 use crate::stream::{Header, Layout, Message, key};
-use held::Pool;
 use silence::Silence;
 use std::time::Instant;
 
@@ -160,7 +159,7 @@ impl Operation for Group {
         let (bytes, held) = (message.bytes(), self.grouper.held_bytes());
         let pool = &mut self.pool;
         let copy = || {
-            let mut copy = pool.take(input, bytes, held);
+            let mut copy = pool.take(input, bytes, held).unwrap_or_default();
             copy.copy_from(message);
             copy
         };

@@ -4,6 +4,7 @@ mod align;
 mod clock;
 mod fuse;
 mod group;
+mod held;
 mod observe;
 mod record;
 mod replay;

@@ -1,15 +1,18 @@
 //! The plugins align and fuse as one operation: samples of messages in, and where an observation is due, its outputs.
 
 mod asked;
+mod attach;
 
 use super::watch::Watch;
-use super::{number_or_null, warn_of_jump};
+use super::{number_or_null, report_losses, warn_of_jump};
+use crate::app::handed::Handed;
 use crate::app::{Change, Fault, Operation, Outbox, Value, Wake};
 use crate::device::Device;
 use crate::device::cuda::{Budget, Gpu};
-use crate::ops::align::{Aligner, Pushed, Samples, SamplesError, Wanted, Window};
+use crate::ops::align::{Aligner, FUSED, OBSERVATION, Pushed, Samples, SamplesError, Wanted, Window};
 use crate::stream::{Header, Layout, Message};
 use asked::Asked;
+use attach::Attach;
 use std::fmt::Display;
 use std::time::Instant;
 
@@ -17,6 +20,7 @@ use std::time::Instant;
 pub(super) struct Observe {
     aligner: Aligner,
     outputs: Vec<Published>,
+    attach: Option<Attach>,
     watch: Watch,
     pending: Pending,
     /// The requests that wait.
@@ -61,6 +65,7 @@ impl Observe {
         });
         Self {
             outputs: published.collect(),
+            attach: Attach::new(timeline),
             watch: Watch::new(name, timeline),
             pending: Pending::Nothing,
             asked: Asked::default(),
@@ -68,21 +73,29 @@ impl Observe {
         }
     }
 
-    /// The inputs of the modalities, in order.
-    pub fn modalities(&self) -> Vec<String> {
+    /// The outputs of fuse: the window, what is attached to it, and both in one message.
+    pub fn outputs_of_fuse(&self) -> Vec<String> {
+        let attached = self.aligner.timeline().attached();
+        let whole = (!attached.is_empty()).then(|| OBSERVATION.to_owned());
+        let attached = attached.iter().map(|spec| spec.output.clone());
+        std::iter::once(FUSED.to_owned()).chain(attached).chain(whole).collect()
+    }
+
+    /// The inputs of the modalities, in order, and then of the attached streams.
+    pub fn streams(&self) -> Vec<String> {
         self.aligner.timeline().inputs().map(str::to_owned).collect()
     }
 
-    /// The inputs: those of the modalities, and then the trigger's, where it has one of its own.
+    /// The inputs: those of the streams, and then the trigger's, where it has one of its own.
     pub fn inputs(&self) -> Vec<String> {
-        let mut inputs = self.modalities();
+        let mut inputs = self.streams();
         inputs.extend(self.aligner.timeline().trigger_input().map(str::to_owned));
         inputs
     }
 
-    /// Whether an input is the trigger's.
-    fn is_trigger(&self, input: usize) -> bool {
-        input == self.aligner.timeline().modalities()
+    /// The trigger's input, where it has one of its own.
+    fn trigger_input(&self) -> usize {
+        self.aligner.timeline().inputs().count()
     }
 
     /// Publishes what is due, a number of observations at most. Returns whether that was all.
@@ -97,14 +110,25 @@ impl Observe {
                 .aligner
                 .output_gpu()
                 .map(|(gpu, budget)| (gpu.clone(), budget.clone()));
+            let observation = self.attach.as_ref().map(Attach::observation);
+            let is_whole_wanted = observation.is_some_and(|output| out.is_wanted(output));
             let mut window = self.aligner.window_for(target, |output| match &device {
+                _ if is_whole_wanted => Wanted::OnHost,
                 Some((gpu, _)) if out.is_wanted_on_device(output, gpu) => Wanted::OnDevice,
                 _ if out.is_wanted(output) => Wanted::OnHost,
                 _ => Wanted::Nowhere,
             });
             let request = target.request.and_then(|number| self.asked.take(number));
+            let answered = request.as_ref();
+            if let Some(attach) = &mut self.attach {
+                attach.select(window.timeline(), &target, out);
+                attach.publish(&target, answered, out);
+            }
             for (i, output) in self.outputs.iter().enumerate() {
-                output.publish(i, &mut window, request.as_ref(), device.as_ref(), out);
+                match &mut self.attach {
+                    Some(attach) if is_whole_wanted => output.publish_whole(&mut window, answered, attach, out),
+                    attach => output.publish(i, &mut window, answered, attach.as_ref(), device.as_ref(), out),
+                }
             }
             self.asked.give_back(request);
         }
@@ -121,6 +145,52 @@ impl Observe {
             out.end(error);
         }
         published < AT_ONCE
+    }
+
+    /// Takes a message, which is a request or a tick, of an attached stream, or holds samples.
+    fn handed(&mut self, input: usize, message: Handed<'_>, out: &mut Outbox<'_>) -> Result<(), Fault> {
+        if input == self.trigger_input() {
+            self.triggered(&message, out);
+            return Ok(());
+        }
+        let attach = self.attach.as_mut();
+        let Some((attach, stream)) = attach.and_then(|attach| attach.stream(input).map(|stream| (attach, stream)))
+        else {
+            return self.samples(input, &message, out);
+        };
+        report_losses(
+            input,
+            &message,
+            ("is not attached", "which are not attached as such"),
+            out,
+        );
+        let stamp_ns = message.timestamp_ns();
+        let arrival = attach.push(&mut self.aligner, stream, message);
+        let arrival = arrival.inspect_err(|_| self.watch.refused(input))?;
+        self.watch.sample(input, stamp_ns, self.aligner.timeline(), out);
+        self.report(input, arrival.pushed, out);
+        if arrival.dropped > 0 {
+            out.warn_seldom(
+                input,
+                "max_held_mb",
+                "more than `max_held_mb` waits for other streams: the oldest message was dropped",
+            );
+        }
+        if !self.publish_due(out) {
+            self.pending = Pending::Observations;
+        }
+        Ok(())
+    }
+
+    /// Takes a message of samples.
+    fn samples(&mut self, input: usize, message: &Message, out: &mut Outbox<'_>) -> Result<(), Fault> {
+        if let Some(frame_id) = self.outputs.get_mut(input).and_then(|output| output.frame_id.as_mut()) {
+            frame_id.clone_from(&message.header.frame_id);
+        }
+        let samples = self.aligner.samples(input, message);
+        let samples = samples.inspect_err(|_: &SamplesError| self.watch.refused(input))?;
+        self.take(samples, message, out);
+        Ok(())
     }
 
     /// Takes the samples of a message, until more is due than is published at once.
@@ -147,7 +217,7 @@ impl Observe {
 
     /// A request or a tick came.
     fn triggered(&mut self, message: &Message, out: &mut Outbox<'_>) {
-        let input = self.aligner.timeline().modalities();
+        let input = self.trigger_input();
         self.watch.triggered();
         if self.aligner.timeline().trigger() == "timer" {
             self.aligner.tick();
@@ -171,7 +241,11 @@ impl Observe {
     /// Answers a request that gets no observation: no row, and why.
     fn refuse(&self, request: &Header, why: &(impl Display + ?Sized), out: &mut Outbox<'_>) {
         let timeline = self.aligner.timeline();
-        for (i, output) in self.outputs.iter().enumerate() {
+        let whole = self
+            .attach
+            .as_ref()
+            .map(|attach| (attach.observation(), &self.outputs[0]));
+        for (i, output) in self.outputs.iter().enumerate().chain(whole) {
             out.send(i, &Layout::flat(timeline.dtype(), 0), |_, header| {
                 asked::answer(header, request);
                 header.shape.set([0, output.offsets.last().copied().unwrap_or(0)]);
@@ -180,7 +254,7 @@ impl Observe {
                 header.error.set(why);
             });
         }
-        out.fault(timeline.modalities(), format_args!("a request is refused: {why}"));
+        out.fault(self.trigger_input(), format_args!("a request is refused: {why}"));
     }
 
     /// Warns of what the arrival of a sample did, beside adding to its history.
@@ -218,17 +292,11 @@ impl Observe {
 
 impl Operation for Observe {
     fn input(&mut self, input: usize, message: &Message, out: &mut Outbox<'_>) -> Result<(), Fault> {
-        if self.is_trigger(input) {
-            self.triggered(message, out);
-            return Ok(());
-        }
-        if let Some(frame_id) = self.outputs.get_mut(input).and_then(|output| output.frame_id.as_mut()) {
-            frame_id.clone_from(&message.header.frame_id);
-        }
-        let samples = self.aligner.samples(input, message);
-        let samples = samples.inspect_err(|_: &SamplesError| self.watch.refused(input))?;
-        self.take(samples, message, out);
-        Ok(())
+        self.handed(input, Handed::Lent(message), out)
+    }
+
+    fn input_owned(&mut self, input: usize, message: &mut Message, out: &mut Outbox<'_>) -> Result<(), Fault> {
+        self.handed(input, Handed::Given(message), out)
     }
 
     fn wake(&mut self, now: Instant, _: &mut Outbox<'_>) -> Result<Wake, Fault> {
@@ -244,16 +312,17 @@ impl Operation for Observe {
     }
 
     fn takes_any(&self, input: usize) -> bool {
-        self.is_trigger(input)
+        input == self.trigger_input()
     }
 
+    /// What is attached is held on the host.
     fn device_of_input(&self, input: usize) -> Option<usize> {
-        let gpu = self.aligner.input_gpu().filter(|_| !self.is_trigger(input));
-        gpu.map(Gpu::ordinal)
+        let is_sample = input < self.aligner.timeline().modalities();
+        self.aligner.input_gpu().filter(|_| is_sample).map(Gpu::ordinal)
     }
 
     fn changed(&mut self, input: usize, to: Change, out: &mut Outbox<'_>) {
-        if self.is_trigger(input) {
+        if input == self.trigger_input() {
             return self.watch.trigger_changed(to);
         }
         match to {
@@ -279,9 +348,13 @@ impl Operation for Observe {
         Ok(())
     }
 
-    /// Sets `max_wait_ms` or `<input>.latency_ms`, with or without `modalities.` before it.
+    /// Sets `max_wait_ms` or `<input>.latency_ms`, with or without `modalities.` or `attach.` before it.
     fn parameter(&mut self, key: &str, value: &Value) -> Result<bool, Fault> {
-        let key = key.strip_prefix("modalities.").unwrap_or(key);
+        let prefixes = ["modalities.", "attach."].iter();
+        let key = prefixes
+            .filter_map(|prefix| key.strip_prefix(prefix))
+            .next()
+            .unwrap_or(key);
         if key == "max_wait_ms" {
             self.aligner.set_max_wait_ms(number_or_null(value)?)?;
             return Ok(true);
@@ -306,9 +379,16 @@ impl Published {
         i: usize,
         window: &mut Window<'_>,
         request: Option<&Header>,
+        attach: Option<&Attach>,
         device: Option<&(Gpu, Budget)>,
         out: &mut Outbox<'_>,
     ) {
+        let describe = |window: &Window<'_>, header: &mut Header| {
+            self.describe(window, request, header);
+            if let Some(attach) = attach {
+                attach.describe(header);
+            }
+        };
         let mut is_sent = false;
         match (window.wanted(i), device) {
             (Wanted::Nowhere, _) => return,
@@ -316,7 +396,7 @@ impl Published {
                 let tensor = (window.timeline().dtype(), self.layout.rows);
                 let sent = out.send_on_device(i, tensor, (gpu, budget), |memory, header| {
                     window.leave_on_device(i, memory)?;
-                    self.describe(window, request, header);
+                    describe(window, header);
                     Ok(())
                 });
                 is_sent = sent.map_err(|error| window.failed_to_leave(error)).is_ok();
@@ -326,18 +406,31 @@ impl Published {
         if !is_sent {
             out.send(i, &self.layout, |payload, header| {
                 window.write(i, payload.column::<u8>(0));
-                self.describe(window, request, header);
+                describe(window, header);
             });
         }
+        report_overflows(i, window, out);
+    }
+
+    /// Publishes the window as `observation` with what is attached to it, and alone where that is wanted. Its values are
+    /// computed once.
+    fn publish_whole(
+        &self,
+        window: &mut Window<'_>,
+        request: Option<&Header>,
+        attach: &mut Attach,
+        out: &mut Outbox<'_>,
+    ) {
+        attach.values.resize(window.output(0).bytes());
+        window.write(0, attach.values.bytes_mut());
+        out.send(0, &self.layout, |payload, header| {
+            payload.column::<u8>(0).copy_from_slice(attach.values.bytes());
+            self.describe(window, request, header);
+            attach.describe(header);
+        });
         let dtype = window.timeline().dtype();
-        let modalities = window.output(i).modalities();
-        for (input, &rows) in modalities.zip(&window.masks().overflows).filter(|(_, rows)| **rows > 0) {
-            let largest = dtype.largest();
-            out.fault(
-                input,
-                format_args!("{rows} rows of a window are past what {dtype} holds ({largest:e}): they are not valid"),
-            );
-        }
+        attach.publish_whole(dtype, out, |header| self.describe(window, request, header));
+        report_overflows(0, window, out);
     }
 
     /// Writes the header of the output that was taken last.
@@ -370,5 +463,18 @@ impl Published {
         if let Some(frame_id) = self.frame_id.as_ref().filter(|frame_id| !frame_id.is_empty()) {
             header.frame_id.set(frame_id);
         }
+    }
+}
+
+/// Counts values of an output that the published type can't hold.
+fn report_overflows(i: usize, window: &Window<'_>, out: &mut Outbox<'_>) {
+    let dtype = window.timeline().dtype();
+    let modalities = window.output(i).modalities();
+    for (input, &rows) in modalities.zip(&window.masks().overflows).filter(|(_, rows)| **rows > 0) {
+        let largest = dtype.largest();
+        out.fault(
+            input,
+            format_args!("{rows} rows of a window are past what {dtype} holds ({largest:e}): they are not valid"),
+        );
     }
 }

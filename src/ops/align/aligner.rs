@@ -104,11 +104,14 @@ impl Aligner {
         })
     }
 
-    /// Aligns: a window has an output for each modality, `[T, dim]`.
+    /// Aligns: a window has an output for each modality, `[T, dim]`, and nothing is attached.
     ///
     /// # Errors
     /// What the configuration has wrong, by its key.
     pub fn split(config: &AlignConfig, placement: &Placement) -> Result<Self, ConfigError> {
+        if !config.attach.is_empty() {
+            return Err(ConfigError::new("attach", "align can't attach messages (fuse can)"));
+        }
         Self::with_outputs("align", config, placement, |modalities| {
             (0..modalities).map(|modality| modality..modality + 1).collect()
         })

@@ -4,9 +4,6 @@ pub use crate::ops::channel_groups::GroupConfig;
 use crate::time::{Interpolation, QuaternionOrder};
 use serde::Deserialize;
 
-/// Keys of the sections `align:` and `fuse:` that a later version will know. They are refused as not supported yet.
-pub const LATER: &[&str] = &["attach"];
-
 /// What align and fuse do: the sections `align:` and `fuse:` of a configuration.
 ///
 /// ```
@@ -54,6 +51,9 @@ pub struct AlignConfig {
     pub fill_value: f32,
     /// The streams, in the order of the last axis.
     pub modalities: Vec<ModalityConfig>,
+    /// Streams of messages that are tied to the observations as they are, such as voxel grids. Only fuse has them.
+    #[serde(default)]
+    pub attach: Vec<AttachConfig>,
 }
 
 /// One stream of an [`AlignConfig`].
@@ -107,6 +107,64 @@ pub struct ModalityConfig {
     pub groups: Vec<GroupConfig>,
 }
 
+/// A stream of an [`AlignConfig`] whose messages are tied to the observations as they are: the key `attach`.
+///
+/// `Default` has no input yet; everything else is as it is where a configuration file leaves it out.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AttachConfig {
+    /// The input it comes from.
+    pub input: String,
+    /// The output on which those of a window are published, and the name of their column in `observation`.
+    #[serde(default = "grids")]
+    pub output: String,
+    /// How many of the newest rows have messages. `None`: all.
+    #[serde(default)]
+    pub rows: Option<usize>,
+    /// How old a message may be at a row. `None`: no limit.
+    #[serde(default)]
+    pub max_age_ms: Option<f64>,
+    /// By how much its stamps are later than the capture: a message's time is its stamp minus this.
+    #[serde(default)]
+    pub latency_ms: f64,
+    /// The least time between two messages, as far as targets need to know: none is waited for that would come sooner.
+    #[serde(default)]
+    pub min_period_ms: Option<f64>,
+    /// How late a message may come and still be sorted in before it is used.
+    #[serde(default)]
+    pub reorder_ms: f64,
+    /// Whether a target waits for this stream.
+    #[serde(default = "yes")]
+    pub wait: bool,
+    /// As of [`ModalityConfig`].
+    #[serde(default)]
+    pub reset_ms: Option<f64>,
+    /// As of [`ModalityConfig`].
+    #[serde(default)]
+    pub jump_ms: Option<f64>,
+    /// The most of its messages that is held, MiB.
+    #[serde(default = "quarter_gib")]
+    pub max_held_mb: f64,
+}
+
+impl Default for AttachConfig {
+    fn default() -> Self {
+        Self {
+            input: String::new(),
+            output: grids(),
+            rows: None,
+            max_age_ms: None,
+            latency_ms: 0.0,
+            min_period_ms: None,
+            reorder_ms: 0.0,
+            wait: yes(),
+            reset_ms: None,
+            jump_ms: None,
+            max_held_mb: quarter_gib(),
+        }
+    }
+}
+
 impl Default for AlignConfig {
     /// 50 Hz and no modality yet; everything else as it is where a configuration file leaves it out.
     fn default() -> Self {
@@ -120,6 +178,7 @@ impl Default for AlignConfig {
             dtype: float32(),
             fill_value: 0.0,
             modalities: Vec::new(),
+            attach: Vec::new(),
         }
     }
 }
@@ -160,6 +219,14 @@ fn one() -> usize {
 
 fn yes() -> bool {
     true
+}
+
+fn grids() -> String {
+    "grids".to_owned()
+}
+
+fn quarter_gib() -> f64 {
+    256.0
 }
 
 fn float32() -> Dtype {

@@ -12,6 +12,7 @@
 //! `reorder_ms` past it. The newest time up to which nothing can change a stream's values is its *watermark*.
 
 mod aligner;
+mod attached;
 mod config;
 pub mod cpu;
 #[cfg(feature = "cuda")]
@@ -28,9 +29,10 @@ mod trigger;
 mod window;
 
 pub use aligner::{Aligner, DeviceFailure, PushError};
-pub use config::{AlignConfig, GroupConfig, LATER, ModalityConfig};
+pub use attached::{Arrival, AttachError, Attached};
+pub use config::{AlignConfig, AttachConfig, GroupConfig, ModalityConfig};
 pub use samples::{Samples, SamplesError};
-pub use spec::Spec;
+pub use spec::{AttachedSpec, FUSED, OBSERVATION, Spec};
 pub use timeline::{Masks, Notice, Pushed, Refusal, Row, SampleError, StreamState, Target, Timeline};
 pub use trigger::{Rows, TriggerConfig};
 pub use window::{Output, Wanted, Window};

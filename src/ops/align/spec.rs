@@ -1,6 +1,6 @@
 //! The configuration of align and fuse, checked.
 
-use super::{AlignConfig, GroupConfig, ModalityConfig, Rows, TriggerConfig};
+use super::{AlignConfig, AttachConfig, GroupConfig, ModalityConfig, Rows, TriggerConfig};
 use crate::device::Dtype;
 use crate::ops::channel_groups::{Group, Groups};
 use crate::ops::{ConfigError, duration_ns};
@@ -18,7 +18,22 @@ pub struct Spec {
     pub(super) trigger: Trigger,
     pub(super) dtype: Dtype,
     pub(super) fill_value: f32,
+    /// Those of the modalities, then the attached ones.
     pub(super) streams: Vec<StreamSpec>,
+    pub(super) attached: Vec<AttachedSpec>,
+}
+
+/// An attached stream of a [`Spec`], beside what it has in common with a modality.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AttachedSpec {
+    /// The output of those of its messages that a window has.
+    pub output: String,
+    /// How many of the newest rows have messages.
+    pub rows: usize,
+    /// How old a message may be at a row, ns; `None`: no limit.
+    pub max_age: Option<i64>,
+    /// The most of its messages that is held, bytes.
+    pub max_held: usize,
 }
 
 /// What makes an observation; times in ns.
@@ -56,6 +71,11 @@ pub(super) struct StreamSpec {
     pub history_limit: usize,
 }
 
+/// The output of fuse that has the window.
+pub const FUSED: &str = "fused";
+/// The output of fuse that has the window and the attached messages of it.
+pub const OBSERVATION: &str = "observation";
+
 /// A stamp that goes back by more is a clock jump, where the configuration does not say, ns.
 const DEFAULT_RESET: i64 = 1_000_000_000;
 
@@ -67,6 +87,9 @@ const MAX_ELEMENTS: usize = 1 << 28;
 
 /// What a stream may hold while it waits for others; past it, its oldest samples are dropped and counted.
 const HISTORY_BYTES: usize = 64 << 20;
+
+/// What a message of an attached stream takes beside its payload, which is bounded by itself.
+const ATTACHED_BYTES: usize = 512;
 
 /// Where the window is long: enough for a sensor of this rate, Hz, up to so many bytes.
 const SENSOR_RATE: f64 = 1e4;
@@ -83,13 +106,19 @@ impl Spec {
     pub fn new(config: &AlignConfig) -> Result<Self, ConfigError> {
         let grid = config.grid()?;
         let max_wait = max_wait_ns(config.max_wait_ms)?;
+        config.check_attached()?;
         let trigger = config.checked_trigger()?;
         let looks_back = match trigger {
             Trigger::Request(_) => REQUEST_HISTORY,
             _ => 0,
         };
         let held = max_wait.unwrap_or(0).saturating_add(looks_back);
-        let streams = (0..config.modalities.len()).map(|i| StreamSpec::new(config, i, grid, held));
+        let streams = StreamConfig::of(config).map(|stream| stream?.checked(config, grid, held));
+        let attached = config
+            .attach
+            .iter()
+            .enumerate()
+            .map(|(i, attach)| attach.checked(i, config.window));
         Ok(Self {
             grid,
             window: config.window as i64,
@@ -100,17 +129,64 @@ impl Spec {
             dtype: config.dtype,
             fill_value: config.fill_value,
             streams: streams.collect::<Result<_, _>>()?,
+            attached: attached.collect::<Result<_, _>>()?,
         })
     }
 }
 
-impl StreamSpec {
-    fn new(config: &AlignConfig, i: usize, grid: TimeGrid, wait_ns: i64) -> Result<Self, ConfigError> {
-        let modality = &config.modalities[i];
-        let groups = modality.checked_groups(i)?;
-        let key = |key: &str| format!("modalities[{i}].{key}");
-        let reorder = duration_ns(|| key("reorder_ms"), modality.reorder_ms)?;
-        let reset = match modality.reset_ms {
+/// What a modality and an attached stream have in common.
+struct StreamConfig<'a> {
+    /// The place of its keys.
+    at: String,
+    input: &'a str,
+    dim: usize,
+    groups: Vec<Group>,
+    latency_ms: f64,
+    reorder_ms: f64,
+    min_period_ms: Option<f64>,
+    wait: bool,
+    reset_ms: Option<f64>,
+    jump_ms: Option<f64>,
+}
+
+impl<'a> StreamConfig<'a> {
+    /// The modalities, then the attached streams, which have no columns.
+    fn of(config: &'a AlignConfig) -> impl Iterator<Item = Result<Self, ConfigError>> {
+        let modalities = config.modalities.iter().enumerate().map(|(i, modality)| {
+            Ok(Self {
+                at: format!("modalities[{i}]"),
+                input: &modality.input,
+                dim: modality.dim,
+                groups: modality.checked_groups(i)?,
+                latency_ms: modality.latency_ms,
+                reorder_ms: modality.reorder_ms,
+                min_period_ms: modality.min_period_ms,
+                wait: modality.wait,
+                reset_ms: modality.reset_ms,
+                jump_ms: modality.jump_ms,
+            })
+        });
+        let attached = config.attach.iter().enumerate().map(|(i, attach)| {
+            Ok(Self {
+                at: format!("attach[{i}]"),
+                input: &attach.input,
+                dim: 0,
+                groups: Vec::new(),
+                latency_ms: attach.latency_ms,
+                reorder_ms: attach.reorder_ms,
+                min_period_ms: attach.min_period_ms,
+                wait: attach.wait,
+                reset_ms: attach.reset_ms,
+                jump_ms: attach.jump_ms,
+            })
+        });
+        modalities.chain(attached)
+    }
+
+    fn checked(self, config: &AlignConfig, grid: TimeGrid, wait_ns: i64) -> Result<StreamSpec, ConfigError> {
+        let key = |key: &str| format!("{}.{key}", self.at);
+        let reorder = duration_ns(|| key("reorder_ms"), self.reorder_ms)?;
+        let reset = match self.reset_ms {
             Some(ms) => duration_ns(|| key("reset_ms"), ms)?,
             None => reorder.max(DEFAULT_RESET),
         };
@@ -120,28 +196,30 @@ impl StreamSpec {
                 format!(
                     "{} ms is less than reorder_ms, {}: a sample that comes late would be a clock jump",
                     reset as f64 * 1e-6,
-                    modality.reorder_ms
+                    self.reorder_ms
                 ),
             ));
         }
-        let jump = modality.jump_ms.map(|ms| duration_ns(|| key("jump_ms"), ms));
-        Ok(Self {
-            input: modality.input.clone(),
-            dim: modality.dim,
-            groups,
-            latency: latency_ns(&key("latency_ms"), modality.latency_ms)?,
+        let jump = self.jump_ms.map(|ms| duration_ns(|| key("jump_ms"), ms));
+        Ok(StreamSpec {
+            latency: latency_ns(&key("latency_ms"), self.latency_ms)?,
             reorder,
-            min_period: match modality.min_period_ms {
+            min_period: match self.min_period_ms {
                 Some(ms) => duration_ns(|| key("min_period_ms"), ms)?,
                 None => 0,
             },
-            waits: modality.wait,
+            waits: self.wait,
             reset,
             jump: jump.transpose()?,
-            history_limit: config.history_limit(i, grid, wait_ns + reorder)?,
+            history_limit: config.history_limit(self.input, self.dim, grid, wait_ns + reorder)?,
+            input: self.input.to_owned(),
+            dim: self.dim,
+            groups: self.groups,
         })
     }
+}
 
+impl StreamSpec {
     /// How many samples its values need at most at or before a target, and how many after it.
     pub fn needs(&self) -> [usize; 2] {
         let needs = self.groups.iter().map(|group| group.rule.mode.needs());
@@ -248,11 +326,12 @@ impl AlignConfig {
                 if input.is_empty() {
                     return refused(kind, "it is empty (needed: the name of an input)".to_owned());
                 }
-                if let Some(i) = modality(input) {
-                    return refused(
-                        kind,
-                        format!("`{input}` is modalities[{i}] (allowed: an input of its own)"),
-                    );
+                let attached = self.attach.iter().position(|attach| attach.input == *input);
+                let taken = modality(input)
+                    .map(|i| ("modalities", i))
+                    .or(attached.map(|i| ("attach", i)));
+                if let Some((list, i)) = taken {
+                    return refused(kind, format!("`{input}` is {list}[{i}] (allowed: an input of its own)"));
                 }
                 Ok(match trigger {
                     TriggerConfig::Request { .. } => Trigger::Request(input.clone()),
@@ -262,10 +341,12 @@ impl AlignConfig {
         }
     }
 
-    /// How many samples of a modality are held at most: those of a window, and of the time for which it may wait.
-    fn history_limit(&self, i: usize, grid: TimeGrid, wait_ns: i64) -> Result<usize, ConfigError> {
-        let modality = &self.modalities[i];
-        let sample_bytes = modality.dim * size_of::<f32>() + size_of::<i64>();
+    /// How many samples of a stream are held at most: those of a window, and of the time for which it may wait.
+    fn history_limit(&self, input: &str, dim: usize, grid: TimeGrid, wait_ns: i64) -> Result<usize, ConfigError> {
+        let sample_bytes = match dim {
+            0 => ATTACHED_BYTES,
+            dim => dim * size_of::<f32>() + size_of::<i64>(),
+        };
         let fit = |bytes: usize| bytes / sample_bytes;
         let steps = (self.window - 1) as f64 * self.stride as f64;
         let waits = wait_ns as f64;
@@ -276,13 +357,11 @@ impl AlignConfig {
             return Err(ConfigError::new(
                 "window",
                 format!(
-                    "{} rows, {} grid steps apart, and {} ms of waiting are {least:.0} samples of {} values of `{}` at the \
+                    "{} rows, {} grid steps apart, and {} ms of waiting are {least:.0} samples of {dim} values of `{input}` at the \
                      grid's rate, {:.0} MiB (allowed: {} MiB a stream)",
                     self.window,
                     self.stride,
                     waits * 1e-6,
-                    modality.dim,
-                    modality.input,
                     least * sample_bytes as f64 / f64::from(1 << 20),
                     MAX_HISTORY_BYTES >> 20
                 ),
@@ -291,6 +370,40 @@ impl AlignConfig {
         let wanted = ((steps * period + waits) * 1e-9 * SENSOR_RATE).min(fit(LONG_HISTORY_BYTES) as f64);
         let usual = fit(HISTORY_BYTES).clamp(64.min(fit(MAX_HISTORY_BYTES)), 1 << 20);
         Ok(usual.max(wanted as usize).max(least.ceil() as usize))
+    }
+
+    /// Checks the names of the attached streams.
+    fn check_attached(&self) -> Result<(), ConfigError> {
+        for (i, attach) in self.attach.iter().enumerate() {
+            let refused = |key: &str, problem: String| Err(ConfigError::new(format!("attach[{i}].{key}"), problem));
+            let (input, output) = (&attach.input, &attach.output);
+            let before = &self.attach[..i];
+            if input.is_empty() {
+                return refused("input", "it is empty (needed: the name of an input)".to_owned());
+            }
+            if let Some(m) = self.modalities.iter().position(|modality| modality.input == *input) {
+                return refused("input", format!("`{input}` is modalities[{m}] already"));
+            }
+            if let Some(first) = before.iter().position(|other| other.input == *input) {
+                return refused("input", format!("`{input}` is attach[{first}] already"));
+            }
+            let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+            if output.is_empty() || !output.chars().all(is_name) {
+                let allowed = "allowed: letters, digits, `_` and `-`";
+                return refused("output", format!("`{output}` is no name of an output ({allowed})"));
+            }
+            if [FUSED, OBSERVATION].contains(&output.as_str()) {
+                return refused("output", format!("`{output}` is an output of fuse itself"));
+            }
+            if let Some(first) = before.iter().position(|other| other.output == *output) {
+                let needed = "needed: an `output` of its own for each";
+                return refused(
+                    "output",
+                    format!("`{output}` is that of attach[{first}] already ({needed})"),
+                );
+            }
+        }
+        Ok(())
     }
 
     fn check_modalities(&self) -> Result<(), ConfigError> {
@@ -331,6 +444,28 @@ impl AlignConfig {
                 ),
             )),
         }
+    }
+}
+
+impl AttachConfig {
+    fn checked(&self, i: usize, window: usize) -> Result<AttachedSpec, ConfigError> {
+        let key = |key: &str| format!("attach[{i}].{key}");
+        let max_age = self.max_age_ms.map(|ms| duration_ns(|| key("max_age_ms"), ms));
+        if let Some(rows) = self.rows.filter(|&rows| rows == 0 || rows > window) {
+            let problem = format!("{rows} (allowed: 1 to {window}, the rows of the window)");
+            return Err(ConfigError::new(key("rows"), problem));
+        }
+        let mb = self.max_held_mb;
+        if !(mb > 0.0 && mb <= 1e6) {
+            let problem = format!("{mb} is not allowed (allowed: a number of MiB above 0, up to 1e6)");
+            return Err(ConfigError::new(key("max_held_mb"), problem));
+        }
+        Ok(AttachedSpec {
+            output: self.output.clone(),
+            rows: self.rows.unwrap_or(window),
+            max_age: max_age.transpose()?,
+            max_held: (mb * f64::from(1 << 20)) as usize,
+        })
     }
 }
 

@@ -10,7 +10,7 @@ pub use requests::Refusal;
 pub use trigger::Row;
 
 use super::AlignConfig;
-use super::spec::{Spec, StreamSpec, Trigger, latency_ns, max_wait_ns};
+use super::spec::{AttachedSpec, Spec, StreamSpec, Trigger, latency_ns, max_wait_ns};
 use crate::device::{Dtype, Values};
 use crate::ops::ConfigError;
 use crate::ops::channel_groups::Group;
@@ -155,7 +155,9 @@ pub struct Timeline {
     emit_every: i64,
     max_wait: Option<i64>,
     trigger: Trigger,
+    /// Those of the modalities, then the attached ones.
     streams: Vec<Stream>,
+    attached: Vec<AttachedSpec>,
     /// The time before which no target comes any more, ns: on the grid that of the next one. `None` before the first
     /// target, or where they are to begin anew.
     next: Option<i64>,
@@ -205,14 +207,19 @@ impl Timeline {
         Spec::new(config).map(Self::from)
     }
 
-    /// The inputs of the modalities, in order.
+    /// The inputs of the streams, in order: those of the modalities, then the attached ones.
     pub fn inputs(&self) -> impl ExactSizeIterator<Item = &str> {
         self.streams.iter().map(|stream| stream.spec.input.as_str())
     }
 
     /// M, the number of modalities.
     pub fn modalities(&self) -> usize {
-        self.streams.len()
+        self.streams.len() - self.attached.len()
+    }
+
+    /// The attached streams, in order. The first is stream M, after the modalities.
+    pub fn attached(&self) -> &[AttachedSpec] {
+        &self.attached
     }
 
     /// Values in a sample of a modality.
@@ -431,7 +438,17 @@ impl Timeline {
         }
     }
 
-    /// The samples of a modality.
+    /// Whether a row of an observation that is still to come may lie in `from..to`, ns.
+    pub(super) fn awaits_row_in(&self, from: i64, to: i64) -> bool {
+        if self.trigger != Trigger::Grid {
+            return from < to;
+        }
+        let oldest_row = self.next.map(|next| self.back(next, (self.window - 1) * self.stride));
+        let from = from.max(oldest_row.unwrap_or(i64::MIN));
+        from < to && self.grid.time(self.grid.index_at_or_after(from)) < to
+    }
+
+    /// The samples of a stream.
     pub(super) fn history(&self, modality: usize) -> &History {
         &self.streams[modality].history
     }
@@ -464,6 +481,7 @@ impl From<Spec> for Timeline {
             max_wait: spec.max_wait,
             trigger: spec.trigger,
             streams: spec.streams.into_iter().map(Stream::new).collect(),
+            attached: spec.attached,
             next: None,
             last_sent: None,
             ticked: false,

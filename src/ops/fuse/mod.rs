@@ -5,5 +5,3 @@
 
 /// The section `fuse:` of a configuration.
 pub type FuseConfig = super::align::AlignConfig;
-
-pub use super::align::LATER;

@@ -257,7 +257,6 @@ fn what_no_version_knows_is_refused_when_it_is_read() {
             "{rate_hz: 50, modalities: [], dtype: int8}",
             "`int8` can't be published",
         ),
-        ("{rate_hz: 50, modalities: [], attach: []}", "unknown field `attach`"),
         (
             "{rate_hz: 50, modalities: [], trigger: camera}",
             "trigger: invalid type: string \"camera\", expected a map such as { stream: camera }",

@@ -20,8 +20,8 @@ impl Pool {
         }
     }
 
-    /// Memory for a message of so many bytes, while so many are held.
-    pub fn take(&mut self, input: usize, bytes: usize, held: usize) -> Message {
+    /// Memory of an earlier message for one of so many bytes, while so many are held.
+    pub fn take(&mut self, input: usize, bytes: usize, held: usize) -> Option<Message> {
         let own = self.free[input].pop();
         let own = own.inspect(|message| self.bytes -= message.capacity());
         while held + bytes + self.bytes > self.max_bytes
@@ -31,7 +31,7 @@ impl Pool {
         }
         // Small messages don't keep the memory of large ones.
         let fits = |message: &Message| message.capacity() <= 2 * bytes + SMALL;
-        own.filter(fits).unwrap_or_default()
+        own.filter(fits)
     }
 
     /// Gives the memory of a message back, while so many bytes are held.

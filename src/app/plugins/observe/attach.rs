@@ -1,0 +1,462 @@
+//! Attached messages: held until no window needs them, and published with each observation.
+
+use super::super::held::Pool;
+use super::asked;
+use crate::app::Outbox;
+use crate::app::handed::Handed;
+use crate::device::{Dtype, HostBuf};
+use crate::ops::align::{Aligner, Arrival, Attached, Target, Timeline};
+use crate::stream::{Cells, ColumnLayout, Header, Layout, Message, Payload, key};
+use std::borrow::Cow;
+use std::fmt::Write;
+
+/// What a message takes beside its payload, bytes.
+const OVERHEAD: usize = 4096;
+
+/// The attached streams of an observation.
+pub(super) struct Attach {
+    inputs: Vec<Input>,
+    held: Attached<Message>,
+    /// The modalities, whose inputs come first.
+    modalities: usize,
+    outputs: Vec<String>,
+    /// The form of the output `observation`.
+    layout: Layout,
+    /// The values of the window, where they go to two outputs.
+    pub values: HostBuf,
+    /// Memory for the name of a key.
+    name: String,
+}
+
+/// An attached stream, and what the last window has of it.
+struct Input {
+    form: Option<Form>,
+    pool: Pool,
+    layout: Layout,
+    /// What the header of its output says of it alone.
+    header: Header,
+    offsets: Vec<i64>,
+}
+
+/// What every message of a stream has in common.
+struct Form {
+    /// Whether the messages are stacked. Otherwise their rows are put one after the other, of which each has its own number.
+    is_stacked: bool,
+    /// The shape of a message that is stacked, or of a row of one that is flat.
+    shape: Vec<i64>,
+    columns: Vec<ColumnLayout>,
+    /// The keys that are passed on.
+    header: Header,
+}
+
+impl Attach {
+    /// For the attached streams of a timeline; `None` where there is none.
+    pub fn new(timeline: &Timeline) -> Option<Self> {
+        if timeline.attached().is_empty() {
+            return None;
+        }
+        let inputs = timeline.attached().iter().map(|spec| Input {
+            form: None,
+            pool: Pool::new(1, spec.max_held),
+            layout: Layout::default(),
+            header: Header::default(),
+            offsets: Vec::new(),
+        });
+        Some(Self {
+            inputs: inputs.collect(),
+            held: Attached::new(timeline),
+            modalities: timeline.modalities(),
+            outputs: timeline.attached().iter().map(|spec| spec.output.clone()).collect(),
+            layout: Layout::default(),
+            values: HostBuf::default(),
+            name: String::new(),
+        })
+    }
+
+    /// The attached stream of an input, if it is one.
+    pub fn stream(&self, input: usize) -> Option<usize> {
+        input.checked_sub(self.modalities)
+    }
+
+    /// The output `observation`: it follows `fused`, and those of the attached streams.
+    pub fn observation(&self) -> usize {
+        1 + self.inputs.len()
+    }
+
+    /// Takes a message of an attached stream.
+    pub fn push(&mut self, aligner: &mut Aligner, stream: usize, message: Handed<'_>) -> Result<Arrival, String> {
+        let Input { form, pool, .. } = &mut self.inputs[stream];
+        let stamp_ns = *message
+            .header
+            .timestamp_ns
+            .get()
+            .ok_or("no `timestamp_ns` (needed: the capture time, ns)")?;
+        let new = match form {
+            Some(form) => form.check(&message).map(|()| None)?,
+            None => Some(Form::of(&message)?),
+        };
+        let bytes = message.bytes() + OVERHEAD;
+        let held = self.held.held_bytes(stream);
+        let item = || message.keep(pool.take(0, bytes, held));
+        let arrival = self.held.push(aligner, stream, stamp_ns, bytes, item);
+        let arrival = arrival.map_err(|error| error.to_string())?;
+        *form = form.take().or(new);
+        self.give_back();
+        Ok(arrival)
+    }
+
+    /// Keeps the memory of messages that are held no more, to be used again.
+    fn give_back(&mut self) {
+        while let Some((stream, message)) = self.held.next_released() {
+            let held = self.held.held_bytes(stream);
+            self.inputs[stream].pool.give_back(0, message, held);
+        }
+    }
+
+    /// Finds the messages of the window of a target.
+    pub fn select(&mut self, timeline: &Timeline, target: &Target, out: &Outbox<'_>) {
+        self.held.select(timeline, target);
+        self.give_back();
+        let is_whole_wanted = out.is_wanted(self.observation());
+        for (i, input) in self.inputs.iter_mut().enumerate() {
+            if is_whole_wanted || out.is_wanted(1 + i) {
+                input.lay_out(self.held.members(i));
+            }
+        }
+    }
+
+    /// Publishes the messages of the window that was selected last, each stream's on its own output. `request` is the one
+    /// that the window answers.
+    pub fn publish(&self, target: &Target, request: Option<&Header>, out: &mut Outbox<'_>) {
+        for (i, input) in self.inputs.iter().enumerate() {
+            // Until its first message has come, nobody knows what they are.
+            if input.form.is_none() || !out.is_wanted(1 + i) {
+                continue;
+            }
+            out.send(1 + i, &input.layout, |payload, header| {
+                for column in 0..input.layout.columns.len() {
+                    write(self.held.members(i), column, payload, column);
+                }
+                if let Some(request) = request {
+                    asked::answer(header, request);
+                }
+                for (key, value) in input.header.iter() {
+                    header.set(key, value);
+                }
+                header.timestamp_ns.set(target.time_ns);
+                header.epoch.set(target.epoch);
+                self.describe(header);
+            });
+        }
+    }
+
+    /// Publishes everything of the window in one message: its values, of this type, and the messages. `describe` writes
+    /// what the header of `fused` says.
+    pub fn publish_whole(&mut self, dtype: Dtype, out: &mut Outbox<'_>, describe: impl FnOnce(&mut Header)) {
+        if let Err(problem) = self.lay_out_whole(dtype) {
+            return out.fault_of_output(self.observation(), 1, problem);
+        }
+        let Self { layout, name, .. } = self;
+        let mut name = std::mem::take(name);
+        let layout = std::mem::take(layout);
+        out.send(self.observation(), &layout, |payload, header| {
+            payload.column::<u8>(0).copy_from_slice(self.values.bytes());
+            let mut column = 1;
+            for (i, input) in self.inputs.iter().enumerate() {
+                for own in 0..input.layout.columns.len() {
+                    write(self.held.members(i), own, payload, column);
+                    column += 1;
+                }
+            }
+            for (i, column) in layout.columns.iter().enumerate() {
+                payload.offsets(i).copy_from_slice(&[0, column.len(1) as i32]);
+            }
+            describe(header);
+            self.describe(header);
+            for (output, input) in self.outputs.iter().zip(&self.inputs) {
+                for (key, value) in input.header.iter() {
+                    name.clear();
+                    // Writing to a string can't fail.
+                    let _ = write!(name, "{output}.{key}");
+                    header.set(&name, value);
+                }
+            }
+        });
+        (self.layout, self.name) = (layout, name);
+    }
+
+    /// Writes what the header of every output of the observation says of the attached streams.
+    pub fn describe(&self, header: &mut Header) {
+        header.attached.set(&self.outputs);
+        header.grid_index.set(self.held.index());
+        header.grid_age_ns.set(self.held.age_ns());
+    }
+
+    /// Brings the form of `observation` up to date: a row, with a list for each column.
+    fn lay_out_whole(&mut self, dtype: Dtype) -> Result<(), String> {
+        let Self {
+            layout,
+            inputs,
+            outputs,
+            values,
+            ..
+        } = self;
+        layout.rows = 1;
+        let window = values.len() / dtype.size();
+        let mut at = 0;
+        let mut column = |(output, field): (&str, &str), dtype: Dtype, elements: usize| {
+            if i32::try_from(elements).is_err() {
+                return Err(format!("{elements} elements of `{output}` (allowed: 2^31 - 1)"));
+            }
+            let is_there = |there: &ColumnLayout| match field {
+                "" => there.name == output,
+                _ => {
+                    let rest = there.name.strip_prefix(output);
+                    rest.and_then(|rest| rest.strip_prefix('.')) == Some(field)
+                }
+            };
+            match layout.columns.get_mut(at).filter(|there| is_there(there)) {
+                Some(there) => (there.dtype, there.cells) = (dtype, Cells::Ragged(elements)),
+                None => {
+                    layout.columns.truncate(at);
+                    let separator = if field.is_empty() { "" } else { "." };
+                    layout.columns.push(ColumnLayout {
+                        name: Cow::Owned(format!("{output}{separator}{field}")),
+                        dtype,
+                        cells: Cells::Ragged(elements),
+                    });
+                }
+            }
+            at += 1;
+            Ok(())
+        };
+        column((crate::ops::align::FUSED, ""), dtype, window)?;
+        for (output, input) in outputs.iter().zip(inputs.iter()) {
+            for own in &input.layout.columns {
+                column((output, &own.name), own.dtype, own.len(input.layout.rows))?;
+            }
+        }
+        layout.columns.truncate(at);
+        Ok(())
+    }
+}
+
+/// Writes a column of messages, one after the other, into a column of a payload.
+fn write<'a>(members: impl Iterator<Item = &'a Message>, own: usize, payload: &mut Payload<'_>, column: usize) {
+    let mut out = payload.column::<u8>(column);
+    for message in members {
+        let bytes = message.columns()[own].data.bytes();
+        let (here, rest) = out.split_at_mut(bytes.len());
+        here.copy_from_slice(bytes);
+        out = rest;
+    }
+}
+
+impl Input {
+    /// Brings the form and the header of its output up to date.
+    fn lay_out<'a>(&mut self, members: impl ExactSizeIterator<Item = &'a Message> + Clone) {
+        let Self {
+            form,
+            layout,
+            header,
+            offsets,
+            ..
+        } = self;
+        header.clear();
+        header.timestamps_ns.set(members.clone().map(Message::timestamp_ns));
+        let Some(form) = form else {
+            // Of no type that is known: an empty list stands for them.
+            layout.rows = 0;
+            layout.columns.resize_with(1, || ColumnLayout {
+                name: Cow::Borrowed(""),
+                dtype: Dtype::Float32,
+                cells: Cells::One,
+            });
+            return;
+        };
+        pass_on(header, &form.header);
+        if layout.columns != form.columns {
+            layout.columns.clone_from(&form.columns);
+        }
+        let is_flat = layout.is_flat();
+        if is_flat {
+            header.dtype.set(layout.columns[0].dtype);
+        }
+        let count = members.len();
+        let mut rows = 0;
+        offsets.clear();
+        offsets.push(0);
+        let mut elements = 0;
+        for message in members {
+            rows += form.rows(message);
+            offsets.push(rows as i64);
+            elements += message.flat().map_or(0, |values| values.len());
+        }
+        layout.rows = if is_flat { elements } else { rows };
+        if form.is_stacked {
+            rows = count;
+        } else {
+            header.grid_offsets.set(&*offsets);
+        }
+        if is_flat {
+            header
+                .shape
+                .set(std::iter::once(rows as i64).chain(form.shape.iter().copied()));
+        }
+    }
+}
+
+/// Copies the keys that say what a message is, and are the same in all of a stream.
+fn pass_on(header: &mut Header, from: &Header) {
+    header.channels.copy_from(&from.channels);
+    header.origin_m.copy_from(&from.origin_m);
+    header.voxel_size_m.copy_from(&from.voxel_size_m);
+    header.grid_shape.copy_from(&from.grid_shape);
+    header.fields.copy_from(&from.fields);
+    header.frame_id.copy_from(&from.frame_id);
+}
+
+impl Form {
+    /// That of a first message.
+    fn of(message: &Message) -> Result<Self, String> {
+        let is_flat = message.flat().is_some();
+        let fields = &message.header.fields;
+        let (is_stacked, shape) = match (is_flat, message.header.shape.as_slice()) {
+            (false, _) => (false, Vec::new()),
+            (true, []) if fields.is_empty() => (true, vec![message.rows as i64]),
+            (true, shape) if fields.is_empty() => (true, shape.to_vec()),
+            (true, [_, row @ ..]) if !row.is_empty() => (false, row.to_vec()),
+            (true, _) => (false, vec![fields.len() as i64]),
+        };
+        let mut header = Header::default();
+        pass_on(&mut header, &message.header);
+        let is_row_of_lists = is_row_of_lists(message);
+        let columns = message.columns().iter().map(|column| ColumnLayout {
+            name: Cow::Owned(column.name.clone()),
+            dtype: column.dtype,
+            cells: if is_row_of_lists { Cells::One } else { column.cells },
+        });
+        // The bits of a voxel grid are eight cells to a byte.
+        let is_bits = is_stacked && shape.iter().product::<i64>() != message.rows as i64;
+        let form = Self {
+            is_stacked,
+            shape: if is_bits { vec![message.rows as i64] } else { shape },
+            columns: columns.collect(),
+            header,
+        };
+        form.check(message)?;
+        Ok(form)
+    }
+
+    /// Whether a message is of this form.
+    fn check(&self, message: &Message) -> Result<(), String> {
+        let columns = message.columns();
+        if columns.is_empty() {
+            return Err("no column of it can be attached".to_owned());
+        }
+        let is_row_of_lists = is_row_of_lists(message);
+        let is_ragged = |cells: Cells| matches!(cells, Cells::Ragged(_));
+        if let Some(column) = columns
+            .iter()
+            .find(|column| is_ragged(column.cells) && !is_row_of_lists)
+        {
+            return Err(format!(
+                "column `{}` has lists of any length in {} rows (allowed: a value or a FixedSizeList in each row, or one row \
+                 of lists, all of one length)",
+                column.name, message.rows
+            ));
+        }
+        let is_same = |(form, column): (&ColumnLayout, &crate::stream::Column)| {
+            let cells = if is_row_of_lists { Cells::One } else { column.cells };
+            form.name == column.name && form.dtype == column.dtype && form.cells == cells
+        };
+        if columns.len() != self.columns.len() || !self.columns.iter().zip(columns).all(is_same) {
+            let came = columns
+                .iter()
+                .map(|column| (column.name.as_str(), column.dtype, column.cells));
+            let first = self
+                .columns
+                .iter()
+                .map(|column| (&*column.name, column.dtype, column.cells));
+            return Err(format!(
+                "the payload is {} (allowed: {}, as of the first message)",
+                in_words(came),
+                in_words(first)
+            ));
+        }
+        let (form, own) = (&self.header, &*message.header);
+        let keys = [
+            (key::channels, form.channels == own.channels),
+            (key::origin_m, form.origin_m == own.origin_m),
+            (key::voxel_size_m, form.voxel_size_m == own.voxel_size_m),
+            (key::grid_shape, form.grid_shape == own.grid_shape),
+            (key::fields, form.fields == own.fields),
+            (key::frame_id, form.frame_id == own.frame_id),
+        ];
+        if let Some((key, _)) = keys.iter().find(|(_, is_same)| !is_same) {
+            let say = |header: &Header| {
+                header
+                    .get(key)
+                    .map_or("absent".to_owned(), |value| format!("{value:?}"))
+            };
+            let (came, first) = (say(own), say(form));
+            return Err(format!(
+                "metadata `{key}` is {came} (allowed: {first}, as of the first message)"
+            ));
+        }
+        let Some(values) = message.flat() else { return Ok(()) };
+        let shape = own.shape.as_slice();
+        let is_same = match (self.is_stacked, shape) {
+            (true, []) => self.shape == [values.len() as i64],
+            (true, shape) => self.shape == shape || own.grid_shape.is_present() && self.shape == [values.len() as i64],
+            (false, []) => values.len() as i64 % self.shape[0] == 0 && self.shape.len() == 1,
+            (false, [_]) => self.shape == shape,
+            (false, [_, row @ ..]) => self.shape == row,
+        };
+        match (is_same, self.is_stacked) {
+            (true, _) => Ok(()),
+            (false, true) => Err(format!(
+                "`shape` is {shape:?} with {} values (allowed: {:?}, as of the first message)",
+                values.len(),
+                self.shape
+            )),
+            (false, false) => Err(format!(
+                "`shape` is {shape:?} with {} values (allowed: rows of {:?}, as of the first message)",
+                values.len(),
+                self.shape
+            )),
+        }
+    }
+
+    /// The rows of a message of this form.
+    fn rows(&self, message: &Message) -> usize {
+        let row: i64 = self.shape.iter().product();
+        match (message.flat(), message.columns()) {
+            (Some(values), _) if !self.is_stacked => match message.header.shape.as_slice() {
+                [rows, _, ..] => *rows as usize,
+                _ => values.len() / row.max(1) as usize,
+            },
+            (None, [first, ..]) if is_row_of_lists(message) => first.values().len(),
+            _ => message.rows,
+        }
+    }
+}
+
+/// Whether it is a struct of one row with a list of the same length in each column: as many rows of values.
+fn is_row_of_lists(message: &Message) -> bool {
+    let Some(first) = message.columns().first() else {
+        return false;
+    };
+    let is_list = |cells| matches!((cells, first.cells), (Cells::Ragged(a), Cells::Ragged(b)) if a == b);
+    message.rows == 1 && message.columns().iter().all(|column| is_list(column.cells))
+}
+
+/// The columns of a payload, for an error.
+fn in_words<'a>(columns: impl Iterator<Item = (&'a str, Dtype, Cells)>) -> String {
+    let columns = columns.map(|(name, dtype, cells)| match (name, cells) {
+        ("", _) => format!("a flat array of {dtype}"),
+        (name, Cells::Fixed(n)) => format!("`{name}` {n} x {dtype}"),
+        (name, _) => format!("`{name}` {dtype}"),
+    });
+    columns.collect::<Vec<_>>().join(", ")
+}
