@@ -314,6 +314,38 @@ fn random_batches_have_the_bytes_of_the_cpu() {
     ran(&gpu, "resample, random batches", cases);
 }
 
+/// Each type, in vectors of each width, of short trajectories and of long ones: a kernel each.
+#[test]
+fn batches_of_every_type_and_width_have_the_bytes_of_the_cpu() {
+    let Some(gpu) = gpu() else { return };
+    let mut cases = 0;
+    for dtype in DTYPES {
+        for dim in [1, 2, 4, 8] {
+            for rows in [vec![(50, 16); 3], vec![(50, 16), (1000, 40)]] {
+                let random = &mut Random(dim as u64);
+                let shape = Shape {
+                    rows,
+                    dtype,
+                    dim,
+                    has_ties: false,
+                    senseless: 0,
+                    nonfinite: 20,
+                    largest: 6e4,
+                    ..Shape::random(random)
+                };
+                let config = limited([None; 3], config(Interpolation::Linear));
+                let message = shape.message(random, &config);
+                let batch = Trajectories::from_message(&message).unwrap();
+                let mut resampler = CudaResampler::new(&config, &gpu, None).unwrap();
+                let came = answer(&batch, |values, valid| resampler.run(&batch, values, valid).unwrap());
+                assert_same(&came, &cpu(&config, &batch), dim, dim as u64);
+                cases += 1;
+            }
+        }
+    }
+    ran(&gpu, "resample, every type and width", cases);
+}
+
 /// What no kernel computes goes to the CPU, also where the device is asked for by name.
 #[test]
 fn what_is_not_on_cuda_is_done_on_the_cpu() {

@@ -56,7 +56,8 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// Groups of channels of a sample of `dim` values, one after the other; one of them of that mode.
+    /// Groups of channels of a sample of `dim` values, one after the other; one of them of that mode. If that is plain, the
+    /// others are, too: kernels of their own compute those.
     pub fn groups(&mut self, dim: usize, with: Option<Interpolation>) -> Vec<(Range<usize>, Interpolation)> {
         let mut groups = Vec::new();
         let mut from = 0;
@@ -69,7 +70,7 @@ impl Random {
                     before = None;
                     with
                 }
-                _ => self.mode(end - from),
+                _ => self.mode(end - from, with.is_some_and(is_plain)),
             };
             let end = if before.is_none() { dim } else { end };
             let to = match mode.width() {
@@ -84,8 +85,10 @@ impl Random {
     }
 
     /// An interpolation mode that devices compute, for a group of at most so many channels.
-    fn mode(&mut self, channels: usize) -> Interpolation {
-        let fits = |mode: &Interpolation| mode.width().is_none_or(|width| width <= channels);
+    fn mode(&mut self, channels: usize, plain_only: bool) -> Interpolation {
+        let fits = |mode: &Interpolation| {
+            mode.width().is_none_or(|width| width <= channels) && (is_plain(*mode) || !plain_only)
+        };
         let modes: Vec<Interpolation> = modes().into_iter().filter(fits).collect();
         self.of(&modes)
     }
@@ -166,6 +169,12 @@ impl Random {
     pub fn of<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len())]
     }
+}
+
+/// Whether a mode takes one sample, or two with one weight, channel by channel.
+fn is_plain(mode: Interpolation) -> bool {
+    use Interpolation::{Linear, Nearest, Previous};
+    matches!(mode, Previous | Nearest | Linear)
 }
 
 /// The interpolation modes that devices compute.
