@@ -47,21 +47,23 @@ def test_names_of_manifests():
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "named"),
+    ("section", "key", "wrong", "named"),
     [
-        ("force: robocache/v1/Wrench[dim=6]\n      proprio: robocache/v1/Proprio[dim=15]\n    outputs", None, "type mismatch"),
-        ("fused: robocache/v1/Fused", "fused: robocache/v1/Fusde", "unknown type"),
-        ("source: robot/force", "source: robot/forec", "forec"),
+        ("input_types", "force", "robocache/v1/Wrench[dim=7]", "type mismatch"),
+        ("output_types", "observation", "robocache/v1/Obsrevation", "unknown type"),
+        ("inputs", "force", {"source": "robot/forec", "queue_size": 1000}, "forec"),
     ],
 )
-def test_dora_finds_a_dataflow_that_is_wired_wrongly(tmp_path, old, new, named):
+def test_dora_finds_a_dataflow_that_is_wired_wrongly(tmp_path, section, key, wrong, named):
     (tmp_path / "types").symlink_to(ROOT / "types")
-    text = (ROOT / "dataflow.yml").read_text()
-    assert old in text
     path = tmp_path / "dataflow.yml"
-    path.write_text(text)
+    path.write_text((ROOT / "dataflow.yml").read_text())
     assert dora_says("--strict-types", str(path)) is None
-    path.write_text(text.replace(old, old.replace("dim=6", "dim=7") if new is None else new))
+    dataflow = yaml.safe_load(path.read_text())
+    (fuse,) = (node for node in dataflow["nodes"] if node["id"] == "fuse")
+    assert key in fuse[section]
+    fuse[section][key] = wrong
+    path.write_text(yaml.safe_dump(dataflow))
     assert named in dora_says("--strict-types", str(path))
 
 
