@@ -22,6 +22,8 @@ struct Modality {
     u32 columns; // of a row of the output: those of all modalities that share it
     u32 first_group;
     u32 groups;
+    u32 rotations;  // the first so many of the groups are
+    u32 has_curves; // 1 where a group is a curve
 };
 
 // So many modalities and groups travel in the launch parameters, which saves a round trip to global memory.
@@ -126,9 +128,8 @@ struct Source {
 
 enum Validity : u32 { INVALID = 0, VALID = 1, OVERFLOWED = 2 };
 
-template <bool PLAIN>
 __device__ __forceinline__ Source source(const Bracket& found, const Modality& m, i64 target, const Group& group) {
-    Pick picked = pick<PLAIN>(found, target, group.mode, group.limits);
+    Pick picked = pick(found, target, group.mode, group.limits);
     u32 before = (m.head + (found.has_before ? found.until - 1 : 0)) & m.mask;
     u32 after = (m.head + found.until) & m.mask;
     u32 a = picked.kind == PICK_AFTER ? after : before;
@@ -266,9 +267,8 @@ __device__ __forceinline__ float write_group(const void* values, const Modality&
 
 // Fills the rows of a group that type Out can't hold, a warp for each row, and marks them as overflowed: those in which
 // an infinity was written. `out`: the group's first column of the first row. All threads of the block call it after a
-// barrier, and it ends with one. PLAIN is that of `fuse`: were both kinds of kernels to share it, the compiler would not
-// know where `sources` lie.
-template <class Out, bool PLAIN>
+// barrier, and it ends with one.
+template <class Out>
 __device__ __noinline__ void refuse_overflows(u32 channels, Source* sources, u32 rows, Out* out, u32 columns, float fill) {
     u32 lane = threadIdx.x % 32;
     for (u32 row = threadIdx.x / 32; row < rows; row += BLOCK / 32) {
@@ -284,30 +284,52 @@ __device__ __noinline__ void refuse_overflows(u32 channels, Source* sources, u32
     __syncthreads();
 }
 
-} // namespace fuse_ns
+// What a block does: rows of the window of a batch entry, in one modality.
+struct Run {
+    Modality modality;
+    const Group* groups;
+    u64 entry;
+    u32 first;
+    u32 rows;
+    bool leads; // whether this thread searches a bracket, that of the row of its number
+    i64 target; // of that row
+};
 
-#include "fuse_modes.cuh"
+__device__ __forceinline__ Run own_run(const FuseParams& p) {
+    Run run;
+    run.modality = p.modalities == nullptr ? p.own_modalities[blockIdx.z] : p.modalities[blockIdx.z];
+    run.groups = (p.modalities == nullptr ? p.own_groups : p.groups) + run.modality.first_group;
+    run.entry = blockIdx.y;
+    run.first = blockIdx.x * RUN;
+    run.rows = min(RUN, p.rows - run.first);
+    run.leads = threadIdx.x < run.rows;
+    run.target = run.leads ? p.targets[run.entry * p.target_pitch + run.first + threadIdx.x] : 0;
+    return run;
+}
 
-namespace fuse_ns {
+__device__ __forceinline__ Times run_times(const Run& run) {
+    const Modality& m = run.modality;
+    return Times{global(m.times) + run.entry * m.pitch, m.count, m.head, m.mask};
+}
 
-// PLAIN: all groups are of plain modes.
-template <class Out, bool PLAIN> __device__ __forceinline__ void fuse(const FuseParams& p) {
-    __shared__ i64 pivots[PIVOTS];
-    __shared__ Source sources[RUN];
-    __shared__ Outer outers[PLAIN ? 1 : RUN];
-    const Modality m = p.modalities == nullptr ? p.own_modalities[blockIdx.z] : p.modalities[blockIdx.z];
-    const Group* groups = (p.modalities == nullptr ? p.own_groups : p.groups) + m.first_group;
-    u64 entry = blockIdx.y;
-    u32 first = blockIdx.x * RUN;
-    u32 rows = min(RUN, p.rows - first);
-    u32 row = threadIdx.x;
-    bool leads = row < rows;
-    i64 target = leads ? p.targets[entry * p.target_pitch + first + row] : 0;
+// The ring of the batch entry.
+__device__ __forceinline__ const void* run_values(const Run& run) {
+    const Modality& m = run.modality;
+    u64 size = m.dtype == FLOAT32 ? 4 : 2;
+    return global((const u8*)m.values) + run.entry * m.pitch * m.dim * size;
+}
 
-    Times times{global(m.times) + entry * m.pitch, m.count, m.head, m.mask};
+// The modality's first column of the first row.
+template <class Out> __device__ __forceinline__ Out* run_out(const FuseParams& p, const Run& run) {
+    const Modality& m = run.modality;
+    return (Out*)global((u8*)m.out) + (run.entry * p.rows + run.first) * m.columns;
+}
+
+// Searches the bracket of the row that this thread leads. All threads of the block call it.
+__device__ __forceinline__ Bracket own_bracket(const Run& run, const Times& times, i64 (&pivots)[PIVOTS]) {
     // The smallest shift with which the pivots fit.
-    u32 shift = 32 - __clz((m.count > 0 ? m.count - 1 : 0) / PIVOTS);
-    u32 held = (m.count + (1u << shift) - 1) >> shift;
+    u32 shift = 32 - __clz((times.count > 0 ? times.count - 1 : 0) / PIVOTS);
+    u32 held = (times.count + (1u << shift) - 1) >> shift;
     // Issues every read before it waits for the first.
     i64 own[PIVOTS / BLOCK];
 #pragma unroll
@@ -318,45 +340,56 @@ template <class Out, bool PLAIN> __device__ __forceinline__ void fuse(const Fuse
 #pragma unroll
     for (u32 i = 0; i < PIVOTS / BLOCK; i++) pivots[threadIdx.x + i * BLOCK] = own[i];
     __syncthreads();
-
     Bracket found{};
-    if (leads && target != NO_ROW) found = find(times, pivots, held, shift, target);
+    if (run.leads && run.target != NO_ROW) found = find(times, pivots, held, shift, run.target);
+    return found;
+}
+
+// Writes the masks of the row that this thread leads.
+__device__ __forceinline__ void put_masks(const FuseParams& p, const Run& run, i64 age, u8 valid) {
+    u64 at = (run.entry * p.rows + run.first + threadIdx.x) * gridDim.z + blockIdx.z;
+    p.valid[at] = valid;
+    p.age[at] = age;
+}
+
+// Groups of plain modes.
+template <class Out> __device__ __forceinline__ void fuse(const FuseParams& p) {
+    __shared__ i64 pivots[PIVOTS];
+    __shared__ Source sources[RUN];
+    const Run run = own_run(p);
+    const Modality& m = run.modality;
+    Bracket found = own_bracket(run, run_times(run), pivots);
     bool valid = true, overflowed = false;
-    u64 size = m.dtype == FLOAT32 ? 4 : 2;
-    const void* values = global((const u8*)m.values) + entry * m.pitch * m.dim * size;
-    Out* out = (Out*)global((u8*)m.out) + (entry * p.rows + first) * m.columns;
+    const void* values = run_values(run);
+    Out* out = run_out<Out>(p, run);
+    u32 row = threadIdx.x;
 #pragma unroll 1
     for (u32 g = 0; g < m.groups; g++) {
-        const Group group = groups[g];
-        if (leads) sources[row] = source<PLAIN>(found, m, target, group);
-        if (!PLAIN && leads && is_curve(group.mode)) outers[row] = outer(times, found, sources[row], group);
+        const Group group = run.groups[g];
+        if (run.leads) sources[row] = source(found, m, run.target, group);
         __syncthreads();
         float largest;
-        if constexpr (!PLAIN) {
-            largest = write_any<Out>(values, m, group, sources, outers, rows, out, p.fill);
-        } else if (m.dtype == FLOAT32) {
-            largest = write_group<float, Out>(values, m, group, sources, rows, out, p.fill);
+        if (m.dtype == FLOAT32) {
+            largest = write_group<float, Out>(values, m, group, sources, run.rows, out, p.fill);
         } else if (m.dtype == FLOAT16) {
-            largest = write_group<f16, Out>(values, m, group, sources, rows, out, p.fill);
+            largest = write_group<f16, Out>(values, m, group, sources, run.rows, out, p.fill);
         } else {
-            largest = write_group<bf16, Out>(values, m, group, sources, rows, out, p.fill);
+            largest = write_group<bf16, Out>(values, m, group, sources, run.rows, out, p.fill);
         }
         if (__syncthreads_or(largest >= overflows_from<Out>())) {
-            refuse_overflows<Out, PLAIN>(group.to - group.from, sources, rows, out + group.from, m.columns, p.fill);
+            refuse_overflows<Out>(group.to - group.from, sources, run.rows, out + group.from, m.columns, p.fill);
         }
-        if (leads) {
+        if (run.leads) {
             valid = valid && sources[row].valid == VALID;
             overflowed = overflowed || sources[row].valid == OVERFLOWED;
         }
     }
-    if (leads) {
-        u64 at = (entry * p.rows + first + row) * gridDim.z + blockIdx.z;
-        p.valid[at] = overflowed ? p.overflow : valid;
-        p.age[at] = found.has_before ? target - found.before : -1;
-    }
+    if (run.leads) put_masks(p, run, found.has_before ? run.target - found.before : -1, overflowed ? p.overflow : valid);
 }
 
 } // namespace fuse_ns
+
+#include "fuse_modes.cuh"
 
 // The windows of B batch entries, with their masks: the bits of `window` in src/ops/align/cpu.rs. Block (x, y, z) takes
 // the RUN targets from x * RUN on of entry y in modality z. It searches the bracket of each target once, then writes the
@@ -364,38 +397,38 @@ template <class Out, bool PLAIN> __device__ __forceinline__ void fuse(const Fuse
 extern "C" __global__ void __launch_bounds__(fuse_ns::BLOCK, fuse_ns::BLOCKS_AT_ONCE)
     fuse_f32(const __grid_constant__ FuseParams p) {
     wait_for_previous();
-    fuse_ns::fuse<float, true>(p);
+    fuse_ns::fuse<float>(p);
 }
 
 extern "C" __global__ void __launch_bounds__(fuse_ns::BLOCK, fuse_ns::BLOCKS_AT_ONCE)
     fuse_f16(const __grid_constant__ FuseParams p) {
     wait_for_previous();
-    fuse_ns::fuse<f16, true>(p);
+    fuse_ns::fuse<f16>(p);
 }
 
 extern "C" __global__ void __launch_bounds__(fuse_ns::BLOCK, fuse_ns::BLOCKS_AT_ONCE)
     fuse_bf16(const __grid_constant__ FuseParams p) {
     wait_for_previous();
-    fuse_ns::fuse<bf16, true>(p);
+    fuse_ns::fuse<bf16>(p);
 }
 
 // The same with groups of any mode.
 extern "C" __global__ void __launch_bounds__(fuse_ns::BLOCK, fuse_ns::BLOCKS_AT_ONCE)
     fuse_modes_f32(const __grid_constant__ FuseParams p) {
     wait_for_previous();
-    fuse_ns::fuse<float, false>(p);
+    fuse_ns::fuse_modes<float>(p);
 }
 
 extern "C" __global__ void __launch_bounds__(fuse_ns::BLOCK, fuse_ns::BLOCKS_AT_ONCE)
     fuse_modes_f16(const __grid_constant__ FuseParams p) {
     wait_for_previous();
-    fuse_ns::fuse<f16, false>(p);
+    fuse_ns::fuse_modes<f16>(p);
 }
 
 extern "C" __global__ void __launch_bounds__(fuse_ns::BLOCK, fuse_ns::BLOCKS_AT_ONCE)
     fuse_modes_bf16(const __grid_constant__ FuseParams p) {
     wait_for_previous();
-    fuse_ns::fuse<bf16, false>(p);
+    fuse_ns::fuse_modes<bf16>(p);
 }
 
 namespace fuse_ns {

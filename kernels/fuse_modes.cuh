@@ -1,5 +1,5 @@
-// Writes the columns of a group of any mode: part of fuse.cu. To keep the kernels small, the type of the samples is not one
-// of their parameters, as in `write`, but looked up at each vector.
+// Fuses groups of any mode: part of fuse.cu. To keep the kernels small, the type of the samples is not one of their
+// parameters, as in `write`, but looked up at each vector.
 #pragma once
 
 #include "modes.cuh"
@@ -37,9 +37,59 @@ template <u32 N> struct Raw {
 
 __device__ __forceinline__ u32 element_size(u32 dtype) { return dtype == FLOAT32 ? 4 : 2; }
 
-// A value, or an infinity for one that no type can hold, which may be a NaN.
-__device__ __forceinline__ float or_infinity(float value) {
-    return is_finite(value) ? value : __uint_as_float(0x7f800000);
+// Puts an infinity for each value that type Out can't hold, which may be a NaN. Returns whether there is none.
+template <class Out, u32 N> __device__ __forceinline__ bool hold(float (&values)[N]) {
+    bool all = true;
+#pragma unroll
+    for (u32 i = 0; i < N; i++) {
+        bool holds = fabsf(values[i]) < overflows_from<Out>();
+        values[i] = holds ? values[i] : __uint_as_float(0x7f800000);
+        all = all && holds;
+    }
+    return all;
+}
+
+// The samples before and after those around a target, where there are such.
+struct Neighbours {
+    i64 to_left;  // ns from the one to the sample before the target
+    i64 to_right; // ns from the sample after the target to the other
+    bool has_left;
+    bool has_right;
+};
+
+__device__ __forceinline__ Neighbours neighbours(const Times& times, const Bracket& found) {
+    Neighbours next{0, 0, found.until > 1, found.until + 1 < times.count};
+    i64 left = next.has_left ? time_at(times, found.until - 2) : 0;
+    i64 right = next.has_right ? time_at(times, found.until + 1) : 0;
+    if (next.has_left) next.to_left = distance(left, found.before);
+    if (next.has_right) next.to_right = distance(found.after, right);
+    return next;
+}
+
+// What is known of a row of a run, whatever the group: how far the samples around its target are, their slots, and the
+// weight of the later one, where both are there.
+struct Row {
+    Distances apart;
+    Neighbours next; // where a group is a curve
+    u32 before;
+    u32 after;
+    float weight;
+};
+
+__device__ __forceinline__ Row row_of(const Times& times, const Bracket& found, const Modality& m, i64 target) {
+    Row row{distances(found, target), Neighbours{}, (m.head + (found.has_before ? found.until - 1 : 0)) & m.mask,
+            (m.head + found.until) & m.mask, 0.0f};
+    if (m.has_curves) row.next = neighbours(times, found);
+    if (found.has_before && found.has_after) row.weight = (float)later_weight(row.apart);
+    return row;
+}
+
+// `source` of a group of any mode.
+__device__ __forceinline__ Source source_of(const Row& row, const Group& group) {
+    PickKind kind = pick_kind(row.apart, group.mode, group.limits);
+    u32 a = kind == PICK_AFTER ? row.after : row.before;
+    bool between = kind == PICK_BETWEEN;
+    return Source{a, between ? row.after : a, between ? row.weight : -0.0f, kind == PICK_INVALID ? INVALID : VALID};
 }
 
 // How a row of a curve is made besides its Source: the slots of the outer samples.
@@ -49,145 +99,239 @@ struct Outer {
     u32 right;
 };
 
-// The curve of a target, which is a line where its value is one sample's.
-__device__ __forceinline__ Outer outer(const Times& times, const Bracket& found, const Source& source, const Group& group) {
+// The curve of a row, which is a line where its value is one sample's.
+__device__ __forceinline__ Outer outer_of(const Row& row, const Source& source, const Modality& m, const Group& group) {
     Outer outer{line<float>(), source.a, source.b};
     if (source.a == source.b) return outer;
-    bool has_left = found.until > 1, has_right = found.until + 1 < times.count;
-    i64 left = has_left ? time_at(times, found.until - 2) : 0;
-    i64 right = has_right ? time_at(times, found.until + 1) : 0;
-    i64 apart[3] = {has_left ? distance(left, found.before) : 0, distance(found.before, found.after),
-                    has_right ? distance(found.after, right) : 0};
-    outer.curve = curve<float>(group.mode, group.limits.max_gap, apart, has_left, has_right);
-    if (outer.curve.has_left) outer.left = (times.head + found.until - 2) & times.mask;
-    if (outer.curve.has_right) outer.right = (times.head + found.until + 1) & times.mask;
+    i64 apart[3] = {row.next.to_left, row.apart.gap, row.next.to_right};
+    outer.curve = curve<float>(group.mode, group.limits.max_gap, apart, row.next.has_left, row.next.has_right);
+    if (outer.curve.has_left) outer.left = (row.before - 1) & m.mask;
+    if (outer.curve.has_right) outer.right = (row.after + 1) & m.mask;
     return outer;
 }
 
-// Writes the columns of a group, N at a time, and returns the largest magnitude that this thread wrote. FOUR: those of a
-// curve, of four samples; else those of an angle or of a plain mode, of two.
-template <class Out, u32 N, bool FOUR>
-__device__ __forceinline__ float write_channels(const u8* values, const Modality& m, const Group& group,
-                                                const Source* sources, const Outer* outers, u32 rows, Out* out,
-                                                float fill) {
-    constexpr u32 SAMPLES = FOUR ? 4 : 2, ROWS = FOUR ? 1 : AT_ONCE;
+// Writes the columns of a group, N at a time, and returns whether type Out can hold all that this thread wrote. MODE:
+// LINEAR stands for every plain mode. `outers`: of a curve.
+template <class Out, u32 MODE, u32 N>
+__device__ __forceinline__ bool write_channels(const u8* values, const Modality& m, const Group& group,
+                                               const Source* sources, const Outer* outers, u32 count, Out* out,
+                                               float fill) {
+    constexpr u32 SAMPLES = samples_of(MODE), ROWS = SAMPLES == 4 ? 1 : AT_ONCE;
     u32 width = (group.to - group.from) / N, size = element_size(m.dtype), pitch = m.dim * size;
     // A power of two of threads, 1 << bits, share a row.
     u32 bits = width > BLOCK / 2 ? BLOCK_BITS : 32 - __clz(width - 1);
     u32 rows_on = BLOCK >> bits;
-    bool is_angle = group.mode == ANGLE;
-    float largest = 0.0f;
+    float fills[N];
+#pragma unroll
+    for (u32 j = 0; j < N; j++) fills[j] = fill;
+    Elements<Out, N> filler;
+    filler.set(fills);
+    bool held = true;
 #pragma unroll 1
     for (u32 i = threadIdx.x & ((1u << bits) - 1); i < width; i += 1u << bits) {
         const u8* from = values + (group.from + i * N) * size;
         Out* to = out + group.from + i * N;
 #pragma unroll 1
-        for (u32 row = threadIdx.x >> bits; row < rows; row += ROWS * rows_on) {
+        for (u32 row = threadIdx.x >> bits; row < count; row += ROWS * rows_on) {
             // Issues every read before it waits for the first. Past the end it reads the last row again.
             Raw<N> raw[ROWS][SAMPLES];
 #pragma unroll
             for (u32 r = 0; r < ROWS; r++) {
-                u32 at = min(row + r * rows_on, rows - 1);
-                raw[r][0].load(from + (u64)sources[at].a * pitch, m.dtype);
-                raw[r][1].load(from + (u64)sources[at].b * pitch, m.dtype);
-                if (FOUR) {
-                    raw[r][SAMPLES - 2].load(from + (u64)outers[at].left * pitch, m.dtype);
-                    raw[r][SAMPLES - 1].load(from + (u64)outers[at].right * pitch, m.dtype);
+                u32 at = min(row + r * rows_on, count - 1);
+                raw[r][BEFORE].load(from + (u64)sources[at].a * pitch, m.dtype);
+                raw[r][AFTER].load(from + (u64)sources[at].b * pitch, m.dtype);
+                if constexpr (SAMPLES == 4) {
+                    raw[r][LEFT].load(from + (u64)outers[at].left * pitch, m.dtype);
+                    raw[r][RIGHT].load(from + (u64)outers[at].right * pitch, m.dtype);
                 }
             }
             in_flight();
 #pragma unroll
             for (u32 r = 0; r < ROWS; r++) {
-                u32 at = min(row + r * rows_on, rows - 1);
+                u32 at = min(row + r * rows_on, count - 1);
                 const Source source = sources[at];
-                float sample[SAMPLES][N], made[N];
+                float samples[SAMPLES][N], made[N];
 #pragma unroll
-                for (u32 s = 0; s < SAMPLES; s++) raw[r][s].get(m.dtype, sample[s]);
-                if (FOUR) {
-                    const Curve<float> curve = outers[at].curve;
-#pragma unroll
-                    for (u32 j = 0; j < N; j++) {
-                        made[j] = on_curve(curve, sample[SAMPLES - 2][j], sample[0][j], sample[1][j],
-                                           sample[SAMPLES - 1][j], source.weight);
-                    }
-                } else if (is_angle) {
-#pragma unroll
-                    for (u32 j = 0; j < N; j++) made[j] = angle_between(sample[0][j], sample[1][j], source.weight);
-                } else {
-#pragma unroll
-                    for (u32 j = 0; j < N; j++) made[j] = blend(group.mode, sample[0][j], sample[1][j], source.weight);
-                }
+                for (u32 s = 0; s < SAMPLES; s++) raw[r][s].get(m.dtype, samples[s]);
+                make<MODE>(samples, source.weight, outers[SAMPLES == 4 ? at : 0].curve, made);
+                bool holds = hold<Out>(made);
+                held = held && (holds || !source.valid);
                 Elements<Out, N> result;
-#pragma unroll
-                for (u32 j = 0; j < N; j++) {
-                    made[j] = source.valid ? or_infinity(made[j]) : fill;
-                    largest = fmaxf(largest, source.valid ? fabsf(made[j]) : 0.0f);
-                }
                 result.set(made);
-                if (row + r * rows_on < rows) *(Elements<Out, N>*)(to + (u64)(row + r * rows_on) * m.columns) = result;
+#pragma unroll
+                for (u32 j = 0; j < sizeof(result.words.at) / sizeof(result.words.at[0]); j++) {
+                    result.words.at[j] = source.valid ? result.words.at[j] : filler.words.at[j];
+                }
+                if (row + r * rows_on < count) *(Elements<Out, N>*)(to + (u64)(row + r * rows_on) * m.columns) = result;
             }
         }
     }
-    return largest;
+    return held;
 }
 
-// Writes the columns of a rotation, a thread for each row, and returns as `write_channels` does.
 template <class Out>
-__device__ __forceinline__ float write_rotation(const u8* values, const Modality& m, const Group& group,
-                                                const Source* sources, u32 rows, Out* out, float fill) {
-    u32 width = rotation_width(group.mode), size = element_size(m.dtype);
-    float largest = 0.0f;
+__device__ __forceinline__ u32 alignment(const u8* values, const Modality& m, const Group& group, const Out* out) {
+    return m.dim | m.columns | group.from | group.to | (u32)((u64)values / element_size(m.dtype)) |
+           (u32)((u64)out / sizeof(Out));
+}
+
+// `write_channels` with the widest vectors.
+template <class Out, u32 MODE>
+__device__ __forceinline__ bool write_any(const u8* values, const Modality& m, const Group& group, const Source* sources,
+                                          const Outer* outers, u32 count, Out* out, float fill) {
+    u32 apart = alignment(values, m, group, out);
+    if constexpr (samples_of(MODE) == 2) {
+        if (apart % 8 == 0) return write_channels<Out, MODE, 8>(values, m, group, sources, outers, count, out, fill);
+    }
+    if (apart % 4 == 0) return write_channels<Out, MODE, 4>(values, m, group, sources, outers, count, out, fill);
+    return write_channels<Out, MODE, 1>(values, m, group, sources, outers, count, out, fill);
+}
+
+// Reads WIDTH elements of a sample, N at a time.
+template <u32 WIDTH, u32 N>
+__device__ __forceinline__ void read_rotation(const u8* at, u32 dtype, float (&values)[ROTATION]) {
+#pragma unroll
+    for (u32 i = 0; i < WIDTH; i += N) {
+        Raw<N> raw;
+        raw.load(at + i * element_size(dtype), dtype);
+        float some[N];
+        raw.get(dtype, some);
+#pragma unroll
+        for (u32 j = 0; j < N; j++) values[i + j] = some[j];
+    }
+}
+
+template <u32 WIDTH, u32 N, class Out>
+__device__ __forceinline__ void put_rotation(Out* at, const float (&values)[ROTATION]) {
+#pragma unroll
+    for (u32 i = 0; i < WIDTH; i += N) {
+        float some[N];
+#pragma unroll
+        for (u32 j = 0; j < N; j++) some[j] = values[i + j];
+        Elements<Out, N> packed;
+        packed.set(some);
+        *(Elements<Out, N>*)(at + i) = packed;
+    }
+}
+
+// Writes the columns of the modality's rotations, which are its first groups: a thread for each row and rotation, with
+// those of a row side by side. Returns as `write_channels` does.
+template <class Out>
+__device__ __forceinline__ bool write_rotations(const u8* values, const Modality& m, const Group* groups, const Row* rows,
+                                                u32 count, Out* out, float fill) {
+    bool held = true;
 #pragma unroll 1
-    for (u32 row = threadIdx.x; row < rows; row += BLOCK) {
-        const Source source = sources[row];
+    for (u32 i = threadIdx.x; i < count * m.rotations; i += BLOCK) {
+        u32 row = i / m.rotations;
+        const Group group = groups[i - row * m.rotations];
+        const Source source = source_of(rows[row], group);
+        u32 size = element_size(m.dtype);
         const u8* from_a = values + ((u64)source.a * m.dim + group.from) * size;
         const u8* from_b = values + ((u64)source.b * m.dim + group.from) * size;
-        Raw<1> raw[2][ROTATION];
-#pragma unroll
-        for (u32 i = 0; i < ROTATION; i++) {
-            u32 at = min(i, width - 1) * size;
-            raw[0][i].load(from_a + at, m.dtype);
-            raw[1][i].load(from_b + at, m.dtype);
+        u32 apart = alignment(values, m, group, out);
+        bool is_slerp = group.mode == SLERP, is_wide = apart % (is_slerp ? 4 : 2) == 0;
+        float a[ROTATION], b[ROTATION];
+        if (is_slerp && is_wide) {
+            read_rotation<4, 4>(from_a, m.dtype, a);
+            read_rotation<4, 4>(from_b, m.dtype, b);
+        } else if (is_slerp) {
+            read_rotation<4, 1>(from_a, m.dtype, a);
+            read_rotation<4, 1>(from_b, m.dtype, b);
+        } else if (is_wide) {
+            read_rotation<6, 2>(from_a, m.dtype, a);
+            read_rotation<6, 2>(from_b, m.dtype, b);
+        } else {
+            read_rotation<6, 1>(from_a, m.dtype, a);
+            read_rotation<6, 1>(from_b, m.dtype, b);
         }
-        in_flight();
-        float sample[2][ROTATION];
+        rotate(group.mode, group.canonical, source.a == source.b, source.weight, a, b);
+        bool holds = hold<Out>(a);
+        held = held && (holds || !source.valid);
 #pragma unroll
-        for (u32 s = 0; s < 2; s++) {
-#pragma unroll
-            for (u32 i = 0; i < ROTATION; i++) {
-                float value[1];
-                raw[s][i].get(m.dtype, value);
-                sample[s][i] = value[0];
-            }
-        }
-        rotate(group.mode, group.canonical, source.a == source.b, source.weight, sample[0], sample[1]);
+        for (u32 j = 0; j < ROTATION; j++) a[j] = source.valid ? a[j] : fill;
         Out* to = out + (u64)row * m.columns + group.from;
-#pragma unroll
-        for (u32 i = 0; i < ROTATION; i++) {
-            float value = source.valid ? or_infinity(sample[0][i]) : fill;
-            if (i < width) to[i] = from_f32<Out>(value);
-            if (i < width && source.valid) largest = fmaxf(largest, fabsf(value));
+        if (is_slerp) {
+            is_wide ? put_rotation<4, 4>(to, a) : put_rotation<4, 1>(to, a);
+        } else {
+            is_wide ? put_rotation<6, 2>(to, a) : put_rotation<6, 1>(to, a);
         }
     }
-    return largest;
+    return held;
 }
 
-// `write_group` for any mode.
+// `refuse_overflows` for all groups of a modality. Marks the rows in `overflowed`, a bit each.
 template <class Out>
-__device__ __forceinline__ float write_any(const void* samples, const Modality& m, const Group& group,
-                                           const Source* sources, const Outer* outers, u32 rows, Out* out, float fill) {
-    const u8* values = (const u8*)samples;
-    if (is_rotation(group.mode)) return write_rotation(values, m, group, sources, rows, out, fill);
-    // The widest vectors that addresses and pitches allow.
-    u32 apart = m.dim | m.columns | group.from | group.to | (u32)((u64)values / element_size(m.dtype)) |
-                (u32)((u64)out / sizeof(Out));
-    if (is_curve(group.mode)) {
-        if (apart % 4 == 0) return write_channels<Out, 4, true>(values, m, group, sources, outers, rows, out, fill);
-        return write_channels<Out, 1, true>(values, m, group, sources, outers, rows, out, fill);
+__device__ __noinline__ void refuse_overflows(const Group* groups, u32 group_count, const Row* rows, u32 count, Out* out,
+                                              u32 columns, float fill, u32* overflowed) {
+    u32 lane = threadIdx.x % 32;
+    for (u32 i = threadIdx.x / 32; i < count * group_count; i += BLOCK / 32) {
+        u32 row = i / group_count;
+        const Group group = groups[i % group_count];
+        if (!source_of(rows[row], group).valid) continue;
+        Out* to = out + (u64)row * columns;
+        bool held = true;
+        for (u32 c = group.from + lane; c < group.to; c += 32) held = held && is_finite(to_f32(to[c]));
+        if (__all_sync(0xffffffff, held)) continue;
+        for (u32 c = group.from + lane; c < group.to; c += 32) to[c] = from_f32<Out>(fill);
+        if (lane == 0) atomicOr(&overflowed[row / 32], 1u << row % 32);
     }
-    if (apart % 8 == 0) return write_channels<Out, 8, false>(values, m, group, sources, outers, rows, out, fill);
-    if (apart % 4 == 0) return write_channels<Out, 4, false>(values, m, group, sources, outers, rows, out, fill);
-    return write_channels<Out, 1, false>(values, m, group, sources, outers, rows, out, fill);
+    __syncthreads();
+}
+
+// `fuse` with groups of any mode.
+template <class Out> __device__ __forceinline__ void fuse_modes(const FuseParams& p) {
+    __shared__ i64 pivots[PIVOTS];
+    __shared__ Row rows[RUN];
+    __shared__ Source sources[RUN];
+    __shared__ Outer outers[RUN];
+    __shared__ u32 overflowed[RUN / 32];
+    __shared__ Modality m; // saves registers
+    const Run run = own_run(p);
+    u32 row = threadIdx.x;
+    if (row == 0) m = run.modality;
+    if (row < RUN / 32) overflowed[row] = 0;
+    Times times = run_times(run);
+    Bracket found = own_bracket(run, times, pivots);
+    if (run.leads) rows[row] = row_of(times, found, m, run.target);
+    // Each leading thread says how its row is made in a group, if there is such a group.
+    auto stage_sources = [&](u32 g) {
+        if (!run.leads || g >= m.groups) return;
+        const Group group = run.groups[g];
+        sources[row] = source_of(rows[row], group);
+        if (is_curve(group.mode)) outers[row] = outer_of(rows[row], sources[row], m, group);
+    };
+    stage_sources(m.rotations);
+    __syncthreads();
+
+    const u8* values = (const u8*)run_values(run);
+    Out* out = run_out<Out>(p, run);
+    bool held = write_rotations(values, m, run.groups, rows, run.rows, out, p.fill);
+#pragma unroll 1
+    for (u32 g = m.rotations; g < m.groups; g++) {
+        if (g > m.rotations) {
+            __syncthreads();
+            stage_sources(g);
+            __syncthreads();
+        }
+        const Group group = run.groups[g];
+        bool holds;
+        switch (group.mode) {
+        case ANGLE: holds = write_any<Out, ANGLE>(values, m, group, sources, outers, run.rows, out, p.fill); break;
+        case CUBIC: holds = write_any<Out, CUBIC>(values, m, group, sources, outers, run.rows, out, p.fill); break;
+        case PCHIP: holds = write_any<Out, PCHIP>(values, m, group, sources, outers, run.rows, out, p.fill); break;
+        default: holds = write_any<Out, LINEAR>(values, m, group, sources, outers, run.rows, out, p.fill);
+        }
+        held = held && holds;
+    }
+    if (!__syncthreads_and(held)) {
+        refuse_overflows(run.groups, m.groups, rows, run.rows, out, m.columns, p.fill, overflowed);
+    }
+    if (!run.leads) return;
+    bool valid = true;
+#pragma unroll 1
+    for (u32 g = 0; g < m.groups; g++) valid = valid && source_of(rows[row], run.groups[g]).valid;
+    const Distances& apart = rows[row].apart;
+    put_masks(p, run, apart.has_before ? apart.age : -1, overflowed[row / 32] >> row % 32 & 1 ? p.overflow : valid);
 }
 
 } // namespace fuse_ns

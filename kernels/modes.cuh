@@ -16,6 +16,39 @@ __device__ __forceinline__ double nearest_integer(double value) { return rint(va
 __device__ __forceinline__ bool is_curve(u32 mode) { return mode >= CUBIC; }
 __device__ __forceinline__ bool is_rotation(u32 mode) { return mode >= SLERP && mode <= ROTVEC; }
 
+// How far the samples around a target are from it and from each other, ns.
+struct Distances {
+    i64 age;   // of the sample before it
+    i64 ahead; // of the sample after it
+    i64 gap;   // between the two
+    bool has_before;
+    bool has_after;
+};
+
+__device__ __forceinline__ Distances distances(const Bracket& found, i64 target) {
+    Distances apart{0, 0, 0, found.has_before, found.has_after};
+    if (found.has_before) apart.age = distance(found.before, target);
+    if (found.has_after) apart.ahead = distance(target, found.after);
+    if (found.has_before && found.has_after) apart.gap = distance(found.before, found.after);
+    return apart;
+}
+
+// The weight of the sample after a target in a value between the two.
+__device__ __forceinline__ double later_weight(const Distances& apart) { return (double)apart.age / (double)apart.gap; }
+
+// The kind that `pick` of src/time/blend.rs picks.
+__device__ __forceinline__ PickKind pick_kind(const Distances& apart, u32 mode, const Limits& limits) {
+    if (apart.has_before && apart.age == 0) return PICK_BEFORE;
+    if (mode >= LINEAR) {
+        if (apart.has_before && apart.has_after) return apart.gap <= limits.max_gap ? PICK_BETWEEN : PICK_INVALID;
+        return apart.has_before && apart.age <= limits.extrapolate ? PICK_BEFORE : PICK_INVALID;
+    }
+    if (mode == NEAREST && apart.has_after && (!apart.has_before || apart.ahead < apart.age)) {
+        return apart.ahead <= limits.max_age ? PICK_AFTER : PICK_INVALID;
+    }
+    return apart.has_before && apart.age <= limits.max_age ? PICK_BEFORE : PICK_INVALID;
+}
+
 // An angle less its whole turns. Up to half a turn that is none, which needs no division: what is added then turns -0 to
 // 0, as the subtraction does.
 template <class Real> __device__ __forceinline__ Real less_turns(Real angle) {
@@ -31,9 +64,28 @@ template <class Real> __device__ __forceinline__ Real wrapped(Real angle) {
     return less <= -pi ? less + turn : less > pi ? less - turn : less;
 }
 
-// The angle on the shorter way from a to b. Of a and a with a weight of -0 it is a, wrapped.
-template <class Real> __device__ __forceinline__ Real angle_between(Real a, Real b, Real weight) {
+// The angle on the shorter way from a to b. Of a and a with a weight of -0 it is a, wrapped. It is no part of the code
+// around it because it is large, and rarely needed.
+template <class Real> __device__ __noinline__ Real angle_between(Real a, Real b, Real weight) {
     return wrapped(a + weight * less_turns(b - a));
+}
+
+// `angle_between` for N channels.
+template <u32 N, class Real>
+__device__ __forceinline__ void angles_between(const Real (&a)[N], const Real (&b)[N], Real weight, Real (&made)[N]) {
+    constexpr Real pi = (Real)PI, turn = (Real)(2.0 * PI);
+    bool turns = false;
+#pragma unroll
+    for (u32 i = 0; i < N; i++) {
+        // As long as nothing is more than half a turn.
+        Real apart = b[i] - a[i];
+        Real angle = a[i] + weight * (apart + (Real)0);
+        turns = turns || !(magnitude(apart) <= pi && magnitude(angle) <= pi);
+        made[i] = angle <= -pi ? angle + turn : angle + (Real)0;
+    }
+    if (!turns) return;
+#pragma unroll
+    for (u32 i = 0; i < N; i++) made[i] = angle_between(a[i], b[i], weight);
 }
 
 // Channels of a rotation: at most 6.
@@ -224,13 +276,15 @@ template <class Real> __device__ __forceinline__ bool same_sign(Real a, Real b) 
     return (a > 0 && b > 0) || (a < 0 && b < 0);
 }
 
-// The tangent times the distance of the two samples: `Tangent::times_h`.
-template <class Real>
+// The tangent times the distance of the two samples: `Tangent::times_h`. MONOTONE: of pchip, else of a cubic curve, whose
+// tangents are all those of a parabola.
+template <bool MONOTONE, class Real>
 __device__ __forceinline__ Real times_h(const Tangent<Real>& of, Real within, Real outside, Real other) {
-    if (of.kind == PARABOLA) return of.inner * within + of.outer * outside;
+    if (!MONOTONE || of.kind == PARABOLA) return of.inner * within + of.outer * outside;
     if (of.kind == HARMONIC) {
-        if (!same_sign(within, outside)) return (Real)0;
-        return within / (of.inner + of.outer * (within / outside));
+        // Where it is not wanted it may be anything: a branch would cost more.
+        Real slope = within / (of.inner + of.outer * (within / outside));
+        return same_sign(within, outside) ? slope : (Real)0;
     }
     Real slope = of.inner * within - of.outer * other, three = (Real)3 * within;
     if (!same_sign(slope, within)) return (Real)0;
@@ -238,14 +292,52 @@ __device__ __forceinline__ Real times_h(const Tangent<Real>& of, Real within, Re
 }
 
 // The value of a curve between a and b. The outer two count where the curve has them.
-template <class Real>
+template <bool MONOTONE, class Real>
 __device__ __forceinline__ Real on_curve(const Curve<Real>& curve, Real left, Real a, Real b, Real right, Real weight) {
     Real within = b - a;
-    if (!curve.has_left && !curve.has_right) return a + weight * within;
     Real first = curve.has_left ? a - left : a - a, last = curve.has_right ? right - b : b - b;
-    Real hm = times_h(curve.start, within, first, last);
-    Real hn = times_h(curve.end, within, last, first);
+    Real hm = times_h<MONOTONE>(curve.start, within, first, last);
+    Real hn = times_h<MONOTONE>(curve.end, within, last, first);
     Real c2 = ((Real)3 * within - (Real)2 * hm) - hn;
     Real c3 = (hm + hn) - (Real)2 * within;
-    return a + weight * (hm + weight * (c2 + weight * c3));
+    Real inner = curve.has_left || curve.has_right ? hm + weight * (c2 + weight * c3) : within;
+    return a + weight * inner;
+}
+
+// The samples around a target, in the order in which the code here takes them: `left` is the one before `before`.
+enum SampleIndex : u32 { BEFORE = 0, AFTER = 1, LEFT = 2, RIGHT = 3 };
+
+// How many of them a mode takes.
+__device__ constexpr u32 samples_of(u32 mode) { return mode >= CUBIC ? 4 : 2; }
+
+// Makes N channels of those of the samples around a target. MODE: LINEAR stands for every plain mode. A value that is one
+// sample's is made of that sample twice, with a weight of -0 and a line.
+template <u32 MODE, u32 N, class Real>
+__device__ __forceinline__ void make(const Real (&samples)[samples_of(MODE)][N], Real weight, const Curve<Real>& curve,
+                                     Real (&made)[N]) {
+    if constexpr (MODE == ANGLE) {
+        angles_between(samples[BEFORE], samples[AFTER], weight, made);
+    } else {
+#pragma unroll
+        for (u32 i = 0; i < N; i++) {
+            Real a = samples[BEFORE][i], b = samples[AFTER][i];
+            if constexpr (MODE == LINEAR) {
+                made[i] = blend(MODE, a, b, weight);
+            } else {
+                made[i] = on_curve<MODE == PCHIP>(curve, samples[LEFT][i], a, b, samples[RIGHT][i], weight);
+            }
+        }
+    }
+}
+
+// `make` of one channel in any mode.
+template <class Real>
+__device__ __forceinline__ Real make_one(u32 mode, const Real (&samples)[4], Real weight, const Curve<Real>& curve) {
+    Real left = samples[LEFT], a = samples[BEFORE], b = samples[AFTER], right = samples[RIGHT];
+    switch (mode) {
+    case ANGLE: return angle_between(a, b, weight);
+    case CUBIC: return on_curve<false>(curve, left, a, b, right, weight);
+    case PCHIP: return on_curve<true>(curve, left, a, b, right, weight);
+    default: return blend(mode, a, b, weight);
+    }
 }

@@ -11,7 +11,9 @@
 struct ResampleModesParams {
     ResampleParams batch;
     u32 groups;
+    u32 rotations;  // the first so many of the groups are
     u32 has_curves; // 1 where a group is a curve
+    u32 unused;
     Group own_groups[MOST_GROUPS];
 };
 
@@ -56,11 +58,6 @@ __device__ __forceinline__ void store(float* at, float value) { *at = value; }
 __device__ __forceinline__ void store(double* at, double value) { *at = value; }
 template <class Half> __device__ __forceinline__ void store(Half* at, float value) { *at = from_f32<Half>(value); }
 
-// A number as a type.
-template <u32 N> struct Number {
-    static constexpr u32 value = N;
-};
-
 // Writes a value, or the fill value where there is none.
 template <class T, class Real> __device__ __forceinline__ void put(T* at, u32 kind, Real value, T fill) {
     if (kind == PICK_INVALID) {
@@ -74,45 +71,61 @@ template <class T, class Real> __device__ __forceinline__ void put(T* at, u32 ki
 template <class T> __device__ __forceinline__ bool holds(float value) { return fabsf(value) < overflows_from<T>(); }
 template <class T> __device__ __forceinline__ bool holds(double value) { return is_finite(value); }
 
-// The samples around a target: left, before, after, right. One that is not there is the one beside it.
-struct Around {
+// What is known of a target, whatever the group: how far the samples around it are, which they are, and the weight of the
+// later one, where both are there. A sample that is not there is the one beside it.
+template <class Real> struct Row {
+    Distances apart;
+    i64 to_left;  // ns from the sample before those two to them, where a group is a curve
+    i64 to_right; // and to the one after them
     u32 samples[4];
+    Real weight;
+    bool has_left;
+    bool has_right;
 };
-enum AroundIndex : u32 { LEFT = 0, BEFORE = 1, AFTER = 2, RIGHT = 3 };
+
+template <class Real>
+__device__ __forceinline__ Row<Real> row_of(const Bracket& found, i64 target, u32 before, u32 after) {
+    Row<Real> row{distances(found, target), 0, 0, {before, after, before, after}, (Real)0, false, false};
+    if (found.has_before && found.has_after) row.weight = (Real)later_weight(row.apart);
+    return row;
+}
 
 // How the value of a group at a target is made. `weight` is that of the later sample; of a value that is one sample's it is
 // -0.
 template <class Real> struct Made {
     Real weight;
-    u32 kind; // PickKind
+    PickKind kind;
 };
 
-template <class Real> __device__ __forceinline__ Made<Real> made_of(const Pick& picked) {
-    return Made<Real>{picked.kind == PICK_BETWEEN ? (Real)picked.weight : (Real)-0.0, picked.kind};
+template <class Real> __device__ __forceinline__ Made<Real> made_of(const Row<Real>& row, const Group& group) {
+    PickKind kind = pick_kind(row.apart, group.mode, group.limits);
+    return Made<Real>{kind == PICK_BETWEEN ? row.weight : (Real)-0.0, kind};
 }
 
-// Makes N channels of a group, from those of the samples around the target.
-template <u32 N, class Real>
-__device__ __forceinline__ void make_channels(u32 mode, const Made<Real>& made, const Curve<Real>& curve,
-                                              const Real (&around)[4][N], Real (&result)[N]) {
-    Real a[N], b[N];
+// The curve of a target, which is a line where its value is one sample's.
+template <class Real> __device__ __forceinline__ Curve<Real> curve_of(const Row<Real>& row, const Group& group) {
+    if (made_of(row, group).kind != PICK_BETWEEN) return line<Real>();
+    i64 apart[3] = {row.to_left, row.apart.gap, row.to_right};
+    return curve<Real>(group.mode, group.limits.max_gap, apart, row.has_left, row.has_right);
+}
+
+// Makes N channels of those of the samples around a target.
+template <u32 MODE, u32 N, class Real>
+__device__ __forceinline__ void make_of(const Made<Real>& made, Real (&around)[samples_of(MODE)][N],
+                                        const Curve<Real>& curve, Real (&result)[N]) {
+    // Of an angle the later sample may stay: with a weight of -0 it adds a zero, whose sign is lost.
 #pragma unroll
-    for (u32 i = 0; i < N; ++i) {
-        a[i] = made.kind == PICK_AFTER ? around[AFTER][i] : around[BEFORE][i];
-        b[i] = made.kind == PICK_BETWEEN ? around[AFTER][i] : a[i];
+    for (u32 i = 0; i < N && MODE != ANGLE; ++i) {
+        if (MODE == LINEAR) around[BEFORE][i] = made.kind == PICK_AFTER ? around[AFTER][i] : around[BEFORE][i];
+        around[AFTER][i] = made.kind == PICK_BETWEEN ? around[AFTER][i] : around[BEFORE][i];
     }
-    if (is_curve(mode)) {
-#pragma unroll
-        for (u32 i = 0; i < N; ++i) {
-            result[i] = on_curve(curve, around[LEFT][i], a[i], b[i], around[RIGHT][i], made.weight);
-        }
-    } else if (mode == ANGLE) {
-#pragma unroll
-        for (u32 i = 0; i < N; ++i) result[i] = angle_between(a[i], b[i], made.weight);
-    } else {
-#pragma unroll
-        for (u32 i = 0; i < N; ++i) result[i] = blend(mode, a[i], b[i], made.weight);
-    }
+    make<MODE>(around, made.weight, curve, result);
+}
+
+// A NaN if `watch` is one or the value is not finite, else 0: value * 0 is a NaN exactly then.
+__device__ __forceinline__ float watched(float value, float watch) { return fmaf(value, 0.0f, watch); }
+__device__ __forceinline__ float watched(double value, float watch) {
+    return fmaf(is_finite(value) ? 0.0f : __uint_as_float(0x7f800000), 0.0f, watch);
 }
 
 template <class T> __device__ __forceinline__ T fill_of(const ResampleParams& p) {
@@ -121,74 +134,126 @@ template <class T> __device__ __forceinline__ T fill_of(const ResampleParams& p)
     return fill;
 }
 
-// Reads the channels of a rotation.
-template <class T, class Real> __device__ __forceinline__ void load_rotation(const T* at, u32 width, Real (&values)[ROTATION]) {
+// Reads WIDTH channels, N at a time.
+template <u32 WIDTH, u32 N, class T, class Real>
+__device__ __forceinline__ void load_wide(const T* at, Real (&values)[ROTATION]) {
 #pragma unroll
-    for (u32 i = 0; i < ROTATION; ++i) values[i] = load(at + min(i, width - 1));
+    for (u32 i = 0; i < WIDTH; i += N) {
+        Vector<N * (u32)sizeof(T)> loaded;
+        loaded.load(at + i);
+        Real some[N];
+        unpack(loaded.words, some, T{});
+#pragma unroll
+        for (u32 j = 0; j < N; ++j) values[i + j] = some[j];
+    }
+}
+
+template <u32 WIDTH, u32 N, class T, class Real>
+__device__ __forceinline__ void store_wide(T* at, const Real (&values)[ROTATION]) {
+#pragma unroll
+    for (u32 i = 0; i < WIDTH; i += N) {
+        Real some[N];
+#pragma unroll
+        for (u32 j = 0; j < N; ++j) some[j] = values[i + j];
+        Vector<N * (u32)sizeof(T)> packed{};
+        pack_all(some, packed.words, T{});
+        packed.store(at + i);
+    }
+}
+
+// Channels of a quaternion that are read at once, where they are aligned for it; of two rows of a matrix 2 are.
+template <class T> constexpr u32 QUATERNION_AT_ONCE = sizeof(T) == 8 ? 2 : 4;
+
+// Reads the channels of a rotation, several at once where it `is_wide`.
+template <class T, class Real>
+__device__ __forceinline__ void load_rotation(const T* at, u32 mode, bool is_wide, Real (&values)[ROTATION]) {
+    if (mode == SLERP) {
+        is_wide ? load_wide<4, QUATERNION_AT_ONCE<T>>(at, values) : load_wide<4, 1>(at, values);
+    } else {
+        is_wide ? load_wide<6, 2>(at, values) : load_wide<6, 1>(at, values);
+    }
 }
 
 template <class Real> __device__ __forceinline__ bool counts(u32 mode, u32 width, const Real (&values)[ROTATION]) {
     bool finite = true;
 #pragma unroll
     for (u32 i = 0; i < ROTATION; ++i) finite = finite && (i >= width || is_finite(values[i]));
-    return finite && takes(mode, values);
+    // Both at any rate, so that `rotate` need not do the same again.
+    return finite & takes(mode, values);
 }
 
-// Writes a group of a tile, in vectors of N elements. Marks the targets in doubt. FOUR: of the samples around a target
-// all four are read, and checked. Each thread has ROWS rows in flight.
-template <class T, u32 N, bool FOUR>
-__device__ __forceinline__ void write_channels(const Group& group, const Around* arounds,
-                                               const Made<typename RealOf<T>::type>* made,
-                                               const Curve<typename RealOf<T>::type>* curves, const T* values, u32 dim,
-                                               bool has_samples, u32 rows, u64 fill, T* out, Doubts& doubts,
+// Where the samples and targets of a tile lie, and what is known of its targets.
+template <class T> struct TileData {
+    const T* values; // of the trajectory's first sample
+    T* out;          // of the tile's first target
+    const Row<typename RealOf<T>::type>* rows;
+    const Made<typename RealOf<T>::type>* made;    // of the group at hand, unless it is a rotation
+    const Curve<typename RealOf<T>::type>* curves; // of that, where it is a curve
+    u32 targets;
+    u32 dim;
+    bool has_samples;
+    u64 fill;
+};
+
+// The largest power of two that all offsets and addresses of a group are a multiple of, in elements.
+template <class T> __device__ __forceinline__ u32 alignment(const TileData<T>& data, const Group& group) {
+    u32 apart = data.dim | group.from | group.to | (u32)((u64)data.values / sizeof(T)) | (u32)((u64)data.out / sizeof(T));
+    return apart & (0 - apart);
+}
+
+// Writes a group, N channels at a time. MODE: LINEAR stands for every plain mode. Marks the targets in doubt: those with
+// a sample around them that is not finite, or a value that type T can't hold.
+template <class T, u32 MODE, u32 N>
+__device__ __forceinline__ void write_channels(const TileData<T>& data, const Group& group, Doubts& doubts,
                                                bool& is_doubtful) {
     typedef typename RealOf<T>::type Real;
     typedef Vector<N * (u32)sizeof(T)> Elements;
-    constexpr u32 FIRST = FOUR ? LEFT : BEFORE, END_OF = FOUR ? RIGHT + 1 : AFTER + 1, ROWS = FOUR ? 1 : 2;
+    constexpr u32 SAMPLES = samples_of(MODE), ROWS = MODE == PCHIP ? 1 : 2;
     u32 width = (group.to - group.from) / N;
     // A power of two of threads, 1 << bits, share a row.
     u32 bits = width > BLOCK / 2 ? 31 - __clz(BLOCK) : 32 - __clz(width - 1);
     u32 rows_on = BLOCK >> bits;
+#pragma unroll 1
     for (u32 i = threadIdx.x & ((1u << bits) - 1); i < width; i += 1u << bits) {
-        const T* from = values + group.from + i * N;
-        T* to = out + group.from + i * N;
-        for (u32 first = threadIdx.x >> bits; first < rows; first += ROWS * rows_on) {
-            Elements loaded[ROWS][4];
+        const T* from = data.values + group.from + i * N;
+        T* to = data.out + group.from + i * N;
+#pragma unroll 1
+        for (u32 first = threadIdx.x >> bits; first < data.targets; first += ROWS * rows_on) {
+            Elements loaded[ROWS][SAMPLES];
 #pragma unroll
             for (u32 r = 0; r < ROWS; ++r) {
-                const Around& around = arounds[min(first + r * rows_on, rows - 1)];
+                const Row<Real>& row = data.rows[min(first + r * rows_on, data.targets - 1)];
 #pragma unroll
-                for (u32 s = FIRST; s < END_OF; ++s) {
+                for (u32 s = 0; s < SAMPLES; ++s) {
                     loaded[r][s] = Elements{};
-                    if (has_samples) loaded[r][s].load(from + (u64)around.samples[s] * dim);
+                    if (data.has_samples) loaded[r][s].load(from + (u64)row.samples[s] * data.dim);
                 }
             }
 #pragma unroll
             for (u32 r = 0; r < ROWS; ++r) {
-                u32 row = min(first + r * rows_on, rows - 1);
-                Real around[4][N], result[N];
-                bool is_right = true;
+                u32 at = min(first + r * rows_on, data.targets - 1);
+                const Made<Real> made = data.made[at];
+                Real around[SAMPLES][N], result[N];
+                float watch = 0.0f;
 #pragma unroll
-                for (u32 j = 0; j < N; ++j) around[LEFT][j] = around[RIGHT][j] = 0;
-#pragma unroll
-                for (u32 s = FIRST; s < END_OF; ++s) {
+                for (u32 s = 0; s < SAMPLES; ++s) {
                     unpack(loaded[r][s].words, around[s], T{});
 #pragma unroll
-                    for (u32 j = 0; j < N; ++j) is_right = is_right && is_finite(around[s][j]);
+                    for (u32 j = 0; j < N; ++j) watch = watched(around[s][j], watch);
                 }
-                const Made<Real> own = made[row];
-                make_channels(group.mode, own, curves[FOUR ? row : 0], around, result);
+                make_of<MODE>(made, around, data.curves[SAMPLES == 4 ? at : 0], result);
+                bool is_right = watch == 0.0f;
 #pragma unroll
-                for (u32 j = 0; j < N; ++j) is_right = is_right && (own.kind == PICK_INVALID || holds<T>(result[j]));
+                for (u32 j = 0; j < N; ++j) is_right = is_right && (made.kind == PICK_INVALID || holds<T>(result[j]));
                 Elements packed{};
                 pack_all(result, packed.words, T{});
 #pragma unroll
                 for (u32 w = 0; w < sizeof packed.words / sizeof packed.words[0]; ++w) {
-                    packed.words[w] = own.kind == PICK_INVALID ? (u32)(w % 2 ? fill >> 32 : fill) : packed.words[w];
+                    packed.words[w] = made.kind == PICK_INVALID ? (u32)(w % 2 ? data.fill >> 32 : data.fill) : packed.words[w];
                 }
-                if (first + r * rows_on < rows) packed.store(to + (u64)row * dim);
+                if (first + r * rows_on < data.targets) packed.store(to + (u64)at * data.dim);
                 if (!is_right) {
-                    doubts.add(row);
+                    doubts.add(at);
                     is_doubtful = true;
                 }
             }
@@ -196,39 +261,73 @@ __device__ __forceinline__ void write_channels(const Group& group, const Around*
     }
 }
 
-// Writes a group of rotations of a tile, a thread for each row. Marks the targets in doubt.
+// `write_channels` with the widest vectors.
+template <class T, u32 MODE>
+__device__ __forceinline__ void write_any(const TileData<T>& data, const Group& group, Doubts& doubts, bool& is_doubtful) {
+    constexpr u32 WIDEST = sizeof(T) == 8 ? 2 : 4;
+    if (alignment(data, group) >= WIDEST) {
+        write_channels<T, MODE, WIDEST>(data, group, doubts, is_doubtful);
+    } else {
+        write_channels<T, MODE, 1>(data, group, doubts, is_doubtful);
+    }
+}
+
+// Marks the targets in doubt because of one of the outer of the four samples around them, in a group that is no curve.
 template <class T>
-__device__ __forceinline__ void write_rotations(const Group& group, const Around* arounds,
-                                                const Made<typename RealOf<T>::type>* made, const T* values, u32 dim,
-                                                bool has_samples, bool has_curves, u32 rows, T fill, T* out,
-                                                Doubts& doubts, bool& is_doubtful) {
-    typedef typename RealOf<T>::type Real;
-    u32 width = rotation_width(group.mode);
-    for (u32 row = threadIdx.x; row < rows; row += BLOCK) {
-        Real a[ROTATION] = {}, b[ROTATION] = {};
-        const Around around = arounds[row];
-        const Made<Real> own = made[row];
-        bool is_right = true;
-        if (has_samples) {
-            load_rotation(values + (u64)around.samples[BEFORE] * dim + group.from, width, a);
-            load_rotation(values + (u64)around.samples[AFTER] * dim + group.from, width, b);
-            is_right = counts(group.mode, width, a) && counts(group.mode, width, b);
-            if (has_curves) {
-                Real left[ROTATION], right[ROTATION];
-                load_rotation(values + (u64)around.samples[LEFT] * dim + group.from, width, left);
-                load_rotation(values + (u64)around.samples[RIGHT] * dim + group.from, width, right);
-                is_right = is_right && counts(group.mode, width, left) && counts(group.mode, width, right);
-            }
+__device__ __forceinline__ void check_outer(const TileData<T>& data, const Group& group, Doubts& doubts, bool& is_doubtful) {
+    u32 width = group.to - group.from;
+    for (u32 i = threadIdx.x; data.has_samples && i < data.targets * width; i += BLOCK) {
+        u32 at = i / width, channel = group.from + i % width;
+        const u32(&samples)[4] = data.rows[at].samples;
+        if (is_finite(load(data.values + (u64)samples[LEFT] * data.dim + channel)) &&
+            is_finite(load(data.values + (u64)samples[RIGHT] * data.dim + channel))) {
+            continue;
         }
-        rotate(group.mode, group.canonical, own.kind != PICK_BETWEEN, own.weight, a, b);
+        doubts.add(at);
+        is_doubtful = true;
+    }
+}
+
+// Writes the rotations of a tile, which are the first groups: a thread for each target and rotation, with those of a target
+// side by side. Marks the targets in doubt.
+template <class T>
+__device__ __forceinline__ void write_rotations(const ResampleModesParams& modes, const TileData<T>& data, Doubts& doubts,
+                                                bool& is_doubtful) {
+    typedef typename RealOf<T>::type Real;
+#pragma unroll 1
+    for (u32 i = threadIdx.x; i < data.targets * modes.rotations; i += BLOCK) {
+        u32 at = i / modes.rotations;
+        const Group& group = modes.own_groups[i - at * modes.rotations];
+        u32 mode = group.mode, width = rotation_width(mode);
+        bool is_wide = alignment(data, group) >= (mode == SLERP ? QUATERNION_AT_ONCE<T> : 2);
+        const Row<Real>& row = data.rows[at];
+        const T* from = data.values + group.from;
+        Real a[ROTATION] = {}, b[ROTATION] = {};
+        if (data.has_samples) {
+            load_rotation(from + (u64)row.samples[BEFORE] * data.dim, mode, is_wide, a);
+            load_rotation(from + (u64)row.samples[AFTER] * data.dim, mode, is_wide, b);
+        }
+        bool is_right = (counts(mode, width, a) & counts(mode, width, b)) || !data.has_samples;
+        if (data.has_samples && modes.has_curves) {
+            Real left[ROTATION], right[ROTATION];
+            load_rotation(from + (u64)row.samples[LEFT] * data.dim, mode, is_wide, left);
+            load_rotation(from + (u64)row.samples[RIGHT] * data.dim, mode, is_wide, right);
+            is_right = is_right && counts(mode, width, left) && counts(mode, width, right);
+        }
+        const Made<Real> made = made_of(row, group);
+        rotate(mode, group.canonical, made.kind != PICK_BETWEEN, made.weight, a, b);
+        T* to = data.out + (u64)at * data.dim + group.from;
 #pragma unroll
-        for (u32 i = 0; i < ROTATION; ++i) {
-            if (i >= width) continue;
-            is_right = is_right && (own.kind == PICK_INVALID || holds<T>(a[i]));
-            put(out + (u64)row * dim + group.from + i, own.kind, a[i], fill);
+        for (u32 c = 0; c < ROTATION; ++c) is_right = is_right && (c >= width || made.kind == PICK_INVALID || holds<T>(a[c]));
+        if (made.kind == PICK_INVALID) {
+            for (u32 c = 0; c < width; ++c) memcpy(to + c, &data.fill, sizeof(T));
+        } else if (mode == SLERP) {
+            is_wide ? store_wide<4, QUATERNION_AT_ONCE<T>>(to, a) : store_wide<4, 1>(to, a);
+        } else {
+            is_wide ? store_wide<6, 2>(to, a) : store_wide<6, 1>(to, a);
         }
         if (!is_right) {
-            doubts.add(row);
+            doubts.add(at);
             is_doubtful = true;
         }
     }
@@ -242,7 +341,7 @@ __device__ __forceinline__ bool sample_counts(const T* sample, u32 dim, const Gr
     for (u32 g = threadIdx.x % 32; does && g < count; g += 32) {
         if (!is_rotation(groups[g].mode)) continue;
         Real values[ROTATION];
-        load_rotation(sample + groups[g].from, rotation_width(groups[g].mode), values);
+        load_rotation(sample + groups[g].from, groups[g].mode, false, values);
         does = takes(groups[g].mode, values);
     }
     return __all_sync(0xffffffff, does);
@@ -281,54 +380,58 @@ __device__ __noinline__ void redo_modes(const ResampleModesParams& modes, const 
         while (left > 0 && (time_at(times, left - 1) == found.before || !counting(left - 1))) --left;
         right = next(after + 1);
     }
-    bool has_left = left > 0, has_right = right < times.count;
-    Around around{{has_left ? left - 1 : before - 1, before - 1, after, has_right ? right : after}};
-    i64 apart[3] = {has_left ? distance(time_at(times, left - 1), found.before) : 0,
-                    found.has_before && found.has_after ? distance(found.before, found.after) : 0,
-                    has_right && found.has_after ? distance(found.after, time_at(times, right)) : 0};
+    Row<Real> row = row_of<Real>(found, target, before - 1, after);
+    row.has_left = left > 0;
+    row.has_right = right < times.count;
+    if (row.has_left) {
+        row.samples[LEFT] = left - 1;
+        row.to_left = distance(time_at(times, left - 1), found.before);
+    }
+    if (row.has_right) {
+        row.samples[RIGHT] = right;
+        row.to_right = distance(found.after, time_at(times, right));
+    }
 
     T fill = fill_of<T>(p);
-    T* row = (T*)p.out + target_index * p.dim;
+    T* out = (T*)p.out + target_index * p.dim;
     bool is_valid = true, overflows = false;
     for (u32 g = 0; g < modes.groups; ++g) {
         const Group group = modes.own_groups[g];
-        Pick picked = pick<false>(found, target, group.mode, group.limits);
-        Made<Real> made = made_of<Real>(picked);
+        Made<Real> made = made_of(row, group);
         bool held = true;
         if (is_rotation(group.mode)) {
             u32 width = rotation_width(group.mode);
             Real a[ROTATION] = {}, b[ROTATION] = {};
-            if (made.kind != PICK_INVALID) load_rotation(values + (u64)(before - 1) * p.dim + group.from, width, a);
-            if (made.kind == PICK_BETWEEN) load_rotation(values + (u64)after * p.dim + group.from, width, b);
+            if (made.kind != PICK_INVALID) load_rotation(values + (u64)(before - 1) * p.dim + group.from, group.mode, false, a);
+            if (made.kind == PICK_BETWEEN) load_rotation(values + (u64)after * p.dim + group.from, group.mode, false, b);
             rotate(group.mode, group.canonical, made.kind != PICK_BETWEEN, made.weight, a, b);
 #pragma unroll
             for (u32 i = 0; i < ROTATION; ++i) {
                 if (i >= width) continue;
                 held = held && (made.kind == PICK_INVALID || holds<T>(a[i]));
-                if (lane == 0) put(row + group.from + i, made.kind, a[i], fill);
+                if (lane == 0) put(out + group.from + i, made.kind, a[i], fill);
             }
         } else {
-            Curve<Real> own = line<Real>();
-            if (is_curve(group.mode) && made.kind == PICK_BETWEEN) {
-                own = curve<Real>(group.mode, group.limits.max_gap, apart, has_left, has_right);
-            }
-            bool reads[4] = {own.has_left, made.kind == PICK_BEFORE || made.kind == PICK_BETWEEN,
-                             made.kind == PICK_AFTER || made.kind == PICK_BETWEEN, own.has_right};
+            Curve<Real> own = is_curve(group.mode) ? curve_of(row, group) : line<Real>();
+            bool reads[4] = {made.kind == PICK_BEFORE || made.kind == PICK_BETWEEN,
+                             made.kind == PICK_AFTER || made.kind == PICK_BETWEEN, own.has_left, own.has_right};
             for (u32 i = group.from + lane; i < group.to; i += 32) {
-                Real channel[4][1] = {}, result[1];
+                Real around[4] = {}, result;
 #pragma unroll
                 for (u32 s = 0; s < 4; ++s) {
-                    if (reads[s]) channel[s][0] = load(values + (u64)around.samples[s] * p.dim + i);
+                    if (reads[s]) around[s] = load(values + (u64)row.samples[s] * p.dim + i);
                 }
-                make_channels(group.mode, made, own, channel, result);
-                held = held && (made.kind == PICK_INVALID || holds<T>(result[0]));
-                put(row + i, made.kind, result[0], fill);
+                if (made.kind == PICK_AFTER) around[BEFORE] = around[AFTER];
+                if (made.kind != PICK_BETWEEN) around[AFTER] = around[BEFORE];
+                result = make_one(group.mode, around, made.weight, own);
+                held = held && (made.kind == PICK_INVALID || holds<T>(result));
+                put(out + i, made.kind, result, fill);
             }
         }
         if (!__all_sync(0xffffffff, held)) {
             overflows = true;
             __syncwarp();
-            for (u32 i = group.from + lane; i < group.to; i += 32) row[i] = fill;
+            for (u32 i = group.from + lane; i < group.to; i += 32) out[i] = fill;
         }
         is_valid = is_valid && made.kind != PICK_INVALID;
     }
@@ -339,11 +442,12 @@ __device__ __noinline__ void redo_modes(const ResampleModesParams& modes, const 
 
 constexpr u32 FEW_BLOCKS = 256;
 
-// A block does a tile: each thread finds the bracket of one target, then all threads write the tile group by group.
+// A block does a tile: each thread finds the bracket of one target, then all threads write the rotations of the tile, and
+// its other groups one by one.
 template <class T> __device__ __forceinline__ void resample_modes(const ResampleModesParams& modes) {
     typedef typename RealOf<T>::type Real;
     __shared__ i64 staged[STAGED_TIMES];
-    __shared__ Around arounds[BLOCK];
+    __shared__ Row<Real> rows[BLOCK];
     __shared__ Made<Real> made[BLOCK];
     __shared__ Curve<Real> curves[BLOCK];
     __shared__ Doubts doubts;
@@ -356,85 +460,77 @@ template <class T> __device__ __forceinline__ void resample_modes(const Resample
     ResampleTile tile = own_tile(p);
     const i64* targets = p.targets + tile.target;
     const T* values = (const T*)p.values + tile.sample * p.dim;
-    T* out = (T*)p.out + tile.target * p.dim;
-    bool has_samples = tile.samples > 0, has_curves = modes.has_curves != 0;
+    TileData<T> data{values, (T*)p.out + tile.target * p.dim, rows, made, curves, tile.targets, p.dim,
+                   tile.samples > 0, p.fill};
 
     Times times{p.times + tile.sample, tile.samples, 0, ~0u};
     u32 own = threadIdx.x;
-    bool has_target = own < tile.targets;
+    bool has_target = own < data.targets;
     i64 target = has_target ? __ldg(targets + own) : 0;
     if (own < BLOCK / 32) {
         doubts.targets[own] = 0;
     }
     Slice slice = stage_times(times, __ldg(targets), __ldg(targets + tile.targets - 1), staged);
-    bool is_doubtful = false, is_valid = true;
-    Bracket found{};
-    bool has_left = false, has_right = false;
-    i64 apart[3] = {};
+    bool is_doubtful = false;
     if (has_target) {
-        found = find_bracket(times, slice, staged, target);
+        Bracket found = find_bracket(times, slice, staged, target);
         u32 before = max(found.until, 1u) - 1;
-        u32 after = min(found.until, max(tile.samples, 1u) - 1);
-        Around around{{before, before, after, after}};
+        u32 after = min(found.until, max(times.count, 1u) - 1);
+        Row<Real> row = row_of<Real>(found, target, before, after);
         is_doubtful = found.tied;
-        if (has_curves && found.has_before && found.has_after) {
+        if (modes.has_curves && found.has_before && found.has_after) {
             auto time = [&](u32 i) {
                 return i >= slice.from && i < slice.to ? staged[i - slice.from] : time_at(times, i);
             };
-            has_left = before > 0;
-            has_right = after + 1 < tile.samples;
-            around.samples[LEFT] -= has_left;
-            around.samples[RIGHT] += has_right;
-            i64 left = has_left ? time(before - 1) : 0, right = has_right ? time(after + 1) : 0;
-            apart[0] = has_left ? distance(left, found.before) : 0;
-            apart[1] = distance(found.before, found.after);
-            apart[2] = has_right ? distance(found.after, right) : 0;
+            row.has_left = before > 0;
+            row.has_right = after + 1 < times.count;
+            row.samples[LEFT] -= row.has_left;
+            row.samples[RIGHT] += row.has_right;
+            i64 left = row.has_left ? time(before - 1) : 0, right = row.has_right ? time(after + 1) : 0;
+            row.to_left = row.has_left ? distance(left, found.before) : 0;
+            row.to_right = row.has_right ? distance(found.after, right) : 0;
             // Of several at one time the last one that counts is the sample.
-            is_doubtful = is_doubtful || (has_left && apart[0] == 0) ||
-                          (after + 2 < tile.samples && time(after + 2) == right);
+            is_doubtful = is_doubtful || (row.has_left && row.to_left == 0) ||
+                          (after + 2 < times.count && time(after + 2) == right);
         }
-        arounds[own] = around;
+        rows[own] = row;
+        bool is_valid = true;
+#pragma unroll 1
+        for (u32 g = 0; g < modes.groups; ++g) {
+            is_valid = is_valid && made_of(row, modes.own_groups[g]).kind != PICK_INVALID;
+        }
+        p.valid[tile.target + own] = is_valid;
         if (is_doubtful) {
             doubts.add(own);
         }
     }
-    for (u32 g = 0; g < modes.groups; ++g) {
-        const Group group = modes.own_groups[g];
-        if (has_target) {
-            Pick picked = pick<false>(found, target, group.mode, group.limits);
-            made[own] = made_of<Real>(picked);
-            is_valid = is_valid && picked.kind != PICK_INVALID;
-            if (has_curves) {
-                curves[own] = is_curve(group.mode) && picked.kind == PICK_BETWEEN
-                                  ? curve<Real>(group.mode, group.limits.max_gap, apart, has_left, has_right)
-                                  : line<Real>();
-            }
+    // Each thread says how the value of its target is made in a group, if there is such a group.
+    auto stage_made = [&](u32 g) {
+        if (!has_target || g >= modes.groups) return;
+        const Group& group = modes.own_groups[g];
+        made[own] = made_of(rows[own], group);
+        if (is_curve(group.mode)) curves[own] = curve_of(rows[own], group);
+    };
+    stage_made(modes.rotations);
+    __syncthreads();
+    write_rotations(modes, data, doubts, is_doubtful);
+#pragma unroll 1
+    for (u32 g = modes.rotations; g < modes.groups; ++g) {
+        if (g > modes.rotations) {
+            __syncthreads();
+            stage_made(g);
+            __syncthreads();
         }
-        __syncthreads();
-        auto write = [&](auto length, auto four) {
-            write_channels<T, decltype(length)::value, decltype(four)::value>(group, arounds, made, curves, values, p.dim,
-                                                                              has_samples, tile.targets, p.fill, out,
-                                                                              doubts, is_doubtful);
-        };
-        // Of four samples no more than 4 elements each: wider vectors make the kernel half as large again.
-        constexpr u32 WIDEST = 16 / (u32)sizeof(T), MIDDLE = sizeof(T) == 2 ? 4 : WIDEST;
-        u32 apart_by = p.dim | group.from | group.to | (u32)((u64)p.values / sizeof(T)) | (u32)((u64)p.out / sizeof(T));
-        if (is_rotation(group.mode)) {
-            write_rotations(group, arounds, made, values, p.dim, has_samples, has_curves, tile.targets, fill_of<T>(p),
-                            out, doubts, is_doubtful);
-        } else if (has_curves) {
-            apart_by % MIDDLE == 0 ? write(Number<MIDDLE>{}, Number<1>{}) : write(Number<1>{}, Number<1>{});
-        } else if (apart_by % WIDEST == 0) {
-            write(Number<WIDEST>{}, Number<0>{});
-        } else if (MIDDLE < WIDEST && apart_by % MIDDLE == 0) {
-            write(Number<MIDDLE>{}, Number<0>{});
-        } else {
-            write(Number<1>{}, Number<0>{});
+        const Group& group = modes.own_groups[g];
+        if (modes.has_curves && !is_curve(group.mode)) {
+            check_outer(data, group, doubts, is_doubtful);
         }
-        __syncthreads();
-    }
-    if (has_target) {
-        p.valid[tile.target + own] = is_valid;
+        switch (group.mode) {
+        case ANGLE: write_any<T, ANGLE>(data, group, doubts, is_doubtful); break;
+        case CUBIC: write_any<T, CUBIC>(data, group, doubts, is_doubtful); break;
+        case PCHIP: write_any<T, PCHIP>(data, group, doubts, is_doubtful); break;
+        default: write_any<T, LINEAR>(data, group, doubts, is_doubtful);
+        }
     }
     if (!__syncthreads_or(is_doubtful)) {
         return;

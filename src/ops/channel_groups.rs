@@ -221,7 +221,7 @@ pub(crate) struct GroupParams {
 
 #[cfg(feature = "cuda")]
 impl GroupParams {
-    pub fn new(channels: Range<usize>, rule: &Rule) -> Self {
+    fn new(channels: Range<usize>, rule: &Rule) -> Self {
         let channel_of_w = match rule.order {
             QuaternionOrder::Xyzw => 3,
             QuaternionOrder::Wxyz => 0,
@@ -236,6 +236,26 @@ impl GroupParams {
             canonical: if rule.canonical { 1 + channel_of_w } else { 0 },
         }
     }
+}
+
+/// Groups in the order of the kernels: rotations come first.
+#[cfg(feature = "cuda")]
+pub(crate) fn rotations_first(
+    groups: impl Iterator<Item = (Range<usize>, Rule)> + Clone,
+) -> impl Iterator<Item = GroupParams> {
+    let rotations = groups.clone().filter(|(_, rule)| rule.mode.is_rotation());
+    let others = groups.filter(|(_, rule)| !rule.mode.is_rotation());
+    rotations
+        .chain(others)
+        .map(|(channels, rule)| GroupParams::new(channels, &rule))
+}
+
+/// How many groups are rotations, and whether one is a curve: 1, else 0.
+#[cfg(feature = "cuda")]
+pub(crate) fn count_kinds(rules: impl Iterator<Item = Rule> + Clone) -> (u32, u32) {
+    let rotations = rules.clone().filter(|rule| rule.mode.is_rotation()).count() as u32;
+    let mut curves = rules.filter(|rule| rule.mode.needs()[0] > 1);
+    (rotations, curves.next().is_some().into())
 }
 
 /// Why a device can't do what groups ask for, if it can't.

@@ -4,7 +4,7 @@ use super::params::{BLOCK, FuseParams, ModalityParams, RUN, kernel};
 use crate::device::Dtype;
 use crate::device::cuda::staging::{Staging, room};
 use crate::device::cuda::{Budget, CudaError, DeviceSlice, Gpu, Kernel};
-use crate::ops::channel_groups::GroupParams;
+use crate::ops::channel_groups::{GroupParams, count_kinds, rotations_first};
 use crate::time::Rule;
 use bytemuck::Zeroable;
 use std::ops::Range;
@@ -142,8 +142,12 @@ impl FuseBatch {
                     mode.width().is_none_or(|width| width == channels),
                     "{mode:?} of {channels} channels"
                 );
-                groups.push(GroupParams::new(group.channels.clone(), &group.rule));
             }
+            let of_modality = modality.groups.iter();
+            groups.extend(rotations_first(
+                of_modality.clone().map(|group| (group.channels.clone(), group.rule)),
+            ));
+            let (rotations, has_curves) = count_kinds(of_modality.map(|group| group.rule));
             assert_eq!(next, modality.dim, "a channel is in one group");
             let dtype = modality.values.dtype();
             assert!(dtype.is_output(), "{dtype} can't be read");
@@ -164,6 +168,8 @@ impl FuseBatch {
                 columns: columns as u32,
                 first_group: first_group as u32,
                 groups: modality.groups.len() as u32,
+                rotations,
+                has_curves,
             };
             out += (modality.dim * output.values.dtype().size()) as u64;
             params

@@ -21,7 +21,7 @@ use super::{Masks, Target, Timeline};
 use crate::device::Dtype;
 use crate::device::cuda::staging::{self, DIRECT_BYTES, Staging, room};
 use crate::device::cuda::{Budget, CudaError, DeviceBuf, Gpu, Kernel, PinnedBuf};
-use crate::ops::channel_groups::GroupParams;
+use crate::ops::channel_groups::{GroupParams, count_kinds, rotations_first};
 use crate::stream::{History, Place};
 use crate::time::Interpolation;
 use bytemuck::Zeroable;
@@ -284,6 +284,7 @@ impl CudaFuser {
             for modality in output.modalities() {
                 let (history, ring) = (timeline.history(modality), &mut self.rings[modality]);
                 let (groups, dim) = (timeline.groups(modality), timeline.dim(modality));
+                let (rotations, has_curves) = count_kinds(groups.iter().map(|group| group.rule));
                 self.lacking.push(ring.lacking(history)?);
                 self.modalities.push(ModalityParams {
                     times: ring.times(),
@@ -298,11 +299,11 @@ impl CudaFuser {
                     columns: output.columns() as u32,
                     first_group: self.groups.len() as u32,
                     groups: groups.len() as u32,
+                    rotations,
+                    has_curves,
                 });
-                let rules = groups
-                    .iter()
-                    .map(|group| GroupParams::new(group.from..group.to, &group.rule));
-                self.groups.extend(rules);
+                let groups = groups.iter().map(|group| (group.from..group.to, group.rule));
+                self.groups.extend(rotations_first(groups));
                 out += (dim * timeline.dtype().size()) as u64;
             }
         }

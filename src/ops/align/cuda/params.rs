@@ -55,6 +55,8 @@ pub(super) struct ModalityParams {
     pub columns: u32,
     pub first_group: u32,
     pub groups: u32,
+    pub rotations: u32,
+    pub has_curves: u32,
 }
 
 #[repr(C)]

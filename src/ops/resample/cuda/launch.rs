@@ -3,7 +3,7 @@
 use super::super::spec::Spec;
 use crate::device::Dtype;
 use crate::device::cuda::{CudaError, DeviceSlice, Gpu, Kernel, Params, SliceError, images};
-use crate::ops::channel_groups::{GroupParams, MOST_GROUPS};
+use crate::ops::channel_groups::{GroupParams, MOST_GROUPS, count_kinds, rotations_first};
 use crate::time::Interpolation;
 use bytemuck::{Pod, Zeroable};
 use half::{bf16, f16};
@@ -73,7 +73,9 @@ unsafe impl Params for CountParams {}
 pub(super) struct ModesParams {
     batch: ResampleParams,
     groups: u32,
+    rotations: u32,
     has_curves: u32,
+    unused: u32,
     own_groups: [GroupParams; MOST_GROUPS],
 }
 
@@ -283,9 +285,7 @@ impl Spec {
     /// The groups of samples of so many values, and how many they are.
     fn group_params(&self, dim: usize) -> ([GroupParams; MOST_GROUPS], u32) {
         let mut params = [GroupParams::zeroed(); MOST_GROUPS];
-        let groups = self
-            .groups(dim)
-            .map(|group| GroupParams::new(group.from..group.to, &group.rule));
+        let groups = rotations_first(self.groups(dim).map(|group| (group.from..group.to, group.rule)));
         for (to, group) in params.iter_mut().zip(groups) {
             *to = group;
         }
@@ -308,10 +308,13 @@ impl Spec {
             return unsafe { gpu.launch(kernel, grid, BLOCK, batch) };
         }
         let (own_groups, groups) = self.group_params(batch.dim as usize);
+        let (rotations, has_curves) = count_kinds(self.groups.iter().map(|group| group.rule));
         let params = ModesParams {
             batch: *batch,
             groups,
-            has_curves: self.groups.iter().any(|group| group.rule.mode.needs()[0] > 1).into(),
+            rotations,
+            has_curves,
+            unused: 0,
             own_groups,
         };
         // SAFETY: as the caller promises.
