@@ -73,11 +73,13 @@ impl History {
     }
 
     /// The times, ascending.
+    #[inline]
     pub fn times(&self) -> &[i64] {
         &self.times[self.head..]
     }
 
     /// The values of sample `i`, if the rows are kept here.
+    #[inline]
     pub fn row(&self, i: usize) -> &[f32] {
         let from = (self.head + i) * self.dim;
         &self.values[from..from + self.dim]

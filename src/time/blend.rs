@@ -3,14 +3,14 @@
 //! All that the CPU and the configuration know of a mode stands here: its name, its code in the kernels, the limits that
 //! it uses, which samples it needs, which of them it [picks](pick) for a target, and what a [`Rule`] makes of them. The
 //! plain modes, which take the samples channel by channel with one weight, are [written](write()) here, too; `curve.rs`
-//! has those of four samples, and `rotation.rs` those of a rotation.
+//! has those of four samples, and `rotation.rs` those of a rotation. [`Rows`] are where the values go.
 //!
 //! `kernels/time.cuh` says the same of the plain modes to a device, bit for bit, and `kernels/modes.cuh` of the others;
 //! `tests/layout.py` holds the codes against these. Only `rotvec` is computed on the CPU alone:
 //! [`Interpolation::is_on_cuda`].
 //!
 //! **A new mode** touches
-//! 1. this file: a variant of [`Interpolation`], its `Facts`, and an arm of `Rule::make`;
+//! 1. this file: a variant of [`Interpolation`], its `Facts`, and an arm of `Rule::write_others`;
 //! 2. `kernels/time.cuh`: its code, and, if devices are to know it, `kernels/modes.cuh`: what it makes of the samples;
 //! 3. `tests/common/resample.rs` and `tests/modes.rs`: what it should give, by a slow way;
 //! 4. the user's documentation of the modes.
@@ -21,6 +21,7 @@
 use super::{curve, rotation};
 use crate::device::{Float, Real, convert, zip_map};
 use serde::{Deserialize, Deserializer, de};
+use std::ops::Range;
 
 /// How a value between samples is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -225,83 +226,160 @@ impl Rule {
         !self.mode.is_rotation() || rotation::is_one(self.mode, sample)
     }
 
-    /// Writes the value at a target, one element for each channel, or `fill` where it has none: [`pick`], then [`write()`] or
-    /// what the mode does in its place. Each sample is one that the rule [takes](Self::takes).
-    #[inline(always)]
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "the samples, the target and the place of its value"
-    )]
-    pub fn value<'a, S: Float, T: Float<Real = S::Real>>(
-        &self,
-        times: &[i64],
-        until: usize,
-        target: i64,
-        sample: impl Fn(usize) -> &'a [S],
-        is_moderate: bool,
-        fill: T,
-        out: &mut [T],
-    ) -> Written {
-        if !self.mode.is_plain() {
-            return self.write(times, until, target, sample, fill, out);
-        }
-        let picked = pick(times, until, target, self.mode, &self.limits);
-        write(picked, sample, is_moderate, fill, out)
+    /// Whether it picks the same samples as another, whatever the target.
+    fn picks_like(&self, other: &Self) -> bool {
+        let takes_one = |rule: &Self| matches!(rule.mode, Interpolation::Previous | Interpolation::Nearest);
+        let modes_do = self.mode == other.mode || !takes_one(self) && !takes_one(other);
+        modes_do && self.limits == other.limits
     }
 
-    /// [`value`](Self::value) of the other modes. A call of its own: inlined, it takes the registers of the plain ones.
-    #[inline(never)]
+    /// Writes the values of some rows, [`ROWS`] at most, that are made of the samples in `picks`. What was worse so far stays
+    /// in `written`.
+    #[inline(always)]
     fn write<'a, S: Float, T: Float<Real = S::Real>>(
         &self,
         times: &[i64],
-        until: usize,
-        target: i64,
+        picks: &[Pick],
         sample: impl Fn(usize) -> &'a [S],
-        fill: T,
-        out: &mut [T],
-    ) -> Written {
-        let is_finite = match pick(times, until, target, self.mode, &self.limits) {
-            Pick::Invalid => {
-                out.fill(fill);
-                return Written::Fill;
-            }
-            Pick::Sample(i) => self.hold(sample(i), out),
-            Pick::Between { before, after, weight } => match self.mode {
-                Interpolation::Cubic | Interpolation::Pchip => {
-                    let around = curve::Around::of(times, before, after, self.limits.max_gap);
-                    let samples = around.samples.map(&sample);
-                    curve::between(self.mode, &around, samples, S::Real::from_f64(weight), out)
-                }
-                _ => self.between(sample(before), sample(after), S::Real::from_f64(weight), out),
-            },
-        };
-        if is_finite {
-            return Written::Value;
+        mut rows: Rows<'_, T>,
+        written: &mut [Written],
+    ) {
+        if !self.mode.is_plain() {
+            return self.write_others(times, picks, sample, rows, written);
         }
-        out.fill(fill);
-        Written::Overflow
+        let fill = rows.fill;
+        for (row, (&picked, written)) in picks.iter().zip(written).enumerate() {
+            *written = write(picked, &sample, false, fill, rows.row(row)).max(*written);
+        }
+    }
+
+    /// [`write`](Self::write) of the modes that are not plain. A call of its own: inlined, it takes the registers of the plain
+    /// ones.
+    #[inline(never)]
+    fn write_others<'a, S: Float, T: Float<Real = S::Real>>(
+        &self,
+        times: &[i64],
+        picks: &[Pick],
+        sample: impl Fn(usize) -> &'a [S],
+        mut rows: Rows<'_, T>,
+        written: &mut [Written],
+    ) {
+        for (row, &picked) in picks.iter().enumerate() {
+            let fill = rows.fill;
+            let out = rows.row(row);
+            let is_finite = match picked {
+                Pick::Invalid => {
+                    out.fill(fill);
+                    written[row] = written[row].max(Written::Fill);
+                    continue;
+                }
+                Pick::Sample(i) => self.hold(sample(i), out),
+                // All at once, below.
+                Pick::Between { .. } if self.mode.is_rotation() => continue,
+                Pick::Between { before, after, weight } => {
+                    let weight = S::Real::from_f64(weight);
+                    if self.mode == Interpolation::Angle {
+                        curve::angles_between(sample(before), sample(after), weight, out)
+                    } else {
+                        let around = curve::Around::of(times, before, after, self.limits.max_gap);
+                        curve::between(self.mode, &around, around.samples.map(&sample), weight, out)
+                    }
+                }
+            };
+            rows.check(row, is_finite, written);
+        }
+        if self.mode.is_rotation() {
+            rotation::between(self, picks, sample, |row, value| {
+                let is_finite = each(rows.row(row), |channel| value[channel]);
+                rows.check(row, is_finite, written);
+            });
+        }
     }
 
     /// Writes the value at a sample's own time, or where that sample is held. Returns whether it is finite.
     fn hold<S: Float, T: Float<Real = S::Real>>(&self, sample: &[S], out: &mut [T]) -> bool {
         match self.mode {
-            Interpolation::Angle => each(out, |channel| curve::wrapped(sample[channel].to_real())),
+            Interpolation::Angle => curve::angles_between(sample, sample, S::Real::from_f64(0.0), out),
             mode if mode.is_rotation() => rotation::hold(self, sample, out),
             _ => convert(sample, out),
         }
     }
+}
 
-    /// Writes the value between two samples, with the weight of the later one. Returns whether it is finite.
-    fn between<S, T>(&self, before: &[S], after: &[S], weight: S::Real, out: &mut [T]) -> bool
-    where
-        S: Float,
-        T: Float<Real = S::Real>,
-    {
-        match self.mode {
-            Interpolation::Angle => each(out, |channel| {
-                curve::angle_between(before[channel].to_real(), after[channel].to_real(), weight)
-            }),
-            _ => rotation::between(self, before, after, weight, out),
+/// So many rows are written at a time: groups of channels share what is picked for them, and their rotations are computed
+/// side by side.
+pub(super) const ROWS: usize = 8;
+
+/// Where the values at some targets go: some channels of each row.
+pub struct Rows<'a, T> {
+    /// The targets, one for each row, ns.
+    pub targets: &'a [i64],
+    /// The elements of all rows, row-major.
+    pub out: &'a mut [T],
+    /// How many elements a row has.
+    pub columns: usize,
+    /// Those that are written.
+    pub channels: Range<usize>,
+    /// What stands where there is no value.
+    pub fill: T,
+}
+
+impl<T: Float> Rows<'_, T> {
+    /// Writes the value at each target, group by group of channels, or `fill` where a group has none: [`pick`], then
+    /// [`write()`] or what the mode does in its place.
+    ///
+    /// `until` says of a row how many samples are at or before its target, and each sample is one that the rules
+    /// [take](Rule::takes). `done` hears once of each row what was written, the worst of its groups.
+    #[inline(always)]
+    pub fn write<'a, S: Float<Real = T::Real>>(
+        self,
+        times: &[i64],
+        groups: impl Iterator<Item = (Range<usize>, Rule)> + Clone,
+        mut until: impl FnMut(usize) -> usize,
+        sample: impl Fn(usize) -> &'a [S],
+        mut done: impl FnMut(usize, Written),
+    ) {
+        for (first, targets) in (0..).step_by(ROWS).zip(self.targets.chunks(ROWS)) {
+            let mut untils = [0; ROWS];
+            let mut picks = [Pick::Invalid; ROWS];
+            let mut written = [Written::Value; ROWS];
+            let (untils, picks) = (&mut untils[..targets.len()], &mut picks[..targets.len()]);
+            for (row, place) in untils.iter_mut().enumerate() {
+                *place = until(first + row);
+            }
+            let mut picked_by: Option<Rule> = None;
+            for (channels, rule) in groups.clone() {
+                if !picked_by.is_some_and(|other| rule.picks_like(&other)) {
+                    for ((picked, &until), &target) in picks.iter_mut().zip(&*untils).zip(targets) {
+                        *picked = pick(times, until, target, rule.mode, &rule.limits);
+                    }
+                    picked_by = Some(rule);
+                }
+                let rows = Rows {
+                    targets,
+                    out: &mut self.out[first * self.columns..],
+                    channels: self.channels.start + channels.start..self.channels.start + channels.end,
+                    ..self
+                };
+                rule.write(times, picks, |i| &sample(i)[channels.clone()], rows, &mut written);
+            }
+            for (row, written) in written.into_iter().take(targets.len()).enumerate() {
+                done(first + row, written);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn row(&mut self, row: usize) -> &mut [T] {
+        &mut self.out[row * self.columns..][self.channels.clone()]
+    }
+
+    /// Fills a row whose value the type can't hold, and notes that.
+    fn check(&mut self, row: usize, is_finite: bool, written: &mut [Written]) {
+        if !is_finite {
+            let fill = self.fill;
+            self.row(row).fill(fill);
+            written[row] = Written::Overflow;
         }
     }
 }
@@ -401,7 +479,7 @@ pub fn pick(times: &[i64], until: usize, target: i64, mode: Interpolation, limit
 }
 
 /// What was written for a target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Written {
     /// Its value.
     Value,
@@ -513,6 +591,54 @@ mod tests {
         assert_eq!((written, out), (Written::Overflow, [-1.0; 2]));
         let written = write(Pick::Sample(1), sample, false, -1.0, &mut out);
         assert_eq!((written, out), (Written::Value, [f32::MAX, 0.0]));
+    }
+
+    /// Rows in all lanes and in some, held and filled ones among them.
+    #[test]
+    fn a_value_does_not_depend_on_the_other_rows() {
+        let times: Vec<i64> = (0..30).map(|i| i * 10 + i % 7 + 50 * (i / 13)).collect();
+        let targets: Vec<i64> = (0..60).map(|i| i * 8 - 20).collect();
+        for mode in Interpolation::ALL {
+            let width = mode.width().unwrap_or(3);
+            let samples: Vec<f32> = (0..30 * width).map(|i| 3.0 * (i as f32 * 0.7).sin()).collect();
+            let rule = Rule::new(mode, limits(30, 30, 40));
+            let values = |targets: &[i64]| {
+                let columns = width + 2;
+                let mut out = vec![7.0f32; targets.len() * columns];
+                let mut written = vec![None; targets.len()];
+                let rows = Rows {
+                    targets,
+                    out: &mut out,
+                    columns,
+                    channels: 1..1 + width,
+                    fill: -1.0,
+                };
+                let groups = std::iter::once((0..width, rule));
+                let until = |row: usize| times.partition_point(|&t| t <= targets[row]);
+                let sample = |i: usize| &samples[i * width..][..width];
+                let done = |row: usize, came| assert_eq!(written[row].replace(came), None);
+                rows.write(&times, groups, until, sample, done);
+                (out.into_iter().map(f32::to_bits).collect::<Vec<_>>(), written)
+            };
+            let (together, written) = values(&targets);
+            let alone: Vec<_> = targets.iter().map(|&target| values(&[target])).collect();
+            assert_eq!(
+                together,
+                alone.iter().flat_map(|(bits, _)| bits.clone()).collect::<Vec<_>>()
+            );
+            assert_eq!(
+                written,
+                alone
+                    .iter()
+                    .flat_map(|(_, written)| written.clone())
+                    .collect::<Vec<_>>()
+            );
+            let filled = written
+                .iter()
+                .filter(|&&written| written == Some(Written::Fill))
+                .count();
+            assert!((3..30).contains(&filled), "{mode:?}: {filled}");
+        }
     }
 
     fn at(target: i64, mode: Interpolation, limits: Limits) -> Pick {

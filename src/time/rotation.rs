@@ -4,7 +4,7 @@
 //! cosine and an arc tangent: series in float64, the same on every machine.
 
 use super::Interpolation;
-use super::blend::{QuaternionOrder, Rule};
+use super::blend::{Pick, QuaternionOrder, ROWS, Rule};
 use crate::device::{Float, Real};
 
 /// A norm under the first, or over the second, is that of no rotation.
@@ -54,25 +54,26 @@ pub(super) fn hold<S: Float, T: Float<Real = S::Real>>(rule: &Rule, sample: &[S]
     }
 }
 
-/// Writes the rotation between two samples, with the weight of the later one. Returns whether it is finite.
-pub(super) fn between<S, T>(rule: &Rule, before: &[S], after: &[S], w: S::Real, out: &mut [T]) -> bool
-where
-    S: Float,
-    T: Float<Real = S::Real>,
-{
+/// Computes the rotation of each row that is between two samples, and hands it on.
+pub(super) fn between<'a, S: Float>(
+    rule: &Rule,
+    picks: &[Pick],
+    sample: impl Fn(usize) -> &'a [S],
+    mut put: impl FnMut(usize, &[S::Real]),
+) {
     match rule.mode {
         Interpolation::Slerp => {
-            let value = slerp(unit(read(before)), unit(read(after)), w);
-            put(canonical(rule, value), out)
+            let quaternion = |i| unit(read(sample(i)));
+            slerp::<S::Real, _>(picks, quaternion, |row, q| put(row, &canonical(rule, q)));
         }
         Interpolation::Rotvec => {
-            let [a, b] = [before, after].map(|sample| from_rotvec::<S::Real>(read(sample)));
-            put(to_rotvec(slerp(a, b, w.to_f64())), out)
+            let quaternion = |i| from_rotvec::<S::Real>(read(sample(i)));
+            slerp::<S::Real, _>(picks, quaternion, |row, q| put(row, &to_rotvec(q)));
         }
         // The inverse of a rotation between two is the rotation between their inverses: columns are as good as rows.
         _ => {
-            let [a, b] = [before, after].map(|sample| from_rows(rows(sample)));
-            put(to_rows(slerp(a, b, w)), out)
+            let quaternion = |i| from_rows(rows(sample(i)));
+            slerp::<S::Real, _>(picks, quaternion, |row, q| put(row, &to_rows(q)));
         }
     }
 }
@@ -116,33 +117,59 @@ fn canonical<R: Real>(rule: &Rule, q: Quaternion<R>) -> Quaternion<R> {
     }
 }
 
-/// The unit quaternion between two, on the shorter arc and in the hemisphere of the first.
-fn slerp<R: Real>(a: Quaternion<R>, b: Quaternion<R>, w: R) -> Quaternion<R> {
-    let one = R::from_f64(1.0);
-    let cosine = dot(a, b);
-    let (b, cosine) = if cosine < R::from_f64(0.0) {
-        (b.map(|x| -x), -cosine)
-    } else {
-        (b, cosine)
-    };
-    let less_one = if cosine > one { R::from_f64(0.0) } else { cosine - one };
-    let [of_a, of_b] = shares([one - w, w], less_one);
-    unit(std::array::from_fn(|i| of_a * a[i] + of_b * b[i]))
-}
-
-/// `sin(t * angle) / sin(angle)` for both weights, where `less_one` is the cosine of the angle less 1.
-#[inline(always)]
-fn shares<R: Real>(weights: [R; 2], less_one: R) -> [R; 2] {
-    let one = R::from_f64(1.0);
-    let squares = weights.map(|t| t * t);
-    let mut nested = [one; 2];
-    for [u, v] in U_V.into_iter().rev() {
-        let (u, v) = (R::from_f64(u), R::from_f64(v));
-        for (sum, square) in nested.iter_mut().zip(squares) {
-            *sum = one + ((u * square - v) * less_one) * *sum;
+/// The unit quaternion between those of two samples, on the shorter arc and in the hemisphere of the first, for each row that
+/// is between two. A row is a lane: each term of the polynomial waits for the one before, and loops over lanes vectorize.
+fn slerp<W: Real, R: Real>(
+    picks: &[Pick],
+    quaternion: impl Fn(usize) -> Quaternion<R>,
+    mut put: impl FnMut(usize, Quaternion<R>),
+) {
+    let (zero, one) = (R::from_f64(0.0), R::from_f64(1.0));
+    let mut ends = [[[zero; 4]; 2]; ROWS];
+    let mut weights = [[one; ROWS]; 2];
+    let mut less_one = [zero; ROWS];
+    let mut is_any = false;
+    for (row, &picked) in picks.iter().enumerate() {
+        if let Pick::Between { before, after, weight } = picked {
+            let [a, b] = [quaternion(before), quaternion(after)];
+            let cosine = dot(a, b);
+            let sign = if cosine < zero { -one } else { one };
+            let cosine = cosine * sign;
+            let weight = R::from_f64(W::from_f64(weight).to_f64());
+            ends[row] = [a, b.map(|x| x * sign)];
+            weights[0][row] = one - weight;
+            weights[1][row] = weight;
+            less_one[row] = if cosine > one { zero } else { cosine - one };
+            is_any = true;
         }
     }
-    [weights[0] * nested[0], weights[1] * nested[1]]
+    if !is_any {
+        return;
+    }
+    let [of_a, of_b] = shares(&weights, &less_one);
+    for (row, &picked) in picks.iter().enumerate() {
+        if let Pick::Between { .. } = picked {
+            let [a, b] = ends[row];
+            put(row, unit(std::array::from_fn(|i| of_a[row] * a[i] + of_b[row] * b[i])));
+        }
+    }
+}
+
+/// `sin(t * angle) / sin(angle)` for both weights of each row, where `less_one` is the cosine of the angle less 1.
+#[inline(always)]
+fn shares<R: Real>(weights: &[[R; ROWS]; 2], less_one: &[R; ROWS]) -> [[R; ROWS]; 2] {
+    let one = R::from_f64(1.0);
+    let squares = weights.map(|weights| weights.map(|t| t * t));
+    let mut nested = [[one; ROWS]; 2];
+    for [u, v] in U_V.into_iter().rev() {
+        let (u, v) = (R::from_f64(u), R::from_f64(v));
+        for (nested, squares) in nested.iter_mut().zip(&squares) {
+            for ((nested, &square), &less_one) in nested.iter_mut().zip(squares).zip(less_one) {
+                *nested = one + ((u * square - v) * less_one) * *nested;
+            }
+        }
+    }
+    std::array::from_fn(|end| std::array::from_fn(|row| weights[end][row] * nested[end][row]))
 }
 
 fn vectors<S: Float>(sample: &[S]) -> [[S::Real; 3]; 2] {
@@ -271,8 +298,8 @@ mod tests {
             let angle = f64::from(i) * 0.01;
             for t in [0.0, 0.1, 0.5, 0.73, 1.0] {
                 let expected = (t * angle).sin() / angle.sin();
-                let [came, _] = shares([t, 0.0], angle.cos() - 1.0);
-                assert!((came - expected).abs() < 2e-7, "{angle} {t}");
+                let [_, came] = shares(&[[0.0; ROWS], [t; ROWS]], &[angle.cos() - 1.0; ROWS]);
+                assert!(came.iter().all(|came| (came - expected).abs() < 2e-7), "{angle} {t}");
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use super::{Masks, Target, Timeline};
 use crate::device::Element;
-use crate::time::blend::Written;
+use crate::time::blend::{Rows, Written};
 use std::ops::Range;
 
 /// Writes the window of a run of modalities side by side, `[T, D]` row-major, newest target last, and its masks.
@@ -29,29 +29,54 @@ pub fn window<E: Element>(
         absent += usize::from(!row.is_there);
     }
     let count = modalities.len();
-    for mask in [&mut masks.valid, &mut masks.age_ns] {
+    for (mask, unknown) in [(&mut masks.valid, 0), (&mut masks.age_ns, -1)] {
         mask.clear();
-        mask.resize(timeline.window() * count, 0);
+        mask.resize(timeline.window() * count, unknown);
     }
     masks.overflows.clear();
     masks.overflows.resize(count, 0);
+    let fill = E::from_f32(timeline.fill_value());
     let mut from = 0;
     for (i, modality) in modalities.enumerate() {
         let channels = from..from + timeline.dim(modality);
         from = channels.end;
-        let times = timeline.history(modality).times();
+        let history = timeline.history(modality);
+        let (times, targets) = (history.times(), &masks.timestamps_ns[absent..]);
+        let entry = |row: usize| (absent + row) * count + i;
         let mut cursor = Cursor::default();
-        for (row, (out, &time)) in out.chunks_exact_mut(columns).zip(&masks.timestamps_ns).enumerate() {
-            let out = &mut out[channels.clone()];
-            let known = if row < absent {
-                nothing(timeline, out)
-            } else {
-                value_at(timeline, modality, time, cursor.until(times, time), out)
-            };
-            masks.valid[row * count + i] = i64::from(known.valid);
-            masks.age_ns[row * count + i] = known.age_ns;
-            masks.overflows[i] += i64::from(known.overflows);
+        let mut until = |row: usize| {
+            let until = cursor.until(times, targets[row]);
+            masks.age_ns[entry(row)] = until.checked_sub(1).map_or(-1, |newest| targets[row] - times[newest]);
+            until
+        };
+        let nothing = if history.rows_are_elsewhere() {
+            timeline.window()
+        } else {
+            absent
+        };
+        for out in out.chunks_exact_mut(columns).take(nothing) {
+            out[channels.clone()].fill(fill);
         }
+        if history.rows_are_elsewhere() {
+            (0..targets.len()).for_each(|row| _ = until(row));
+            continue;
+        }
+        let rows = Rows {
+            targets,
+            out: &mut out[absent * columns..],
+            columns,
+            channels,
+            fill,
+        };
+        let groups = timeline
+            .groups(modality)
+            .iter()
+            .map(|group| (group.from..group.to, group.rule));
+        let sample = |i: usize| history.row(i);
+        rows.write(times, groups, until, sample, |row, written| {
+            masks.valid[entry(row)] = i64::from(written == Written::Value);
+            masks.overflows[i] += i64::from(written == Written::Overflow);
+        });
     }
 }
 
@@ -65,6 +90,7 @@ struct Cursor {
 
 impl Cursor {
     /// How many samples are at or before `time`.
+    #[inline]
     fn until(&mut self, times: &[i64], time: i64) -> usize {
         let guess = (self.until + self.step).min(times.len());
         let until = walk(times, time, guess).unwrap_or_else(|| times.partition_point(|&t| t <= time));
@@ -88,56 +114,6 @@ fn walk(times: &[i64], time: i64, guess: usize) -> Option<usize> {
         }
     }
     None
-}
-
-/// What is known of the value of a modality at a target.
-struct Known {
-    /// Whether all groups are valid.
-    valid: bool,
-    /// Whether the published type can't hold some group.
-    overflows: bool,
-    /// The target minus the newest sample at or before it, -1 where there is none, ns.
-    age_ns: i64,
-}
-
-/// Writes what stands in a row that is not there.
-fn nothing<E: Element>(timeline: &Timeline, out: &mut [E]) -> Known {
-    out.fill(E::from_f32(timeline.fill_value()));
-    Known {
-        valid: false,
-        overflows: false,
-        age_ns: -1,
-    }
-}
-
-/// Writes the value of a modality at `time`, `dim` elements. `until` of its samples are at or before that.
-fn value_at<E: Element>(timeline: &Timeline, modality: usize, time: i64, until: usize, out: &mut [E]) -> Known {
-    let fill = E::from_f32(timeline.fill_value());
-    let history = timeline.history(modality);
-    let times = history.times();
-    let age_ns = until.checked_sub(1).map_or(-1, |newest| time - times[newest]);
-    let (mut valid, mut overflows) = (true, false);
-    if history.rows_are_elsewhere() {
-        out.fill(fill);
-        return Known {
-            valid: false,
-            overflows,
-            age_ns,
-        };
-    }
-    for group in timeline.groups(modality) {
-        let channels = group.from..group.to;
-        let sample = |i: usize| &history.row(i)[channels.clone()];
-        let out = &mut out[channels.clone()];
-        let written = group.rule.value(times, until, time, sample, false, fill, out);
-        valid &= written == Written::Value;
-        overflows |= written == Written::Overflow;
-    }
-    Known {
-        valid,
-        overflows,
-        age_ns,
-    }
 }
 
 #[cfg(test)]

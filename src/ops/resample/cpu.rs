@@ -2,7 +2,7 @@ use super::spec::Spec;
 use super::{ResampleConfig, Trajectories};
 use crate::device::{Dtype, Float};
 use crate::ops::ConfigError;
-use crate::time::blend::{self, Written};
+use crate::time::blend::{self, Rows, Written};
 use crate::time::pick;
 use half::{bf16, f16};
 use std::ops::Range;
@@ -226,28 +226,25 @@ impl Spec {
         valid: &mut [u8],
         counters: &mut ResampleCounters,
     ) {
-        let fill = T::from_f32(self.fill);
-        for group in self.groups(dim) {
-            let sample = |i: usize| &samples[kept.indices[i] * dim..][group.from..group.to];
-            let mut until = 0;
-            for ((&target, out), valid) in targets.iter().zip(out.chunks_exact_mut(dim)).zip(&mut *valid) {
-                until = at_or_before(&kept.times, until, target);
-                let out = &mut out[group.from..group.to];
-                let written = group.rule.value(&kept.times, until, target, sample, false, fill, out);
-                // So far: 0 for a value in every group, 1 for none in some, 2 where the type can't hold one.
-                let so_far = if group.from == 0 { 0 } else { *valid };
-                *valid = so_far.max(match written {
-                    Written::Value => 0,
-                    Written::Fill => 1,
-                    Written::Overflow => 2,
-                });
-            }
-        }
-        for valid in valid {
-            counters.invalid += u64::from(*valid > 0);
-            counters.dropped_overflow += u64::from(*valid == 2);
-            *valid = u8::from(*valid == 0);
-        }
+        let mut found = 0;
+        let until = |row: usize| {
+            found = at_or_before(&kept.times, found, targets[row]);
+            found
+        };
+        let rows = Rows {
+            targets,
+            out,
+            columns: dim,
+            channels: 0..dim,
+            fill: T::from_f32(self.fill),
+        };
+        let groups = self.groups(dim).map(|group| (group.from..group.to, group.rule));
+        let sample = |i: usize| &samples[kept.indices[i] * dim..][..dim];
+        rows.write(&kept.times, groups, until, sample, |row, written| {
+            counters.invalid += u64::from(written != Written::Value);
+            counters.dropped_overflow += u64::from(written == Written::Overflow);
+            valid[row] = u8::from(written == Written::Value);
+        });
     }
 }
 

@@ -5,7 +5,7 @@ use half::{bf16, f16};
 use robocache::device::cuda::{Budget, DeviceBuf, Gpu};
 use robocache::device::{Dtype, Float};
 use robocache::ops::align::cuda::{BatchGroup, BatchModality, BatchOutput, BatchShape, FuseBatch};
-use robocache::time::blend::Written;
+use robocache::time::blend::{Rows, Written};
 use robocache::time::{Interpolation, Limits, Pick, QuaternionOrder, Rule, pick};
 
 const DTYPES: [Dtype; 3] = [Dtype::Float32, Dtype::Float16, Dtype::BFloat16];
@@ -272,9 +272,24 @@ fn of_rule<'a>(
         wanted: &mut Vec<u8>,
     ) -> bool {
         let mut out = vec![T::from_f32(0.0); channels];
-        let written = rule.value(times, until, target, sample, false, T::from_f32(-3.5), &mut out);
+        let rows = Rows {
+            targets: &[target],
+            out: &mut out,
+            columns: channels,
+            channels: 0..channels,
+            fill: T::from_f32(-3.5),
+        };
+        let groups = std::iter::once((0..channels, *rule));
+        let mut is_there = false;
+        rows.write(
+            times,
+            groups,
+            |_| until,
+            sample,
+            |_, written| is_there = written == Written::Value,
+        );
         wanted.extend_from_slice(bytemuck::cast_slice(&out));
-        written == Written::Value
+        is_there
     }
     let at = (times, until, target);
     match dtype {
