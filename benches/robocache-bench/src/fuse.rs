@@ -21,6 +21,8 @@ const LIVE_NS: i64 = 10_000_000_000;
 const LIVE_WARM_UP_NS: i64 = 2_000_000_000;
 /// Camera features at 30 Hz, proprioception at 500 Hz, a wrench at 1 kHz: period in ns, columns.
 const LIVE_STREAMS: [(i64, usize); 3] = [(33_333_333, 128), (2_000_000, 15), (1_000_000, 6)];
+/// The targets are at samples of the faster streams. With all stamps so much later, each is between two.
+const BETWEEN_NS: i64 = 700_000;
 /// A stream's samples are taken in turn from so many, so that values differ from sample to sample.
 const DIFFERENT_SAMPLES: usize = 97;
 
@@ -74,12 +76,12 @@ pub fn live(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
         let rules = live_rules(window, Dtype::Float32)?;
         let config = live_config(window);
         let bytes = window * columns * 4;
-        let times = play(OnCpu::new(&rules)?, &rules, usize::MAX)?;
+        let times = play(OnCpu::new(&rules)?, &rules, 0, usize::MAX)?;
         rows.add("fuse", &config, "cpu", Scope::Host, times, bytes);
         if gpu.is_none() {
             continue;
         }
-        let times = play(on_cuda(&rules)?, &rules, usize::MAX)?;
+        let times = play(on_cuda(&rules)?, &rules, 0, usize::MAX)?;
         rows.add("fuse", &config, "cuda", Scope::Host, times, bytes);
     }
     gpu.map_or(Ok(()), |gpu| take(rows, gpu))
@@ -98,12 +100,15 @@ pub fn modes(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
     ] {
         for window in LIVE_WINDOWS {
             let rules = live_rules_with(window, Dtype::Float32, proprio)?;
-            let (config, bytes) = (format!("{}, {name}", live_config(window)), window * columns * 4);
-            let times = play(OnCpu::new(&rules)?, &rules, usize::MAX)?;
-            rows.add("fuse", &config, "cpu", Scope::Host, times, bytes);
-            if gpu.is_some() {
-                let times = play(on_cuda(&rules)?, &rules, usize::MAX)?;
-                rows.add("fuse", &config, "cuda", Scope::Host, times, bytes);
+            for (offset_ns, between) in [(0, ""), (BETWEEN_NS, ", between samples")] {
+                let config = format!("{}, {name}{between}", live_config(window));
+                let bytes = window * columns * 4;
+                let times = play(OnCpu::new(&rules)?, &rules, offset_ns, usize::MAX)?;
+                rows.add("fuse", &config, "cpu", Scope::Host, times, bytes);
+                if gpu.is_some() {
+                    let times = play(on_cuda(&rules)?, &rules, offset_ns, usize::MAX)?;
+                    rows.add("fuse", &config, "cuda", Scope::Host, times, bytes);
+                }
             }
         }
     }
@@ -167,7 +172,7 @@ pub fn launch(gpu: &Gpu) -> Result<(), Box<dyn Error>> {
         (longest, Dtype::Float32),
     ] {
         let rules = live_rules(window, dtype)?;
-        play(on_cuda(&rules)?, &rules, OBSERVATIONS)?;
+        play(on_cuda(&rules)?, &rules, 0, OBSERVATIONS)?;
     }
     let mut aligner = on_cuda(&live_rules(shortest, Dtype::Float32)?)?;
     let (period, dim) = LIVE_STREAMS[0];
@@ -267,9 +272,14 @@ fn live_rules_with(window: usize, dtype: Dtype, proprio: &str) -> Result<AlignCo
     ))
 }
 
-/// Plays ten seconds of a robot, or until there are `most` observations, and times each of them from the arrival of the
-/// sample that makes it due.
-fn play(mut fuser: impl Fuser, config: &AlignConfig, most: usize) -> Result<Vec<f64>, Box<dyn Error>> {
+/// Plays ten seconds of a robot from `offset_ns` on, or until there are `most` observations, and times each of them from the
+/// arrival of the sample that makes it due.
+fn play(
+    mut fuser: impl Fuser,
+    config: &AlignConfig,
+    offset_ns: i64,
+    most: usize,
+) -> Result<Vec<f64>, Box<dyn Error>> {
     let samples = LIVE_STREAMS.map(|(_, dim)| {
         let values = (0..DIFFERENT_SAMPLES * dim).map(|i| (i as f32 * 0.37).sin());
         values.collect::<Vec<f32>>()
@@ -290,7 +300,7 @@ fn play(mut fuser: impl Fuser, config: &AlignConfig, most: usize) -> Result<Vec<
         let dim = LIVE_STREAMS[modality].1;
         let sample = &samples[modality][k % DIFFERENT_SAMPLES * dim..][..dim];
         let mut start = Instant::now();
-        fuser.push(modality, stamp, Values::from_f32(sample))?;
+        fuser.push(modality, stamp + offset_ns, Values::from_f32(sample))?;
         while fuser.observe(&mut out)? {
             made += 1;
             if stamp >= LIVE_WARM_UP_NS {
