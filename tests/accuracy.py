@@ -71,7 +71,7 @@ class Stream:
 
 
 def seconds(stream: Stream) -> tuple[np.ndarray, np.ndarray]:
-    """Sample times and targets, of float64, which holds them exactly since the first sample."""
+    """Sample times and targets, s since the first sample."""
     return (stream.times - stream.times[0]) / S, (stream.targets - stream.times[0]) / S
 
 
@@ -235,6 +235,24 @@ def recorded_curves(data: pathlib.Path) -> dict[str, Stream]:
     return curves | {"acceleration of the hand, 285 to 95 Hz, m/s2": Stream.thinned(hand.times, hand.accelerations, 95)}
 
 
+def recorded_bursts(data: pathlib.Path) -> dict[str, Stream]:
+    """What comes over a car's CAN bus, stamped when it was read; targets in the middle between two samples. No truth."""
+    bursts = {}
+    for what, name in [("steering angle, degrees", "steering_angle"), ("speed, m/s", "speed")]:
+        times, values = (np.load(data / "comma2k19_drive_1min" / f"CAN_{name}_{part}.npy") for part in ("t", "value"))
+        stamps = convert.nanoseconds(times, 1.0)
+        middles = stamps[:-1] + np.diff(stamps) // 2
+        bursts[what] = Stream(stamps, values.reshape(-1, 1), middles, np.full((len(middles), 1), np.nan))
+    return bursts
+
+
+def beyond(stream: Stream, values: np.ndarray) -> np.ndarray:
+    """How far each value is outside of what the two samples around it span."""
+    before = np.searchsorted(stream.times, stream.targets, side="right") - 1
+    pair = np.stack([stream.values[before], stream.values[before + 1]])
+    return np.maximum(np.maximum(pair.min(axis=0) - values, values - pair.max(axis=0)), 0).max(axis=1)
+
+
 @dataclasses.dataclass
 class Poses:
     times: np.ndarray
@@ -303,10 +321,10 @@ def measure(folder: pathlib.Path, data: pathlib.Path | None) -> tuple[list[Table
         "the same, published with w >= 0": steady.published(canonical(steady.values)),
         "turn about an axis that moves": turn(500, 1.0),
     }
-    curves = {}
+    curves, bursts = {}, {}
     if data:
         turns |= recorded_turns(data)
-        curves = recorded_curves(data)
+        curves, bursts = recorded_curves(data), recorded_bursts(data)
     tumbling = turns["turn about an axis that moves"]
     matrices = Rotation.from_quat(tumbling.values).as_matrix()
     forms = {
@@ -316,7 +334,7 @@ def measure(folder: pathlib.Path, data: pathlib.Path | None) -> tuple[list[Table
         "angle": Rotation.from_quat(tumbling.values).as_euler("xyz"),
     }
 
-    asked = [(stream, mode) for stream in (*waves.values(), *curves.values()) for mode in CURVES]
+    asked = [(stream, mode) for stream in (*waves.values(), *curves.values(), *bursts.values()) for mode in CURVES]
     asked += [(stream, mode) for stream in turns.values() for mode in ("previous", "linear", "slerp", "cubic")]
     asked += [(tumbling.published(values), mode) for mode, values in forms.items()]
     made = dict(zip(((id(stream), mode) for stream, mode in asked), resample(folder, asked), strict=True))
@@ -335,12 +353,17 @@ def measure(folder: pathlib.Path, data: pathlib.Path | None) -> tuple[list[Table
         values |= {mode: of(stream, mode) for mode in ("slerp", "cubic")}
         turn_errors[what] = {mode: degrees(stream, value) for mode, value in values.items()}
     curve_errors = {what: {mode: distances(stream, of(stream, mode)) for mode in CURVES} for what, stream in curves.items()}
+    burst_errors = {what: {mode: beyond(stream, of(stream, mode)) for mode in CURVES[1:]} for what, stream in bursts.items()}
     tables = [
         table("accuracy-sines", [*CURVES, "*Catmull-Rom*", "*Akima*"], wave_errors),
         table("accuracy-turns", ["previous", "linear", "*nlerp*", "slerp", "cubic"], turn_errors, bool(data)),
         table("accuracy-curves", CURVES, curve_errors, bool(data)),
+        table("accuracy-bursts", CURVES[1:], burst_errors, bool(data)),
     ]
     bounds = [*agreement(asked, of), *factors(wave_errors, turn_errors, curve_errors)]
+    for what, stream in bursts.items():
+        off = burst_errors[what]["pchip"].max() / np.ptp(stream.values)
+        bounds.append(Bound(f"{what}: `pchip` beyond its samples", f"{off:.1e} of the range", "at most 1e-07", off <= 1e-7))
     lines = ["| | came | bound |", "|---|---|---|"]
     lines += [f"| {bound.what} | {bound.came} | {bound.bound} |" for bound in bounds]
     return [*tables, Table("accuracy-bounds", lines, bool(data))], bounds
