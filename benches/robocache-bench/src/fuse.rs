@@ -274,12 +274,7 @@ fn live_rules_with(window: usize, dtype: Dtype, proprio: &str) -> Result<AlignCo
 
 /// Plays ten seconds of a robot from `offset_ns` on, or until there are `most` observations, and times each of them from the
 /// arrival of the sample that makes it due.
-fn play(
-    mut fuser: impl Fuser,
-    config: &AlignConfig,
-    offset_ns: i64,
-    most: usize,
-) -> Result<Vec<f64>, Box<dyn Error>> {
+fn play(mut fuser: impl Fuser, config: &AlignConfig, offset_ns: i64, most: usize) -> Result<Vec<f64>, Box<dyn Error>> {
     let samples = LIVE_STREAMS.map(|(_, dim)| {
         let values = (0..DIFFERENT_SAMPLES * dim).map(|i| (i as f32 * 0.37).sin());
         values.collect::<Vec<f32>>()
