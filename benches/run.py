@@ -416,6 +416,12 @@ def short(peer: str) -> str:
     return peer.replace("PointToVoxel: ", "").replace("voxel_down_sample: ", "")
 
 
+def warn_of_load() -> None:
+    load = os.getloadavg()[0]
+    if load > 0.5:
+        print(f"this machine's load is {load:.1f}: something else may run, and figures suffer", file=sys.stderr)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, metavar="PART")
@@ -429,6 +435,7 @@ def main() -> None:
         print("\n".join(summary_table(voxel_targets(Figures(voxel_rows())))))
         return
     if arguments.modes:
+        warn_of_load()
         build()
         rows = mode_rows()
         write_modes(rows, today)
@@ -438,9 +445,7 @@ def main() -> None:
     if arguments.write:
         rows = kept
     else:
-        load = os.getloadavg()[0]
-        if load > 0.5:
-            print(f"this machine's load is {load:.1f}: something else may run, and figures suffer", file=sys.stderr)
+        warn_of_load()
         benches = build()
         if "peers" in arguments.only:
             peers_python()
