@@ -18,7 +18,8 @@ BUILT_KERNELS := $(patsubst %.cu,target/%.fatbin,$(KERNELS)) $(CUDA12_KERNELS)
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .PHONY: demo record replay sensors offline test check-format check-licences check-dataflows check-layout check-kernels clippy doc \
-  check-engine test-rust test-gpu test-python kernels emulator build bench bench-gpu bench-voxels profile-gpu clean-out
+  check-engine test-rust test-gpu test-python kernels emulator build accuracy bench bench-gpu bench-modes bench-voxels \
+  profile-gpu clean-out
 
 demo: build out/policy.onnx
 	@rm -f out/report.json
@@ -123,6 +124,10 @@ target/kernels/%.cuda12.fatbin: kernels/%.cu $(wildcard kernels/*.cuh) kernels/c
 emulator:
 	@$(MAKE) --no-print-directory -j 2 -f tests/emulator/Makefile
 
+# How far interpolated values are from the truth and from SciPy's: the tables of docs/accuracy.md.
+accuracy: build
+	python tests/accuracy.py
+
 # The figures of the documentation. Nothing else should run meanwhile.
 bench: .venv/.stamp
 	python benches/run.py
@@ -138,6 +143,10 @@ bench-gpu: .venv/.stamp
 # Clouds on the CPU alone, beside spconv and Open3D, which get an environment of their own in out/peers.
 bench-voxels: .venv/.stamp
 	python benches/run.py --voxels
+
+# The modes of interpolation on the CPU alone, beside NumPy, SciPy and C++ that looks up as tf2 does.
+bench-modes: .venv/.stamp
+	python benches/run.py --modes
 
 # What bounds the kernels, by Nsight Compute.
 profile-gpu: .venv/.stamp

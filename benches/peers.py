@@ -2,6 +2,7 @@
 line per row, as the Rust benchmarks print.
 
     python benches/peers.py resample             needs NumPy
+    python benches/peers.py modes TF2_LIKE       needs SciPy; TF2_LIKE is what tf2_like.cpp compiles to
     python benches/peers.py voxelize CLOUDS      needs benches/requirements-peers.txt; CLOUDS is the folder that
                                                  the benchmark `voxelize` writes with --write-clouds
     python benches/peers.py gpu [PART ...]       needs PyTorch with a GPU, and CuPy for its rows; PART: gpu_peers/
@@ -157,6 +158,10 @@ def main() -> None:
     match sys.argv[1:]:
         case ["resample"]:
             resample()
+        case ["modes", tf2_like]:
+            from mode_peers import main as modes
+
+            modes(tf2_like)
         case ["voxelize", folder]:
             voxelize(folder)
         case ["gpu", *parts]:

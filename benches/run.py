@@ -1,12 +1,13 @@
 """Takes every figure that the documentation quotes, and writes them there: `make bench`.
 
-    python benches/run.py [--only PART ...] [--runs N] [--write] [--voxels]
+    python benches/run.py [--only PART ...] [--runs N] [--write] [--voxels | --modes]
 
-PART is resample, fuse, voxelize, dataflows or peers; figures of the other parts are kept from the last run. Writes
-out/bench.jsonl (every row), docs/performance.svg, and the tables between the markers `<!-- bench -->` (targets) and
-`<!-- bench-rows -->` (all) of docs/performance.md and README.md. Takes about six minutes on two cores, the
-build aside; nothing else should run meanwhile. With --voxels only clouds are measured, robocache's and the peers', and
-what they are held to is printed: two minutes, and nothing is written.
+PART is resample, fuse, voxelize, modes, dataflows or peers; figures of the other parts are kept from the last run. Writes
+out/bench.jsonl (every row), docs/performance.svg, and the tables between the markers `<!-- bench -->` (targets),
+`<!-- bench-modes -->` and `<!-- bench-rows -->` (all) of docs/performance.md and README.md. Takes about seven minutes on
+two cores, the build aside; nothing else should run meanwhile. With --voxels only clouds are measured, robocache's and the
+peers', and what they are held to is printed: two minutes, and nothing is written. With --modes only the modes of
+interpolation are: a minute, and their table is written.
 """
 
 import argparse
@@ -28,7 +29,7 @@ ROWS = ROOT / "out" / "bench.jsonl"
 PLOT = ROOT / "docs" / "performance.svg"
 PAGES = [ROOT / "docs" / "performance.md", ROOT / "README.md"]
 PEERS = ROOT / "out" / "peers"
-PARTS = ["resample", "fuse", "voxelize", "peers", "dataflows"]
+PARTS = ["resample", "fuse", "voxelize", "modes", "peers", "dataflows"]
 BENCHES = ["resample", "fuse", "voxelize"]
 
 # A path: the sink's input, the source's output that causes it, and how large it is where the input carries two sizes
@@ -163,6 +164,17 @@ def voxel_rows() -> list[dict]:
     return rows_of("voxelize", benches["voxelize"], "room, ") + peer_voxels()
 
 
+def mode_rows() -> list[dict]:
+    """Every mode of interpolation on the CPU, by robocache and the peers."""
+    tf2_like = OUT / "tf2_like"
+    OUT.mkdir(parents=True, exist_ok=True)
+    options = ["-std=c++17", "-O3", "-DNDEBUG", "-Wall", "-Wextra", "-Werror"]
+    subprocess.run(["g++", *options, "-o", tf2_like, "benches/tf2_like.cpp"], cwd=ROOT, check=True)
+    ours = rows_of("modes", ROOT / "target" / "release" / "robocache-bench", "modes")
+    peers = rows_of("modes", sys.executable, "benches/peers.py", "modes", tf2_like)
+    return [row for row in ours if row["backend"] == "cpu"] + peers
+
+
 def measure(part: str, benches: dict[str, str], runs: int) -> list[dict]:
     match part:
         case "dataflows":
@@ -170,6 +182,8 @@ def measure(part: str, benches: dict[str, str], runs: int) -> list[dict]:
         case "peers":
             rows = rows_of(part, sys.executable, "benches/peers.py", "resample")
             return rows + peer_voxels()
+        case "modes":
+            return mode_rows()
     return rows_of(part, benches[part])
 
 
@@ -202,6 +216,15 @@ SPARSE_PEERS = [
     "voxel_down_sample: mean",
     "unique, bincount: count, mean",
 ]
+
+# What the peers of the modes are called in benches/mode_peers.py, and the shapes that they take
+MODE_PEERS = ["NumPy", "SciPy", "C++ as in tf2"]
+MODE_SHAPES = {
+    "fuse": ("live, T = 16, 128+15+6 columns, float32, one observation, {}, between samples", "one observation, {}"),
+    "resample": ("64x4096->1024x32 float32, {}", "64 trajectories, {}"),
+}
+MIXED = "angle + slerp + linear"
+MODES = {"fuse": ["linear", MIXED, "cubic", "pchip"], "resample": ["linear", "angle", "slerp", "cubic", "pchip"]}
 
 CLOUD = "room, 131072 points, 256x256x256"
 BATCH = "64x4096->1024x32 float32"
@@ -280,12 +303,28 @@ def full_table(get: Figures) -> list[str]:
     lines = ["| operation | configuration | p50 | p99 |", "|---|---|---|---|"]
     for row in get.rows:
         config = row["config"]
-        if row["part"] == "peers":
+        if "peer" in row:
             config = f"*{row['peer']}*; {config}"
         if row["part"] == "dataflows":
             messages = f"{row['messages']:.0f} messages, median of {row['runs']} runs"
             config = f"dataflow `{row['op']}.yml`, {config}, {row['bytes']:,} bytes, {messages}"
         lines.append(f"| {row['op']} | {config} | {time_text(row['us_p50'])} | {time_text(row['us_p99'])} |")
+    return lines
+
+
+def mode_table(rows: list[dict]) -> list[str]:
+    """What each mode takes, and how many times as long the peers need."""
+    lines = [f"| | robocache p50 | p99 | {' | '.join(MODE_PEERS)} |", f"|---|---|---|{'---|' * len(MODE_PEERS)}"]
+    for op, modes in MODES.items():
+        for mode in modes:
+            config, what = (text.format(mode) for text in MODE_SHAPES[op])
+            of_mode = [row for row in rows if (row["op"], row["config"]) == (op, config)]
+            (ours,) = (row for row in of_mode if "peer" not in row)
+            cells = [*p50_p99(ours)]
+            for peer in MODE_PEERS:
+                us = [row["us_p50"] for row in of_mode if row.get("peer", "").startswith(peer)]
+                cells.append(f"{time_text(us[0])}, {us[0] / ours['us_p50']:.3g} x" if us else "")
+            lines.append(f"| {what} | {' | '.join(cells)} |")
     return lines
 
 
@@ -302,6 +341,12 @@ def write_pages(get: Figures, when: str) -> None:
     for page in PAGES:
         replace_between(page, "bench", [*summary_table(targets(get)), "", caption])
         replace_between(page, "bench-rows", [*full_table(get), "", caption])
+    write_modes([row for row in get.rows if row["part"] == "modes"], when)
+
+
+def write_modes(rows: list[dict], when: str) -> None:
+    caption = f"{machine()}, {when}, `make bench-modes`."
+    replace_between(PAGES[0], "bench-modes", [*mode_table(rows), "", caption])
 
 
 def plot(get: Figures, when: str) -> None:
@@ -371,28 +416,40 @@ def short(peer: str) -> str:
     return peer.replace("PointToVoxel: ", "").replace("voxel_down_sample: ", "")
 
 
+def warn_of_load() -> None:
+    load = os.getloadavg()[0]
+    if load > 0.5:
+        print(f"this machine's load is {load:.1f}: something else may run, and figures suffer", file=sys.stderr)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, metavar="PART")
     parser.add_argument("--runs", type=int, default=3, help="runs of each dataflow, of which the median is taken")
     parser.add_argument("--write", action="store_true", help="measure nothing, write tables and plot of the last run")
     parser.add_argument("--voxels", action="store_true", help="measure clouds alone, print their targets, write nothing")
+    parser.add_argument("--modes", action="store_true", help="measure the modes of interpolation alone, write their table")
     arguments = parser.parse_args()
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
     if arguments.voxels:
         print("\n".join(summary_table(voxel_targets(Figures(voxel_rows())))))
+        return
+    if arguments.modes:
+        warn_of_load()
+        build()
+        rows = mode_rows()
+        write_modes(rows, today)
+        print("\n".join(mode_table(rows)))
         return
     kept = [json.loads(line) for line in ROWS.read_text().splitlines()] if ROWS.exists() else []
     if arguments.write:
         rows = kept
     else:
-        load = os.getloadavg()[0]
-        if load > 0.5:
-            print(f"this machine's load is {load:.1f}: something else may run, and figures suffer", file=sys.stderr)
+        warn_of_load()
         benches = build()
         if "peers" in arguments.only:
             peers_python()
         write_clouds(benches)
-        today = datetime.datetime.now(datetime.UTC).date().isoformat()
         rows = [row for row in kept if row["part"] not in arguments.only]
         for part in arguments.only:
             rows += [{**row, "date": today, "machine": machine()} for row in measure(part, benches, arguments.runs)]

@@ -12,11 +12,8 @@ ROOT = TESTS.parent
 sys.path.insert(0, str(ROOT / "examples" / "policy"))
 
 import convert  # noqa: E402
+from convert import DATA, PLACES  # noqa: E402
 from harness import Flow, dora  # noqa: E402
-
-# Recordings of real sensors are not part of the repository: they lie next to it, or next to the folder of a worktree.
-PLACES = [ROOT.parent / "shared" / "data", ROOT.parent.parent / "shared" / "data"]
-DATA = next((place for place in PLACES if place.is_dir()), None)
 
 
 @pytest.fixture(scope="session")

@@ -15,6 +15,11 @@ import pathlib
 import numpy as np
 import pyarrow as pa
 
+ROOT = pathlib.Path(__file__).parents[1]
+# Recordings of real sensors are not part of the repository: they lie next to it, or next to the folder of a worktree.
+PLACES = [ROOT.parent / "shared" / "data", ROOT.parent.parent / "shared" / "data"]
+DATA = next((place for place in PLACES if place.is_dir()), None)
+
 
 @dataclasses.dataclass
 class Stream:

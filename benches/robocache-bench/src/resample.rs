@@ -112,24 +112,26 @@ fn one_shape(rows: &mut Rows, gpu: Option<&Gpu>, shape: &Shape) -> Result<(), Bo
 /// The shapes of [`SHAPES`] in which the modes are compared.
 const MODE_SHAPES: [usize; 3] = [0, 1, 3];
 
-/// Measures every mode that devices compute on the device, in float32.
+/// Measures every mode in float32, on the CPU, and on the device where it has the mode.
 pub fn modes(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
-    let Some(gpu) = gpu else { return Ok(()) };
     let shapes: Vec<Shape> = shapes().filter(|shape| shape.dtype == Dtype::Float32).collect();
     let shapes = MODE_SHAPES.map(|at| shapes[at]);
     for shape in shapes.iter().filter(|shape| timing::is_wanted(shape.held_bytes())) {
-        let (mut sets, bytes) = sets(shape, &memory(Some(gpu)));
-        for mode in Interpolation::ALL.into_iter().filter(|mode| mode.is_on_cuda()) {
+        let (mut sets, bytes) = sets(shape, &memory(gpu));
+        for mode in Interpolation::ALL {
             let rules = batch::rules(mode, shape.dim);
-            let Set { message, values, valid } = &mut sets[0];
-            CpuResampler::new(&rules)?.run(
-                &Trajectories::from_message(message)?,
-                values.bytes_mut(),
-                valid.bytes_mut(),
-            );
-            let expected = values.bytes().to_vec();
-            let times = device(&CudaResampler::new(&rules, gpu, None)?, shape, &sets, &expected)?;
             let config = format!("{}, {}", shape.config(), mode.name());
+            let mut resampler = CpuResampler::new(&rules)?;
+            let times = host(
+                &mut sets,
+                |batch, values, valid| Ok(resampler.run(batch, values, valid)),
+            )?;
+            rows.add("resample", &config, "cpu", Scope::Host, times, bytes);
+            let Some(gpu) = gpu.filter(|_| mode.is_on_cuda()) else {
+                continue;
+            };
+            let expected = sets[0].values.bytes().to_vec();
+            let times = device(&CudaResampler::new(&rules, gpu, None)?, shape, &sets, &expected)?;
             rows.add("resample", &config, "cuda", Scope::Device, times, bytes);
         }
     }
