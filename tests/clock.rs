@@ -84,6 +84,68 @@ fn later_operations_of_the_process_take_host_time() {
     assert!(of("fused").len() >= 48);
 }
 
+/// A stamp of 0 would be a clock that was set.
+#[test]
+fn a_message_without_a_stamp_is_refused_and_moves_nothing() {
+    let mut graph = graph("plugins: [clock: { inputs: [{ input: imu, lock_s: 1 }] }]").unwrap();
+    let (imu, mut sink) = (input(&graph, "imu"), Recorder::default());
+    for i in 0..200 {
+        let device = 1000 * S + i * 10 * MS;
+        graph.message(imu, &at(sample(device, &[0.0]), HOST + i * 10 * MS), &mut sink);
+        if i == 150 {
+            let mut none = sample(0, &[0.0]);
+            none.header.timestamp_ns.clear();
+            graph.message(imu, &at(none, HOST + 1501 * MS), &mut sink);
+        }
+    }
+    let sent = sink.take();
+    assert_eq!((sent.len(), faults(&graph, "clock: input `imu`")), (200, 1));
+    assert!(sent[100..].iter().all(|sent| sent.integer("clock_locked") == 1));
+}
+
+/// A node gives such a message the time of its publication, which is no stamp of the device.
+#[test]
+fn a_message_with_the_time_of_publication_alone_keeps_that() {
+    let text =
+        "plugins: [clock: { inputs: [{ input: imu, lock_s: 1 }, { input: camera, clock: monotonic, latency_ms: 5 }] }]";
+    let mut graph = graph(text).unwrap();
+    let (imu, camera, mut sink) = (input(&graph, "imu"), input(&graph, "camera"), Recorder::default());
+    let unstamped = |published: i64| {
+        let mut message = sample(published, &[0.0]);
+        message.header.unstamped.set(1);
+        at(message, published)
+    };
+    graph.message(camera, &unstamped(HOST), &mut sink);
+    assert_eq!(*sink.sent[0].header.timestamp_ns, HOST - 5 * MS);
+    assert_eq!(
+        (sink.sent[0].integer("clock_locked"), sink.sent[0].integer("unstamped")),
+        (0, 1)
+    );
+    sink.take();
+    for i in 0..200 {
+        let device = 1000 * S + i * 10 * MS;
+        graph.message(imu, &at(sample(device, &[0.0]), HOST + i * 10 * MS), &mut sink);
+        graph.message(imu, &unstamped(HOST + (i * 10 + 5) * MS), &mut sink);
+    }
+    for (i, sent) in sink.take().iter().enumerate() {
+        assert_eq!(*sent.header.timestamp_ns, HOST + 5 * MS * i as i64);
+        assert_eq!(sent.integer("clock_locked"), i64::from(i >= 200 && i % 2 == 0));
+    }
+    // Of several samples with stamps and a message without one, the newest is its stamp.
+    let mut message = samples(&[1000 * S + 1990 * MS, 1000 * S + 2000 * MS], &[1.0, 2.0]);
+    message.header.timestamp_ns.set(HOST + 2003 * MS);
+    message.header.unstamped.set(1);
+    graph.message(imu, &at(message, HOST + 2003 * MS), &mut sink);
+    let sent = &sink.take()[0];
+    assert_eq!(sent.integers("timestamps_ns"), [HOST + 1990 * MS, HOST + 2000 * MS]);
+    assert_eq!(*sent.header.timestamp_ns, HOST + 2000 * MS);
+    assert!(sent.header.get("unstamped").is_none());
+    assert_eq!(
+        faults(&graph, "clock: input `imu`") + faults(&graph, "clock: input `camera`"),
+        0
+    );
+}
+
 #[test]
 fn a_device_that_restarts_is_counted_and_published_on() {
     let mut graph = graph("plugins: [clock: { inputs: [{ input: imu }] }]").unwrap();

@@ -121,17 +121,29 @@ fn what_can_t_be_known_is_refused() {
             ..
         }
     ));
-    let inverted = latency(&a, &sampled(|t| -signal(t), 30, 5000, 20.0)).unwrap_err();
-    assert!(
-        matches!(inverted, LatencyError::Weak { trough, .. } if trough < -0.9)
-            || matches!(inverted, LatencyError::Ambiguous { .. }),
-        "{inverted}"
-    );
+    for seed in 1..=20 {
+        let signal = movement(seed, 1.5);
+        let (a, b) = (
+            sampled(&signal, 60, 5000, 0.0),
+            sampled(|t| -signal(t), 60, 5000, 100.0),
+        );
+        match latency(&a, &b).unwrap_err() {
+            LatencyError::Weak { trough, .. } => assert!(trough < -0.9),
+            LatencyError::Inverted { trough, trough_ms, .. } => {
+                assert!(trough < -0.9 && (trough_ms - 100.0).abs() < 2.0);
+            }
+            LatencyError::AtEnd { .. } => {}
+            other => panic!("{other}"),
+        }
+    }
     // A sine of 5 Hz is the same again after 200 ms.
     let sine = |t: f64| (std::f64::consts::TAU * 5.0 * t).sin();
     let again = latency(&sampled(sine, 30, 2000, 0.0), &sampled(sine, 30, 5000, 30.0)).unwrap_err();
     assert!(
-        matches!(again, LatencyError::Ambiguous { .. } | LatencyError::AtEnd { .. }),
+        matches!(
+            again,
+            LatencyError::Ambiguous { .. } | LatencyError::AtEnd { .. } | LatencyError::Inverted { .. }
+        ),
         "{again}"
     );
     let far = latency(&a, &sampled(&signal, 30, 5000, 520.0)).unwrap_err();
