@@ -96,6 +96,19 @@ fn outages_and_values_that_are_none_are_left_out() {
 }
 
 #[test]
+fn of_samples_with_the_same_time_the_later_one_counts() {
+    let signal = movement(5, 4.0);
+    let (a, clean) = (sampled(&signal, 30, 2000, 0.0), sampled(&signal, 30, 20_000, 60.0));
+    let of_pairs = clean
+        .0
+        .iter()
+        .zip(&clean.1)
+        .flat_map(|(&ns, &value)| [(ns, 50.0 - value), (ns, value)]);
+    let lag_ms = |b| latency(&a, b).unwrap().lag_ms;
+    assert_eq!(lag_ms(&of_pairs.unzip()), lag_ms(&clean));
+}
+
+#[test]
 fn what_can_t_be_known_is_refused() {
     let signal = movement(5, 4.0);
     let a = sampled(&signal, 30, 2000, 0.0);
