@@ -354,7 +354,7 @@ mod tests {
                 window.push(x, d);
             }
             let got = window.line().unwrap();
-            let first = points.iter().rev().take(181).last().unwrap().0;
+            let first = points[points.len().saturating_sub(181)].0;
             let inside: Vec<_> = points.iter().filter(|point| point.0 >= first).collect();
             let mean = inside.iter().map(|point| point.0).sum::<i128>() / inside.len() as i128;
             let (mut sum, mut slope_sum, mut height_sum) = (0.0, 0.0, 0.0);
