@@ -159,6 +159,74 @@ fn a_device_that_restarts_is_counted_and_published_on() {
     assert_eq!(faults(&graph, "clock: input `imu`"), 1);
 }
 
+/// Devices at 0.1 Hz to 10 kHz with outages, clocks that are set, disorder, and stamps that are none: host time goes on in
+/// order, and follows the estimate slowly.
+#[test]
+fn whatever_comes_host_time_goes_on_in_order() {
+    let mut state = 1u64;
+    let mut unit = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 11) as f64 / (1u64 << 53) as f64
+    };
+    let (mut locked, mut notices, mut held) = (0, 0, 0);
+    for scenario in 0..60 {
+        let mut one_of = |choices: &[f64]| choices[(unit() * choices.len() as f64) as usize];
+        let input = ClockInput {
+            input: "imu".into(),
+            window_s: one_of(&[5.0, 60.0, 600.0]),
+            lock_s: one_of(&[1.0, 5.0]),
+            reset_ms: one_of(&[5.0, 100.0, 1000.0]),
+            ..ClockInput::default()
+        };
+        let mut clocks = Clocks::new(&ClockConfig { inputs: vec![input] }).unwrap();
+        let (hz, jitter_ns) = (
+            one_of(&[0.1, 1.0, 30.0, 1000.0, 10_000.0]),
+            one_of(&[0.0, 1e5, 5e6, 2e8]),
+        );
+        let (skew, start) = (
+            one_of(&[0.0, 20e-6, -490e-6, 5e-3]),
+            one_of(&[0.0, -9.2e18, 9.2e18]) as i64,
+        );
+        let is_wild = scenario % 4 == 0;
+        let (mut time, mut device_set, mut host_set) = (0.0, 0i64, 0i64);
+        // The newest message in order: its device time and stamp, and whether it had to wait for time to pass.
+        let mut newest: Option<(i64, i64, i64, bool, bool)> = None;
+        for _ in 0..2000 {
+            let mut one_in = |n: f64| unit() * n < 1.0;
+            time += 1e9 / hz * if one_in(200.0) { 40.0 } else { 1.0 };
+            device_set += if one_in(500.0) { -90 * MS } else { 0 } + if one_in(500.0) { 86_400 * S } else { 0 };
+            host_set += if one_in(900.0) { -S } else { 0 } + if one_in(900.0) { 50 * MS } else { 0 };
+            let late_stamp = if one_in(100.0) { 80 * MS } else { 0 };
+            let is_none = is_wild && one_in(50.0);
+            let stamp = (start.saturating_add(device_set)).saturating_add((time * (1.0 - skew)) as i64 - late_stamp);
+            let x = if is_none { i64::MAX } else { stamp };
+            let y = HOST + host_set + (time - jitter_ns * (1.0 - unit()).ln()) as i64;
+            let (got, notice) = clocks.push(0, x, Some(y));
+            (locked, notices) = (locked + i32::from(got.is_locked), notices + i32::from(notice.is_some()));
+            let before = newest.filter(|before| notice.is_none() && before.2 == got.epoch);
+            if before.is_some_and(|before| x <= before.0) {
+                continue;
+            }
+            let passed = before.map_or(0, |before| got.host_ns - before.1);
+            assert!(before.is_none() || passed > 0, "scenario {scenario}: {passed}");
+            if let Some((device, _, _, true, false)) = before.filter(|_| passed > 1 && got.is_locked) {
+                let stamps = (x - device) as f64;
+                assert!(
+                    (passed as f64 - stamps).abs() <= 2501e-6 * stamps + 2.0,
+                    "scenario {scenario}: {passed} {stamps}"
+                );
+            }
+            let waits = newest.is_some_and(|before| got.host_ns - before.1 == 1);
+            held += i32::from(waits);
+            newest = Some((x, got.host_ns, got.epoch, got.is_locked, waits));
+        }
+    }
+    assert!(
+        locked > 10_000 && notices > 500 && held > 100,
+        "{locked} {notices} {held}"
+    );
+}
+
 #[test]
 fn a_wrong_configuration_names_the_key() {
     for (text, words) in [
