@@ -84,6 +84,68 @@ fn later_operations_of_the_process_take_host_time() {
     assert!(of("fused").len() >= 48);
 }
 
+/// A stamp of 0 would be a clock that was set.
+#[test]
+fn a_message_without_a_stamp_is_refused_and_moves_nothing() {
+    let mut graph = graph("plugins: [clock: { inputs: [{ input: imu, lock_s: 1 }] }]").unwrap();
+    let (imu, mut sink) = (input(&graph, "imu"), Recorder::default());
+    for i in 0..200 {
+        let device = 1000 * S + i * 10 * MS;
+        graph.message(imu, &at(sample(device, &[0.0]), HOST + i * 10 * MS), &mut sink);
+        if i == 150 {
+            let mut none = sample(0, &[0.0]);
+            none.header.timestamp_ns.clear();
+            graph.message(imu, &at(none, HOST + 1501 * MS), &mut sink);
+        }
+    }
+    let sent = sink.take();
+    assert_eq!((sent.len(), faults(&graph, "clock: input `imu`")), (200, 1));
+    assert!(sent[100..].iter().all(|sent| sent.integer("clock_locked") == 1));
+}
+
+/// A node gives such a message the time of its publication, which is no stamp of the device.
+#[test]
+fn a_message_with_the_time_of_publication_alone_keeps_that() {
+    let text =
+        "plugins: [clock: { inputs: [{ input: imu, lock_s: 1 }, { input: camera, clock: monotonic, latency_ms: 5 }] }]";
+    let mut graph = graph(text).unwrap();
+    let (imu, camera, mut sink) = (input(&graph, "imu"), input(&graph, "camera"), Recorder::default());
+    let unstamped = |published: i64| {
+        let mut message = sample(published, &[0.0]);
+        message.header.unstamped.set(1);
+        at(message, published)
+    };
+    graph.message(camera, &unstamped(HOST), &mut sink);
+    assert_eq!(*sink.sent[0].header.timestamp_ns, HOST - 5 * MS);
+    assert_eq!(
+        (sink.sent[0].integer("clock_locked"), sink.sent[0].integer("unstamped")),
+        (0, 1)
+    );
+    sink.take();
+    for i in 0..200 {
+        let device = 1000 * S + i * 10 * MS;
+        graph.message(imu, &at(sample(device, &[0.0]), HOST + i * 10 * MS), &mut sink);
+        graph.message(imu, &unstamped(HOST + (i * 10 + 5) * MS), &mut sink);
+    }
+    for (i, sent) in sink.take().iter().enumerate() {
+        assert_eq!(*sent.header.timestamp_ns, HOST + 5 * MS * i as i64);
+        assert_eq!(sent.integer("clock_locked"), i64::from(i >= 200 && i % 2 == 0));
+    }
+    // Of several samples with stamps and a message without one, the newest is its stamp.
+    let mut message = samples(&[1000 * S + 1990 * MS, 1000 * S + 2000 * MS], &[1.0, 2.0]);
+    message.header.timestamp_ns.set(HOST + 2003 * MS);
+    message.header.unstamped.set(1);
+    graph.message(imu, &at(message, HOST + 2003 * MS), &mut sink);
+    let sent = &sink.take()[0];
+    assert_eq!(sent.integers("timestamps_ns"), [HOST + 1990 * MS, HOST + 2000 * MS]);
+    assert_eq!(*sent.header.timestamp_ns, HOST + 2000 * MS);
+    assert!(sent.header.get("unstamped").is_none());
+    assert_eq!(
+        faults(&graph, "clock: input `imu`") + faults(&graph, "clock: input `camera`"),
+        0
+    );
+}
+
 #[test]
 fn a_device_that_restarts_is_counted_and_published_on() {
     let mut graph = graph("plugins: [clock: { inputs: [{ input: imu }] }]").unwrap();
@@ -95,6 +157,74 @@ fn a_device_that_restarts_is_counted_and_published_on() {
     let stamps: Vec<_> = sink.take().iter().map(|sent| *sent.header.timestamp_ns).collect();
     assert_eq!(stamps, (0..100).map(|i| HOST + i * 10 * MS).collect::<Vec<_>>());
     assert_eq!(faults(&graph, "clock: input `imu`"), 1);
+}
+
+/// Devices at 0.1 Hz to 10 kHz with outages, clocks that are set, disorder, and stamps that are none: host time goes on in
+/// order, and follows the estimate slowly.
+#[test]
+fn whatever_comes_host_time_goes_on_in_order() {
+    let mut state = 1u64;
+    let mut unit = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 11) as f64 / (1u64 << 53) as f64
+    };
+    let (mut locked, mut notices, mut held) = (0, 0, 0);
+    for scenario in 0..60 {
+        let mut one_of = |choices: &[f64]| choices[(unit() * choices.len() as f64) as usize];
+        let input = ClockInput {
+            input: "imu".into(),
+            window_s: one_of(&[5.0, 60.0, 600.0]),
+            lock_s: one_of(&[1.0, 5.0]),
+            reset_ms: one_of(&[5.0, 100.0, 1000.0]),
+            ..ClockInput::default()
+        };
+        let mut clocks = Clocks::new(&ClockConfig { inputs: vec![input] }).unwrap();
+        let (hz, jitter_ns) = (
+            one_of(&[0.1, 1.0, 30.0, 1000.0, 10_000.0]),
+            one_of(&[0.0, 1e5, 5e6, 2e8]),
+        );
+        let (skew, start) = (
+            one_of(&[0.0, 20e-6, -490e-6, 5e-3]),
+            one_of(&[0.0, -9.2e18, 9.2e18]) as i64,
+        );
+        let is_wild = scenario % 4 == 0;
+        let (mut time, mut device_set, mut host_set) = (0.0, 0i64, 0i64);
+        // The newest message in order: its device time and stamp, and whether it had to wait for time to pass.
+        let mut newest: Option<(i64, i64, i64, bool, bool)> = None;
+        for _ in 0..2000 {
+            let mut one_in = |n: f64| unit() * n < 1.0;
+            time += 1e9 / hz * if one_in(200.0) { 40.0 } else { 1.0 };
+            device_set += if one_in(500.0) { -90 * MS } else { 0 } + if one_in(500.0) { 86_400 * S } else { 0 };
+            host_set += if one_in(900.0) { -S } else { 0 } + if one_in(900.0) { 50 * MS } else { 0 };
+            let late_stamp = if one_in(100.0) { 80 * MS } else { 0 };
+            let is_none = is_wild && one_in(50.0);
+            let stamp = (start.saturating_add(device_set)).saturating_add((time * (1.0 - skew)) as i64 - late_stamp);
+            let x = if is_none { i64::MAX } else { stamp };
+            let y = HOST + host_set + (time - jitter_ns * (1.0 - unit()).ln()) as i64;
+            let (got, notice) = clocks.push(0, x, Some(y));
+            (locked, notices) = (locked + i32::from(got.is_locked), notices + i32::from(notice.is_some()));
+            let before = newest.filter(|before| notice.is_none() && before.2 == got.epoch);
+            if before.is_some_and(|before| x <= before.0) {
+                continue;
+            }
+            let passed = before.map_or(0, |before| got.host_ns - before.1);
+            assert!(before.is_none() || passed > 0, "scenario {scenario}: {passed}");
+            if let Some((device, _, _, true, false)) = before.filter(|_| passed > 1 && got.is_locked) {
+                let stamps = (x - device) as f64;
+                assert!(
+                    (passed as f64 - stamps).abs() <= 2501e-6 * stamps + 2.0,
+                    "scenario {scenario}: {passed} {stamps}"
+                );
+            }
+            let waits = newest.is_some_and(|before| got.host_ns - before.1 == 1);
+            held += i32::from(waits);
+            newest = Some((x, got.host_ns, got.epoch, got.is_locked, waits));
+        }
+    }
+    assert!(
+        locked > 10_000 && notices > 500 && held > 100,
+        "{locked} {notices} {held}"
+    );
 }
 
 #[test]

@@ -1,7 +1,7 @@
 use super::report_losses;
 use crate::app::{App, AppError, Fault, Operation, Outbox, Plugin, Registration};
 use crate::ops::clock::{ClockConfig, Clocks, Notice};
-use crate::stream::{Layout, Message};
+use crate::stream::{Header, Layout, Message};
 
 /// A stamp this far from the time of publication is of another clock than the configuration says.
 const OTHER_CLOCK_NS: u64 = 10_000_000_000;
@@ -51,6 +51,26 @@ impl Plugin for ClockPlugin {
     }
 }
 
+/// The time that a message came with, ns.
+enum Came {
+    /// By the clock that stamps it.
+    Stamp(i64),
+    /// It has no stamp; a node gave it the time of its publication.
+    Published(i64),
+}
+
+/// That of a message; where only its samples have stamps, the newest of them.
+fn came(header: &Header) -> Result<Came, Fault> {
+    let own = header.timestamp_ns.get().copied();
+    let own = own.filter(|_| *header.unstamped == 0);
+    if let Some(stamp) = own.or_else(|| header.timestamps_ns.iter().copied().max()) {
+        return Ok(Came::Stamp(stamp));
+    }
+    let published = header.timestamp_ns.get().copied();
+    let needed = "no `timestamp_ns` (needed: the capture time by the clock that `clock` names, ns)";
+    Ok(Came::Published(published.ok_or(needed)?))
+}
+
 struct Clock {
     name: String,
     inputs: Vec<String>,
@@ -62,8 +82,11 @@ impl Operation for Clock {
     fn input(&mut self, input: usize, message: &Message, out: &mut Outbox<'_>) -> Result<(), Fault> {
         let words = ("is not passed on", "which are passed on as NaN, or not at all");
         report_losses(input, message, words, out);
-        let device_ns = message.timestamp_ns();
-        let (stamp, notice) = self.clocks.push(input, device_ns, message.arrival_ns);
+        let came = came(&message.header)?;
+        let (device_ns, (stamp, notice)) = match came {
+            Came::Stamp(device_ns) => (device_ns, self.clocks.push(input, device_ns, message.arrival_ns)),
+            Came::Published(at_ns) => (at_ns, (self.clocks.push_unstamped(input, at_ns), None)),
+        };
         match notice {
             Some(notice @ Notice::Locked) => {
                 let (name, input) = (&self.name, &self.inputs[input]);
@@ -87,6 +110,9 @@ impl Operation for Clock {
             payload.copy_from(message);
             header.copy_from(&message.header);
             header.timestamp_ns.set(stamp.host_ns);
+            if matches!(came, Came::Stamp(_)) {
+                header.unstamped.clear();
+            }
             if message.header.timestamps_ns.is_present() {
                 let rows = message.header.timestamps_ns.iter();
                 header

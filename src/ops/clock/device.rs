@@ -22,9 +22,10 @@ const LONGEST_SILENCE: i128 = 10;
 /// Turns the stamps of one device into host time.
 ///
 /// Of a device time x that comes at host time y, y = x + offset + skew x + delay + q with q >= 0: late messages only
-/// lie above the line, so the lower convex hull of (x, y - x) is the estimate (Zhang, Liu and Xia, INFOCOM 2002). Of its
-/// edges the one over the middle of the window is the line under all points that is nearest to them in sum (Moon, Skelly
-/// and Towsley, INFOCOM 1999).
+/// lie above the line, so the lower convex hull of (x, y - x) says all that is known of it (Zhang, Liu and Xia, INFOCOM
+/// 2002). Of the lines under it the nearest to the points in sum is the likeliest where q is exponential (Moon, Skelly and
+/// Towsley, INFOCOM 1999). It lies too high, and which of the others are likely is known, too: the estimate is their
+/// mean, which of all estimates that move with the points has the least mean square error (Pitman, Biometrika 30, 1939).
 pub struct DeviceClock {
     latency: i128,
     lock: i128,
@@ -114,12 +115,21 @@ impl DeviceClock {
         (stamp, notice)
     }
 
+    /// Host time of a message without a stamp: when it was published. Of the clock it says nothing.
+    pub fn push_unstamped(&mut self, host_ns: i64) -> Stamp {
+        let host = self.in_order(i128::from(host_ns) - self.latency, false);
+        Stamp::of_publication(host_ns, clamp(host), self.epoch)
+    }
+
     /// What can only be if one of the clocks was set, or nothing is known any more.
     fn discontinuity(&mut self, x: i128, y: i128) -> Option<Notice> {
         let (x0, y0) = self.origin?;
         let ahead = x - self.newest_x;
         if ahead > LONGEST_SILENCE * self.window_ns {
             return Some(Notice::Silence { ns: clamp(ahead) });
+        }
+        if let Some(pace) = self.wrong_pace(self.window_ns) {
+            return Some(pace);
         }
         let d = y - y0 - (x - x0);
         let usual = match (self.applied, &self.line) {
@@ -139,13 +149,24 @@ impl DeviceClock {
         (y - since >= LATE_NS).then(|| {
             let (stamps, time) = (x - x0, y - y0);
             // A clock that was set back goes on at the pace of the host's.
-            if stamps.abs() * 2 < time {
+            if let Some(pace) = self.wrong_pace(self.lock) {
+                pace
+            } else if stamps.abs() * 2 < time {
                 Notice::Pace {
                     ratio: stamps as f64 / time as f64,
                 }
             } else {
                 Notice::Reset { ns: clamp(-late) }
             }
+        })
+    }
+
+    /// The pace of a clock, where it still is none of a clock after `after`.
+    fn wrong_pace(&self, after: i128) -> Option<Notice> {
+        let line = self.line.filter(|line| line.slope.abs() > MOST_SKEW)?;
+        let is_told = self.applied.is_none() && self.window.spoken() >= after;
+        is_told.then(|| Notice::Pace {
+            ratio: 1.0 / (1.0 + line.slope),
         })
     }
 
@@ -166,7 +187,7 @@ impl DeviceClock {
     /// Follows the estimate, `dx` after the last message.
     fn apply(&mut self, x: i128, dx: i128) {
         let Some(line) = &self.line else { return };
-        let is_known = self.window.active() >= self.lock
+        let is_known = self.window.spoken() >= self.lock
             && self.messages >= LEAST_MESSAGES
             && line.slope.abs() <= MOST_SKEW
             && self.late_since.is_none();

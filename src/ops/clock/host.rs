@@ -35,17 +35,20 @@ impl HostClock {
         let difference = i128::from(difference_ns);
         let applied = self.applied.get_or_insert(difference);
         let by = difference - *applied;
+        let passed = i128::from(stamp_ns) - i128::from(self.newest);
         let mut notice = None;
         if by.abs() > self.reset {
             *applied = difference;
             self.epoch += i64::from(by < 0);
             notice = Some(Notice::HostClock { ns: clamp(by) });
         } else if by.abs() > READING_NS {
-            let passed = i128::from(stamp_ns) - i128::from(self.newest);
             let most = (passed.max(0) as f64 * SLEW) as i128;
             *applied += by.clamp(-most, most);
         }
-        self.newest = self.newest.max(stamp_ns);
+        // One stamp that is far ahead does not stop it.
+        if passed > 0 || passed < -self.reset {
+            self.newest = stamp_ns;
+        }
         let host_ns = clamp(i128::from(stamp_ns) + *applied - self.latency);
         let stamp = Stamp {
             host_ns,
@@ -56,6 +59,12 @@ impl HostClock {
             epoch: self.epoch,
         };
         (stamp, notice)
+    }
+
+    /// Real time of a message without a stamp: when it was published, at `published_ns`.
+    pub fn push_unstamped(&self, published_ns: i64) -> Stamp {
+        let host = i128::from(published_ns) - self.latency;
+        Stamp::of_publication(published_ns, clamp(host), self.epoch)
     }
 }
 
@@ -144,6 +153,15 @@ mod tests {
         assert!(matches!(notice, Some(Notice::HostClock { ns }) if (ns + 480 * MS).abs() <= 10_000));
         let (stamp, _) = clock.push(61_001 * MS, 5000 * MS);
         assert_eq!((stamp.host_ns, stamp.epoch), (65_996 * MS, 1));
+    }
+
+    #[test]
+    fn one_stamp_far_ahead_does_not_stop_the_slew() {
+        let mut clock = clock();
+        clock.push(0, 1000 * MS);
+        clock.push(i64::MAX, 1000 * MS);
+        clock.push(1000 * MS, 1020 * MS);
+        assert_eq!(clock.push(3000 * MS, 1020 * MS).0.host_ns, 3996 * MS);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The lower convex hull of a window of points, in whole numbers.
+//! The line under a window of points: their lower convex hull, in whole numbers, and what it says of the line.
 
 use std::collections::VecDeque;
 
@@ -25,14 +25,15 @@ pub(super) struct Point {
 impl Point {
     /// How far it lies above `line`, ns.
     pub fn above(&self, line: &Line) -> f64 {
-        (self.d - line.from.d) as f64 - line.slope * (self.x - line.from.x) as f64
+        self.d as f64 - line.at(self.x)
     }
 }
 
-/// An edge of the hull, continued on both sides.
+/// A line through (x, d).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Line {
-    pub from: Point,
+    x: i128,
+    d: f64,
     /// ns of d in an ns of x.
     pub slope: f64,
 }
@@ -40,7 +41,7 @@ pub(super) struct Line {
 impl Line {
     /// d at x.
     pub fn at(&self, x: i128) -> f64 {
-        self.from.d as f64 + self.slope * (x - self.from.x) as f64
+        self.d + self.slope * (x - self.x) as f64
     }
 }
 
@@ -50,9 +51,14 @@ pub(super) struct Window {
     hull: Vec<Point>,
     /// The lowest point of each slot, ascending.
     slots: VecDeque<Point>,
+    /// The sum of their x.
+    sum_x: i128,
     /// Where the newest slot begins.
     slot_start: i128,
+    /// By how much the lowest of the points is above the true line on average, ns; 0 where that can't be said.
+    bias: f64,
     scratch: Vec<Point>,
+    heights: Vec<f64>,
 }
 
 impl Window {
@@ -63,8 +69,11 @@ impl Window {
             // All that they ever need: nothing is allocated for a message.
             hull: Vec::with_capacity(4 * SLOTS as usize),
             slots: VecDeque::with_capacity(2 * SLOTS as usize),
+            sum_x: 0,
             slot_start: 0,
+            bias: 0.0,
             scratch: Vec::with_capacity(4 * SLOTS as usize),
+            heights: Vec::with_capacity(2 * SLOTS as usize),
         }
     }
 
@@ -72,6 +81,7 @@ impl Window {
     pub fn clear(&mut self) {
         self.hull.clear();
         self.slots.clear();
+        (self.sum_x, self.bias) = (0, 0.0);
     }
 
     /// Adds a point to the right of all others; of one that is not, nothing is taken. Returns whether a slot is complete.
@@ -82,16 +92,18 @@ impl Window {
         }
         let active = newest.map_or(0, |newest| newest.active + (x - newest.x).min(LONGEST_STEP));
         let point = Point { x, d, active };
-        let slope = self.line().map_or(0.0, |line| line.slope);
+        let slope = self.edge().map_or(0.0, |(_, edge)| edge.slope);
         let completes = match self.slots.back_mut() {
             Some(lowest) if active - self.slot_start < self.span / SLOTS => {
-                if point.above(&Line { from: *lowest, slope }) < 0.0 {
+                if ((d - lowest.d) as f64) < slope * (x - lowest.x) as f64 {
+                    self.sum_x += x - lowest.x;
                     *lowest = point;
                 }
                 false
             }
             _ => {
                 self.slots.push_back(point);
+                self.sum_x += x;
                 self.slot_start = active;
                 true
             }
@@ -101,21 +113,64 @@ impl Window {
         if self.hull.len() as i128 > 2 * SLOTS {
             self.thin_out();
         }
+        if completes {
+            self.bias = self.find_bias();
+        }
         completes
     }
 
-    /// The edge of the hull over the middle of the time spoken in: of all lines under the points the one nearest to them.
-    /// `None` with fewer than two points.
+    /// The best line where jitter is exponential: the mean of all lines under the points, each as likely as it makes the
+    /// points (Pitman, Biometrika 30, 1939). `None` with fewer than two points.
+    ///
+    /// With n points, mean jitter m and `mean` the mean of their x, a line of slope b that has height h over `mean` has
+    /// likelihood exp(n h / m), up to h = c(b), where it touches the hull. So slopes have weight exp(n c(b) / m), and under
+    /// c(b) the mean height is m / n lower. c is concave, and linear where a line turns about a vertex, between the slopes
+    /// of its edges; it is greatest at the slope of the edge over `mean`.
     pub fn line(&self) -> Option<Line> {
-        let (first, last) = (self.hull.first()?, self.hull.last()?);
-        let middle = (first.active + last.active) / 2;
-        let right = self.hull.partition_point(|point| point.active <= middle);
-        let right = right.min(self.hull.len() - 1).max(1);
-        let (from, to) = (self.hull[right - 1], *self.hull.get(right)?);
-        Some(Line {
-            from,
-            slope: (to.d - from.d) as f64 / (to.x - from.x) as f64,
-        })
+        let (right, edge) = self.edge()?;
+        if self.bias <= 0.0 {
+            return Some(edge);
+        }
+        let (before, after) = self.hull.split_at(right);
+        let mut weights = Weights::default();
+        weights.turn(after.iter(), &edge, self.bias, 1.0);
+        weights.turn(before.iter().rev(), &edge, self.bias, -1.0);
+        let Weights { sum, slope, height } = weights;
+        let mean = Line {
+            d: edge.d + (height / sum - 1.0) * self.bias,
+            slope: edge.slope + slope / sum,
+            ..edge
+        };
+        (mean.d.is_finite() && mean.slope.is_finite())
+            .then_some(mean)
+            .or(Some(edge))
+    }
+
+    /// The edge of the hull over the mean x, as the index of its right end and as a line: of all lines under the points the
+    /// nearest to them in sum.
+    fn edge(&self) -> Option<(usize, Line)> {
+        if self.hull.len() < 2 {
+            return None;
+        }
+        let mean = self.sum_x / self.slots.len().max(1) as i128;
+        let right = self.hull.partition_point(|point| point.x <= mean);
+        let right = right.clamp(1, self.hull.len() - 1);
+        let (from, to) = (self.hull[right - 1], self.hull[right]);
+        let slope = (to.d - from.d) as f64 / (to.x - from.x) as f64;
+        let d = from.d as f64 + slope * (mean - from.x) as f64;
+        Some((right, Line { x: mean, d, slope }))
+    }
+
+    /// m / n of the lowest points of the slots. Two of them lie on the edge; of the others a quarter lies less than
+    /// m ln(4/3) above it, and how late the late ones are does not matter.
+    fn find_bias(&mut self) -> f64 {
+        let (Some((_, edge)), count @ 3..) = (self.edge(), self.slots.len()) else {
+            return 0.0;
+        };
+        self.heights.clear();
+        self.heights.extend(self.slots.iter().map(|point| point.above(&edge)));
+        let (_, quartile, _) = self.heights.select_nth_unstable_by(2 + (count - 2) / 4, f64::total_cmp);
+        *quartile / f64::ln(4.0 / 3.0) / count as f64
     }
 
     /// The least d.
@@ -123,10 +178,9 @@ impl Window {
         self.hull.iter().map(|point| point.d).min()
     }
 
-    /// The time that was spoken in, ns.
-    pub fn active(&self) -> i128 {
-        let ends = self.hull.first().zip(self.hull.last());
-        ends.map_or(0, |(first, last)| last.active - first.active)
+    /// The time that was spoken in since the window was empty, ns.
+    pub fn spoken(&self) -> i128 {
+        self.hull.last().map_or(0, |newest| newest.active)
     }
 
     /// How far the lowest points of [`PARTS`] parts of the window lie above a line, ns, as the root of the mean square.
@@ -152,7 +206,7 @@ impl Window {
     /// Where a vertex leaves on the left, points that lay above its edge become vertices.
     fn forget_before(&mut self, start: i128) {
         while self.slots.len() > 1 && self.slots[0].active < start {
-            self.slots.pop_front();
+            self.sum_x -= self.slots.pop_front().map_or(0, |point| point.x);
         }
         let gone = self.hull.iter().take_while(|point| point.active < start).count();
         if gone == 0 || gone == self.hull.len() {
@@ -178,6 +232,60 @@ impl Window {
             append(&mut self.hull, point);
         }
     }
+}
+
+/// The sum of the weights of slopes, and of their products with the slope and with the height.
+#[derive(Default)]
+struct Weights {
+    sum: f64,
+    /// Counted from the edge's slope, ns of d in an ns of x.
+    slope: f64,
+    /// Counted from the edge's height over the mean x, in units of m / n; 0 or less.
+    height: f64,
+}
+
+impl Weights {
+    /// Adds all slopes to one side of the edge's, about the vertices on that side: greater slopes with `sign` 1, where
+    /// lines turn about those to the right, smaller ones with -1. `bias` is m / n.
+    fn turn<'a>(&mut self, vertices: impl Iterator<Item = &'a Point>, edge: &Line, bias: f64, sign: f64) {
+        let mut vertices = vertices.peekable();
+        // How far the slope has turned, and the height there.
+        let (mut turned, mut height) = (0.0, 0.0);
+        while let Some(vertex) = vertices.next() {
+            // By how much the height falls as the slope turns on.
+            let fall = sign * (vertex.x - edge.x) as f64 / bias;
+            let until = vertices.peek().map_or(f64::INFINITY, |next| {
+                sign * ((next.d - vertex.d) as f64 / (next.x - vertex.x) as f64 - edge.slope)
+            });
+            let turn = (until - turned).max(0.0);
+            let (sum, first) = decay(fall, turn);
+            let weight = f64::exp(height);
+            self.sum += weight * sum;
+            self.slope += sign * weight * (turned * sum + first);
+            self.height += weight * (height * sum - fall * first);
+            turned += turn;
+            height -= fall * turn;
+            if height < LEAST_HEIGHT {
+                break;
+            }
+        }
+    }
+}
+
+/// Slopes of less than e^-40 of the greatest weight do not count.
+const LEAST_HEIGHT: f64 = -40.0;
+
+/// The integrals of exp(-fall t) and of t exp(-fall t) from 0 to `end`.
+fn decay(fall: f64, end: f64) -> (f64, f64) {
+    let q = fall * end;
+    if q < 1e-4 {
+        return (end * (1.0 - q / 2.0), end * end * (0.5 - q / 3.0));
+    }
+    if q > 700.0 {
+        return (1.0 / fall, 1.0 / (fall * fall));
+    }
+    let left = f64::exp(-q);
+    (-f64::exp_m1(-q) / fall, (1.0 - (1.0 + q) * left) / (fall * fall))
 }
 
 /// Andrew's monotone chain: appends a point to the right, and takes out those that are then above the hull.
@@ -209,8 +317,8 @@ mod tests {
             window.push(x * S, d);
         }
         assert_eq!(hull(&window), [(0, 5), (1, 2), (4, 1), (6, 4)]);
-        let line = window.line().unwrap();
-        assert_eq!((line.from.x / S, line.from.d, line.slope), (1, 2, -1.0 / 3e9));
+        let (right, edge) = window.edge().unwrap();
+        assert_eq!((right, edge.at(S).round(), edge.at(4 * S).round()), (2, 2.0, 1.0));
         assert_eq!(window.lowest(), Some(1));
         // What is not to the right of all others is not taken.
         window.push(6 * S, 0);
@@ -227,6 +335,54 @@ mod tests {
         assert_eq!(hull(&window), [(0, 0), (4, 4)]);
         window.push(5 * S, 9);
         assert_eq!(hull(&window), [(1, 9), (2, 3), (4, 4), (5, 9)]);
+    }
+
+    /// The mean of all lines, found the slow way: by weighing each of many slopes, and heights below where it touches.
+    #[test]
+    fn the_line_is_the_mean_of_all_lines_under_the_points() {
+        let mut state = 3u64;
+        let mut random = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 11) as f64 / (1u64 << 53) as f64
+        };
+        for case in 0..8 {
+            let mut window = Window::new(60_000_000_000);
+            let points: Vec<(i128, i128)> = (0..30 + 25 * case)
+                .map(|i| (i * S / 3, i * 7000 - (5e6 * f64::ln(1.0 - random())) as i128))
+                .collect();
+            for &(x, d) in &points {
+                window.push(x, d);
+            }
+            let got = window.line().unwrap();
+            let first = points[points.len().saturating_sub(181)].0;
+            let inside: Vec<_> = points.iter().filter(|point| point.0 >= first).collect();
+            let mean = inside.iter().map(|point| point.0).sum::<i128>() / inside.len() as i128;
+            let (mut sum, mut slope_sum, mut height_sum) = (0.0, 0.0, 0.0);
+            let touches = |slope: f64| {
+                let heights = inside
+                    .iter()
+                    .map(|point| point.1 as f64 - slope * (point.0 - mean) as f64);
+                heights.fold(f64::INFINITY, f64::min)
+            };
+            let slopes = || (-10_000..10_000).map(|i| f64::from(i) * 2e-7);
+            let most = slopes().map(touches).fold(f64::NEG_INFINITY, f64::max);
+            for slope in slopes() {
+                let weight = f64::exp((touches(slope) - most) / window.bias);
+                sum += weight;
+                slope_sum += weight * slope;
+                height_sum += weight * (touches(slope) - window.bias);
+            }
+            let (slope, height) = (slope_sum / sum, height_sum / sum);
+            let unit = window.bias;
+            assert!(
+                (got.at(mean) - height).abs() < 0.01 * unit,
+                "{case}: {got:?} {height} {unit}"
+            );
+            assert!(
+                (got.slope - slope).abs() * 10e9 < 0.01 * unit,
+                "{case}: {got:?} {slope}"
+            );
+        }
     }
 
     /// The hull of any sequence is that of the points in the window, found the slow way: a point is under every line

@@ -67,6 +67,18 @@ impl Stamp {
         let stretched = before + (before as f64 * self.skew).round() as i128;
         device::clamp(i128::from(self.host_ns) - stretched)
     }
+
+    /// `host_ns`, of a message without a stamp of its own.
+    fn of_publication(published_ns: i64, host_ns: i64, epoch: i64) -> Self {
+        Self {
+            host_ns,
+            offset_ns: host_ns.saturating_sub(published_ns),
+            skew: 0.0,
+            sigma_ns: 0,
+            is_locked: false,
+            epoch,
+        }
+    }
 }
 
 /// What becomes of a clock that somebody must be told.
@@ -200,6 +212,14 @@ impl Clocks {
                 }
                 clock.push(stamp_ns, *difference)
             }
+        }
+    }
+
+    /// Host time of a message of an input that has no stamp and was published at `published_ns`: that, less the latency.
+    pub fn push_unstamped(&mut self, input: usize, published_ns: i64) -> Stamp {
+        match &mut self.clocks[input] {
+            Clock::Device(clock) => clock.push_unstamped(published_ns),
+            Clock::Host { clock, .. } => clock.push_unstamped(published_ns),
         }
     }
 }

@@ -24,8 +24,14 @@ pub(super) fn speed(of: Channel<'_>, start: i64, steps: usize, step_ns: i64, hal
 
 /// The value at every step on straight lines between samples; NaN where they are further apart than `max_gap_ns`.
 fn levels(of: Channel<'_>, start: i64, steps: usize, step_ns: i64, max_gap_ns: i64) -> Vec<f64> {
-    let samples: Vec<(i64, f64)> = of.times_ns.iter().copied().zip(of.values.iter().copied()).collect();
-    let samples: Vec<(i64, f64)> = samples.into_iter().filter(|(_, value)| value.is_finite()).collect();
+    let samples = of.times_ns.iter().copied().zip(of.values.iter().copied());
+    let mut samples: Vec<(i64, f64)> = samples.filter(|(_, value)| value.is_finite()).collect();
+    // Of two with the same time the later one counts, on both sides of a step.
+    samples.dedup_by(|later, kept| {
+        let is_repeated = later.0 == kept.0;
+        kept.1 = if is_repeated { later.1 } else { kept.1 };
+        is_repeated
+    });
     let mut right = 0;
     let level = |step: usize| {
         // Steps end where both channels do, so this is a time.

@@ -126,7 +126,7 @@ pub enum LatencyError {
         needed: usize,
     },
     /// The channels have too little time in common.
-    #[error("the channels have {common_s:.1} s in common (needed: {needed_s:.1} s, four times the range of lags)")]
+    #[error("the channels have {common_s:.1} s in common (needed: {needed_s:.1} s, four times the greatest lag)")]
     Short {
         /// How much, s.
         common_s: f64,
@@ -154,6 +154,20 @@ pub enum LatencyError {
         needed: f64,
         /// The lowest.
         trough: f64,
+    },
+    /// They correlate better where one of them is taken with the other sign.
+    #[error(
+        "the lowest correlation, {trough:.2} at {trough_ms:.1} ms, is further from 0 than the highest, {peak:.2} at {lag_ms:.1} ms: a channel that is inverted (allowed: both with the same sign)"
+    )]
+    Inverted {
+        /// The highest.
+        peak: f64,
+        /// Its lag, ms.
+        lag_ms: f64,
+        /// The lowest.
+        trough: f64,
+        /// Its lag, ms.
+        trough_ms: f64,
     },
     /// They correlate best at an end of the range.
     #[error("the correlation is highest at {lag_ms:.1} ms, an end of the range (allowed: a peak within it)")]
@@ -267,7 +281,8 @@ impl Correlator {
         let values = &curve.values;
         let order = |a: &usize, b: &usize| values[*a].total_cmp(&values[*b]);
         let best = (0..values.len()).max_by(order).unwrap_or(0);
-        let trough = values.iter().copied().fold(f64::INFINITY, f64::min);
+        let lowest = (0..values.len()).min_by(order).unwrap_or(0);
+        let trough = values[lowest];
         let needed = config.min_peak.max(DEVIATIONS * noise);
         if values[best] < needed || !noise.is_finite() {
             return Err(LatencyError::Weak {
@@ -280,6 +295,14 @@ impl Correlator {
         if best == 0 || best == values.len() - 1 {
             let lag_ms = curve.lag_ms(best as f64);
             return Err(LatencyError::AtEnd { lag_ms });
+        }
+        if -trough > values[best] {
+            return Err(LatencyError::Inverted {
+                peak: values[best],
+                lag_ms: curve.lag_ms(best as f64),
+                trough,
+                trough_ms: curve.lag_ms(lowest as f64),
+            });
         }
         let (place, peak) = correlate::vertex(values[best - 1], values[best], values[best + 1]);
         let lag_ms = curve.lag_ms(best as f64 + place);

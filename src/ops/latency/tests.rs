@@ -96,6 +96,19 @@ fn outages_and_values_that_are_none_are_left_out() {
 }
 
 #[test]
+fn of_samples_with_the_same_time_the_later_one_counts() {
+    let signal = movement(5, 4.0);
+    let (a, clean) = (sampled(&signal, 30, 2000, 0.0), sampled(&signal, 30, 20_000, 60.0));
+    let of_pairs = clean
+        .0
+        .iter()
+        .zip(&clean.1)
+        .flat_map(|(&ns, &value)| [(ns, 50.0 - value), (ns, value)]);
+    let lag_ms = |b| latency(&a, b).unwrap().lag_ms;
+    assert_eq!(lag_ms(&of_pairs.unzip()), lag_ms(&clean));
+}
+
+#[test]
 fn what_can_t_be_known_is_refused() {
     let signal = movement(5, 4.0);
     let a = sampled(&signal, 30, 2000, 0.0);
@@ -121,17 +134,29 @@ fn what_can_t_be_known_is_refused() {
             ..
         }
     ));
-    let inverted = latency(&a, &sampled(|t| -signal(t), 30, 5000, 20.0)).unwrap_err();
-    assert!(
-        matches!(inverted, LatencyError::Weak { trough, .. } if trough < -0.9)
-            || matches!(inverted, LatencyError::Ambiguous { .. }),
-        "{inverted}"
-    );
+    for seed in 1..=20 {
+        let signal = movement(seed, 1.5);
+        let (a, b) = (
+            sampled(&signal, 60, 5000, 0.0),
+            sampled(|t| -signal(t), 60, 5000, 100.0),
+        );
+        match latency(&a, &b).unwrap_err() {
+            LatencyError::Weak { trough, .. } => assert!(trough < -0.9),
+            LatencyError::Inverted { trough, trough_ms, .. } => {
+                assert!(trough < -0.9 && (trough_ms - 100.0).abs() < 2.0);
+            }
+            LatencyError::AtEnd { .. } => {}
+            other => panic!("{other}"),
+        }
+    }
     // A sine of 5 Hz is the same again after 200 ms.
     let sine = |t: f64| (std::f64::consts::TAU * 5.0 * t).sin();
     let again = latency(&sampled(sine, 30, 2000, 0.0), &sampled(sine, 30, 5000, 30.0)).unwrap_err();
     assert!(
-        matches!(again, LatencyError::Ambiguous { .. } | LatencyError::AtEnd { .. }),
+        matches!(
+            again,
+            LatencyError::Ambiguous { .. } | LatencyError::AtEnd { .. } | LatencyError::Inverted { .. }
+        ),
         "{again}"
     );
     let far = latency(&a, &sampled(&signal, 30, 5000, 520.0)).unwrap_err();
