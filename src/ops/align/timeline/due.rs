@@ -424,7 +424,8 @@ impl Timeline {
 
     fn forget_before(&mut self, oldest_row: i64) {
         for stream in &mut self.streams {
-            stream.history.forget_before(oldest_row, stream.needs[0]);
+            let oldest = oldest_row.min(stream.settles_from());
+            stream.history.forget_before(oldest, stream.needs[0]);
         }
     }
 }
