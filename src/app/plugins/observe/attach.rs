@@ -341,7 +341,7 @@ impl Form {
             },
         });
         // The bits of a voxel grid are eight cells to a byte.
-        let is_bits = is_stacked && shape.iter().product::<i64>() != message.rows as i64;
+        let is_bits = is_stacked && elements(&shape) != message.rows;
         let form = Self {
             is_stacked,
             shape: if is_bits { vec![message.rows as i64] } else { shape },
@@ -414,7 +414,7 @@ impl Form {
             (true, []) => self.shape == [values.len() as i64],
             (true, shape) => self.shape == shape || own.grid_shape.is_present() && self.shape == [values.len() as i64],
             // The bits of a voxel grid are no rows.
-            (false, [_, ..]) if shape.iter().product::<i64>() != values.len() as i64 => false,
+            (false, [_, ..]) if elements(shape) != values.len() => false,
             (false, []) => self.shape.len() == 1 && values.len() as i64 % self.shape[0] == 0,
             (false, [_]) => self.shape == shape,
             (false, [_, row @ ..]) => self.shape == row,
@@ -445,6 +445,11 @@ impl Form {
             _ => message.rows,
         }
     }
+}
+
+/// The elements of a shape that was held against its payload.
+fn elements(shape: &[i64]) -> usize {
+    shape.iter().map(|&n| n as usize).product()
 }
 
 /// Whether it is a struct of one row with a list of the same length in each column: as many rows of values.
