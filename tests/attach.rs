@@ -790,3 +790,32 @@ fn what_an_observation_costs() {
         }
     }
 }
+
+#[test]
+fn a_flat_message_with_fields_has_whole_rows_or_is_dropped() {
+    let rows = |values: usize, shape: &[i64]| {
+        let mut message = sample(0, &vec![0.5; values]);
+        message.header.fields.set(["x", "y"]);
+        message.header.shape.set(shape.iter().copied());
+        message
+    };
+    let mut bits = rows(1, &[2]);
+    bits.header.grid_shape.set([2, 1, 1]);
+    // What came first, and what then is none of its rows.
+    let cases = [
+        (rows(0, &[5, 0, 2]), rows(0, &[])),
+        (rows(0, &[0, 1 << 40, 1 << 40, 2]), rows(4, &[2, 2])),
+        (rows(4, &[]), rows(3, &[])),
+    ];
+    for (first, next) in cases {
+        let mut graph = graph(&fuse("", "{ input: voxels }")).unwrap();
+        let mut sink = Sent::default();
+        comes(&mut graph, &mut sink, "voxels", &first);
+        comes(&mut graph, &mut sink, "voxels", &next);
+        assert_eq!(faults(&graph, "fuse: input `voxels`"), 1);
+        assert_eq!(comes(&mut graph, &mut sink, "arm", &sample(0, &[1.0])).len(), 3);
+    }
+    let mut graph = graph(&fuse("", "{ input: voxels }")).unwrap();
+    comes(&mut graph, &mut Sent::default(), "voxels", &bits);
+    assert_eq!(faults(&graph, "fuse: input `voxels`"), 1);
+}

@@ -334,10 +334,14 @@ impl Form {
         let columns = message.columns().iter().map(|column| ColumnLayout {
             name: Cow::Owned(column.name.clone()),
             dtype: column.dtype,
-            cells: if is_row_of_lists { Cells::One } else { column.cells },
+            cells: if is_row_of_lists || is_flat {
+                Cells::One
+            } else {
+                column.cells
+            },
         });
         // The bits of a voxel grid are eight cells to a byte.
-        let is_bits = is_stacked && shape.iter().product::<i64>() != message.rows as i64;
+        let is_bits = is_stacked && elements(&shape) != message.rows;
         let form = Self {
             is_stacked,
             shape: if is_bits { vec![message.rows as i64] } else { shape },
@@ -409,7 +413,9 @@ impl Form {
         let is_same = match (self.is_stacked, shape) {
             (true, []) => self.shape == [values.len() as i64],
             (true, shape) => self.shape == shape || own.grid_shape.is_present() && self.shape == [values.len() as i64],
-            (false, []) => values.len() as i64 % self.shape[0] == 0 && self.shape.len() == 1,
+            // The bits of a voxel grid are no rows.
+            (false, [_, ..]) if elements(shape) != values.len() => false,
+            (false, []) => self.shape.len() == 1 && values.len() as i64 % self.shape[0] == 0,
             (false, [_]) => self.shape == shape,
             (false, [_, row @ ..]) => self.shape == row,
         };
@@ -430,16 +436,20 @@ impl Form {
 
     /// The rows of a message of this form.
     fn rows(&self, message: &Message) -> usize {
-        let row: i64 = self.shape.iter().product();
         match (message.flat(), message.columns()) {
             (Some(values), _) if !self.is_stacked => match message.header.shape.as_slice() {
                 [rows, _, ..] => *rows as usize,
-                _ => values.len() / row.max(1) as usize,
+                _ => values.len() / self.shape[0].max(1) as usize,
             },
             (None, [first, ..]) if is_row_of_lists(message) => first.values().len(),
             _ => message.rows,
         }
     }
+}
+
+/// The elements of a shape that was held against its payload.
+fn elements(shape: &[i64]) -> usize {
+    shape.iter().map(|&n| n as usize).product()
 }
 
 /// Whether it is a struct of one row with a list of the same length in each column: as many rows of values.
