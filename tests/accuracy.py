@@ -12,6 +12,7 @@ import dataclasses
 import pathlib
 import sys
 import tempfile
+from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -382,15 +383,17 @@ def agreement(asked: list[tuple[Stream, str]], of) -> list[Bound]:
 def factors(*errors: dict[str, dict[str, np.ndarray]]) -> list[Bound]:
     """How many times as far another mode is from the truth, rms."""
     of = {what: by_mode for group in errors for what, by_mode in group.items()}
-    bounds = []
-    for what, mode, other, least in FACTORS:
-        if what in of:
-            factor = rms(of[what][other]) / rms(of[what][mode])
-            bounds.append(Bound(f"{what}: `{other}` against `{mode}`", f"{factor:.3g} x", f"at least {least:g} x", factor >= least))
-    for what, mode, other, share in EQUALS:
-        if what in of:
-            factor = rms(of[what][other]) / rms(of[what][mode])
-            bounds.append(Bound(f"{what}: `{other}` against `{mode}`", f"{factor:.4g} x", f"1 x, to {share:.1%}", abs(factor - 1) <= share))
+
+    def compared(table: list[tuple[str, str, str, float]]) -> Iterator[tuple[str, float, float]]:
+        """How many times as far off one mode is as the other, and the limit."""
+        for what, mode, other, limit in table:
+            if what in of:
+                yield f"{what}: `{other}` against `{mode}`", rms(of[what][other]) / rms(of[what][mode]), limit
+
+    bounds = [Bound(what, f"{factor:.3g} x", f"at least {least:g} x", factor >= least) for what, factor, least in compared(FACTORS)]
+    bounds += [
+        Bound(what, f"{factor:.4g} x", f"1 x, to {share:.1%}", abs(factor - 1) <= share) for what, factor, share in compared(EQUALS)
+    ]
     return bounds
 
 
