@@ -205,6 +205,47 @@ def test_operations_of_one_process_hand_tensors_on_where_they_lie(flow, publishe
         assert {*devices(done.received("cuda_sink", output))} == {"cuda:0"}
 
 
+def rig() -> list[tuple]:
+    """Clouds, and an arm with angles, a quaternion, a curve and a line, at odd times; a camera; a request for each frame."""
+    rng = np.random.default_rng(6)
+    steps = clouds()
+    for i in range(600):
+        turns, bend = rng.normal(0, 3, 4), rng.normal(0, 1, 8)
+        steps.append(send("arm", np.concatenate([turns, rng.normal(0, 1, 4), bend]).astype(np.float32), i * 1_400_001 + 17))
+    for i in range(20):
+        frame = i * 33 * MS + int(rng.integers(0, 5 * MS))
+        steps.append(send("camera", rng.normal(0, 1, 128).astype(np.float32), frame))
+        steps.append(send("ask", np.array([i], np.int32), frame + i % 2, request_id=str(i)))
+    return sorted(steps, key=lambda step: step[3]["timestamp_ns"])
+
+
+@pytest.mark.parametrize("trigger", [{"stream": "camera", "rows": "samples"}, {"request": "ask"}])
+def test_observations_on_demand_with_every_mode_and_a_grid_have_the_bits_of_the_cpu(flow, trigger):
+    flow.sender(rig())
+    modes = [("angle", {}), ("slerp", {"canonical": True}), ("cubic", {}), ("pchip", {})]
+    groups = [{"channels": [4 * i, 4 * i + 4], "interpolation": mode, **keys} for i, (mode, keys) in enumerate(modes)]
+    modalities = [
+        {"input": "camera", "dim": 128, "interpolation": "nearest", "max_age_ms": 50, "wait": "stream" in trigger},
+        {"input": "arm", "dim": 16, "interpolation": "linear", "groups": groups},
+    ]
+    attach = [{"input": "voxels", "max_age_ms": 150}]
+    fuse = {"rate_hz": 60, "window": 4, "trigger": trigger, "modalities": modalities, "attach": attach}
+    plugins = [voxelize("coo"), {"fuse": fuse}]
+    outputs = ["fused", "grids", "observation"]
+    inputs = {name: f"sender/{name}" for name in ("lidar", "arm", "camera", *(["ask"] if "request" in trigger else []))}
+    for name, environment in {"cpu": {}, "cuda": device(), "auto": device()}.items():
+        flow.robocache("node", {"device": name, "plugins": plugins}, inputs, outputs, name=name)
+        if environment:
+            on_device(flow.nodes[-1], environment)
+        flow.collector({output: f"{name}/{output}" for output in outputs}, name=f"{name}_sink")
+    done = flow.run()
+    for output in outputs:
+        on_cpu = done.received("cpu_sink", output)
+        assert len(on_cpu) >= 18
+        for name in ("cuda", "auto"):
+            check_same_but_device(on_cpu, done.received(f"{name}_sink", output))
+
+
 @pytest.mark.parametrize("download", [2, 3, 6])
 def test_a_tensor_that_can_not_be_fetched_from_the_device_is_not_sent_twice(flow, download):
     flow.sender(clouds())

@@ -146,6 +146,8 @@ pub struct Asked {
     /// Requests that wait, by their numbers.
     waiting: Vec<(u64, Option<i128>)>,
     has_begun: bool,
+    /// Where the newest stream was that is closed.
+    was_at: Option<i128>,
     sent: Option<i128>,
 }
 
@@ -160,6 +162,7 @@ impl Asked {
             led: Vec::new(),
             waiting: Vec::new(),
             has_begun: false,
+            was_at: None,
             sent: None,
         }
     }
@@ -168,6 +171,11 @@ impl Asked {
     pub fn left_behind(&mut self, i: usize) {
         self.streams[i].newest = None;
         self.has_begun = false;
+    }
+
+    fn newest(&self) -> Option<i128> {
+        let waited = self.streams.iter().filter(|s| s.open && s.wait);
+        waited.filter_map(|s| s.newest).max()
     }
 
     /// Takes an event: what became of a sample or a request, what was sent after it, and the requests refused.
@@ -179,6 +187,7 @@ impl Asked {
         sent: &[Observation],
         refused: &[u64],
     ) -> Result<(), String> {
+        let before = self.newest();
         match *event {
             Event::Push(i, stamp, _) => {
                 if let Some(Came { jumped, .. }) = came {
@@ -187,7 +196,7 @@ impl Asked {
                     stream.newest = stream.newest.filter(|_| !jumped).max(Some(time));
                     self.streams[i].open = true;
                     if jumped {
-                        (self.has_begun, self.certain) = (false, None);
+                        (self.has_begun, self.certain, self.was_at) = (false, None, None);
                         self.led.clear();
                     }
                     if matches!(self.trigger, Trigger::Stream { leader, .. } if leader == i) {
@@ -208,9 +217,11 @@ impl Asked {
         if !self.streams.iter().any(|s| s.open) && !self.waiting.is_empty() {
             return Err(format!("all is closed, and {:?} wait", self.waiting));
         }
-        let waited = || self.streams.iter().filter(|s| s.open && s.wait);
-        let newest = waited().filter_map(|s| s.newest).max();
-        let (Some(wait), Some(newest)) = (self.max_wait, newest) else {
+        // The stream that was ahead is closed: targets may begin anew where the others are, as after a jump.
+        if self.newest() < before {
+            self.was_at = self.was_at.max(before);
+        }
+        let (Some(wait), Some(newest)) = (self.max_wait, self.newest()) else {
             return Ok(());
         };
         let due = newest - wait;
@@ -237,7 +248,7 @@ impl Asked {
             }
             Trigger::Request => match self.waiting.first() {
                 Some((_, Some(time))) if *time <= due => return Err(format!("a request for {time} waits at {due}")),
-                Some((_, None)) if self.has_begun => return Err(format!("a request for the newest waits at {due}")),
+                Some((_, None)) if self.has_begun && Some(newest) >= self.was_at => return Err(format!("a request for the newest waits at {due}")),
                 _ => {}
             },
             Trigger::Timer if matches!(event, Event::Tick) && self.has_begun && self.sent < Some(due) => {

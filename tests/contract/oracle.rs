@@ -545,7 +545,8 @@ impl Oracle {
         if !self.begins() {
             return None;
         }
-        self.forget(horizon - (self.window - 1) * self.stride * self.period);
+        // Reading: what is due may go back before the next tick, so a second more is kept, as for requests.
+        self.forget(horizon - SECOND - (self.window - 1) * self.stride * self.period);
         let is_newer = self.sent.is_none_or(|sent| horizon > sent);
         (self.ticked && is_newer).then(|| self.send(horizon, None))
     }
@@ -570,11 +571,17 @@ impl Oracle {
                 self.asks.remove(0);
                 return Some(self.send(due, Some(number)));
             }
-            if self.streams.iter().any(|s| s.open) {
+            let is_far_ahead = |newest: i128| time.is_some_and(|time| time > newest + 10 * SECOND);
+            let refused = if self.streams.iter().all(|s| !s.open) {
+                Refused::Closed
+            } else if self.newest().is_some_and(is_far_ahead) {
+                // Reading: what is the newest sample may have changed since it was asked.
+                Refused::FarAhead
+            } else {
                 return None;
-            }
+            };
             self.asks.remove(0);
-            self.refused.push((number, Refused::Closed));
+            self.refused.push((number, refused));
         }
     }
 
@@ -708,11 +715,16 @@ impl Oracle {
     }
 
     /// Reading: a buffer holds what the next observation of the grid can need: the sample at or before the oldest row
-    /// of its window, and all that follow.
+    /// of its window, and all that follow; and those by which the next ones will be settled.
     fn forget(&mut self, oldest_row: i128) {
         for stream in &mut self.streams {
             let latency = stream.latency;
-            let needed = stream.left(oldest_row).map(|s| s.stamp - latency);
+            let oldest = match stream.settled {
+                _ if stream.min_period == 0 || stream.reorder == 0 => oldest_row,
+                Some(settled) => oldest_row.min(settled - latency),
+                None => continue,
+            };
+            let needed = stream.left(oldest).map(|s| s.stamp - latency);
             for sample in stream.came.iter_mut().filter(|s| !s.cleared) {
                 sample.forgotten |= Some(sample.stamp - latency) < needed;
             }

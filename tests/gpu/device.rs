@@ -149,10 +149,14 @@ fn a_buffer_keeps_its_room_and_its_budget() {
     let budget = Budget::new(Some(1 << 20));
     let mut device = DeviceBuf::new(&gpu, &budget);
     device.reserve(300_000).unwrap();
-    let (address, capacity) = (device.address(), device.capacity());
+    let capacity = device.capacity();
     assert_eq!(budget.used(), capacity);
+    let kept = pattern(capacity, 5);
+    // SAFETY: the memory is not page-locked.
+    unsafe { device.upload(0, &kept) }.unwrap();
     device.reserve(200_000).unwrap();
-    assert_eq!((device.address(), device.capacity()), (address, capacity));
+    assert_eq!((device.capacity(), budget.used()), (capacity, capacity));
+    assert_eq!(contents(&device, capacity), kept);
 
     let error = device.reserve(2 << 20).unwrap_err();
     assert!(

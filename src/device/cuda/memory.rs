@@ -133,7 +133,7 @@ impl DeviceBuf {
     }
 
     /// Its address on the device; 0 where it is empty. It changes when the buffer grows.
-    pub fn address(&self) -> u64 {
+    pub(crate) fn address(&self) -> u64 {
         self.address
     }
 

@@ -79,8 +79,8 @@ pub const OBSERVATION: &str = "observation";
 /// A stamp that goes back by more is a clock jump, where the configuration does not say, ns.
 const DEFAULT_RESET: i64 = 1_000_000_000;
 
-/// A request may ask for a time so far before the newest one that is due, ns.
-pub(super) const REQUEST_HISTORY: i64 = 1_000_000_000;
+/// A request may ask for a time so far before the newest one that is due, and ticks keep as much, ns.
+pub(super) const LOOKS_BACK: i64 = 1_000_000_000;
 
 /// The largest observation, in elements.
 const MAX_ELEMENTS: usize = 1 << 28;
@@ -109,7 +109,7 @@ impl Spec {
         config.check_attached()?;
         let trigger = config.checked_trigger()?;
         let looks_back = match trigger {
-            Trigger::Request(_) => REQUEST_HISTORY,
+            Trigger::Request(_) | Trigger::Timer(_) => LOOKS_BACK,
             _ => 0,
         };
         let held = max_wait.unwrap_or(0).saturating_add(looks_back);

@@ -568,6 +568,14 @@ impl Stream {
         self.settled = settled;
     }
 
+    /// From where on samples tell which is the newest settled one, ns.
+    fn settles_from(&self) -> i64 {
+        match self.spec.min_period > 0 && self.spec.reorder > 0 {
+            true => self.settled.unwrap_or(i64::MIN),
+            false => i64::MAX,
+        }
+    }
+
     /// The time that the newest sample must have for the stream to be [past](Self::watermark) a time, if there is a sample
     /// with which it is. Where samples may be `reorder_ms` late, no sample decides, but how far they have come.
     fn past_with(&self, time: i64) -> Option<i64> {

@@ -322,3 +322,15 @@ fn reorder_and_a_mode_of_four_samples_add_up() {
     t.push("a", 12, 12.0, &[]);
     t.push("a", 39, 39.0, &["10: a=10@2"]); // 0, 8, 12 and 24 are settled
 }
+
+#[test]
+fn a_sample_that_no_window_needs_may_still_settle_those_after_it() {
+    let keys = "emit_every: 6";
+    let mut t = Script::new(keys, &["input: a, reorder_ms: 15, min_period_ms: 8"]);
+    t.push("a", 900, 1.0, &[]);
+    t.push("a", 924, 2.0, &["900: a=1@0"]);
+    t.push("a", 948, 3.0, &[]);
+    t.push("a", 959, 4.0, &[]);
+    // 948 is settled now, and nothing fits between it and 959, nor between that and 971.
+    t.push("a", 971, 5.0, &["960: a=4@1"]);
+}

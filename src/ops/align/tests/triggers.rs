@@ -294,11 +294,49 @@ fn a_tick_gives_the_newest_time_that_is_due() {
     t.close("a", &[]);
     t.push("b", 45, 8.0, &[]);
     t.tick(&["45: a=2@5 b=8@0"]);
-    // However long no tick comes, only what a window needs is held.
-    for ms in 46..2000 {
+    // However long no tick comes, only what a window a second back needs is held.
+    for ms in 46..4000 {
         t.push("b", ms, 0.0, &[]);
     }
-    assert!(t.timeline.history(1).times().len() < 10);
+    assert!(t.timeline.history(1).times().len() < 1010);
+}
+
+#[test]
+fn a_tick_finds_its_window_where_what_is_due_has_gone_back() {
+    let mut t = Script::new("window: 3, trigger: {timer: tick}", &["input: a", "input: b"]);
+    t.push("a", 0, 1.0, &[]);
+    t.push("b", 0, 5.0, &[]);
+    t.close("b", &[]);
+    for ms in 1..=500 {
+        t.push("a", ms, ms as f32, &[]);
+    }
+    // All up to 500 ms was due, until b opened again.
+    t.push("b", 300, 6.0, &[]);
+    t.tick(&["280: a=280@0 b=5@280 | 290: a=290@0 b=5@290 | 300: a=300@0 b=6@0"]);
+}
+
+#[test]
+fn a_request_that_was_near_is_refused_where_the_newest_sample_is_another_one() {
+    let modalities = ["input: a", "input: b, wait: false"];
+    let far_ahead = |asked: i64, ahead: i64| Refusal::FarAhead {
+        asked_ns: asked * MS,
+        ahead_ns: ahead * MS,
+    };
+    // It would hold up all that came after it for as long.
+    let mut t = Script::new("trigger: {request: ask}", &modalities);
+    t.push("b", 0, 5.0, &[]);
+    t.ask(Some(60_000), &[]).unwrap();
+    t.ask(None, &[]).unwrap();
+    t.close("a", &["0: a=0!@- b=5@0 #1"]);
+    assert_eq!(t.refused(), [(0, far_ahead(60_000, 60_000))]);
+
+    let mut t = Script::new("trigger: {request: ask}", &modalities);
+    t.push("a", 20_000, 1.0, &[]);
+    t.ask(Some(21_000), &[]).unwrap();
+    t.ask(None, &[]).unwrap();
+    t.timeline.set_latency_ms(0, 18_000.0).unwrap();
+    t.falls_due(&["2000: a=1@0 b=0!@- #1"]);
+    assert_eq!(t.refused(), [(0, far_ahead(21_000, 19_000))]);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 use super::{Notice, Stream, Target, Timeline, Trigger};
 use crate::ops::align::Rows;
+use crate::ops::align::spec::LOOKS_BACK;
 
 /// More targets than this falling due at once count as a clock jump even without `jump_ms`: nobody could take them.
 /// Without `max_wait_ms` a stream may have waited for another for days, so the bound is wide; with it, only clocks can make
@@ -171,7 +172,8 @@ impl Timeline {
         if !self.has_begun(until) {
             return None;
         }
-        self.forget(until);
+        // What is due may go back before the next tick: where a stream opens again, or where all are closed.
+        self.forget(until - LOOKS_BACK);
         let is_newer = self.last_sent.is_none_or(|sent| until > sent);
         (self.ticked && is_newer).then(|| Next {
             is_deterministic: false,
@@ -422,7 +424,8 @@ impl Timeline {
 
     fn forget_before(&mut self, oldest_row: i64) {
         for stream in &mut self.streams {
-            stream.history.forget_before(oldest_row, stream.needs[0]);
+            let oldest = oldest_row.min(stream.settles_from());
+            stream.history.forget_before(oldest, stream.needs[0]);
         }
     }
 }

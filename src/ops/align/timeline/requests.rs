@@ -2,7 +2,7 @@
 
 use super::due::Next;
 use super::{Timeline, Trigger};
-use crate::ops::align::spec::REQUEST_HISTORY;
+use crate::ops::align::spec::LOOKS_BACK;
 use crate::time::is_stamp_in_range;
 
 /// Requests that wait at most.
@@ -24,7 +24,7 @@ pub enum Refusal {
     #[error(
         "it asks for {asked_ns} ns, {:.3} s before the newest time that is due (allowed: up to {} s before it)",
         *behind_ns as f64 * 1e-9,
-        REQUEST_HISTORY / 1_000_000_000
+        LOOKS_BACK / 1_000_000_000
     )]
     LongPast {
         /// The time that it asks for, ns.
@@ -99,17 +99,20 @@ impl Timeline {
         if !is_stamp_in_range(asked_ns) {
             return Err(Refusal::OutOfRange(asked_ns));
         }
-        if let Some(ahead_ns) = self.newest().map(|newest| asked_ns - newest)
-            && ahead_ns > MOST_AHEAD
-        {
-            return Err(Refusal::FarAhead { asked_ns, ahead_ns });
-        }
+        self.judge_ahead(asked_ns)?;
         if let Some(behind_ns) = self.due_until().map(|until| until - asked_ns)
-            && behind_ns > REQUEST_HISTORY
+            && behind_ns > LOOKS_BACK
         {
             return Err(Refusal::LongPast { asked_ns, behind_ns });
         }
         Ok(())
+    }
+
+    fn judge_ahead(&self, asked_ns: i64) -> Result<(), Refusal> {
+        match self.newest().map(|newest| asked_ns - newest) {
+            Some(ahead_ns) if ahead_ns > MOST_AHEAD => Err(Refusal::FarAhead { asked_ns, ahead_ns }),
+            _ => Ok(()),
+        }
     }
 
     /// The first sample of all is there: now it can be told what requests that wait may ask for.
@@ -145,7 +148,7 @@ impl Timeline {
         let has_begun = until.is_some_and(|until| self.has_begun(until));
         if let Some(until) = until.filter(|_| has_begun) {
             let asked = self.asks.iter().filter_map(|ask| ask.time_ns).min();
-            let oldest = until - REQUEST_HISTORY;
+            let oldest = until - LOOKS_BACK;
             self.forget(asked.map_or(oldest, |asked| asked.min(oldest)));
         }
         while let Some(&Ask { number, time_ns }) = self.asks.front() {
@@ -160,11 +163,14 @@ impl Timeline {
                     ..Next::at(due)
                 });
             }
-            if self.streams.iter().any(|stream| stream.open) {
-                return None;
-            }
+            // The newest sample is another one where a stream was closed, or its latency changed.
+            let refusal = match time_ns.map(|time| self.judge_ahead(time)) {
+                _ if self.streams.iter().all(|stream| !stream.open) => Refusal::Closed,
+                Some(Err(refusal)) => refusal,
+                _ => return None,
+            };
             self.asks.pop_front();
-            self.refused.push_back((number, Refusal::Closed));
+            self.refused.push_back((number, refusal));
         }
         None
     }
