@@ -111,7 +111,7 @@ __device__ __forceinline__ Outer outer_of(const Row& row, const Source& source, 
 }
 
 // Writes the columns of a group, N at a time, and returns whether type Out can hold all that this thread wrote. MODE:
-// LINEAR stands for every plain mode. `outers`: of a curve.
+// as `with_mode` knows it. `outers`: of a curve.
 template <class Out, u32 MODE, u32 N>
 __device__ __forceinline__ bool write_channels(const u8* values, const Modality& m, const Group& group,
                                                const Source* sources, const Outer* outers, u32 count, Out* out,
@@ -314,14 +314,11 @@ template <class Out> __device__ __forceinline__ void fuse_modes(const FuseParams
             __syncthreads();
         }
         const Group group = run.groups[g];
-        bool holds;
-        switch (group.mode) {
-        case ANGLE: holds = write_any<Out, ANGLE>(values, m, group, sources, outers, run.rows, out, p.fill); break;
-        case CUBIC: holds = write_any<Out, CUBIC>(values, m, group, sources, outers, run.rows, out, p.fill); break;
-        case PCHIP: holds = write_any<Out, PCHIP>(values, m, group, sources, outers, run.rows, out, p.fill); break;
-        default: holds = write_any<Out, LINEAR>(values, m, group, sources, outers, run.rows, out, p.fill);
-        }
-        held = held && holds;
+        with_mode(group.mode, [&](auto known) {
+            constexpr u32 MODE = decltype(known)::mode;
+            bool holds = write_any<Out, MODE>(values, m, group, sources, outers, run.rows, out, p.fill);
+            held = held && holds;
+        });
     }
     if (!__syncthreads_and(held)) {
         refuse_overflows(run.groups, m.groups, rows, run.rows, out, m.columns, p.fill, overflowed);

@@ -13,7 +13,7 @@ __device__ __forceinline__ double magnitude(double value) { return fabs(value); 
 __device__ __forceinline__ float nearest_integer(float value) { return rintf(value); }
 __device__ __forceinline__ double nearest_integer(double value) { return rint(value); }
 
-__device__ __forceinline__ bool is_curve(u32 mode) { return mode >= CUBIC; }
+__device__ __forceinline__ constexpr bool is_curve(u32 mode) { return mode == CUBIC || mode == PCHIP; }
 __device__ __forceinline__ bool is_rotation(u32 mode) { return mode >= SLERP && mode <= ROTVEC; }
 
 // How far the samples around a target are from it and from each other, ns.
@@ -308,10 +308,25 @@ __device__ __forceinline__ Real on_curve(const Curve<Real>& curve, Real left, Re
 enum SampleIndex : u32 { BEFORE = 0, AFTER = 1, LEFT = 2, RIGHT = 3 };
 
 // How many of them a mode takes.
-__device__ constexpr u32 samples_of(u32 mode) { return mode >= CUBIC ? 4 : 2; }
+__device__ constexpr u32 samples_of(u32 mode) { return is_curve(mode) ? 4 : 2; }
 
-// Makes N channels of those of the samples around a target. MODE: LINEAR stands for every plain mode. A value that is one
-// sample's is made of that sample twice, with a weight of -0 and a line.
+// A mode that is known when the code is compiled.
+template <u32 MODE> struct Known {
+    static constexpr u32 mode = MODE;
+};
+
+// Calls `write` with the mode of a group that is no rotation. LINEAR stands for every plain mode.
+template <class Write> __device__ __forceinline__ void with_mode(u32 mode, const Write& write) {
+    switch (mode) {
+    case ANGLE: return write(Known<ANGLE>{});
+    case CUBIC: return write(Known<CUBIC>{});
+    case PCHIP: return write(Known<PCHIP>{});
+    default: return write(Known<LINEAR>{});
+    }
+}
+
+// Makes N channels of those of the samples around a target. A value that is one sample's is made of that sample twice, with
+// a weight of -0 and a line: each mode gives that sample then, -0 included.
 template <u32 MODE, u32 N, class Real>
 __device__ __forceinline__ void make(const Real (&samples)[samples_of(MODE)][N], Real weight, const Curve<Real>& curve,
                                      Real (&made)[N]) {

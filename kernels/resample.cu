@@ -287,10 +287,10 @@ __device__ __forceinline__ bool make_value(const ResampleParams& p, const Vector
     return watch == 0.0f || is_fill;
 }
 
-// Does the targets of a tile that are in doubt again, each by a warp. All threads of the block call it.
-template <class T>
-__device__ __forceinline__ void redo_doubtful(const ResampleParams& p, const ResampleTile& tile, const Doubts& doubts,
-                                              bool is_doubtful) {
+// Does the targets of a tile that are in doubt again, each by a warp, which calls `redo` with its place in the tile. All
+// threads of the block call it.
+template <class Redo>
+__device__ __forceinline__ void redo_doubtful(const Doubts& doubts, bool is_doubtful, const Redo& redo) {
     if (!__syncthreads_or(is_doubtful)) {
         return;
     }
@@ -299,7 +299,7 @@ __device__ __forceinline__ void redo_doubtful(const ResampleParams& p, const Res
         u32 mask = doubts.targets[i];
         for (u32 turn = 0; mask != 0; mask &= mask - 1, ++turn) {
             if (turn % (BLOCK / 32) == threadIdx.x / 32) {
-                redo_target<T>(p, tile, tile.target + i * 32 + (u32)__ffs((int)mask) - 1);
+                redo(i * 32 + (u32)__ffs((int)mask) - 1);
             }
         }
     }
@@ -317,6 +317,7 @@ template <class T, u32 BYTES, u32 UNROLL> __device__ __forceinline__ void resamp
     __shared__ Doubts doubts;
 
     ResampleTile tile = own_tile(p);
+    auto redo = [&](u32 target) { redo_target<T>(p, tile, tile.target + target); };
     const i64* targets = p.targets + tile.target;
     u32 row_bytes = p.dim * (u32)sizeof(T);
     const u8* values = (const u8*)p.values + tile.sample * row_bytes;
@@ -373,7 +374,7 @@ template <class T, u32 BYTES, u32 UNROLL> __device__ __forceinline__ void resamp
         }
     }
     if (is_direct) {
-        return redo_doubtful<T>(p, tile, doubts, is_doubtful);
+        return redo_doubtful(doubts, is_doubtful, redo);
     }
     __syncthreads();
     u32 last_row = tile.targets - 1;
@@ -410,7 +411,7 @@ template <class T, u32 BYTES, u32 UNROLL> __device__ __forceinline__ void resamp
             }
         }
     }
-    redo_doubtful<T>(p, tile, doubts, is_doubtful);
+    redo_doubtful(doubts, is_doubtful, redo);
 }
 
 // The most vectors in all samples of a short trajectory. It has fewer samples than a block has threads.
@@ -479,7 +480,7 @@ template <class T, u32 BYTES> __device__ __forceinline__ void resample_short(con
         }
     }
     ResampleTile tile{first_sample, first_target, p.row_samples, p.tile_targets};
-    redo_doubtful<T>(p, tile, doubts, is_doubtful);
+    redo_doubtful(doubts, is_doubtful, [&](u32 target) { redo_target<T>(p, tile, tile.target + target); });
 }
 
 #define RESAMPLE(name, type, bytes)                                                                                    \

@@ -201,7 +201,7 @@ template <class T> __device__ __forceinline__ u32 alignment(const TileData<T>& d
     return apart & (0 - apart);
 }
 
-// Writes a group, N channels at a time. MODE: LINEAR stands for every plain mode. Marks the targets in doubt: those with
+// Writes a group, N channels at a time. MODE: as `with_mode` knows it. Marks the targets in doubt: those with
 // a sample around them that is not finite, or a value that type T can't hold.
 template <class T, u32 MODE, u32 N>
 __device__ __forceinline__ void write_channels(const TileData<T>& data, const Group& group, Doubts& doubts,
@@ -525,25 +525,11 @@ template <class T> __device__ __forceinline__ void resample_modes(const Resample
         if (modes.has_curves && !is_curve(group.mode)) {
             check_outer(data, group, doubts, is_doubtful);
         }
-        switch (group.mode) {
-        case ANGLE: write_any<T, ANGLE>(data, group, doubts, is_doubtful); break;
-        case CUBIC: write_any<T, CUBIC>(data, group, doubts, is_doubtful); break;
-        case PCHIP: write_any<T, PCHIP>(data, group, doubts, is_doubtful); break;
-        default: write_any<T, LINEAR>(data, group, doubts, is_doubtful);
-        }
+        with_mode(group.mode, [&](auto known) {
+            write_any<T, decltype(known)::mode>(data, group, doubts, is_doubtful);
+        });
     }
-    if (!__syncthreads_or(is_doubtful)) {
-        return;
-    }
-    for (u32 i = 0; i < BLOCK / 32; ++i) {
-        // The warps take turns.
-        u32 mask = doubts.targets[i];
-        for (u32 turn = 0; mask != 0; mask &= mask - 1, ++turn) {
-            if (turn % (BLOCK / 32) == threadIdx.x / 32) {
-                redo_modes<T>(modes, tile, tile.target + i * 32 + (u32)__ffs((int)mask) - 1);
-            }
-        }
-    }
+    redo_doubtful(doubts, is_doubtful, [&](u32 target) { redo_modes<T>(modes, tile, tile.target + target); });
 }
 
 struct ResampleCountModesParams {
