@@ -91,16 +91,49 @@ def test_the_consumer_of_the_readme_acts_and_holds(tmp_path):
     assert len(acts) > 50 and 8 <= len(holds) <= 30, said
 
 
-def test_the_dataflow_of_the_page_on_sensors_runs(tmp_path):
+def sensors_page(folder: pathlib.Path) -> tuple[dict, list]:
+    """The dataflow and the configuration of the page on sensors, by their names, and the nodes of a policy that asks."""
     for name in (".venv", "target", "examples"):
-        (tmp_path / name).symlink_to(ROOT / name)
-    blocks = re.findall(r"^```yaml\n# (my-\w+\.yml)(.*?)^```", (ROOT / "docs" / "sensors.md").read_text(), re.MULTILINE | re.DOTALL)
-    assert [name for name, _ in blocks] == ["my-robot.yml", "my-config.yml"]
-    for name, block in blocks:
-        (tmp_path / name).write_text(f"#{block}")
+        (folder / name).symlink_to(ROOT / name)
+    page = (ROOT / "docs" / "sensors.md").read_text()
+    blocks = re.findall(r"^```yaml\n# (in )?(my-\w+\.yml)(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    assert [part + name for part, name, _ in blocks] == ["my-robot.yml", "my-config.yml", "in my-robot.yml"]
+    return {name: f"#{block}" for part, name, block in blocks if not part}, yaml.safe_load(f"#{blocks[2][2]}")
+
+
+def sensors_programs() -> list[str]:
+    """The least sender of the page on sensors, and the policy that asks."""
+    return re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "sensors.md").read_text(), re.MULTILINE | re.DOTALL)
+
+
+def test_the_dataflow_of_the_page_on_sensors_runs(tmp_path):
+    for name, block in sensors_page(tmp_path)[0].items():
+        (tmp_path / name).write_text(block)
     said = dora("run", "my-robot.yml", "--stop-after", "8s", cwd=tmp_path)
     lines = re.findall(r"(\d+) observations, \d+ ms old, valid camera (\d+) %, wrench (\d+) %; (\d+) grids, (\d+) cells of 20000 points", said)
     assert any(int(count) > 40 and int(camera) > 90 and int(wrench) > 90 and int(grids) > 7 for count, camera, wrench, grids, _ in lines), said
+
+
+def test_the_policy_of_the_page_on_sensors_asks_and_holds(tmp_path):
+    """It is refused once, and waits once for longer than it has patience."""
+    files, asking = sensors_page(tmp_path)
+    flow, config = (yaml.safe_load(files[name]) for name in ("my-robot.yml", "my-config.yml"))
+    flow["nodes"] = [node for node in flow["nodes"] if node["id"] in ("camera", "wrench")] + asking
+    config["fuse"]["trigger"] = {"request": "ask"}
+    (tmp_path / "my-robot.yml").write_text(yaml.safe_dump(flow))
+    (tmp_path / "my-config.yml").write_text(yaml.safe_dump(config))
+    _, program = sensors_programs()
+    times = "{10: {'timestamp_ns': 1}, 15: {'timestamp_ns': time.time_ns() + 1_500_000_000}}.get(number, {})"
+    asked = program.replace('{"request_id": str(number)}', f'{{"request_id": str(number), **{times}}}')
+    assert asked != program
+    (tmp_path / "my_policy.py").write_text(asked)
+    said = dora("run", "my-robot.yml", "--stop-after", "6s", cwd=tmp_path)
+    lines = re.findall(r"act on a force of \[.*?\], \d+ ms old|hold: .*", said)
+    acts = [i for i, line in enumerate(lines) if line.startswith("act")]
+    refused = [i for i, line in enumerate(lines) if "it asks for 1 ns" in line]
+    unanswered = [i for i, line in enumerate(lines) if line == "hold: no answer"]
+    assert len(refused) == 1 and unanswered and refused[0] < unanswered[-1] < acts[-1] and len(acts) > 20, said
+    assert "Traceback" not in said
 
 
 DRIVER = """
@@ -117,7 +150,7 @@ def read_torque(left=[100]):
 
 
 def test_the_least_sender_is_fused(tmp_path):
-    (program,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "sensors.md").read_text(), re.MULTILINE | re.DOTALL)
+    program, _ = sensors_programs()
     (tmp_path / "torque.py").write_text(DRIVER + program)
     flow = Flow(tmp_path)
     flow.node("torque", pathlib.Path(sys.executable), "torque.py", {}, ["torque"])

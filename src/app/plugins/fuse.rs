@@ -22,7 +22,7 @@ impl Plugin for FusePlugin {
     }
 
     fn about(&self) -> &'static str {
-        "Puts streams on common timestamps, as one tensor `fused` with a mask."
+        "Puts streams on common timestamps, as one tensor `fused` with a mask, and with `attach` as an `observation`."
     }
 
     fn is_configured(&self) -> bool {
