@@ -103,7 +103,7 @@ pub(super) fn run(app: App) -> Result<(), NodeError> {
     if let Some(wiring) = &wiring {
         warn_of_unknown_outputs(wiring, &graph);
     }
-    let (node, events) = DoraNode::init_from_env().map_err(|error| NodeError::Dora(error.to_string()))?;
+    let (node, events) = DoraNode::init_from_env().map_err(why_not_joined)?;
     let queue = Arc::new(Queue::new(&bounds, graph.host_memory()));
     let (stop, stopped) = oneshot::channel();
     let drain = std::thread::Builder::new().name("drain".into()).spawn({
@@ -209,6 +209,14 @@ fn count_losses(graph: &mut Graph, input: usize, losses: &Losses) {
     }
 }
 
+/// dora's own words for most of what can go wrong are `internal error`.
+fn why_not_joined(error: dora_node_api::NodeError) -> NodeError {
+    NodeError::Dora(match error {
+        dora_node_api::NodeError::Internal(report) => format!("{report:#}"),
+        other => other.to_string(),
+    })
+}
+
 /// Counts messages without a stamp, and warns once of each input that has them.
 struct Unstamped {
     names: Vec<String>,
@@ -257,7 +265,7 @@ impl Unstamped {
     fn list(&self, inputs: &[usize]) -> String {
         let words = inputs
             .iter()
-            .map(|&input| format!("input `{}` ({})", self.names[input], self.counts[input]));
+            .map(|&input| format!("input `{}` ({} so far)", self.names[input], self.counts[input]));
         words.collect::<Vec<_>>().join(", ")
     }
 }
@@ -376,7 +384,7 @@ impl Drain {
         if !message.header.timestamp_ns.is_present() {
             message.header.timestamp_ns.set(published);
             message.header.unstamped.set(1);
-            if !takes_any {
+            if !takes_any && !message.header.is_request() {
                 self.queue.count(input, |losses| losses.unstamped += 1);
             }
         }

@@ -517,6 +517,11 @@ impl Header {
         }
     }
 
+    /// Whether it is a request of dora's service pattern, and not the answer to one, which says what made it.
+    pub fn is_request(&self) -> bool {
+        self.other.get("request_id").is_some() && !self.trigger.is_present()
+    }
+
     /// The value of a key by its name.
     pub fn get(&self, key: &str) -> Option<MetadataRef<'_>> {
         self.iter().find(|(name, _)| *name == key).map(|(_, value)| value)

@@ -260,7 +260,7 @@ impl Observe {
     /// Warns of what the arrival of a sample did, beside adding to its history.
     fn report(&self, input: usize, pushed: Pushed, out: &mut Outbox<'_>) {
         if let Some(jump) = pushed.jumped_ns {
-            warn_of_jump(input, jump, "the grid starts anew", out);
+            warn_of_jump(input, jump, "targets begin anew", out);
         }
         if let Some(ns) = pushed.too_soon_ns {
             let late = self.aligner.timeline().late_samples(input);

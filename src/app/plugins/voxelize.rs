@@ -2,7 +2,7 @@ use super::number_or_null;
 use crate::app::{App, AppError, Change, Fault, Operation, Outbox, Plugin, Registration, Value};
 use crate::device::{Dtype, Placement};
 use crate::ops::ConfigError;
-use crate::ops::voxelize::{GatheredGrid, LATER, Pushed, VoxelLayout, VoxelizeConfig, Voxelizer};
+use crate::ops::voxelize::{GatheredGrid, LATER, Pushed, Unused, VoxelLayout, VoxelizeConfig, Voxelizer};
 use crate::stream::{Header, Layout, Message};
 
 /// Publishes the clouds of `voxelize:` as voxel grids, `voxels`.
@@ -197,8 +197,10 @@ impl Operation for Voxelize {
     fn input(&mut self, input: usize, message: &Message, out: &mut Outbox<'_>) -> Result<(), Fault> {
         self.look_where_grids_go(out);
         let Pushed { unused, grid } = self.voxelizer.push(input, message)?;
-        if let Some(unused) = unused {
-            out.fault(input, unused);
+        match unused {
+            Some(unused @ Unused::Superseded) => out.warn(input, "superseded clouds", unused),
+            Some(unused) => out.fault(input, unused),
+            None => {}
         }
         if self.about.keeps_frame {
             self.about.frame_id.clone_from(&message.header.frame_id);

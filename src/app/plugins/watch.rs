@@ -41,6 +41,7 @@ pub(super) struct Watch {
 struct Stream {
     name: String,
     samples: u64,
+    /// Messages that could not be used since the last one that could.
     refused: u64,
     first: Option<(Instant, i64)>,
     last: Option<Instant>,
@@ -116,6 +117,7 @@ impl Watch {
         let now = Instant::now();
         let of = &mut self.streams[stream];
         of.samples += 1;
+        of.refused = 0;
         of.last = Some(now);
         let Some((since, first_ns)) = of.first else {
             of.first = Some((now, stamp_ns));
@@ -159,7 +161,7 @@ impl Watch {
         let Some((other, distance)) = nearest else { return };
         if distance.abs() > reset_ns {
             let text = format_args!(
-                "its first sample is {} `{}`: their clocks differ",
+                "its first sample is {} `{}`: their clocks differ (`latency_ms` or robocache-clock puts them right)",
                 apart(distance),
                 self.streams[other].name
             );
@@ -172,20 +174,23 @@ impl Watch {
         match notice {
             Notice::StartedWithout { modality, behind_ns } => {
                 let text = match behind_ns {
-                    Some(behind) => format!("the grid starts without it: it is {} the first target", apart(-behind)),
-                    None => "the grid starts without it: it has no sample yet".to_owned(),
+                    Some(behind) => format!(
+                        "observations start without it: it is {} the first target",
+                        apart(-behind)
+                    ),
+                    None => "observations start without it: it has no sample yet".to_owned(),
                 };
                 out.warn(modality, "behind at the start", text);
             }
             Notice::LeftBehind { modality, ahead_ns } => {
                 let text = format_args!(
-                    "it was {} a stream that goes on, and has stopped: the grid starts anew without it",
+                    "it was {} a stream that goes on, and has stopped: targets begin anew without it",
                     apart(ahead_ns)
                 );
                 out.warn(modality, "left behind", text);
             }
             Notice::Skipped { targets } => tracing::warn!(
-                "{}: {targets} targets fell due at once and are skipped: the grid starts anew (`jump_ms` says which stamps are too far ahead)",
+                "{}: {targets} targets fell due at once and are skipped, and targets begin anew (`jump_ms` says which stamps are too far ahead)",
                 self.operation
             ),
             Notice::SamplesLost { modality, samples } => out.fault(
@@ -223,7 +228,7 @@ impl Watch {
             );
             self.last_said = Some(now);
         }
-        if silent < self.silent {
+        if self.observations > 0 && now.saturating_duration_since(last) < self.silent {
             self.say_who_is_quiet(now, start, timeline);
         }
         now + CHECK_EVERY
@@ -238,12 +243,16 @@ impl Watch {
             }
             if let Some(quiet) = stream.quiet(now, start) {
                 stream.said_quiet = Some(now);
-                tracing::warn!(
-                    "{}: `{}` has sent nothing for {:.1} s, and observations go on without it",
-                    self.operation,
-                    stream.name,
-                    quiet.as_secs_f64()
-                );
+                let (operation, name, quiet) = (&self.operation, &stream.name, quiet.as_secs_f64());
+                match stream.refused {
+                    0 => tracing::warn!(
+                        "{operation}: `{name}` has sent nothing for {quiet:.1} s, and observations go on without it"
+                    ),
+                    refused => tracing::warn!(
+                        "{operation}: `{name}` has sent nothing that can be used for {quiet:.1} s ({refused} messages \
+                         were refused), and observations go on without it"
+                    ),
+                }
             }
         }
     }

@@ -22,7 +22,7 @@ use std::collections::VecDeque;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SampleError {
     /// It has the wrong number of values.
-    #[error("a sample has {came} values, not {expected}")]
+    #[error("a sample has {came} values, not {expected} (`dim`)")]
     WrongLength {
         /// The modality's `dim`.
         expected: usize,
