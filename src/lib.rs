@@ -134,17 +134,20 @@ mod yaml;
 /// What most programs need, for `use robocache::prelude::*`.
 pub mod prelude {
     pub use crate::app::plugins::{
-        AlignPlugin, ClockPlugin, FusePlugin, GroupPlugin, RecordPlugin, ReplayPlugin, ResamplePlugin, VoxelizePlugin,
+        self, AlignPlugin, ClockPlugin, FusePlugin, GroupPlugin, RecordPlugin, ReplayPlugin, ResamplePlugin,
+        VoxelizePlugin,
     };
-    pub use crate::app::{App, AppError, Change, Fault, Graph, Operation, Outbox, Plugin, Registration, Sink, Wake};
+    pub use crate::app::{
+        App, AppError, Change, Config, Fault, Graph, Operation, Outbox, Plugin, Registration, Sink, Wake,
+    };
     pub use crate::device::{Device, DeviceChoice, Dtype, Placement, Values};
     pub use crate::ops::ConfigError;
-    pub use crate::ops::align::{AlignConfig, Aligner, GroupConfig, ModalityConfig};
+    pub use crate::ops::align::{AlignConfig, Aligner, AttachConfig, Attached, GroupConfig, Masks, ModalityConfig};
     pub use crate::ops::fuse::FuseConfig;
-    pub use crate::ops::group::{GroupingConfig, GroupingInput, GroupingPolicy};
+    pub use crate::ops::group::{Grouper, GroupingConfig, GroupingInput, GroupingPolicy};
     pub use crate::ops::resample::{ResampleConfig, Resampler};
     pub use crate::ops::voxelize::{Channel, Extrinsic, VoxelInput, VoxelLayout, VoxelizeConfig, Voxelizer};
-    pub use crate::stream::{Cells, ColumnLayout, Header, Layout, Message, MetadataRef, Payload};
+    pub use crate::stream::{Cells, ColumnLayout, Header, Layout, Message, MetadataRef, Payload, SampleRow, recording};
     pub use crate::time::Interpolation;
 }
 

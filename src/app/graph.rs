@@ -187,6 +187,9 @@ impl Graph {
     }
 
     /// The inputs that have to come from the dataflow, and the operation that takes each first.
+    ///
+    /// A misspelt input of an operation is one of these, too, and the operation waits for it: compare them with the streams
+    /// that you have.
     pub fn external_inputs(&self) -> impl Iterator<Item = (&str, &str)> {
         self.externals.iter().map(|(name, consumers)| {
             let operation = consumers
@@ -230,14 +233,15 @@ impl Graph {
         consumers.any(|&(operation, input)| self.nodes[operation].operation.takes_any(input))
     }
 
-    /// A message came on an input of the dataflow (by its index in [`external_inputs`](Self::external_inputs)). One whose
-    /// header contradicts its payload is counted as a fault, and goes no further than to operations that
-    /// [take any](Operation::takes_any).
+    /// A message came on an input of the dataflow (by its index in [`external_inputs`](Self::external_inputs)). It is
+    /// checked as by [`Message::check`]. One whose header contradicts its payload is counted as a fault, and goes no further
+    /// than to operations that [take any](Operation::takes_any). Whether it has a stamp and is of the form that an operation
+    /// needs, the operation itself checks.
     ///
     /// # Panics
     /// If there is no such input.
     pub fn message(&mut self, external: usize, message: &Message, sink: &mut dyn Sink) {
-        match message.check_lengths() {
+        match message.check_unchanged() {
             Ok(()) => self.checked_message(external, message, sink),
             Err(error) => {
                 self.external_fault(external, 1, error);
@@ -326,7 +330,9 @@ impl Graph {
         self.settle(sink);
     }
 
-    /// Calls the operations whose time has come.
+    /// Calls the operations whose time has come: at [`next_wake`](Self::next_wake), with `starting` false. With `starting`
+    /// it calls every operation, which is to happen once, before the first message: sources begin then, and operations ask
+    /// for the time at which they want to be called next.
     ///
     /// # Errors
     /// That of an operation that can't go on, now or since the last call.

@@ -104,8 +104,8 @@ use std::time::Instant;
 /// # }
 /// ```
 pub trait Operation {
-    /// A message came on one of the inputs (by its index in the registration). An error is one of whoever sent it; what
-    /// is no error of the sender goes to [`Outbox::warn`].
+    /// A message came on one of the inputs (by its index in the registration). [`Message::samples`] walks its samples. An
+    /// error is the sender's fault; what is not goes to [`Outbox::warn`].
     fn input(&mut self, input: usize, message: &Message, out: &mut Outbox<'_>) -> Result<(), Fault>;
 
     /// As [`input`](Self::input), of a message that nobody else needs any more. An operation that holds messages exchanges

@@ -248,7 +248,9 @@ impl Asked {
             }
             Trigger::Request => match self.waiting.first() {
                 Some((_, Some(time))) if *time <= due => return Err(format!("a request for {time} waits at {due}")),
-                Some((_, None)) if self.has_begun && Some(newest) >= self.was_at => return Err(format!("a request for the newest waits at {due}")),
+                Some((_, None)) if self.has_begun && Some(newest) >= self.was_at => {
+                    return Err(format!("a request for the newest waits at {due}"));
+                }
                 _ => {}
             },
             Trigger::Timer if matches!(event, Event::Tick) && self.has_begun && self.sent < Some(due) => {
