@@ -13,6 +13,51 @@ use std::time::Instant;
 
 /// The operations of a node in order, wired to one another and to the inputs and outputs of the dataflow. It has no event
 /// loop: whoever owns it feeds it messages, and a [`Sink`] gets what it publishes.
+///
+/// ```
+/// use robocache::prelude::*;
+/// use std::{path::Path, time::Instant};
+///
+/// /// Keeps the stamps of what is published.
+/// #[derive(Default)]
+/// struct Stamps(Vec<(String, i64)>);
+///
+/// impl Sink for Stamps {
+///     fn send(
+///         &mut self,
+///         output: &str,
+///         layout: &Layout,
+///         fill: &mut dyn FnMut(&mut Payload<'_>, &mut Header),
+///     ) -> Result<(), Fault> {
+///         let mut message = Message::default();
+///         message.write(layout, fill);
+///         self.0.push((output.to_owned(), message.timestamp_ns()));
+///         Ok(())
+///     }
+/// }
+///
+/// let text = "plugins: [fuse: { rate_hz: 100, modalities: [{ input: force, dim: 1, interpolation: linear }] }]";
+/// let mut graph = App::new()
+///     .with_config(Config::parse(Path::new("robot.yml"), text)?)
+///     .add_plugins(plugins::all())
+///     .build(|_output| true)?;
+/// // Inputs have the index that they have here.
+/// assert_eq!(graph.external_inputs().collect::<Vec<_>>(), [("force", "fuse")]);
+///
+/// let (mut sink, mut message) = (Stamps::default(), Message::default());
+/// graph.wake(Instant::now(), true, &mut sink)?;
+/// for ms in [4, 11, 22] {
+///     message.write(&Layout::flat(Dtype::Float32, 1), |payload, header| {
+///         payload.column(0)[0] = ms as f32;
+///         header.timestamp_ns.set(ms * 1_000_000);
+///     });
+///     graph.message(0, &message, &mut sink);
+/// }
+/// graph.close_all(&mut sink);
+/// graph.finish(&mut sink)?;
+/// assert_eq!(sink.0, [("fused".to_owned(), 10_000_000), ("fused".to_owned(), 20_000_000)]);
+/// # Ok::<(), AppError>(())
+/// ```
 pub struct Graph {
     nodes: Vec<Node>,
     /// The inputs that come from the dataflow, each with the operations and inputs that take it.
