@@ -30,9 +30,7 @@ use std::time::Instant;
 /// An operation that doubles what comes, in a graph without a dataflow:
 ///
 /// ```
-/// use robocache::app::{App, AppError, Fault, Graph, Operation, Outbox, Plugin, Registration, Sink};
-/// use robocache::device::Dtype;
-/// use robocache::stream::{Header, Layout, Message, Payload};
+/// use robocache::prelude::*;
 ///
 /// struct Double;
 ///
@@ -43,7 +41,9 @@ use std::time::Instant;
 ///         out.send(0, &Layout::flat(Dtype::Float32, values.len()), |payload, header| {
 ///             values.to_f32(payload.column(0));
 ///             payload.column::<f32>(0).iter_mut().for_each(|value| *value *= 2.0);
-///             header.timestamp_ns.set(message.timestamp_ns());
+///             // Stamps, shape and mask are those that came. The element type is float32 now.
+///             header.copy_from(&message.header);
+///             header.dtype.clear();
 ///         });
 ///         Ok(())
 ///     }
