@@ -74,7 +74,8 @@ clippy:
 doc:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --release --workspace --no-deps --locked
 
-# The library without dora and without CUDA: neither is among its dependencies, and its own tests pass. Then with either.
+# The library without dora and without CUDA: neither is among its dependencies, its own tests pass,
+# and its documentation has no warning. Then with either.
 ENGINE := --no-default-features -p robocache --locked
 check-engine:
 	@if $(CARGO) tree $(ENGINE) --edges normal,build --prefix none | grep -E '^(cudarc|dora|zenoh)'; then \
@@ -82,6 +83,8 @@ check-engine:
 	$(CARGO) test --release $(ENGINE) --lib
 	$(CARGO) test --release $(ENGINE) --lib --features cuda
 	$(CARGO) test --release $(ENGINE) --lib --features dora
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --release --no-deps $(ENGINE)
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --release --no-deps $(ENGINE) --features cuda
 
 test-rust: emulator
 	$(CARGO) test --release --workspace --locked

@@ -40,6 +40,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! Beside it an [`Attached`](ops::align::Attached) ties messages of other streams, such as voxel grids, to the rows of each
+//! observation: the newest that is not newer than the row.
+//!
 //! # Point clouds to voxel grids
 //!
 //! A [`Voxelizer`](ops::voxelize::Voxelizer) takes clouds, here `[N, 3]` of float32, metres.
@@ -76,11 +79,23 @@
 //!
 //! # Trajectories at their targets
 //!
-//! A [`Resampler`](ops::resample::Resampler) takes batches of trajectories, for training data; its page has a program.
+//! A [`Resampler`](ops::resample::Resampler) takes batches of trajectories, for training data. The page of its module,
+//! [`ops::resample`], has a program.
+//!
+//! # Recordings
+//!
+//! A [`Writer`](stream::recording::Writer) records messages as Arrow files, and a [`Reader`](stream::recording::Reader) gives
+//! them back in order. The page of their module, [`stream::recording`], has a program.
+//!
+//! # Chains of operations
+//!
+//! Each operation is also a plugin. A [`Graph`](app::Graph) runs several of them, one after the other, and hands messages on
+//! in memory; its page has a program. [`app::Operation`] shows how to write a plugin of your own, and
+//! [`Message::samples`](stream::Message::samples) how to walk the samples that come to it.
 //!
 //! # Nodes of a dataflow
 //!
-//! Each operation is also a plugin. A node is an [`App`](app::App) of some of them that dora runs:
+//! A node is an [`App`](app::App) of some plugins that dora runs:
 //!
 //! ```no_run
 //! # #[cfg(feature = "dora")]
@@ -93,24 +108,32 @@
 //! # fn main() {}
 //! ```
 //!
-//! [`app::Operation`] shows how to write a plugin of your own, and [`app::Graph`] runs a chain of them without dora.
+//! # Further pages
+//!
+//! | page | says |
+//! |---|---|
+//! | [`semantics`] | what every operation computes, and when |
+//! | `docs/embedding.md` of the repository | programs without dora: grids, batches, graphs, recordings |
+//! | `docs/offline.md` | observations from recordings, for training |
+//! | `docs/plugins.md` | an operation of your own: what it gets, and what it owes |
+//! | `docs/messages.md` | payloads and metadata |
 //!
 //! # Features
 //!
 //! | feature | default | adds |
 //! |---|---|---|
-//! | `dora` | yes | [`dora`]: event loop, queue, transport, command line. Without it dora is not built |
+//! | `dora` | yes | the module `dora`: event loop, queue, transport, command line. Without it dora is not built |
 //! | `cuda` | yes | the CUDA implementations. The driver is loaded at run time: neither building nor running needs one. Without it neither cudarc nor a kernel is built in |
 //!
 //! Rust 1.95 or later.
 //!
-//! # The house
+//! # Layers
 //!
-//! Each layer knows only those below it:
+//! Each knows only those below it:
 //!
 //! | layer | what it holds |
 //! |---|---|
-//! | [`dora`] | the event loop, queue, transport and wire format of a node |
+//! | `dora` | the event loop, queue, transport and wire format of a node |
 //! | [`app`] | [`Plugin`](app::Plugin), [`App`](app::App), [`Graph`](app::Graph): operations wired to each other |
 //! | [`ops`] | the operations: align, clock, fuse, group, resample, voxelize. Each picks its backend and falls back |
 //! | [`stream`], [`time`], [`device`] | messages and histories; the grid and interpolation; element types, memory and devices |
@@ -134,17 +157,20 @@ mod yaml;
 /// What most programs need, for `use robocache::prelude::*`.
 pub mod prelude {
     pub use crate::app::plugins::{
-        AlignPlugin, ClockPlugin, FusePlugin, GroupPlugin, RecordPlugin, ReplayPlugin, ResamplePlugin, VoxelizePlugin,
+        self, AlignPlugin, ClockPlugin, FusePlugin, GroupPlugin, RecordPlugin, ReplayPlugin, ResamplePlugin,
+        VoxelizePlugin,
     };
-    pub use crate::app::{App, AppError, Change, Fault, Graph, Operation, Outbox, Plugin, Registration, Sink, Wake};
+    pub use crate::app::{
+        App, AppError, Change, Config, Fault, Graph, Operation, Outbox, Plugin, Registration, Sink, Wake,
+    };
     pub use crate::device::{Device, DeviceChoice, Dtype, Placement, Values};
     pub use crate::ops::ConfigError;
-    pub use crate::ops::align::{AlignConfig, Aligner, GroupConfig, ModalityConfig};
+    pub use crate::ops::align::{AlignConfig, Aligner, AttachConfig, Attached, GroupConfig, Masks, ModalityConfig};
     pub use crate::ops::fuse::FuseConfig;
-    pub use crate::ops::group::{GroupingConfig, GroupingInput, GroupingPolicy};
+    pub use crate::ops::group::{Grouper, GroupingConfig, GroupingInput, GroupingPolicy};
     pub use crate::ops::resample::{ResampleConfig, Resampler};
     pub use crate::ops::voxelize::{Channel, Extrinsic, VoxelInput, VoxelLayout, VoxelizeConfig, Voxelizer};
-    pub use crate::stream::{Cells, ColumnLayout, Header, Layout, Message, MetadataRef, Payload};
+    pub use crate::stream::{Cells, ColumnLayout, Header, Layout, Message, MetadataRef, Payload, SampleRow, recording};
     pub use crate::time::Interpolation;
 }
 
@@ -160,7 +186,6 @@ mod documentation {
     struct Embedding;
     #[doc = include_str!("../docs/offline.md")]
     struct Offline;
-    #[cfg(feature = "dora")]
     #[doc = include_str!("../docs/plugins.md")]
     struct Plugins;
 }

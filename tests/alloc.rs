@@ -328,3 +328,16 @@ fn the_metadata_of_a_message_is_copied_into_memory_that_is_there() {
     assert_eq!(**message.header.modalities, names);
     assert_eq!(message.header.other.iter().count(), 2);
 }
+
+#[test]
+fn walking_the_samples_of_a_message_allocates_nothing() {
+    let message = common::samples(&[0, MS, 2 * MS], &[0.5; 18]);
+    let mut sample = [0f32; 6];
+    let before = allocations();
+    let mut walked = 0;
+    for row in message.samples(6).unwrap() {
+        row.to_f32(&mut sample).unwrap();
+        walked += 1;
+    }
+    assert_eq!((allocations(), walked), (before, 3));
+}

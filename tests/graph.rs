@@ -670,3 +670,30 @@ fn a_message_that_contradicts_itself_is_given_to_nobody() {
         assert_eq!(faults(&robot.graph, "input `a`"), before + 1, "{mask:?}");
     }
 }
+
+#[test]
+fn a_message_of_a_program_is_checked_as_one_of_the_dataflow() {
+    let mut robot = Robot::new(graph(&fuse(ONE)));
+    let of = |dtype: &str, payload, bytes: &[u8]| {
+        let mut message = sample(0, &[]);
+        message.columns_mut()[0].dtype = payload;
+        message.columns_mut()[0].data.copy_from(bytes);
+        message.rows = 2;
+        message.header.dtype.set(dtype);
+        message
+    };
+    let ones = [0x80, 0x3f, 0x80, 0x3f];
+    let wrong = [
+        of("float64", Dtype::Float32, &[0; 8]),
+        of("float31", Dtype::Float32, &[0; 8]),
+        of("bfloat16", Dtype::UInt16, &ones),
+    ];
+    for (i, message) in wrong.iter().enumerate() {
+        assert_eq!(robot.comes("a", message), []);
+        assert_eq!(faults(&robot.graph, "input `a`"), i as u64 + 1);
+        assert_eq!(faults(&robot.graph, "fuse: input `a`"), 0);
+    }
+    let mut checked = of("bfloat16", Dtype::UInt16, &ones);
+    checked.check().unwrap();
+    assert_eq!(robot.comes("a", &checked)[0].values, [1.0, 1.0]);
+}

@@ -165,6 +165,7 @@ impl Config {
     }
 
     fn all_steps(&self, plugins: &[Box<dyn Plugin>], names: &[&'static str]) -> Result<Vec<Step>, AppError> {
+        let in_file = names.iter().find(|name| self.sections.contains_key(**name));
         let mut steps = Vec::with_capacity(plugins.len());
         for (i, plugin) in plugins.iter().enumerate() {
             let section = self.sections.get(plugin.name());
@@ -175,7 +176,7 @@ impl Config {
                 None => Some(format!(
                     "the key `plugins:` is missing: a list of what this node is to run, in order, such as `plugins: \
                      [{}: {{ ... }}]` (allowed: {})",
-                    plugin.name(),
+                    in_file.copied().unwrap_or(plugin.name()),
                     names.join(", ")
                 )),
             };
@@ -439,7 +440,7 @@ mod tests {
         for word in [
             "robot.yml",
             "`plugins:` is missing",
-            "plugins: [fuse: { ... }]",
+            "plugins: [voxelize: { ... }]",
             "allowed: fuse, voxelize",
         ] {
             assert!(words.contains(word), "{words}");

@@ -13,6 +13,51 @@ use std::time::Instant;
 
 /// The operations of a node in order, wired to one another and to the inputs and outputs of the dataflow. It has no event
 /// loop: whoever owns it feeds it messages, and a [`Sink`] gets what it publishes.
+///
+/// ```
+/// use robocache::prelude::*;
+/// use std::{path::Path, time::Instant};
+///
+/// /// Keeps the stamps of what is published.
+/// #[derive(Default)]
+/// struct Stamps(Vec<(String, i64)>);
+///
+/// impl Sink for Stamps {
+///     fn send(
+///         &mut self,
+///         output: &str,
+///         layout: &Layout,
+///         fill: &mut dyn FnMut(&mut Payload<'_>, &mut Header),
+///     ) -> Result<(), Fault> {
+///         let mut message = Message::default();
+///         message.write(layout, fill);
+///         self.0.push((output.to_owned(), message.timestamp_ns()));
+///         Ok(())
+///     }
+/// }
+///
+/// let text = "plugins: [fuse: { rate_hz: 100, modalities: [{ input: force, dim: 1, interpolation: linear }] }]";
+/// let mut graph = App::new()
+///     .with_config(Config::parse(Path::new("robot.yml"), text)?)
+///     .add_plugins(plugins::all())
+///     .build(|_output| true)?;
+/// // Inputs have the index that they have here.
+/// assert_eq!(graph.external_inputs().collect::<Vec<_>>(), [("force", "fuse")]);
+///
+/// let (mut sink, mut message) = (Stamps::default(), Message::default());
+/// graph.wake(Instant::now(), true, &mut sink)?;
+/// for ms in [4, 11, 22] {
+///     message.write(&Layout::flat(Dtype::Float32, 1), |payload, header| {
+///         payload.column(0)[0] = ms as f32;
+///         header.timestamp_ns.set(ms * 1_000_000);
+///     });
+///     graph.message(0, &message, &mut sink);
+/// }
+/// graph.close_all(&mut sink);
+/// graph.finish(&mut sink)?;
+/// assert_eq!(sink.0, [("fused".to_owned(), 10_000_000), ("fused".to_owned(), 20_000_000)]);
+/// # Ok::<(), AppError>(())
+/// ```
 pub struct Graph {
     nodes: Vec<Node>,
     /// The inputs that come from the dataflow, each with the operations and inputs that take it.
@@ -187,6 +232,9 @@ impl Graph {
     }
 
     /// The inputs that have to come from the dataflow, and the operation that takes each first.
+    ///
+    /// A misspelt input of an operation is one of these, too, and the operation waits for it: compare them with the streams
+    /// that you have.
     pub fn external_inputs(&self) -> impl Iterator<Item = (&str, &str)> {
         self.externals.iter().map(|(name, consumers)| {
             let operation = consumers
@@ -230,14 +278,15 @@ impl Graph {
         consumers.any(|&(operation, input)| self.nodes[operation].operation.takes_any(input))
     }
 
-    /// A message came on an input of the dataflow (by its index in [`external_inputs`](Self::external_inputs)). One whose
-    /// header contradicts its payload is counted as a fault, and goes no further than to operations that
-    /// [take any](Operation::takes_any).
+    /// A message came on an input of the dataflow (by its index in [`external_inputs`](Self::external_inputs)). It is
+    /// checked as by [`Message::check`]. One whose header contradicts its payload is counted as a fault, and goes no further
+    /// than to operations that [take any](Operation::takes_any). Whether it has a stamp and is of the form that an operation
+    /// needs, the operation itself checks.
     ///
     /// # Panics
     /// If there is no such input.
     pub fn message(&mut self, external: usize, message: &Message, sink: &mut dyn Sink) {
-        match message.check_lengths() {
+        match message.check_unchanged() {
             Ok(()) => self.checked_message(external, message, sink),
             Err(error) => {
                 self.external_fault(external, 1, error);
@@ -326,7 +375,9 @@ impl Graph {
         self.settle(sink);
     }
 
-    /// Calls the operations whose time has come.
+    /// Calls the operations whose time has come: at [`next_wake`](Self::next_wake), with `starting` false. With `starting`
+    /// it calls every operation, which is to happen once, before the first message: sources begin then, and operations ask
+    /// for the time at which they want to be called next.
     ///
     /// # Errors
     /// That of an operation that can't go on, now or since the last call.

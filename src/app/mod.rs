@@ -5,7 +5,7 @@
 //! of a YAML file, and registers an [`Operation`] with the inputs it listens to and the outputs it publishes.
 //!
 //! An app may run several operations, and the same one several times. An input is taken from an earlier operation's
-//! output of that name where there is one: such messages never leave the process, and tensors not their device.
+//! output of that name where there is one. Such messages never leave the process, and a tensor stays on its device.
 
 mod build;
 mod config;

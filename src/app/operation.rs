@@ -30,9 +30,7 @@ use std::time::Instant;
 /// An operation that doubles what comes, in a graph without a dataflow:
 ///
 /// ```
-/// use robocache::app::{App, AppError, Fault, Graph, Operation, Outbox, Plugin, Registration, Sink};
-/// use robocache::device::Dtype;
-/// use robocache::stream::{Header, Layout, Message, Payload};
+/// use robocache::prelude::*;
 ///
 /// struct Double;
 ///
@@ -43,7 +41,9 @@ use std::time::Instant;
 ///         out.send(0, &Layout::flat(Dtype::Float32, values.len()), |payload, header| {
 ///             values.to_f32(payload.column(0));
 ///             payload.column::<f32>(0).iter_mut().for_each(|value| *value *= 2.0);
-///             header.timestamp_ns.set(message.timestamp_ns());
+///             // Stamps, shape and mask are those that came. The element type is float32 now.
+///             header.copy_from(&message.header);
+///             header.dtype.clear();
 ///         });
 ///         Ok(())
 ///     }
@@ -104,8 +104,8 @@ use std::time::Instant;
 /// # }
 /// ```
 pub trait Operation {
-    /// A message came on one of the inputs (by its index in the registration). An error is one of whoever sent it; what
-    /// is no error of the sender goes to [`Outbox::warn`].
+    /// A message came on one of the inputs (by its index in the registration). [`Message::samples`] walks its samples. An
+    /// error is the sender's fault; what is not goes to [`Outbox::warn`].
     fn input(&mut self, input: usize, message: &Message, out: &mut Outbox<'_>) -> Result<(), Fault>;
 
     /// As [`input`](Self::input), of a message that nobody else needs any more. An operation that holds messages exchanges

@@ -7,7 +7,8 @@ use crate::stream::{Header, Layout, Message, Payload};
 
 /// Where published messages go: a dataflow, or a test.
 pub trait Sink {
-    /// Makes room for a payload of this layout, has `fill` write it and an empty header, and sends both.
+    /// Makes room for a payload of this layout, has `fill` write the payload and the header, which is empty before, and sends
+    /// both.
     ///
     /// [`Message::write`] does the first part for a sink that keeps messages in this process.
     ///
@@ -240,8 +241,8 @@ impl Outbox<'_> {
         self.faults.count(self.inputs[input].fault_site, 1, error);
     }
 
-    /// Counts what happened at one of the operation's inputs that nobody did wrong, such as a clock jump, and logs it as
-    /// a warning. Each kind has a rate limit of its own, so that no other line swallows it.
+    /// Counts something at one of the operation's inputs that is not the sender's fault, such as a clock jump, and logs it
+    /// as a warning. Each kind has a rate limit of its own, so that no other line swallows it.
     pub fn warn(&mut self, input: usize, kind: &'static str, message: impl std::fmt::Display) {
         self.faults.warn(self.inputs[input].fault_site, kind, 1, message);
     }
@@ -251,7 +252,8 @@ impl Outbox<'_> {
         self.faults.warn_seldom(self.inputs[input].fault_site, kind, 1, message);
     }
 
-    /// Counts what happened at one of the operation's inputs that is as it should be. The log says how often at the end.
+    /// Counts something at one of the operation's inputs that is no fault and needs no warning, such as a tick without
+    /// anything new. The log says at the end how often it happened.
     pub fn tally(&mut self, input: usize, kind: &'static str) {
         self.faults.tally(self.inputs[input].fault_site, kind);
     }

@@ -199,7 +199,8 @@ pub struct Key {
 
 /// The value of a key, and whether it is there. What is not there reads as zero or empty.
 ///
-/// Whoever writes to it by dereferencing it puts it there.
+/// Whoever writes to it by dereferencing it puts it there. [`get`](Self::get) is the entry's own and hides that of a list:
+/// `header.valid.as_slice().get(row)` is an element.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Entry<T> {
     /// Empty where it is not there.
@@ -497,7 +498,8 @@ impl Header {
         read
     }
 
-    /// Takes out what it says of the form of a payload.
+    /// Takes out what it says of the form of a payload, which does not hold of another one: `shape`, `dtype`, `fields`, `dim`,
+    /// `timestamps_ns` and `valid`.
     pub fn forget_form(&mut self) {
         self.shape.clear();
         self.dtype.clear();
@@ -527,7 +529,7 @@ impl Header {
         self.iter().find(|(name, _)| *name == key).map(|(_, value)| value)
     }
 
-    /// Holds what it says of the form of a payload against the payload, and against itself. `len` is the length of a
+    /// Checks what it says of the form of a payload against the payload, and against itself. `len` is the length of a
     /// flat payload; a struct has none.
     pub(super) fn check(&self, len: Option<usize>) -> Result<(), MessageError> {
         let refused = |key, came: String, allowed| Err(MessageError::Metadata { key, came, allowed });

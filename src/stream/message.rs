@@ -235,18 +235,28 @@ impl Message {
         self.check()
     }
 
-    /// Holds the header against the payload: its element type, shape and lengths. bfloat16, which travels as uint16, is
-    /// told from it here.
+    /// Checks the header against the payload: its element type, shape and lengths. Where `dtype` is bfloat16, which travels
+    /// as uint16, a payload of uint16 becomes one of bfloat16.
+    ///
+    /// [`read`](Self::read) has checked what it made.
     ///
     /// # Errors
     /// What they do not agree on.
     pub fn check(&mut self) -> Result<(), MessageError> {
-        self.check_dtype()?;
-        self.check_lengths()
+        if *self.header.dtype == *Dtype::BFloat16.name() {
+            let is_flat = self.flat().is_some();
+            for column in self.columns_mut() {
+                if (is_flat || column.name == "values") && column.dtype == Dtype::UInt16 {
+                    column.dtype = Dtype::BFloat16;
+                }
+            }
+        }
+        self.check_unchanged()
     }
 
-    /// Holds the header's lengths against the payload.
-    pub(crate) fn check_lengths(&self) -> Result<(), MessageError> {
+    /// [`check`](Self::check) of a message that is to stay as it is: bfloat16 must be that already.
+    pub(crate) fn check_unchanged(&self) -> Result<(), MessageError> {
+        self.check_dtype()?;
         let len = match (self.on_device(), self.flat()) {
             (Some(tensor), _) => Some(tensor.len),
             (None, values) => values.map(|values| values.len()),
@@ -254,7 +264,7 @@ impl Message {
         self.header.check(len)
     }
 
-    fn check_dtype(&mut self) -> Result<(), MessageError> {
+    fn check_dtype(&self) -> Result<(), MessageError> {
         let Some(name) = self.header.dtype.get() else {
             return Ok(());
         };
@@ -266,13 +276,18 @@ impl Message {
             let allowed = "float32, float64, float16, bfloat16, int8 to int64, uint8 to uint64";
             return refused(format!("`{name}`"), allowed);
         };
-        let columns = &mut self.columns[..self.used];
-        let is_flat = matches!(columns, [only] if only.name.is_empty());
-        for column in columns.iter_mut().filter(|column| is_flat || column.name == "values") {
+        let is_flat = self.flat().is_some();
+        for column in self
+            .columns()
+            .iter()
+            .filter(|column| is_flat || column.name == "values")
+        {
             let came = column.integers.unwrap_or(column.dtype);
             if dtype == Dtype::BFloat16 && column.dtype == Dtype::UInt16 {
-                column.dtype = Dtype::BFloat16;
-            } else if dtype != came {
+                let allowed = "a payload of bfloat16, which `Message::check` makes of uint16";
+                return refused(format!("`{name}`, the payload is {came}"), allowed);
+            }
+            if dtype != came {
                 let allowed = "the payload's type, or bfloat16 with a payload of UInt16";
                 return refused(format!("`{name}`, the payload is {came}"), allowed);
             }

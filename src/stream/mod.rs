@@ -7,6 +7,7 @@ mod message;
 mod metadata;
 mod payload;
 pub mod recording;
+mod samples;
 
 pub use header::{Entry, Header, MessageError, Names, key};
 pub use history::{History, Insert, Place};
@@ -15,3 +16,4 @@ pub use metadata::{Metadata, MetadataRef, MetadataValue};
 #[cfg(feature = "dora")]
 pub(crate) use payload::ColumnSpan;
 pub use payload::Payload;
+pub use samples::{SampleRow, SampleRows, SamplesError};

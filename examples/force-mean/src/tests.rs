@@ -1,6 +1,4 @@
 use super::*;
-use robocache::app::{Config, Graph, Sink};
-use robocache::stream::{Cells, Header, Payload};
 use std::path::Path;
 
 const MS: i64 = 1_000_000;
@@ -34,13 +32,10 @@ fn build(config: &str, published: &'static str) -> Result<Graph, AppError> {
 
 fn force(ms: i64, values: &[f32]) -> Message {
     let mut message = Message::default();
-    message.header.timestamp_ns.set(ms * MS);
-    message.rows = values.len();
-    let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_ne_bytes()).collect();
-    message
-        .add_column("", Dtype::Float32, Cells::One)
-        .data
-        .copy_from(&bytes);
+    message.write(&Layout::flat(Dtype::Float32, values.len()), |payload, header| {
+        payload.column(0).copy_from_slice(values);
+        header.timestamp_ns.set(ms * MS);
+    });
     message
 }
 
@@ -75,18 +70,26 @@ fn it_starts_anew_where_the_clock_was_set_back() {
 }
 
 #[test]
-fn what_is_no_sample_is_counted_and_left_out() {
+fn what_is_no_sample_is_left_out_and_what_is_wrong_is_counted() {
     let mut graph = build(
         "plugins: [force_mean: { input: force, dim: 2, window_ms: 10 }]",
         "force_mean",
     )
     .unwrap();
     let mut published = Published::default();
-    for values in [&[1.0][..], &[f32::NAN, 1.0], &[1.0, 2.0]] {
-        graph.message(0, &force(0, values), &mut published);
+    let mut without_stamp = force(0, &[1.0, 2.0]);
+    without_stamp.header.timestamp_ns.clear();
+    for message in [force(0, &[1.0]), force(0, &[f32::NAN, 1.0]), without_stamp] {
+        graph.message(0, &message, &mut published);
     }
-    assert_eq!(published.0.len(), 1);
-    assert_eq!(graph.faults().next(), Some(("force_mean: input `force`", 2)));
+    // A row that is masked is no fault, and one with an infinity costs no other row.
+    let mut rows = force(0, &[1.0, 2.0, 9.0, 9.0, f32::INFINITY, 9.0, 3.0, 4.0]);
+    rows.header.timestamps_ns.set([0, MS, 2 * MS, 3 * MS]);
+    rows.header.valid.set([1, 0, 1, 1]);
+    graph.message(0, &rows, &mut published);
+    let means: Vec<_> = published.0.into_iter().map(|(_, values)| values).collect();
+    assert_eq!(means, [[1.0, 2.0], [2.0, 3.0]]);
+    assert_eq!(graph.faults().next(), Some(("force_mean: input `force`", 4)));
 }
 
 #[test]

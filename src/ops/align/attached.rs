@@ -11,12 +11,19 @@ use std::collections::VecDeque;
 /// [`next_released`](Self::next_released) gives back what is held no more.
 ///
 /// ```
-/// use robocache::device::{Placement, Values};
-/// use robocache::ops::align::{AlignConfig, Aligner, Attached};
+/// use robocache::prelude::*;
 ///
-/// let config: AlignConfig = serde_yaml::from_str(
-///     "{ rate_hz: 100, modalities: [{ input: arm, dim: 1, interpolation: previous }], attach: [{ input: voxels }] }",
-/// )?;
+/// let config = FuseConfig {
+///     rate_hz: 100.0,
+///     modalities: vec![ModalityConfig {
+///         input: "arm".into(),
+///         dim: 1,
+///         interpolation: Some(Interpolation::Previous),
+///         ..ModalityConfig::default()
+///     }],
+///     attach: vec![AttachConfig { input: "voxels".into(), ..AttachConfig::default() }],
+///     ..FuseConfig::default()
+/// };
 /// let mut aligner = Aligner::new(&config, &Placement::cpu("an example"))?;
 /// let mut grids = Attached::new(aligner.timeline());
 ///

@@ -2,8 +2,8 @@
 //!
 //! An [`Aligner`] takes samples, says which observations are due, and makes their windows on the CPU or on a device: of all
 //! modalities side by side ([`fuse`](crate::ops::fuse)), or of each by itself. Under it lies the [`Timeline`]: the history of
-//! each stream, and the rule that says when an observation is due. Values are read from the histories, by [`cpu`] or to the
-//! same bits by [`cuda`].
+//! each stream, and the rule that says when an observation is due. Values are read from the histories, by [`cpu`] or, to
+//! the same bits, on a device.
 //!
 //! [`semantics`](crate::semantics#when-an-observation-is-due) defines what is due and when, the first target, clock jumps, and
 //! why nothing silences an aligner that has `max_wait_ms`. [`Aligner::take_notices`] says what the clocks do.
@@ -28,10 +28,11 @@ mod timeline;
 mod trigger;
 mod window;
 
+pub use crate::stream::SamplesError;
 pub use aligner::{Aligner, DeviceFailure, PushError};
 pub use attached::{Arrival, AttachError, Attached};
 pub use config::{AlignConfig, AttachConfig, GroupConfig, ModalityConfig};
-pub use samples::{Samples, SamplesError};
+pub use samples::Samples;
 pub use spec::{AttachedSpec, FUSED, OBSERVATION, Spec};
 pub use timeline::{Masks, Notice, Pushed, Refusal, Row, SampleError, StreamState, Target, Timeline};
 pub use trigger::{Rows, TriggerConfig};

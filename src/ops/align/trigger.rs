@@ -5,15 +5,16 @@ use serde::Deserialize;
 /// What makes an observation, where it is not the grid.
 ///
 /// ```
+/// # use serde_yaml as yaml_serde;
 /// use robocache::ops::align::{Rows, TriggerConfig};
 ///
 /// let text = "{ stream: camera, every: 2, rows: samples }";
-/// let trigger: TriggerConfig = serde_yaml::from_str(text)?;
+/// let trigger: TriggerConfig = yaml_serde::from_str(text)?;
 /// assert_eq!(
 ///     trigger,
 ///     TriggerConfig::Stream { stream: "camera".into(), every: 2, min_interval_ms: 0.0, rows: Rows::Samples }
 /// );
-/// # Ok::<(), serde_yaml::Error>(())
+/// # Ok::<(), yaml_serde::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "Keys")]

@@ -5,22 +5,28 @@
 //! from row to row, and may be 0. Targets may come in any order; ascending ones are found fastest.
 //!
 //! ```
-//! use robocache::device::{DeviceChoice, Dtype, Placement};
-//! use robocache::ops::resample::{ResampleConfig, Resampler};
-//! use robocache::stream::{Cells, Layout, Message, Payload};
+//! use robocache::prelude::*;
 //!
+//! // One trajectory: two samples of two values, three targets.
+//! let column = |name: &'static str, dtype, len| ColumnLayout { name: name.into(), dtype, cells: Cells::Ragged(len) };
+//! let layout = Layout {
+//!     rows: 1,
+//!     columns: vec![
+//!         column("timestamps_ns", Dtype::Int64, 2),
+//!         column("values", Dtype::Float32, 4),
+//!         column("targets_ns", Dtype::Int64, 3),
+//!     ],
+//! };
 //! let mut message = Message::default();
-//! message.rows = 1;
-//! message.header.dim.set(2);
-//! for (name, dtype, bytes, len) in [
-//!     ("timestamps_ns", Dtype::Int64, bytemuck::cast_slice(&[0i64, 100]), 2),
-//!     ("values", Dtype::Float32, bytemuck::cast_slice(&[0.0f32, 10.0, 1.0, 20.0]), 4),
-//!     ("targets_ns", Dtype::Int64, bytemuck::cast_slice(&[25i64, 100, 101]), 3),
-//! ] {
-//!     let column = message.add_column(name, dtype, Cells::Ragged(len));
-//!     column.data.copy_from(bytes);
-//!     column.offsets.extend([0, len as i32]);
-//! }
+//! message.write(&layout, |payload, header| {
+//!     payload.column(0).copy_from_slice(&[0i64, 100]);
+//!     payload.offsets(0).copy_from_slice(&[0, 2]);
+//!     payload.column(1).copy_from_slice(&[0.0f32, 10.0, 1.0, 20.0]);
+//!     payload.offsets(1).copy_from_slice(&[0, 4]);
+//!     payload.column(2).copy_from_slice(&[25i64, 100, 101]);
+//!     payload.offsets(2).copy_from_slice(&[0, 3]);
+//!     header.dim.set(2);
+//! });
 //!
 //! let placement = Placement::resolve(DeviceChoice::Auto, None)?;
 //! let mut resampler = Resampler::new(&ResampleConfig::default(), &placement)?;

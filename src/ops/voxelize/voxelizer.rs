@@ -22,9 +22,7 @@ use std::time::{Duration, Instant};
 /// CPU makes the grid again of the same clouds.
 ///
 /// ```
-/// use robocache::device::{Dtype, Placement};
-/// use robocache::ops::voxelize::{Channel, VoxelInput, VoxelizeConfig, Voxelizer};
-/// use robocache::stream::{Cells, Message, Payload};
+/// use robocache::prelude::*;
 ///
 /// let config = VoxelizeConfig {
 ///     origin_m: [0.0; 3],
@@ -37,13 +35,15 @@ use std::time::{Duration, Instant};
 /// let mut voxelizer = Voxelizer::new(&config, &Placement::cpu("an example"))?;
 ///
 /// // Two points, a column for each coordinate.
+/// let column = |name: &'static str| ColumnLayout { name: name.into(), dtype: Dtype::Float32, cells: Cells::One };
+/// let layout = Layout { rows: 2, columns: ["x", "y", "z"].map(column).into() };
 /// let mut cloud = Message::default();
-/// cloud.rows = 2;
-/// cloud.header.timestamp_ns.set(1_000_000);
-/// for (name, values) in [("x", [0.25f32, 0.75]), ("y", [0.5; 2]), ("z", [0.5; 2])] {
-///     let column = cloud.add_column(name, Dtype::Float32, Cells::One);
-///     column.data.copy_from(bytemuck::cast_slice(&values));
-/// }
+/// cloud.write(&layout, |payload, header| {
+///     for (i, values) in [[0.25f32, 0.75], [0.5; 2], [0.5; 2]].iter().enumerate() {
+///         payload.column(i).copy_from_slice(values);
+///     }
+///     header.timestamp_ns.set(1_000_000);
+/// });
 ///
 /// let mut voxels = Message::default();
 /// let pushed = voxelizer.push(0, &cloud)?;

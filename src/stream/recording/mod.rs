@@ -37,6 +37,37 @@
 //! Arrow reader can open the files of a recording that was finished, and as a stream from byte 8 on those of one that
 //! was not. [`Reader`] reads those of other writers: batches of any size, columns in any order, `shape`,
 //! `timestamps_ns`, `valid` and `arrival_ns` optional; not compressed.
+//!
+//! ```
+//! use robocache::prelude::*;
+//! use std::time::Instant;
+//!
+//! # let folder = std::env::temp_dir().join(format!("robocache-recording-{}", std::process::id()));
+//! // `folder` is made; a stream that was recorded there before is refused.
+//! let mut writer = recording::Writer::create(&folder)?;
+//! let mut message = Message::default();
+//! for (stream, ms) in [("force", 0), ("force", 2), ("camera", 1)] {
+//!     message.write(&Layout::flat(Dtype::Float32, 2), |payload, header| {
+//!         payload.column(0).copy_from_slice(&[ms as f32, 0.5]);
+//!         header.timestamp_ns.set(ms * 1_000_000);
+//!     });
+//!     // When the message came: a batch is written when its oldest message has waited for half a second.
+//!     writer.append(stream, &message, Instant::now())?;
+//!     writer.tick(Instant::now())?;
+//! }
+//! writer.finish()?;
+//!
+//! let mut reader = recording::Reader::open(&folder)?;
+//! let streams: Vec<String> = reader.streams().map(str::to_owned).collect();
+//! assert_eq!(streams, ["camera", "force"]); // sorted by name
+//! let mut came = Vec::new();
+//! while let Some(stream) = reader.next_into(&mut message)? {
+//!     came.push((streams[stream].as_str(), message.timestamp_ns()));
+//! }
+//! assert_eq!(came, [("force", 0), ("camera", 1_000_000), ("force", 2_000_000)]);
+//! # std::fs::remove_dir_all(&folder)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod batch;
 mod error;

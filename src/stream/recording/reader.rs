@@ -103,7 +103,8 @@ impl Reader {
         Ok(self)
     }
 
-    /// The names of the streams, sorted.
+    /// The names of the streams, sorted. [`next_into`](Self::next_into) gives their indices in this order, which is not that
+    /// of a graph's inputs.
     pub fn streams(&self) -> impl ExactSizeIterator<Item = &str> {
         self.streams.iter().map(|stream| stream.name.as_str())
     }

@@ -126,8 +126,9 @@ impl Writer {
         Ok(())
     }
 
-    /// Adds a message of `stream`. The first one decides what the file's columns are. Metadata may change from message
-    /// to message.
+    /// Adds a message of `stream` that came at `now`, by the monotonic clock: how long messages wait for each other is
+    /// counted from there, and so is `arrival_ns`. The first one decides what the file's columns are. Metadata may change
+    /// from message to message.
     ///
     /// # Errors
     /// If the message does not fit the stream's first one or has no form that can be recorded: it is not recorded, and

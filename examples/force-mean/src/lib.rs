@@ -1,0 +1,138 @@
+//! Shows how to write a plugin in a crate of one's own and run it beside robocache's in one process.
+//!
+//! It publishes the running mean of a stream as `force_mean`. Listed before `fuse` in the configuration, its output is
+//! taken by fuse without leaving the process.
+
+use robocache::prelude::*;
+use serde::Deserialize;
+use std::collections::VecDeque;
+
+/// Adds `force_mean:` to an app.
+#[derive(Default)]
+pub struct ForceMeanPlugin {
+    /// What the program gives it; otherwise it takes the section of the configuration file.
+    config: Option<ForceMeanConfig>,
+}
+
+/// The section `force_mean:` of a configuration.
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ForceMeanConfig {
+    /// The stream whose mean is taken.
+    pub input: String,
+    /// Values a sample.
+    pub dim: usize,
+    /// The mean at t is that of the samples in (t - window, t].
+    pub window_ms: f64,
+}
+
+impl ForceMeanPlugin {
+    /// With a configuration of the program.
+    pub fn new(config: ForceMeanConfig) -> Self {
+        Self { config: Some(config) }
+    }
+}
+
+impl Plugin for ForceMeanPlugin {
+    fn name(&self) -> &'static str {
+        "force_mean"
+    }
+
+    fn about(&self) -> &'static str {
+        "Publishes the running mean of a stream, `force_mean`."
+    }
+
+    fn is_configured(&self) -> bool {
+        self.config.is_some()
+    }
+
+    fn build(&self, app: &mut App) -> Result<(), AppError> {
+        let config = app.config_or(&self.config)?;
+        let operation = ForceMean::new(&config).map_err(|error| app.refused(&error))?;
+        app.add_operation(Registration {
+            name: app.name().into(),
+            inputs: vec![config.input],
+            outputs: vec!["force_mean".into()],
+            operation: Box::new(operation),
+        });
+        Ok(())
+    }
+}
+
+struct ForceMean {
+    window_ns: i64,
+    layout: Layout,
+    times: VecDeque<i64>,
+    values: VecDeque<f32>,
+    /// The sample that came, then the sums over the window.
+    sample: Vec<f32>,
+    sums: Vec<f64>,
+}
+
+impl ForceMean {
+    fn new(config: &ForceMeanConfig) -> Result<Self, ConfigError> {
+        if !(1..=1024).contains(&config.dim) {
+            return Err(ConfigError::new("dim", format!("{} (allowed: 1 to 1024)", config.dim)));
+        }
+        if !(0.001..=60_000.0).contains(&config.window_ms) {
+            let problem = format!("{} (allowed: 0.001 to 60000 ms)", config.window_ms);
+            return Err(ConfigError::new("window_ms", problem));
+        }
+        Ok(Self {
+            window_ns: (config.window_ms * 1e6) as i64,
+            layout: Layout::flat(Dtype::Float32, config.dim),
+            times: VecDeque::new(),
+            values: VecDeque::new(),
+            sample: vec![0.0; config.dim],
+            sums: vec![0.0; config.dim],
+        })
+    }
+
+    /// Takes the sample in and brings the sums up to date.
+    fn add(&mut self, time: i64) {
+        let dim = self.sample.len();
+        if self.times.back().is_some_and(|&newest| time < newest) {
+            // The clock was set back: what came before is of another time.
+            self.times.clear();
+            self.values.clear();
+        }
+        self.times.push_back(time);
+        self.values.extend(&self.sample);
+        while self
+            .times
+            .front()
+            .is_some_and(|&oldest| oldest <= time.saturating_sub(self.window_ns))
+        {
+            self.times.pop_front();
+            self.values.drain(..dim);
+        }
+        self.sums.fill(0.0);
+        for (i, &value) in self.values.iter().enumerate() {
+            self.sums[i % dim] += f64::from(value);
+        }
+    }
+}
+
+impl Operation for ForceMean {
+    fn input(&mut self, input: usize, message: &Message, out: &mut Outbox<'_>) -> Result<(), Fault> {
+        for sample in message.samples(self.sample.len())? {
+            if let Err(error) = sample.to_f32(&mut self.sample) {
+                out.fault(input, error);
+                continue;
+            }
+            self.add(sample.stamp_ns);
+            let count = self.times.len() as f64;
+            out.send(0, &self.layout, |payload, header| {
+                for (mean, sum) in payload.column::<f32>(0).iter_mut().zip(&self.sums) {
+                    *mean = (sum / count) as f32;
+                }
+                header.timestamp_ns.set(sample.stamp_ns);
+                header.frame_id.copy_from(&message.header.frame_id);
+            });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;
