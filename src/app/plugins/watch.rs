@@ -61,6 +61,24 @@ impl Stream {
         };
         (quiet >= SILENT.max(3 * usual)).then_some(quiet)
     }
+
+    /// A sample that can be used came.
+    fn came(&mut self, now: Instant) {
+        self.samples += 1;
+        self.refused = 0;
+        self.last = Some(now);
+    }
+
+    /// What it has not done for so long.
+    fn silence(&self, quiet: Duration) -> String {
+        let seconds = quiet.as_secs_f64();
+        match self.refused {
+            0 => format!("has sent nothing for {seconds:.1} s"),
+            refused => {
+                format!("has sent nothing that can be used for {seconds:.1} s ({refused} messages were refused)")
+            }
+        }
+    }
 }
 
 impl Watch {
@@ -116,9 +134,7 @@ impl Watch {
     pub fn sample(&mut self, stream: usize, stamp_ns: i64, timeline: &Timeline, out: &mut Outbox<'_>) {
         let now = Instant::now();
         let of = &mut self.streams[stream];
-        of.samples += 1;
-        of.refused = 0;
-        of.last = Some(now);
+        of.came(now);
         let Some((since, first_ns)) = of.first else {
             of.first = Some((now, stamp_ns));
             return self.first_sample(stream, timeline, out);
@@ -243,16 +259,12 @@ impl Watch {
             }
             if let Some(quiet) = stream.quiet(now, start) {
                 stream.said_quiet = Some(now);
-                let (operation, name, quiet) = (&self.operation, &stream.name, quiet.as_secs_f64());
-                match stream.refused {
-                    0 => tracing::warn!(
-                        "{operation}: `{name}` has sent nothing for {quiet:.1} s, and observations go on without it"
-                    ),
-                    refused => tracing::warn!(
-                        "{operation}: `{name}` has sent nothing that can be used for {quiet:.1} s ({refused} messages \
-                         were refused), and observations go on without it"
-                    ),
-                }
+                tracing::warn!(
+                    "{}: `{}` {}, and observations go on without it",
+                    self.operation,
+                    stream.name,
+                    stream.silence(quiet)
+                );
             }
         }
     }
@@ -383,8 +395,7 @@ mod tests {
 
     fn push(timeline: &mut Timeline, watch: &mut Watch, stream: usize, stamp_ns: i64, at: Instant) {
         timeline.push(stream, stamp_ns, Values::from_f32(&[1.0])).unwrap();
-        watch.streams[stream].samples += 1;
-        watch.streams[stream].last = Some(at);
+        watch.streams[stream].came(at);
     }
 
     #[test]
@@ -540,23 +551,43 @@ mod tests {
 
     #[test]
     fn a_stream_that_is_quiet_while_observations_go_on_is_named_every_ten_seconds() {
+        let named = |observations| {
+            let mut timeline = timeline("");
+            let mut watch = Watch::new("fuse", &timeline);
+            let start = Instant::now();
+            timeline.close(2);
+            let mut named = Vec::new();
+            for half_seconds in 0..60 {
+                let now = start + Duration::from_millis(500 * half_seconds);
+                push(&mut timeline, &mut watch, 0, 500_000_000 * half_seconds as i64, now);
+                watch.observations = observations;
+                watch.last_observation = Some(now);
+                let before = watch.streams[1].said_quiet;
+                watch.check(now, None, &timeline);
+                assert!(watch.streams[0].said_quiet.is_none() && watch.streams[2].said_quiet.is_none());
+                if watch.streams[1].said_quiet != before {
+                    named.push(half_seconds / 2);
+                }
+            }
+            named
+        };
+        assert_eq!(named(1), [2, 12, 22]);
+        assert_eq!(named(0), [] as [u64; 0]); // none goes on where none came
+    }
+
+    #[test]
+    fn a_stream_of_which_nothing_can_be_used_is_not_said_to_be_silent() {
         let mut timeline = timeline("");
         let mut watch = Watch::new("fuse", &timeline);
-        let start = Instant::now();
-        timeline.close(2);
-        let mut said = Vec::new();
-        for half_seconds in 0..60 {
-            let now = start + Duration::from_millis(500 * half_seconds);
-            push(&mut timeline, &mut watch, 0, 500_000_000 * half_seconds as i64, now);
-            watch.last_observation = Some(now);
-            let before = watch.streams[1].said_quiet;
-            watch.check(now, None, &timeline);
-            assert!(watch.streams[0].said_quiet.is_none() && watch.streams[2].said_quiet.is_none());
-            if watch.streams[1].said_quiet != before {
-                said.push(half_seconds / 2);
-            }
-        }
-        assert_eq!(said, [2, 12, 22]);
+        let silence = |watch: &Watch| watch.streams[0].silence(Duration::from_secs(2));
+        assert_eq!(silence(&watch), "has sent nothing for 2.0 s");
+        (0..60).for_each(|_| watch.refused(0));
+        assert_eq!(
+            silence(&watch),
+            "has sent nothing that can be used for 2.0 s (60 messages were refused)"
+        );
+        push(&mut timeline, &mut watch, 0, 0, Instant::now());
+        assert_eq!(silence(&watch), "has sent nothing for 2.0 s");
     }
 
     #[test]

@@ -84,7 +84,7 @@ fn a_sample_of_the_wrong_length_is_dropped_with_both_lengths_said() {
         let error = t.try_push("a", 0, Values::from_f32(sample)).unwrap_err();
         assert_eq!(
             error.to_string(),
-            format!("a sample has {} values, not 3", sample.len())
+            format!("a sample has {} values, not 3 (`dim`)", sample.len())
         );
         t.falls_due(&[]);
     }
