@@ -14,6 +14,7 @@ use random::Random;
 use robocache::device::{Placement, Values};
 use robocache::ops::align::{AlignConfig, Aligner, PushError, SampleError};
 use robocache::ops::resample::{ResampleConfig, Resampler};
+use robocache::time::Interpolation;
 use std::collections::VecDeque;
 use std::fmt::Write;
 
@@ -114,20 +115,25 @@ fn farthest<T: Kind + Into<f64>>(mode: &str) -> f64 {
 
 #[test]
 fn every_mode_gives_the_values_of_scipy() {
-    // Of float32 first, then of float64. The curves span 20; the polynomial for slerp is good to 2e-7 of the share.
-    let bounds = [
-        ("angle", 2e-6, 1e-11),
-        ("slerp", 3e-7, 2e-7),
-        ("rot6d", 1e-6, 5e-7),
-        ("rot6d_columns", 1e-6, 5e-7),
-        ("rotvec", 1e-6, 5e-7),
-        ("cubic", 1e-5, 1e-10),
-        ("pchip", 1e-5, 1e-10),
-    ];
-    for (mode, of_f32, of_f64) in bounds {
-        let came = (farthest::<f32>(mode), farthest::<f64>(mode));
-        assert!(came.0 <= of_f32 && came.1 <= of_f64, "{mode}: {came:?}");
+    // Of float32 first, then of float64. What is no rotation spans 20; the polynomial for slerp is good to 2e-7 of the share.
+    let bounds = |mode| match mode {
+        Interpolation::Slerp => (3e-7, 2e-7),
+        mode if mode.is_rotation() => (1e-6, 5e-7),
+        _ => (1e-5, 1e-10),
+    };
+    for mode in Interpolation::ALL.into_iter().filter(|mode| !is_plain(*mode)) {
+        let came = (farthest::<f32>(mode.name()), farthest::<f64>(mode.name()));
+        let (of_f32, of_f64) = bounds(mode);
+        assert!(came.0 <= of_f32 && came.1 <= of_f64, "{mode:?}: {came:?}");
     }
+}
+
+/// Those have oracles of their own.
+fn is_plain(mode: Interpolation) -> bool {
+    matches!(
+        mode,
+        Interpolation::Previous | Interpolation::Nearest | Interpolation::Linear
+    )
 }
 
 /// A stream of random groups: its configuration but for the name, and its samples in order of time.
@@ -139,24 +145,12 @@ struct Stream {
     samples: Vec<(i64, Vec<f32>)>,
 }
 
-const MODES: [(&str, usize); 10] = [
-    ("previous", 1),
-    ("nearest", 2),
-    ("linear", 3),
-    ("angle", 2),
-    ("slerp", 4),
-    ("rot6d", 6),
-    ("rot6d_columns", 6),
-    ("rotvec", 3),
-    ("cubic", 2),
-    ("pchip", 2),
-];
-
 fn any_stream(r: &mut Random) -> Stream {
     let (mut dim, mut groups) = (0, String::from("groups: ["));
     // One mode often, so that each is also the only one that a target waits for.
     for _ in 0..r.pick(&[1, 1, 2, 4]) {
-        let (mode, width) = r.pick(&MODES);
+        let mode = r.pick(&Interpolation::ALL);
+        let (mode, width) = (mode.name(), mode.width().unwrap_or(r.pick(&[1, 2, 3])));
         let limit = r.pick(&[15, 30, 60]);
         write!(groups, "{{ channels: [{dim}, {}], interpolation: {mode}", dim + width).unwrap();
         let keys: &[&str] = match mode {
@@ -444,7 +438,11 @@ fn a_neighbour_beyond_a_gap_bends_no_curve() {
 #[test]
 fn a_result_that_the_type_cannot_hold_is_filled() {
     let row = cases::row(&[0, 10], &[3e38, -3e38], &[5]);
-    for mode in ["angle", "cubic", "pchip"] {
+    for mode in Interpolation::ALL
+        .into_iter()
+        .filter(|mode| !is_plain(*mode) && !mode.is_rotation())
+    {
+        let mode = mode.name();
         let (values, valid, _) = resample::<f32>(&format!("{{ interpolation: {mode}, fill_value: -1 }}"), 1, &row);
         assert_eq!((values, valid), (vec![-1.0], vec![0]), "{mode}");
     }

@@ -117,6 +117,8 @@ impl Random {
                 (Interpolation::Angle, _) => *channel = self.special(),
                 // Where a curve is level.
                 (Interpolation::Cubic | Interpolation::Pchip, Some(before)) if self.once_in(4) => *channel = before[i],
+                // A device makes a value that is one sample's of that sample twice, which may lose the sign.
+                _ if self.once_in(16) => *channel = -0.0,
                 _ => {}
             }
         }

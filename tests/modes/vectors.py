@@ -83,9 +83,9 @@ def stream(random: np.random.Generator, mode: str, count: int) -> tuple[np.ndarr
 
 
 def main() -> None:
-    random = np.random.default_rng(1)
     lines = []
     for mode, dim in WIDTHS.items():
+        random = np.random.default_rng(list(mode.encode()))
         for count in [2, 3, 6, 25, 25]:
             gap = 80 * MS
             times, values = stream(random, mode, count)
