@@ -178,6 +178,7 @@ fn what_waits_when_all_closes_or_the_node_ends_is_answered() {
     robot.comes("a", &sample(0, &[1.0, 2.0]));
     robot.comes("ask", &request("in time", Some(0)));
     robot.comes("ask", &request("too new", Some(50)));
+    robot.comes("ask", &request("behind it", None));
     // The trigger's own end changes nothing.
     for name in ["ask", "b"] {
         robot
@@ -191,7 +192,9 @@ fn what_waits_when_all_closes_or_the_node_ends_is_answered() {
     answers(&sent[1], "too new");
     assert_eq!(sent[0].integers("valid"), [1, 0]);
     assert!(sent[1].header.error.starts_with("every stream is closed"));
-    assert_eq!(sent.len(), 2);
+    answers(&sent[2], "behind it");
+    assert!(!sent[2].header.error.is_present());
+    assert_eq!(sent.len(), 3);
 }
 
 #[test]

@@ -105,6 +105,8 @@ impl Observe {
             && let Some(target) = self.aligner.due()
         {
             published += 1;
+            // Those that waited in front of it come first.
+            self.answer_refused(out);
             self.watch.observation(self.aligner.timeline());
             let device = self
                 .aligner
@@ -132,12 +134,7 @@ impl Observe {
             }
             self.asked.give_back(request);
         }
-        while let Some((number, refusal)) = self.aligner.take_refused() {
-            if let Some(request) = self.asked.take(number) {
-                self.refuse(&request, &refusal, out);
-                self.asked.give_back(Some(request));
-            }
-        }
+        self.answer_refused(out);
         for notice in self.aligner.take_notices() {
             self.watch.notice(notice, out);
         }
@@ -145,6 +142,16 @@ impl Observe {
             out.end(error);
         }
         published < AT_ONCE
+    }
+
+    /// Answers the requests that waited and get no observation.
+    fn answer_refused(&mut self, out: &mut Outbox<'_>) {
+        while let Some((number, refusal)) = self.aligner.take_refused() {
+            if let Some(request) = self.asked.take(number) {
+                self.refuse(&request, &refusal, out);
+                self.asked.give_back(Some(request));
+            }
+        }
     }
 
     /// Takes a message, which is a request or a tick, of an attached stream, or holds samples.
