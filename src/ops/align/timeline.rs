@@ -171,6 +171,8 @@ pub struct Timeline {
     refused: VecDeque<(u64, Refusal)>,
     /// The time that the observations sent so far cover, targets skipped at clock jumps included, ns.
     covered: i64,
+    /// Samples that no window from this time on needs are forgotten, and no other has come since, ns.
+    forgotten_before: Option<i64>,
     notices: Vec<Notice>,
     epoch: i64,
     late_samples: i64,
@@ -328,6 +330,7 @@ impl Timeline {
         self.read(modality, stamp_ns, sample)?;
         let stream = &mut self.streams[modality];
         stream.history.insert(stamp_ns - stream.spec.latency, &stream.sample);
+        self.forgotten_before = None;
         Ok(())
     }
 
@@ -364,6 +367,8 @@ impl Timeline {
         let too_soon_ns = stream.too_soon(time);
         let overflowed = insert(stream, time) == Insert::Overflowed;
         stream.settle();
+        let settles = stream.settles_from() < i64::MAX;
+        self.forgotten_before = self.forgotten_before.filter(|&before| time > before && !settles);
         if jumped_ns.is_some() {
             self.restart();
         }
@@ -403,6 +408,7 @@ impl Timeline {
         stream.history.shift(moved);
         stream.settled = stream.settled.map(|settled| settled + moved);
         stream.spec.latency = latency;
+        self.forgotten_before = None;
         Ok(())
     }
 
@@ -489,6 +495,7 @@ impl From<Spec> for Timeline {
             asked: 0,
             refused: VecDeque::new(),
             covered: 0,
+            forgotten_before: None,
             notices: Vec::new(),
             epoch: 0,
             late_samples: 0,

@@ -423,6 +423,10 @@ impl Timeline {
     }
 
     fn forget_before(&mut self, oldest_row: i64) {
+        if self.forgotten_before == Some(oldest_row) {
+            return;
+        }
+        self.forgotten_before = Some(oldest_row);
         for stream in &mut self.streams {
             let oldest = oldest_row.min(stream.settles_from());
             stream.history.forget_before(oldest, stream.needs[0]);
