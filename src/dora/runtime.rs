@@ -244,7 +244,7 @@ impl Unstamped {
         if !new.is_empty() {
             tracing::warn!(
                 "no `timestamp_ns` in messages of {}: each gets the time of its publication instead",
-                self.list(&new)
+                self.list(&new, " so far")
             );
         }
         new.into_iter().for_each(|input| self.warned[input] = true);
@@ -257,15 +257,15 @@ impl Unstamped {
         if count > 0 {
             tracing::info!(
                 "messages without `timestamp_ns`: {count} in all, of {}",
-                self.list(&inputs)
+                self.list(&inputs, "")
             );
         }
     }
 
-    fn list(&self, inputs: &[usize]) -> String {
+    fn list(&self, inputs: &[usize], until: &str) -> String {
         let words = inputs
             .iter()
-            .map(|&input| format!("input `{}` ({} so far)", self.names[input], self.counts[input]));
+            .map(|&input| format!("input `{}` ({}{until})", self.names[input], self.counts[input]));
         words.collect::<Vec<_>>().join(", ")
     }
 }
