@@ -110,6 +110,16 @@ def add(flow, name: str, work: str, keys: dict, environment: dict | None = None)
     flow.collector({output: f"{name}/{output}"}, name=f"{name}_sink")
 
 
+def add_everywhere(flow, plugins: list, inputs: list[str], outputs: list[str], environment: dict) -> None:
+    """Nodes `cpu`, `cuda` and `auto` that run the same plugins there, and a sink for what each publishes."""
+    for name in ("cpu", "cuda", "auto"):
+        wiring = {source: f"sender/{source}" for source in inputs}
+        flow.robocache("node", {"device": name, "plugins": plugins}, wiring, outputs, name=name)
+        if environment and name != "cpu":
+            on_device(flow.nodes[-1], environment)
+        flow.collector({output: f"{name}/{output}" for output in outputs}, name=f"{name}_sink")
+
+
 def check_same_but_device(a: list, b: list) -> None:
     """The same messages bit for bit, wherever they were computed."""
     assert len(a) == len(b) > 0
@@ -190,13 +200,7 @@ def chain() -> dict:
 def test_operations_of_one_process_hand_tensors_on_where_they_lie(flow, published):
     steps = sorted(clouds() + [step for step in samples() if step[3]["timestamp_ns"] > 0], key=lambda step: step[3]["timestamp_ns"])
     flow.sender(steps)
-    kinds = {"cpu": {}, "cuda": device(), "auto": device()}
-    for name, environment in kinds.items():
-        inputs = {name: f"sender/{name}" for name in ("lidar", "force")}
-        flow.robocache("node", {"device": name, **chain()}, inputs, published, name=name)
-        if environment:
-            on_device(flow.nodes[-1], environment)
-        flow.collector({output: f"{name}/{output}" for output in published}, name=f"{name}_sink")
+    add_everywhere(flow, chain()["plugins"], ["lidar", "force"], published, device())
     done = flow.run()
     for output in published:
         on_cpu = done.received("cpu_sink", output)
@@ -232,12 +236,8 @@ def test_observations_on_demand_with_every_mode_and_a_grid_have_the_bits_of_the_
     fuse = {"rate_hz": 60, "window": 4, "trigger": trigger, "modalities": modalities, "attach": attach}
     plugins = [voxelize("coo"), {"fuse": fuse}]
     outputs = ["fused", "grids", "observation"]
-    inputs = {name: f"sender/{name}" for name in ("lidar", "arm", "camera", *(["ask"] if "request" in trigger else []))}
-    for name, environment in {"cpu": {}, "cuda": device(), "auto": device()}.items():
-        flow.robocache("node", {"device": name, "plugins": plugins}, inputs, outputs, name=name)
-        if environment:
-            on_device(flow.nodes[-1], environment)
-        flow.collector({output: f"{name}/{output}" for output in outputs}, name=f"{name}_sink")
+    inputs = ["lidar", "arm", "camera", *(["ask"] if "request" in trigger else [])]
+    add_everywhere(flow, plugins, inputs, outputs, device())
     done = flow.run()
     for output in outputs:
         on_cpu = done.received("cpu_sink", output)
@@ -294,12 +294,7 @@ def test_where_memory_runs_out_a_chain_publishes_what_the_cpu_does_and_goes_on(f
     flow.sender(steps)
     refused = device(**{f"refuse_{call}": first, "refuse_count": count})
     outputs = ["fused", "force", "voxels"]
-    for name, environment in {"cpu": {}, "cuda": refused, "auto": refused}.items():
-        inputs = {name: f"sender/{name}" for name in ("lidar", "force")}
-        flow.robocache("node", {"device": name, **chain()}, inputs, outputs, name=name)
-        if environment:
-            on_device(flow.nodes[-1], environment)
-        flow.collector({output: f"{name}/{output}" for output in outputs}, name=f"{name}_sink")
+    add_everywhere(flow, chain()["plugins"], ["lidar", "force"], outputs, refused)
     done = flow.run()
     for output in outputs:
         for name in ("cuda", "auto"):
