@@ -232,18 +232,20 @@ fn compare(scenario: &Scenario, lively: bool) -> Result<Vec<Observation>, Mismat
                 "refused: expected {expected_refused:?}, came {came_refused:?}"
             )));
         }
-        for notice in subject.aligner.take_notices() {
-            if let Notice::LeftBehind { modality, .. } = notice {
-                asked.left_behind(modality);
-            }
-        }
+        let notices = subject.aligner.take_notices();
+        let left_behind: Vec<usize> = notices
+            .filter_map(|notice| match notice {
+                Notice::LeftBehind { modality, .. } => Some(modality),
+                _ => None,
+            })
+            .collect();
         let (taken, number) = match &came {
             Outcome::Came(came) => (*came, None),
             Outcome::Asked(asked) => (None, asked.ok()),
             Outcome::Nothing => (None, None),
         };
         let numbers: Vec<u64> = came_refused.iter().map(|(number, _)| *number).collect();
-        let is_lively = asked.event(event, taken, number, &all[before..], &numbers);
+        let is_lively = asked.event(event, taken, number, &left_behind, &all[before..], &numbers);
         is_lively.map_err(mismatch)?;
         if lively {
             let jumped = taken.is_some_and(|came| came.jumped);

@@ -167,23 +167,19 @@ impl Asked {
         }
     }
 
-    /// A stream was left behind, which counts as a jump.
-    pub fn left_behind(&mut self, i: usize) {
-        self.streams[i].newest = None;
-        self.has_begun = false;
-    }
-
     fn newest(&self) -> Option<i128> {
         let waited = self.streams.iter().filter(|s| s.open && s.wait);
         waited.filter_map(|s| s.newest).max()
     }
 
-    /// Takes an event: what became of a sample or a request, what was sent after it, and the requests refused.
+    /// Takes an event: what became of a sample or a request, which streams were left behind then, what was sent after it, and
+    /// the requests refused.
     pub fn event(
         &mut self,
         event: &Event,
         came: Option<Came>,
         asked: Option<u64>,
+        left_behind: &[usize],
         sent: &[Observation],
         refused: &[u64],
     ) -> Result<(), String> {
@@ -207,6 +203,11 @@ impl Asked {
             Event::Close(i) | Event::Open(i) => self.streams[i].open = matches!(event, Event::Open(_)),
             Event::Ask(time) => self.waiting.extend(asked.map(|number| (number, time.map(i128::from)))),
             _ => {}
+        }
+        // That counts as a jump.
+        for &stream in left_behind {
+            self.streams[stream].newest = None;
+            self.has_begun = false;
         }
         for observation in sent {
             self.has_begun = true;
