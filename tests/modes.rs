@@ -117,6 +117,7 @@ fn farthest<T: Kind + Into<f64>>(mode: &str) -> f64 {
 fn every_mode_gives_the_values_of_scipy() {
     // Of float32 first, then of float64. What is no rotation spans 20; the polynomial for slerp is good to 2e-7 of the share.
     let bounds = |mode| match mode {
+        Interpolation::Angle => (2e-6, 1e-11),
         Interpolation::Slerp => (3e-7, 2e-7),
         mode if mode.is_rotation() => (1e-6, 5e-7),
         _ => (1e-5, 1e-10),

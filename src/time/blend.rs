@@ -532,7 +532,10 @@ mod tests {
             assert_eq!(mode.code(), code);
             assert_eq!(serde_yaml::from_str::<Interpolation>(mode.name()).unwrap(), mode);
         }
-        assert!(Interpolation::names().starts_with("previous, nearest, linear, angle, "));
+        assert_eq!(
+            Interpolation::names(),
+            "previous, nearest, linear, angle, slerp, rot6d, rot6d_columns, rotvec, cubic, pchip"
+        );
     }
 
     /// The watermark, the histories and the kernels know of no more: see the top of this file.
