@@ -117,6 +117,21 @@ def test_recorded_requests_and_ticks_replay_to_the_same_bytes(tmp_path):
     assert len(lived.received("sink", "ticked")) > 10 and len(lived.received("sink", "led")) > 25
 
 
+def test_a_replay_by_stamps_says_that_requests_get_other_answers(tmp_path):
+    recording = tmp_path / "recording"
+    live = Flow(tmp_path / "live")
+    live.sender(script())
+    sources = {name: f"sender/{name}" for name in ("arm", "camera", "ask")}
+    live.robocache("record", {"record": {"path": str(recording)}}, sources, [])
+    assert "no `timestamp_ns`" not in live.run().logs["record"]
+    for order, times in (("stamp", 1), ("arrival", 0)):
+        again = Flow(tmp_path / order)
+        again.robocache("replay", {"replay": {"path": str(recording), "speed": "max", "order": order}}, {}, ["arm", "camera", "ask"])
+        again.collector({name: f"replay/{name}" for name in ("arm", "camera", "ask")})
+        log = again.run().logs["replay"]
+        assert log.count("stream `ask` has requests for the newest observation") == times, log
+
+
 def test_a_request_that_gets_no_observation_gets_an_answer(flow):
     """Whatever its payload and its metadata are, and with all of that metadata."""
     own = {"text": "a", "flag": True, "whole": 3, "real": 0.5, "list": [1, 2], "reals": [0.5], "names": ["x", "y"], "frame_id": "base"}

@@ -106,8 +106,7 @@ impl Plugin for ReplayPlugin {
             operation: Box::new(Replay {
                 name: app.name().to_owned(),
                 speed: config.speed,
-                order: config.order,
-                warned_of_requests: false,
+                warns_of_requests: config.order == Order::Stamp,
                 wanted: Vec::new(),
                 outputs: outputs.clone(),
                 reader,
@@ -131,8 +130,8 @@ impl Plugin for ReplayPlugin {
 struct Replay {
     name: String,
     speed: Speed,
-    order: Order,
-    warned_of_requests: bool,
+    /// Until it has.
+    warns_of_requests: bool,
     outputs: Vec<String>,
     /// The outputs that are published, by the index of their stream in the reader.
     wanted: Vec<usize>,
@@ -292,9 +291,8 @@ impl Replay {
 
     fn publish(&mut self, output: usize, out: &mut Outbox<'_>) {
         let message = &self.message;
-        let is_untimed_request = message.header.is_request() && message.header.unstamped.is_present();
-        if is_untimed_request && self.order == Order::Stamp && !self.warned_of_requests {
-            self.warned_of_requests = true;
+        if self.warns_of_requests && message.header.unstamped.is_present() && message.header.is_request() {
+            self.warns_of_requests = false;
             tracing::warn!(
                 "{}: stream `{}` has requests for the newest observation: in this order they get what is due at their \
                  stamps, and not what they got when they were recorded (`order: arrival` repeats that)",
