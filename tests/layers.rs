@@ -27,7 +27,7 @@ const ABOVE: [(&str, &[&str]); 5] = [
 
 /// Metadata keys that are names of other things, too: of keys of a configuration, of columns, of fields of the log. In the
 /// code they may stand as text, but not where metadata is looked up or made.
-const OTHER_NAMES: [&str; 15] = [
+const OTHER_NAMES: [&str; 17] = [
     "channels",
     "device",
     "dim",
@@ -38,6 +38,8 @@ const OTHER_NAMES: [&str; 15] = [
     "inputs",
     "modalities",
     "origin_m",
+    "residence",
+    "ring",
     "shape",
     "timestamps_ns",
     "trigger",

@@ -1,5 +1,5 @@
-use super::config::Step;
-use super::{AppError, Config, Graph, Operation, Value};
+use super::config::{Step, take_residence};
+use super::{AppError, Config, Graph, Operation, OutputResidence, Residence, Value};
 use crate::device::Placement;
 use crate::ops::ConfigError;
 use serde::de::DeserializeOwned;
@@ -134,6 +134,10 @@ pub struct App {
     at: Option<Building>,
     placement: Placement,
     operations: Vec<Registration>,
+    /// The outputs whose payloads are to be in a ring.
+    residences: Vec<(String, OutputResidence)>,
+    /// What was wrong with an operation as it was added.
+    refused: Option<AppError>,
 }
 
 /// Says why messages of so many bytes can't be sent on an output.
@@ -144,6 +148,7 @@ struct Building {
     plugin: &'static str,
     own_name: Option<String>,
     section: Option<Value>,
+    residence: Option<Value>,
     later: &'static [&'static str],
 }
 
@@ -166,6 +171,8 @@ impl App {
             at: None,
             placement: Placement::cpu("nothing is being built"),
             operations: Vec::new(),
+            residences: Vec::new(),
+            refused: None,
         }
     }
 
@@ -305,6 +312,22 @@ impl App {
 
     /// Registers an operation. Where it has a name of its own, that stands before its outputs.
     pub fn add_operation(&mut self, mut registration: Registration) {
+        let residence = self.at.as_ref().and_then(|at| at.residence.clone());
+        if let Some(residence) = residence {
+            match super::residence::read(residence, &registration.outputs, &self.placement) {
+                Ok(residences) => {
+                    for (output, residence) in registration.outputs.iter().zip(residences) {
+                        if residence.residence != Residence::Host {
+                            self.residences.push((self.output_name(output), residence));
+                        }
+                    }
+                }
+                Err(problem) => {
+                    let refused = self.config.error(&self.label(), problem);
+                    self.refused.get_or_insert(refused);
+                }
+            }
+        }
         for output in &mut registration.outputs {
             *output = self.output_name(output);
         }
@@ -334,6 +357,7 @@ impl App {
             let plugin = plugins[step.plugin].as_ref();
             self.begin(step, plugin, &placement)?;
             plugin.build(&mut self)?;
+            self.refused.take().map_or(Ok(()), Err)?;
         }
         let outputs = || self.operations.iter().flat_map(|operation| &operation.outputs);
         for (i, output) in outputs().enumerate() {
@@ -343,7 +367,9 @@ impl App {
             }
         }
         self.warn_of_order();
-        Ok(Graph::new(self.operations, is_published, &memory))
+        let mut graph = Graph::new(self.operations, is_published, &memory);
+        graph.set_residences(self.residences);
+        Ok(graph)
     }
 
     /// Warns of inputs that come from the dataflow though an operation publishes them, as it comes later.
@@ -371,6 +397,7 @@ impl App {
             plugin: plugin.name(),
             own_name: step.name.or_else(|| plugin.own_name().map(str::to_owned)),
             section: None,
+            residence: None,
             later: plugin.later(),
         });
         let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
@@ -387,6 +414,7 @@ impl App {
         let max_bytes = own.transpose()?.flatten().or(placement.max_bytes());
         self.placement = placement.clone().with_max_bytes(max_bytes);
         if let Some(at) = &mut self.at {
+            at.residence = section.as_mut().and_then(take_residence);
             at.section = section;
         }
         Ok(())

@@ -258,6 +258,11 @@ fn take_key(section: &mut Value, key: &str) -> Option<Value> {
     (!value.is_null()).then_some(value)
 }
 
+/// Takes where payloads are to be out of a section.
+pub(super) fn take_residence(section: &mut Value) -> Option<Value> {
+    take_key(section, "residence")
+}
+
 /// Takes the name out of an entry of `plugins:`.
 fn take_name(section: &mut Value) -> Result<Option<String>, String> {
     match take_key(section, "name") {

@@ -6,7 +6,7 @@ use super::handed::Handed;
 use super::operation::{Change, Operation, Wake};
 use super::outbox::{Delivery, InputRoute, Internal, Outbox, OutputRoute, Sink};
 use super::value::Json;
-use super::{AppError, Registration, Value};
+use super::{AppError, OutputResidence, Registration, Value};
 use crate::device::HostMemory;
 use crate::stream::Message;
 use std::time::Instant;
@@ -65,6 +65,7 @@ pub struct Graph {
     external_sites: Vec<usize>,
     shared: Shared,
     memory: HostMemory,
+    residences: Vec<(String, OutputResidence)>,
 }
 
 /// What every operation of a node uses.
@@ -123,6 +124,7 @@ impl Graph {
             nodes: Vec::with_capacity(operations.len()),
             externals: Vec::new(),
             external_sites: Vec::new(),
+            residences: Vec::new(),
             shared: Shared {
                 internal: Internal {
                     on_host: Some(Message::new(memory)),
@@ -190,6 +192,7 @@ impl Graph {
                 published: is_published(&name),
                 consumers: Vec::new(),
                 device: None,
+                published_at: None,
                 fault_site: faults.add_site(format!("{}: output `{name}`", registration.name)),
                 index: internal.free.len() - 1,
                 name,
@@ -227,8 +230,29 @@ impl Graph {
         // The one that is being added is not there yet, and is asked last.
         let takers = consumers.filter_map(|&(taker, input)| Some((self.nodes.get(taker)?, input)));
         let mut devices = takers.map(|(taker, input)| taker.operation.device_of_input(input));
-        let first = devices.next()?;
+        let Some(first) = devices.next() else {
+            return self.nodes[operation].outputs[output].published_at;
+        };
         first.filter(|_| devices.all(|device| device == first))
+    }
+
+    /// Sets where the payloads of published outputs are to be.
+    pub(super) fn set_residences(&mut self, residences: Vec<(String, OutputResidence)>) {
+        for (name, residence) in &residences {
+            let nodes = self.nodes.iter_mut().flat_map(|node| &mut node.outputs);
+            for output in nodes.filter(|output| output.name == *name && output.published) {
+                output.published_at = residence.gpu().map(|gpu| gpu.ordinal());
+                if output.consumers.is_empty() {
+                    output.device = output.published_at;
+                }
+            }
+        }
+        self.residences = residences;
+    }
+
+    /// The outputs whose payloads are to be in a ring, which whoever sends them makes.
+    pub fn residences(&self) -> &[(String, OutputResidence)] {
+        &self.residences
     }
 
     /// The inputs that have to come from the dataflow, and the operation that takes each first.

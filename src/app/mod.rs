@@ -17,6 +17,7 @@ mod handed;
 mod operation;
 mod outbox;
 pub mod plugins;
+mod residence;
 mod value;
 
 pub use build::{App, Named, Plugin, Registration};
@@ -25,5 +26,6 @@ pub use error::AppError;
 pub use graph::Graph;
 pub use operation::{Change, Fault, Operation, Wake};
 pub use outbox::{Outbox, Sink};
+pub use residence::{OutputResidence, Residence};
 /// The value of a live parameter, or of a key of a configuration.
 pub use serde_yaml::Value;

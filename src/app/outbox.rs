@@ -20,6 +20,25 @@ pub trait Sink {
         layout: &Layout,
         fill: &mut dyn FnMut(&mut Payload<'_>, &mut Header),
     ) -> Result<(), Fault>;
+
+    /// The device at which it takes tensors of an output as they are, if it does.
+    fn gpu(&self, _output: &str) -> Option<&Gpu> {
+        None
+    }
+
+    /// Sends a flat tensor that is at the beginning of memory of [that device](Self::gpu), and a header.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    fn send_on_device(
+        &mut self,
+        output: &str,
+        _layout: &Layout,
+        _memory: &DeviceBuf,
+        _header: &Header,
+    ) -> Result<(), Fault> {
+        Err(format!("`{output}` can't be sent from a device").into())
+    }
 }
 
 pub(super) struct OutputRoute {
@@ -28,6 +47,8 @@ pub(super) struct OutputRoute {
     pub consumers: Vec<(usize, usize)>,
     /// The device at which every one of the consumers takes tensors.
     pub device: Option<usize>,
+    /// The device at which the dataflow takes them.
+    pub published_at: Option<usize>,
     pub fault_site: usize,
     /// Its index among the outputs of all operations.
     pub index: usize,
@@ -132,8 +153,8 @@ impl Outbox<'_> {
         self.hand_on(route, last, message);
     }
 
-    /// Whether a tensor that is on this device is wanted there: the operations that take this output take it there, and
-    /// there is one. Then [`send_on_device`](Self::send_on_device) saves its way through the host.
+    /// Whether a tensor that is on this device is wanted there: the operations that take this output take it there, or, if
+    /// there is none, the dataflow does. Then [`send_on_device`](Self::send_on_device) saves its way through the host.
     pub fn is_wanted_on_device(&self, output: usize, gpu: &Gpu) -> bool {
         self.outputs[output].device == Some(gpu.ordinal())
     }
@@ -171,15 +192,24 @@ impl Outbox<'_> {
         if !copies.is_empty() {
             gpu.synchronize()?;
         }
-        if route.published {
-            let layout = Layout::flat(dtype, len);
+        let layout = Layout::flat(dtype, len);
+        if route.published
+            && self
+                .sink
+                .gpu(&route.name)
+                .is_some_and(|at| at.ordinal() == gpu.ordinal())
+        {
+            if let Err(error) = self.sink.send_on_device(&route.name, &layout, memory, header) {
+                self.faults.count(route.fault_site, 1, error);
+            }
+        } else if route.published {
             let mut on_host = self.internal.on_host.take().unwrap_or_default();
             memory.fetch(0, Payload::in_message(&mut on_host, &layout).column(0))?;
             on_host.header.copy_from(header);
             self.publish_copy(route, &layout, &on_host);
             self.internal.on_host = Some(on_host);
         }
-        if !self.check(route, &mut message) {
+        if route.consumers.is_empty() || !self.check(route, &mut message) {
             for message in std::iter::once(message).chain(copies) {
                 self.internal.give_back(route.index, message);
             }

@@ -24,6 +24,10 @@ impl Gpu {
     pub fn synchronize(&self) -> Result<(), CudaError> {
         match *self {}
     }
+
+    pub fn uuid(&self) -> Result<[u8; 16], CudaError> {
+        match *self {}
+    }
 }
 
 /// Why there is no device.
@@ -61,6 +65,26 @@ impl Budget {
 pub enum DeviceBuf {}
 
 impl DeviceBuf {
+    #[cfg(target_os = "linux")]
+    pub fn shareable(gpu: &Gpu, _: &Budget, _: usize) -> Result<(Self, std::os::fd::OwnedFd), CudaError> {
+        match *gpu {}
+    }
+
+    #[cfg(target_os = "linux")]
+    pub fn of_process(gpu: &Gpu, _: std::os::fd::BorrowedFd<'_>, _: usize) -> Result<Self, CudaError> {
+        match *gpu {}
+    }
+
+    pub fn address(&self) -> u64 {
+        match *self {}
+    }
+
+    /// # Safety
+    /// There is nothing to be unsafe with.
+    pub unsafe fn upload(&self, _: usize, _: &[u8]) -> Result<(), CudaError> {
+        match *self {}
+    }
+
     pub fn new(gpu: &Gpu, _: &Budget) -> Self {
         match *gpu {}
     }
@@ -87,6 +111,19 @@ impl DeviceBuf {
 
     pub fn copy_from(&self, _: usize, _: &Self, _: usize, _: usize) -> Result<(), CudaError> {
         match *self {}
+    }
+}
+
+/// No memory that was made page-locked.
+#[cfg(target_os = "linux")]
+pub enum PageLocked {}
+
+#[cfg(target_os = "linux")]
+impl PageLocked {
+    /// # Safety
+    /// There is nothing to be unsafe with.
+    pub unsafe fn new(gpu: &Gpu, _: *mut u8, _: usize) -> Result<Self, CudaError> {
+        match *gpu {}
     }
 }
 

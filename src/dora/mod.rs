@@ -18,6 +18,7 @@ mod limits;
 mod log;
 mod message;
 mod queue;
+mod rings;
 mod runtime;
 mod sender;
 mod transport;

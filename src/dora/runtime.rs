@@ -10,6 +10,7 @@ use super::sender::Sender;
 use super::transport::wait_until_read;
 use super::{NODE_CONFIG, NodeError};
 use crate::app::{App, AppError, Change, Graph};
+use crate::device::ring::Readers;
 use dora_node_api::futures::channel::oneshot;
 use dora_node_api::futures::future::{Either, select};
 use dora_node_api::futures::{StreamExt, executor::block_on};
@@ -112,7 +113,7 @@ pub(super) fn run(app: App) -> Result<(), NodeError> {
         move || drain.run(events, stopped)
     });
     let drain = drain.map_err(|error| NodeError::Dora(format!("the drain thread can't be started: {error}")))?;
-    let mut sender = Sender::new(node);
+    let mut sender = Sender::new(node, graph.residences());
     let result = work(&mut graph, &queue, names, &mut sender);
     queue.end();
     // If dora ended the node, the drain has ended already and nobody listens.
@@ -277,6 +278,8 @@ struct Drain {
     takes_any: Vec<bool>,
     queue: Arc<Queue>,
     ignored: BTreeSet<String>,
+    /// The rings that payloads come by.
+    readers: Readers,
     look: Instant,
 }
 
@@ -287,6 +290,7 @@ impl Drain {
             takes_any,
             queue,
             ignored: BTreeSet::new(),
+            readers: Readers::default(),
             look: Instant::now() + LOOK_EVERY,
         }
     }
@@ -369,10 +373,10 @@ impl Drain {
         self.names.iter().position(|name| name == id)
     }
 
-    fn input(&self, input: usize, metadata: &Metadata, array: &crate::arrow::array::ArrayRef) {
+    fn input(&mut self, input: usize, metadata: &Metadata, array: &crate::arrow::array::ArrayRef) {
         let mut message = self.queue.take_free(input);
         let takes_any = self.takes_any[input];
-        if let Err(error) = read_message(&metadata.parameters, array, &mut message) {
+        if let Err(error) = read_message(&metadata.parameters, array, &mut self.readers, &mut message) {
             self.queue.count_unreadable(input, error);
             if !takes_any {
                 return self.queue.give_back(input, message);

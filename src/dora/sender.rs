@@ -2,7 +2,10 @@
 
 use super::ipc::Framing;
 use super::message::parameters;
-use crate::app::{Fault, Sink};
+use super::rings::{OutputRing, Sent};
+use crate::app::{Fault, OutputResidence, Sink};
+use crate::device::Dtype;
+use crate::device::cuda::{DeviceBuf, Gpu};
 use crate::stream::{Header, Layout, Payload};
 use dora_node_api::{DoraNode, SampleAllocator, dora_core::config::DataId};
 use std::collections::HashMap;
@@ -12,22 +15,35 @@ pub(crate) struct Sender {
     node: DoraNode,
     allocator: SampleAllocator,
     framings: HashMap<String, (DataId, Framing)>,
+    rings: HashMap<String, OutputRing>,
     header: Header,
+    /// The layout of a message whose payload is elsewhere.
+    nothing: Layout,
 }
 
 impl Sender {
-    pub fn new(node: DoraNode) -> Self {
+    /// `residences` names the outputs whose payloads are to be in a ring. One that there can't be is warned of: its
+    /// payloads go by the host.
+    pub fn new(node: DoraNode, residences: &[(String, OutputResidence)]) -> Self {
+        let mut rings = HashMap::new();
+        for (output, asked) in residences {
+            match OutputRing::new(output, asked) {
+                Ok(ring) => drop(rings.insert(output.clone(), ring)),
+                Err(problem) => tracing::warn!("output `{output}`: no ring: {problem}; its payloads go by the host"),
+            }
+        }
         Self {
             allocator: node.sample_allocator(),
             node,
             framings: HashMap::new(),
+            rings,
             header: Header::default(),
+            nothing: Layout::flat(Dtype::UInt8, 0),
         }
     }
-}
 
-impl Sink for Sender {
-    fn send(
+    /// Sends a message, whose payload and header `fill` writes.
+    fn send_message(
         &mut self,
         output: &str,
         layout: &Layout,
@@ -42,11 +58,65 @@ impl Sink for Sender {
         };
         let bytes = framing.prepare(layout)?;
         let mut sample = self.allocator.allocate(bytes).map_err(|error| error.to_string())?;
-        self.header.clear();
         fill(&mut framing.write(&mut sample), &mut self.header);
         self.node
             .send_output_sample(id.clone(), parameters(&self.header), Some(sample))
             .map_err(|error| error.to_string())?;
         Ok(())
+    }
+
+    /// Sends the header alone: the payload is in a ring.
+    fn send_header(&mut self, output: &str) -> Result<(), Fault> {
+        let nothing = std::mem::take(&mut self.nothing);
+        let sent = self.send_message(output, &nothing, &mut |_, _| {});
+        self.nothing = nothing;
+        sent
+    }
+}
+
+impl Sink for Sender {
+    fn send(
+        &mut self,
+        output: &str,
+        layout: &Layout,
+        fill: &mut dyn FnMut(&mut Payload<'_>, &mut Header),
+    ) -> Result<(), Fault> {
+        self.header.clear();
+        let ring = self.rings.get_mut(output);
+        match ring.map_or(Sent::ByHost, |ring| ring.send(layout, fill, &mut self.header)) {
+            Sent::ByHost => self.send_message(output, layout, fill),
+            Sent::InRing => self.send_header(output),
+            Sent::Staged => {
+                let Some(ring) = self.rings.remove(output) else {
+                    return Ok(());
+                };
+                let sent = self.send_message(output, layout, &mut |payload, header| {
+                    payload.copy_from(ring.staged());
+                    header.copy_from(&ring.staged().header);
+                });
+                self.rings.insert(output.to_owned(), ring);
+                sent
+            }
+        }
+    }
+
+    fn gpu(&self, output: &str) -> Option<&Gpu> {
+        self.rings.get(output)?.gpu()
+    }
+
+    fn send_on_device(
+        &mut self,
+        output: &str,
+        layout: &Layout,
+        memory: &DeviceBuf,
+        header: &Header,
+    ) -> Result<(), Fault> {
+        self.header.clear();
+        self.header.copy_from(header);
+        let Some(ring) = self.rings.get_mut(output) else {
+            return Err(format!("`{output}` has no ring").into());
+        };
+        ring.send_on_device(layout, memory, &mut self.header)?;
+        self.send_header(output)
     }
 }

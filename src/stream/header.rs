@@ -176,6 +176,16 @@ keys! {
     invalid: i64,
     /// Rows of a batch that make no sense.
     refused_rows: i64,
+    /// Where the payload is, if not in the message: `shared` or `cuda`, memory of a ring.
+    residence: String,
+    /// The name of the ring, which is the name of its socket, too.
+    ring: String,
+    /// The slot of the ring.
+    slot: i64,
+    /// The generation of the slot: it holds this payload as long as it has that.
+    generation: i64,
+    /// Bytes of the payload.
+    nbytes: i64,
     /// Where it was computed.
     device: String,
     /// Time that the operation took, us.
@@ -457,6 +467,9 @@ pub enum MessageError {
         /// Which dimension must be that: first or last.
         axis: &'static str,
     },
+    /// The payload is in a ring, and can't be taken from it.
+    #[error("{0}")]
+    Ring(String),
     /// `valid` has another length than the samples.
     #[error("metadata `valid` has {came} entries (allowed: {allowed}, one for each sample and modality)")]
     Valid {

@@ -150,7 +150,7 @@ pub struct Message {
     used: usize,
     skipped: Vec<Skipped>,
     /// The tensor in place of the columns, or memory of an earlier use.
-    device: Option<DeviceTensor>,
+    device: Option<Box<DeviceTensor>>,
     is_on_device: bool,
 }
 
@@ -331,7 +331,7 @@ impl Message {
 
     /// The elements, where the payload is a flat array that is on a device. Such a message has no columns.
     pub fn on_device(&self) -> Option<&DeviceTensor> {
-        self.device.as_ref().filter(|_| self.is_on_device)
+        self.device.as_deref().filter(|_| self.is_on_device)
     }
 
     /// Appends a column and returns it, to be filled. Its memory is that of an earlier use.
@@ -400,11 +400,17 @@ impl Message {
     ) -> Result<(&mut DeviceBuf, &mut Header), CudaError> {
         self.clear();
         self.rows = len;
-        let memory = match self.device.take() {
-            Some(tensor) if tensor.memory.is_of(gpu, budget) => tensor.memory,
-            _ => DeviceBuf::new(gpu, budget),
+        let tensor = match self.device.take() {
+            Some(mut tensor) if tensor.memory.is_of(gpu, budget) => {
+                (tensor.dtype, tensor.len) = (dtype, len);
+                tensor
+            }
+            _ => {
+                let memory = DeviceBuf::new(gpu, budget);
+                Box::new(DeviceTensor { memory, dtype, len })
+            }
         };
-        let tensor = self.device.insert(DeviceTensor { memory, dtype, len });
+        let tensor = self.device.insert(tensor);
         tensor.memory.reserve(len * dtype.size())?;
         self.is_on_device = true;
         Ok((&mut tensor.memory, &mut self.header))

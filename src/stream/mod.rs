@@ -7,13 +7,16 @@ mod message;
 mod metadata;
 mod payload;
 pub mod recording;
+#[cfg(target_os = "linux")]
+mod resident;
 mod samples;
 
 pub use header::{Entry, Header, MessageError, Names, key};
 pub use history::{History, Insert, Place};
 pub use message::{Cells, Column, ColumnLayout, DeviceTensor, Layout, Message, Skipped};
 pub use metadata::{Metadata, MetadataRef, MetadataValue};
-#[cfg(feature = "dora")]
 pub(crate) use payload::ColumnSpan;
 pub use payload::Payload;
+#[cfg(target_os = "linux")]
+pub use resident::{Resident, SlotLayout};
 pub use samples::{SampleRow, SampleRows, SamplesError};

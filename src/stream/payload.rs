@@ -11,7 +11,6 @@ enum Memory<'a> {
     /// The columns of a message that stays in this process.
     Message(&'a mut [Column]),
     /// The body of an Arrow IPC message, which holds the columns one after the other.
-    #[cfg_attr(not(feature = "dora"), allow(dead_code))]
     Body(&'a mut [u8], &'a [ColumnSpan]),
 }
 
@@ -40,7 +39,6 @@ impl<'a> Payload<'a> {
         }
     }
 
-    #[cfg(feature = "dora")]
     pub(crate) fn in_body(body: &'a mut [u8], spans: &'a [ColumnSpan]) -> Self {
         Self(Memory::Body(body, spans))
     }

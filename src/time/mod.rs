@@ -12,7 +12,7 @@ pub fn ms_to_ns(ms: f64) -> i64 {
 }
 
 /// Stamps beyond +-2^61 ns are refused, so that differences of stamps can't overflow.
-pub(crate) fn is_stamp_in_range(stamp_ns: i64) -> bool {
+pub fn is_stamp_in_range(stamp_ns: i64) -> bool {
     const GREATEST: i64 = i64::MAX / 4;
     (-GREATEST..=GREATEST).contains(&stamp_ns)
 }

@@ -121,6 +121,8 @@ API cuDeviceGetAttribute(int *value, int attribute, int device) {
             {82, 65536},     // MAX_REGISTERS_PER_MULTIPROCESSOR
             {97, 227 << 10}, // MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
             {99, 1},         // HOST_REGISTER_SUPPORTED
+            {102, 1},        // VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED
+            {103, 1},        // HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED
             {106, 32},       // MAX_BLOCKS_PER_MULTIPROCESSOR
             {115, 1},        // MEMORY_POOLS_SUPPORTED
         };

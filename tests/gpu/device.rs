@@ -70,6 +70,58 @@ fn bytes_come_back_as_they_went() {
     ran(&gpu, "device: copies", 3);
 }
 
+/// Sizes around those of the chunks that other memory goes through, and of all of them.
+const SIZES: [usize; 7] = [
+    1,
+    128 << 10,
+    (128 << 10) + 1,
+    512 << 10,
+    (512 << 10) + 1,
+    4 << 20,
+    (9 << 20) + 7,
+];
+
+/// Bytes of which no chunk is like another.
+fn unlike(bytes: usize, seed: usize) -> Vec<u8> {
+    let mut state = seed as u64;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(99);
+        (state >> 56) as u8
+    };
+    (0..bytes).map(|_| next()).collect()
+}
+
+#[test]
+fn memory_that_is_not_page_locked_is_copied_whole_by_several_threads_of_a_stream() {
+    let Some(gpu) = gpu() else { return };
+    const GUARD: usize = 1000;
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let gpu = &gpu;
+            scope.spawn(move || {
+                for (round, bytes) in SIZES.into_iter().enumerate() {
+                    let (before, wanted) = (unlike(bytes + 2 * GUARD, thread), unlike(bytes, 100 * round + thread));
+                    let device = buffer(gpu, before.len());
+                    // SAFETY: neither is page-locked, so that both have been read on return.
+                    unsafe { device.upload(0, &before) }.unwrap();
+                    let mut from = wanted.clone();
+                    // SAFETY: as above.
+                    unsafe { device.upload(GUARD, &from) }.unwrap();
+                    from.fill(0xee);
+                    let mut came = vec![0x77; bytes + 2 * GUARD];
+                    device.fetch(GUARD, &mut came[GUARD..][..bytes]).unwrap();
+                    assert!(came[GUARD..][..bytes] == wanted, "{bytes} bytes");
+                    let guards = came[..GUARD].iter().chain(&came[GUARD + bytes..]);
+                    assert!(guards.into_iter().all(|&byte| byte == 0x77), "{bytes} bytes");
+                    device.fetch(0, &mut came).unwrap();
+                    assert!(came[..GUARD] == before[..GUARD] && came[GUARD + bytes..] == before[GUARD + bytes..]);
+                }
+            });
+        }
+    });
+    ran(&gpu, "device: copies of other memory", 4 * SIZES.len());
+}
+
 #[test]
 fn page_locked_memory_is_as_good_as_any() {
     let Some(gpu) = gpu() else { return };

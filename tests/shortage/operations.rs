@@ -227,6 +227,45 @@ fn coo() -> VoxelizeConfig {
 }
 
 #[test]
+fn a_large_copy_is_whole_or_an_error_and_leaves_the_memory_alone_then() {
+    let Some(emulator) = Emulator::open() else { return };
+    const BYTES: usize = (5 << 20) + 5;
+    let bytes: Vec<u8> = (0..BYTES).map(|i| (i * 7 + (i >> 8) * 13 + (i >> 16)) as u8).collect();
+    let cases = emulator.sweep(1, |asked, first, count| {
+        // A stream that has no page-locked memory yet.
+        let gpu = Gpu::open(0).unwrap();
+        let mut device = DeviceBuf::new(&gpu, &Budget::new(None));
+        device.reserve(BYTES).unwrap();
+        let mut came = vec![0; BYTES];
+        emulator.refuse(asked, first, count);
+        // SAFETY: the source is not page-locked, so that it has been read on return.
+        let sent = unsafe { device.upload(0, &bytes) };
+        let fetched = device.fetch(0, &mut came);
+        let refused = emulator.refuse(asked, 0, ONE);
+        for result in [sent.clone(), fetched.clone()] {
+            assert!(result.map_or_else(|error| error.is_memory(), |()| true));
+        }
+        assert!(
+            asked == COPY || (sent.is_ok() && fetched.is_ok()),
+            "the driver copies without chunks"
+        );
+        if fetched.is_err() {
+            came.fill(1);
+            gpu.synchronize().unwrap();
+            assert!(came.iter().all(|&byte| byte == 1));
+        } else if sent.is_ok() {
+            assert!(came == bytes);
+        }
+        // Nothing of it is in the way of the next copy.
+        put(&device, &bytes);
+        device.fetch(0, &mut came).unwrap();
+        assert!(came == bytes);
+        refused
+    });
+    assert!(cases > 20, "{cases}");
+}
+
+#[test]
 fn a_copy_that_is_refused_leaves_none_on_its_way_into_memory_that_was_lent() {
     let Some(emulator) = Emulator::open() else { return };
     let gpu = Gpu::open(0).unwrap();

@@ -3,8 +3,9 @@
 //!     robocache-bench [--quick] [PART ...]
 //!
 //! PART is ceilings, resample, fuse, live (one robot's observation), modes (each interpolation beside `linear`), voxelize,
-//! crossover (sizes from one robot's upwards) or devices (work shared among several); all of them if none is named. `profile` is no part of these: it launches each
-//! kernel a few times, for Nsight Compute to look at. A row has the keys
+//! crossover (sizes from one robot's upwards) or devices (work shared among several); all of them if none is named. Three are
+//! no part of these: copies and grids (work from and to page-locked memory, in turn with other memory), and profile, which
+//! launches each kernel a few times, for Nsight Compute to look at. A row has the keys
 //! - `op`, `config`, `backend` (`cpu` or `cuda`),
 //! - `scope`: `device`, the work on the device alone, from a graph of many calls, or `host`, the whole operation, from a
 //!   message in host memory to an output in host memory,
@@ -22,6 +23,7 @@
 mod batch;
 mod ceilings;
 mod clouds;
+mod copies;
 mod crossover;
 mod fuse;
 mod fuse_batch;
@@ -45,7 +47,7 @@ use std::time::Instant;
 type Part = fn(&mut Rows, Option<&Gpu>) -> Result<(), Box<dyn Error>>;
 
 /// In the order of their rows: those after the ceilings are held against them.
-const PARTS: [(&str, Part); 9] = [
+const PARTS: [(&str, Part); 11] = [
     ("ceilings", |rows, gpu| {
         gpu.map_or(Ok(()), |gpu| Ok(ceilings::measure(rows, gpu)?))
     }),
@@ -62,11 +64,13 @@ const PARTS: [(&str, Part); 9] = [
         crossover::voxelize(rows, gpu)
     }),
     ("devices", |rows, _| crossover::sharded(rows)),
-    (PROFILE, profile::launch),
+    ("copies", copies::measure),
+    ("grids", copies::grids),
+    ("profile", profile::launch),
 ];
 
 /// What is done only if it is asked for.
-const PROFILE: &str = "profile";
+const ONLY_ASKED: [&str; 3] = ["copies", "grids", "profile"];
 
 /// Where messages get their memory from: as the nodes have it.
 fn memory(gpu: Option<&Gpu>) -> HostMemory {
@@ -98,7 +102,7 @@ fn main() -> ExitCode {
     let mut code = ExitCode::SUCCESS;
     for (name, part) in PARTS {
         let is_asked = asked.iter().any(|asked| asked == name);
-        if !is_asked && (name == PROFILE || !asked.is_empty()) {
+        if !is_asked && (ONLY_ASKED.contains(&name) || !asked.is_empty()) {
             continue;
         }
         let start = Instant::now();

@@ -109,6 +109,60 @@ pub fn host(sets: usize, mut work: impl FnMut(usize)) -> Vec<f64> {
         .collect()
 }
 
+/// What lies between calls.
+#[derive(Clone, Copy)]
+pub enum Pace {
+    /// Nothing.
+    AtOnce,
+    /// The rest of a lidar's turn: caches, cores and device have had time to cool.
+    Live,
+}
+
+const LIVE_PAUSE: Duration = Duration::from_millis(25);
+const LIVE_RUNS: usize = 100;
+
+impl Pace {
+    /// What it adds to the name of a row.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::AtOnce => "",
+            Self::Live => ", 40 Hz",
+        }
+    }
+
+    fn wait(self) {
+        match self {
+            Self::Live if !is_quick() => std::thread::sleep(LIVE_PAUSE),
+            _ => {}
+        }
+    }
+}
+
+/// Times several works on the CPU's clock, in us, each once in a round: `work` is told which, and the number of the round.
+pub fn in_turn(works: usize, pace: Pace, mut work: impl FnMut(usize, usize)) -> Vec<Vec<f64>> {
+    let mut one = Duration::MAX;
+    for run in 0..WARM_UP {
+        let start = Instant::now();
+        (0..works).for_each(|which| work(which, run));
+        one = one.min(start.elapsed() / works.max(1) as u32);
+    }
+    let runs = match pace {
+        Pace::AtOnce => runs_for(one),
+        Pace::Live if is_quick() => 2,
+        Pace::Live => LIVE_RUNS,
+    };
+    let mut times = vec![Vec::with_capacity(runs); works];
+    for run in WARM_UP..WARM_UP + runs {
+        for (which, times) in times.iter_mut().enumerate() {
+            pace.wait();
+            let start = Instant::now();
+            work(which, run);
+            times.push(start.elapsed().as_secs_f64() * 1e6);
+        }
+    }
+    times
+}
+
 /// Launches in a graph that goes through so many sets.
 fn calls_for(sets: usize) -> usize {
     if sets > LARGE_SETS && !is_quick() {

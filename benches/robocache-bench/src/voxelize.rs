@@ -127,7 +127,8 @@ fn on_cpu(
     Ok(())
 }
 
-fn on_cuda(
+/// Makes one grid of a message.
+pub fn on_cuda(
     voxelizer: &mut CudaVoxelizer,
     layout: VoxelLayout,
     message: &Message,

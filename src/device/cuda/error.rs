@@ -93,6 +93,14 @@ pub enum CudaError {
         /// Bytes that it would be given.
         came: usize,
     },
+    /// The device's memory can't be mapped by other processes.
+    #[error(
+        "cuda:{device}: its memory can't be shared with other processes (allowed: a device with virtual memory management and handles that are file descriptors)"
+    )]
+    NotShareable {
+        /// The device.
+        device: usize,
+    },
     /// A call of the driver failed.
     #[error("cuda:{device}: {call} of {detail} failed: {name} ({code})")]
     Driver {

@@ -1,5 +1,6 @@
 use super::error::{CudaError, Unavailable};
 use super::probe::{self, device_count};
+use super::transfer::Transfer;
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute, CUresult};
 use cudarc::driver::{CudaContext, CudaStream, DriverError, result};
 use std::cell::Cell;
@@ -7,7 +8,7 @@ use std::collections::HashMap;
 use std::ffi::{CString, c_void};
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 /// The compiled kernels of one file.
 #[derive(Clone, Copy)]
@@ -88,6 +89,7 @@ pub struct Gpu {
     context: Arc<Context>,
     stream: Arc<CudaStream>,
     starts_early: Arc<AtomicBool>,
+    transfer: Arc<OnceLock<Transfer>>,
 }
 
 impl Gpu {
@@ -108,6 +110,7 @@ impl Gpu {
             context,
             stream,
             starts_early,
+            transfer: Arc::default(),
         })
     }
 
@@ -229,9 +232,17 @@ impl Gpu {
     /// # Errors
     /// What the driver says.
     pub fn event(&self) -> Result<Event, CudaError> {
+        self.event_of_kind(sys::CUevent_flags::CU_EVENT_DEFAULT)
+    }
+
+    /// An event that is only waited for, which costs less.
+    pub(super) fn untimed_event(&self) -> Result<Event, CudaError> {
+        self.event_of_kind(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING)
+    }
+
+    fn event_of_kind(&self, kind: sys::CUevent_flags) -> Result<Event, CudaError> {
         self.bound()?;
-        let event = result::event::create(sys::CUevent_flags::CU_EVENT_DEFAULT)
-            .map_err(|error| self.failed("cuEventCreate", error, "an event"))?;
+        let event = result::event::create(kind).map_err(|error| self.failed("cuEventCreate", error, "an event"))?;
         Ok(Event {
             gpu: self.clone(),
             event,
@@ -256,6 +267,41 @@ impl Gpu {
             .bind_to_thread()
             .map_err(|error| self.failed("cuCtxSetCurrent", error, "its context"))?;
         Ok(self.stream.cu_stream())
+    }
+
+    pub(super) fn cu_device(&self) -> sys::CUdevice {
+        self.context.cuda.cu_device()
+    }
+
+    pub(super) fn attribute(&self, attribute: Attribute) -> Result<i32, CudaError> {
+        let value = self.context.cuda.attribute(attribute);
+        value.map_err(|error| self.failed("cuDeviceGetAttribute", error, format_args!("{attribute:?}")))
+    }
+
+    pub(super) fn cu_stream(&self) -> sys::CUstream {
+        self.stream.cu_stream()
+    }
+
+    /// What copies of memory that is not page-locked go through, made at the first of them.
+    ///
+    /// # Errors
+    /// There is no page-locked memory left; what the driver says.
+    pub(super) fn transfer(&self) -> Result<&Transfer, CudaError> {
+        if let Some(transfer) = self.transfer.get() {
+            return Ok(transfer);
+        }
+        // Of the same stream, but without what it would otherwise hold itself.
+        let bare = Self {
+            transfer: Arc::default(),
+            ..self.clone()
+        };
+        let made = Transfer::new(&bare)?;
+        Ok(self.transfer.get_or_init(|| made))
+    }
+
+    /// Whether work of both goes into the same stream.
+    pub(super) fn shares_stream(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.stream, &other.stream)
     }
 
     pub(super) fn cu_context(&self) -> sys::CUcontext {
@@ -438,6 +484,18 @@ impl Event {
         // SAFETY: event and stream live as long as `self`.
         unsafe { result::event::record(self.event, stream) }
             .map_err(|error| self.gpu.failed("cuEventRecord", error, "an event"))
+    }
+
+    /// Sets it to the end of the legacy default stream, or of the default stream of the thread.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn record_in_default(&self, of_thread: bool) -> Result<(), CudaError> {
+        self.gpu.bound()?;
+        let handle = if of_thread { 2usize } else { 1 };
+        // SAFETY: the event lives as long as `self`; the default streams are always there.
+        unsafe { result::event::record(self.event, handle as sys::CUstream) }
+            .map_err(|error| self.gpu.failed("cuEventRecord", error, "a default stream"))
     }
 
     /// Waits until it is reached.

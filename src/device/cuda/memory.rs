@@ -1,5 +1,7 @@
 use super::error::CudaError;
 use super::gpu::Gpu;
+use super::shared::Mapping;
+use super::transfer::{Piece, SMALL_BYTES};
 use bytemuck::Pod;
 use cudarc::driver::{result, sys};
 use std::ffi::c_void;
@@ -65,12 +67,14 @@ const FETCH_TRIES: usize = 4;
 
 /// Memory of a device that grows and never shrinks: at its working size nothing is allocated any more.
 ///
-/// It is aligned to 256 bytes. Being allocated by itself, not from a pool, it can be handed to another process.
+/// It is aligned to 256 bytes.
 pub struct DeviceBuf {
     gpu: Gpu,
     budget: Budget,
     address: sys::CUdeviceptr,
     capacity: usize,
+    /// Where the memory is one that processes share.
+    mapping: Option<Box<Mapping>>,
 }
 
 impl DeviceBuf {
@@ -81,7 +85,17 @@ impl DeviceBuf {
             budget: budget.clone(),
             address: 0,
             capacity: 0,
+            mapping: None,
         }
+    }
+
+    /// A buffer with that memory.
+    pub(super) fn of_mapping(gpu: &Gpu, budget: &Budget, mapping: Mapping) -> Result<Self, CudaError> {
+        budget.take(gpu.ordinal(), mapping.bytes())?;
+        let mut buf = Self::new(gpu, budget);
+        (buf.address, buf.capacity) = (mapping.address(), mapping.bytes());
+        buf.mapping = Some(Box::new(mapping));
+        Ok(buf)
     }
 
     /// Makes room for `bytes` bytes. A buffer that has to grow loses its contents, and waits for the stream.
@@ -124,7 +138,7 @@ impl DeviceBuf {
         if self.capacity == 0 {
             return;
         }
-        if self.gpu.bound().is_ok() {
+        if self.mapping.take().is_none() && self.gpu.bound().is_ok() {
             // SAFETY: the address is this buffer's own, and freeing waits for the work that uses it.
             let _ = unsafe { result::free_sync(self.address) };
         }
@@ -164,13 +178,50 @@ impl DeviceBuf {
     pub fn fetch(&self, offset: usize, to: &mut [u8]) -> Result<(), CudaError> {
         let mut tries = 1;
         loop {
-            // SAFETY: the memory is borrowed until the stream is synchronized, also where the copy failed.
-            let copied = unsafe { self.download(offset, to) };
-            match copied.and(self.gpu.synchronize()) {
+            match Self::fetch_each([(self, offset, &mut *to)]) {
                 Err(error) if error.is_memory() && tries < FETCH_TRIES => tries += 1,
                 result => return result,
             }
         }
+    }
+
+    /// Copies bytes of several buffers, each from an offset on, to host memory, behind what is in their stream, and waits
+    /// for it.
+    ///
+    /// # Errors
+    /// What the driver says. The host memory is the caller's again all the same.
+    ///
+    /// # Panics
+    /// If a buffer has not so many bytes; if they are of several streams.
+    pub(crate) fn fetch_each<const N: usize>(pieces: [(&Self, usize, &mut [u8]); N]) -> Result<(), CudaError> {
+        let Some(gpu) = pieces.first().map(|(from, ..)| from.gpu.clone()) else {
+            return Ok(());
+        };
+        let mut copied = Ok(());
+        let through = pieces.map(|(from, offset, to)| {
+            assert!(gpu.shares_stream(&from.gpu), "buffers of one stream");
+            from.range(offset, to.len());
+            let mut piece = Piece {
+                from,
+                offset,
+                to: to.as_mut_ptr(),
+                bytes: 0,
+            };
+            if gpu.goes_through(to) && gpu.transfer().is_ok() {
+                piece.bytes = to.len();
+            } else if copied.is_ok() {
+                // SAFETY: it is borrowed until the stream is synchronized, below.
+                copied = unsafe { from.enqueue_download(offset, to) };
+            }
+            piece
+        });
+        if copied.is_ok() && through.iter().any(|piece| piece.bytes > 0) {
+            // SAFETY: the pieces are borrowed slices.
+            copied = gpu
+                .transfer()
+                .and_then(|transfer| unsafe { transfer.download(&through) });
+        }
+        copied.and(gpu.synchronize())
     }
 
     /// Enqueues a copy of host memory to the buffer from byte `offset` on.
@@ -182,8 +233,43 @@ impl DeviceBuf {
     /// If it does not fit.
     ///
     /// # Safety
-    /// Page-locked memory is not written until the stream is synchronized. Other memory has been read on return.
+    /// Page-locked memory is not written until the stream is synchronized. Other memory has been read on return. In a
+    /// [capture](Gpu::capture) the memory is page-locked, and stays as long as the graph, which reads it at each launch.
     pub unsafe fn upload(&self, offset: usize, from: &[u8]) -> Result<(), CudaError> {
+        self.range(offset, from.len());
+        if self.gpu.goes_through(from)
+            && let Ok(transfer) = self.gpu.transfer()
+        {
+            let copy = |first: usize, to: &mut [u8]| to.copy_from_slice(&from[first..][..to.len()]);
+            return transfer.upload((self, offset), (from.len(), 1), &copy);
+        }
+        // SAFETY: as this function.
+        unsafe { self.enqueue_upload(offset, from) }
+    }
+
+    /// Enqueues a copy of `bytes` bytes to the buffer from byte `offset` on, in rows of `row` bytes, which `make` writes: it
+    /// is told the first byte and gets the memory for some rows, on any thread. They are made on return.
+    ///
+    /// # Errors
+    /// What the driver says.
+    ///
+    /// # Panics
+    /// If it does not fit; if a row is more than 128 KiB.
+    pub(crate) fn upload_made(
+        &self,
+        offset: usize,
+        (bytes, row): (usize, usize),
+        make: &(dyn Fn(usize, &mut [u8]) + Sync),
+    ) -> Result<(), CudaError> {
+        self.range(offset, bytes);
+        self.gpu.transfer()?.upload((self, offset), (bytes, row), make)
+    }
+
+    /// The driver's own copy to the buffer.
+    ///
+    /// # Safety
+    /// As [`Self::upload`].
+    pub(super) unsafe fn enqueue_upload(&self, offset: usize, from: &[u8]) -> Result<(), CudaError> {
         let to = self.range(offset, from.len());
         if from.is_empty() {
             return Ok(());
@@ -196,7 +282,8 @@ impl DeviceBuf {
         })
     }
 
-    /// Enqueues a copy of the bytes from `offset` on to host memory.
+    /// Enqueues a copy of the bytes from `offset` on to host memory. Where that is not page-locked, this waits for what is
+    /// in the stream.
     ///
     /// # Errors
     /// What the driver says.
@@ -207,6 +294,18 @@ impl DeviceBuf {
     /// # Safety
     /// The host memory is neither read nor freed until the stream is synchronized.
     pub unsafe fn download(&self, offset: usize, to: &mut [u8]) -> Result<(), CudaError> {
+        if self.gpu.goes_through(to) {
+            return Self::fetch_each([(self, offset, to)]);
+        }
+        // SAFETY: as this function.
+        unsafe { self.enqueue_download(offset, to) }
+    }
+
+    /// The driver's own copy from the buffer.
+    ///
+    /// # Safety
+    /// As [`Self::download`].
+    pub(super) unsafe fn enqueue_download(&self, offset: usize, to: &mut [u8]) -> Result<(), CudaError> {
         let from = self.range(offset, to.len());
         if to.is_empty() {
             return Ok(());
@@ -267,7 +366,7 @@ impl DeviceBuf {
     }
 
     /// The address of a range, which lies within the buffer.
-    fn range(&self, offset: usize, bytes: usize) -> sys::CUdeviceptr {
+    pub(super) fn range(&self, offset: usize, bytes: usize) -> sys::CUdeviceptr {
         assert!(
             offset.checked_add(bytes).is_some_and(|end| end <= self.capacity),
             "{bytes} bytes at {offset} of a device buffer of {}",
@@ -284,6 +383,11 @@ impl Drop for DeviceBuf {
 }
 
 impl Gpu {
+    /// Whether copies of host memory go through page-locked chunks: it is large and not page-locked itself.
+    fn goes_through(&self, memory: &[u8]) -> bool {
+        memory.len() > SMALL_BYTES && !self.is_page_locked(memory)
+    }
+
     /// Whether host memory is page-locked, whoever locked it: a device then copies it by itself.
     ///
     /// The driver knows. It takes well under a microsecond to say so, and says no where it can't tell.

@@ -11,12 +11,14 @@
 //! context for each device with its loaded kernels, for as long as a [`Gpu`] uses it. Everything else belongs to a value.
 
 mod error;
+mod foreign;
 mod gpu;
-mod host_copy;
+mod helpers;
 pub mod images;
 mod memory;
 mod probe;
 pub(crate) mod share;
+mod shared;
 mod slice;
 pub(crate) mod staging;
 mod transfer;
@@ -25,5 +27,5 @@ pub use error::{CudaError, Unavailable};
 pub use gpu::{CudaGraph, Event, Gpu, Image, Kernel, Params};
 pub use memory::{Budget, DeviceBuf, PinnedBuf};
 pub use probe::device_count;
+pub(crate) use shared::PageLocked;
 pub use slice::{DeviceSlice, SliceError};
-pub(crate) use transfer::Transfer;

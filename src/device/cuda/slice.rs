@@ -168,8 +168,8 @@ impl DeviceSlice {
         Ok(self)
     }
 
-    /// The address of the first element, for the parameters of a kernel.
-    pub(crate) fn address(&self) -> u64 {
+    /// The address of the first element.
+    pub fn address(&self) -> u64 {
         self.address
     }
 }

@@ -1,101 +1,398 @@
-//! Copies between the host and a device.
+//! Copies between a device and host memory that is not page-locked.
 //!
-//! A device copies page-locked memory by itself (DMA). Other memory goes through a page-locked bounce buffer. The driver
-//! would do that, too, but on one core, which takes several times as long as the copy by the device; here several cores
-//! fill or empty the buffer.
+//! A device copies page-locked memory by itself (DMA). Other memory goes through a ring of page-locked chunks. The driver
+//! would do that, too, but on one core, which takes several times as long as the copy by the device. Here threads share the
+//! pieces of a chunk while the device copies others. One thread alone, the caller, talks to the driver.
 
-use super::host_copy::{self, CHUNK};
-use crate::device::cuda::{CudaError, DeviceBuf, Gpu, PinnedBuf};
+use super::error::CudaError;
+use super::gpu::{Event, Gpu};
+use super::helpers;
+use super::memory::{DeviceBuf, PinnedBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
-/// A bounce buffer: page-locked memory on the way to a device or from it.
-pub(crate) struct Transfer {
+/// Bytes that a thread copies at a time.
+const PIECE: usize = 128 << 10;
+const PIECES: usize = 4;
+
+/// Bytes that the device copies at a time. Each costs some calls of the driver.
+const CHUNK: usize = PIECES * PIECE;
+
+/// Chunks in a ring: 4 MiB.
+const CHUNKS: usize = 8;
+
+/// So many chunks are the device's before the one that the threads copy.
+const AHEAD: usize = 3;
+
+/// For so few chunks it does not pay to wake other threads.
+const ALONE: usize = 1;
+
+/// Up to here the driver is as quick.
+pub(super) const SMALL_BYTES: usize = 128 << 10;
+
+/// The page-locked chunks of a stream, used again and again. One copy has them at a time.
+pub(super) struct Transfer(Mutex<Ring>);
+
+struct Ring {
+    gpu: Gpu,
     memory: PinnedBuf,
-    used: usize,
-    room: usize,
+    slots: [Slot; CHUNKS],
+    /// The slot of the first chunk of the next copy.
+    first: usize,
+}
+
+/// A chunk of the ring, as the device sees it.
+struct Slot {
+    /// The end of the device's last copy from it or to it.
+    copied: Event,
+    /// Whether nobody has waited for that yet.
+    is_busy: bool,
+}
+
+/// Bytes of a device, and the host memory that they go to.
+pub(super) struct Piece<'a> {
+    pub from: &'a DeviceBuf,
+    pub offset: usize,
+    pub to: *mut u8,
+    pub bytes: usize,
+}
+
+// SAFETY: it stands for a `&mut [u8]`, of which no two threads write the same part.
+unsafe impl Sync for Piece<'_> {}
+
+/// The memory of a ring, from the chunk on that a copy begins with.
+#[derive(Clone, Copy)]
+struct Chunks {
+    memory: *mut u8,
+    first: usize,
+}
+
+// SAFETY: those who use a part take turns, which `Shared` tells them.
+unsafe impl Sync for Chunks {}
+
+impl Chunks {
+    /// So many bytes of a chunk, from byte `at` on.
+    ///
+    /// # Safety
+    /// They are in the chunk, and nobody else uses them meanwhile.
+    #[expect(clippy::mut_from_ref, reason = "parts of it are lent, as the caller promises")]
+    unsafe fn part(&self, chunk: usize, at: usize, bytes: usize) -> &mut [u8] {
+        let slot = (self.first + chunk) % CHUNKS;
+        // SAFETY: the caller's promise; the ring outlives the copy.
+        unsafe { std::slice::from_raw_parts_mut(self.memory.add(slot * CHUNK + at), bytes) }
+    }
 }
 
 impl Transfer {
-    pub(crate) fn new(gpu: &Gpu) -> Self {
-        Self {
-            memory: PinnedBuf::new(gpu),
-            used: 0,
-            room: 0,
-        }
-    }
-
-    /// Begins uploads of at most `bytes` bytes in all. Earlier ones must be done.
-    pub(crate) fn begin(&mut self, bytes: usize) {
-        (self.used, self.room) = (0, bytes);
-    }
-
-    /// Enqueues a copy of host memory to byte `offset` of a buffer.
+    /// The chunks of a stream.
     ///
-    /// # Panics
-    /// If it is more than [`Self::begin`] was told.
+    /// # Errors
+    /// There is no page-locked memory left; what the driver says.
+    pub fn new(gpu: &Gpu) -> Result<Self, CudaError> {
+        let mut memory = PinnedBuf::new(gpu);
+        memory.resize(CHUNKS * CHUNK)?;
+        let mut slots = Vec::with_capacity(CHUNKS);
+        for _ in 0..CHUNKS {
+            slots.push(Slot {
+                copied: gpu.untimed_event()?,
+                is_busy: false,
+            });
+        }
+        let Ok(slots) = slots.try_into() else {
+            unreachable!("as many as there are chunks")
+        };
+        Ok(Self(Mutex::new(Ring {
+            gpu: gpu.clone(),
+            memory,
+            slots,
+            first: 0,
+        })))
+    }
+
+    /// Enqueues a copy to byte `offset` of a buffer: `bytes` bytes, rows of `row` bytes, which `make` writes, told the first
+    /// of them. They are made on return.
+    pub fn upload(
+        &self,
+        (to, offset): (&DeviceBuf, usize),
+        (bytes, row): (usize, usize),
+        make: &(dyn Fn(usize, &mut [u8]) + Sync),
+    ) -> Result<(), CudaError> {
+        assert!((1..=PIECE).contains(&row), "rows of {row} bytes, in pieces of {PIECE}");
+        let piece = PIECE / row * row;
+        let chunk_bytes = PIECES * piece;
+        let mut ring = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let chunks = ring.begin();
+        let count = bytes.div_ceil(chunk_bytes);
+        let fill = |chunk: usize, number: usize| {
+            let at = number * piece;
+            let first = chunk * chunk_bytes + at;
+            if let Some(left) = bytes.checked_sub(first).filter(|&left| left > 0) {
+                // SAFETY: the device is done with the chunk, and each piece is filled once.
+                make(first, unsafe { chunks.part(chunk, at, left.min(piece)) });
+            }
+        };
+        let shared = Shared::new(count, &fill);
+        ring.run(&shared, count > ALONE, |ring| {
+            let mut piece = shared.take();
+            let mut open = 0;
+            for chunk in 0..count {
+                while open < count.min(chunk + AHEAD + 1) {
+                    ring.wait(open)?;
+                    open += 1;
+                    shared.open(open);
+                }
+                shared.copy_until(chunk + 1, &mut piece);
+                shared.wait_for(chunk);
+                let first = chunk * chunk_bytes;
+                let bytes = chunk_bytes.min(bytes - first);
+                // SAFETY: the chunk is whole, and is written again once it was waited for.
+                ring.enqueue(chunk, || unsafe {
+                    to.enqueue_upload(offset + first, chunks.part(chunk, 0, bytes))
+                })?;
+            }
+            Ok(())
+        })?;
+        ring.first = (ring.first + count) % CHUNKS;
+        Ok(())
+    }
+
+    /// Copies bytes of the device to the host. They are there on return.
     ///
     /// # Safety
-    /// The memory, which may be page-locked, is left alone until the stream is synchronized.
-    pub(crate) unsafe fn upload(&mut self, to: &DeviceBuf, offset: usize, from: &[u8]) -> Result<(), CudaError> {
-        if from.len() <= CHUNK || to.gpu().is_page_locked(from) {
-            // SAFETY: as this function.
-            return unsafe { to.upload(offset, from) };
-        }
-        if self.used == 0 {
-            self.memory.resize(self.room)?;
-        }
-        let memory = &mut self.memory.bytes_mut()[self.used..][..from.len()];
-        self.used += from.len();
-        host_copy::copy(from, memory);
-        // SAFETY: the bounce buffer is left alone until `begin` or `take`, before which the upload is done.
-        unsafe { to.upload(offset, memory) }
-    }
-
-    /// The bounce buffer itself, of `bytes` bytes, for the caller to fill and upload. Earlier uploads must be done.
-    pub(crate) fn take(&mut self, bytes: usize) -> Result<&mut [u8], CudaError> {
-        self.used = bytes;
-        self.memory.resize(bytes)?;
-        Ok(self.memory.bytes_mut())
-    }
-
-    /// Copies from device buffers into page-locked memory, and waits for it.
-    pub(crate) fn fetch(&mut self, [one, other]: [(&DeviceBuf, usize); 2]) -> Result<[&[u8]; 2], CudaError> {
-        self.memory.resize(one.1 + other.1)?;
-        let (to_one, to_other) = self.memory.bytes_mut().split_at_mut(one.1);
-        // SAFETY: the memory is read after the stream is synchronized, which it is whatever became of the copies.
-        let copied = unsafe { one.0.download(0, to_one).and_then(|()| other.0.download(0, to_other)) };
-        copied.and(one.0.gpu().synchronize())?;
-        let (one, other) = self.memory.bytes().split_at(one.1);
-        Ok([one, other])
-    }
-
-    /// Copies from device buffers into host memory, and waits for it.
-    pub(crate) fn download(&mut self, pieces: &mut [(&DeviceBuf, usize, &mut [u8])]) -> Result<(), CudaError> {
-        let Some((first, ..)) = pieces.first() else {
-            return Ok(());
+    /// Each piece has so many bytes at `to`, which nobody else uses.
+    pub unsafe fn download(&self, pieces: &[Piece<'_>]) -> Result<(), CudaError> {
+        let mut ring = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let chunks = ring.begin();
+        let count = pieces.iter().map(|piece| piece.bytes.div_ceil(CHUNK)).sum();
+        let empty = |chunk: usize, number: usize| {
+            let (piece, first, bytes) = place(pieces, chunk);
+            let at = number * PIECE;
+            if let Some(left) = bytes.checked_sub(at) {
+                let bytes = left.min(PIECE);
+                // SAFETY: the device is done with the chunk; the rest is the caller's promise; each piece is emptied once.
+                unsafe {
+                    let from = chunks.part(chunk, at, bytes).as_ptr();
+                    std::ptr::copy_nonoverlapping(from, piece.to.add(first + at), bytes);
+                }
+            }
         };
-        let gpu = first.gpu().clone();
-        let bytes: usize = pieces.iter().map(|(.., to)| to.len()).sum();
-        if bytes <= CHUNK || pieces.iter().all(|(.., to)| gpu.is_page_locked(to)) {
-            let mut pieces = pieces.iter_mut();
-            // SAFETY: it is borrowed until the stream is synchronized, which it is whatever became of the copies.
-            let copied = pieces.try_for_each(|(from, at, to)| unsafe { from.download(*at, to) });
-            return copied.and(gpu.synchronize());
+        let shared = Shared::new(count, &empty);
+        let mut asked = 0;
+        let mut ask = |ring: &mut Ring, until: usize| {
+            while asked < count.min(until) {
+                if let Some(before) = asked.checked_sub(CHUNKS) {
+                    shared.wait_for(before);
+                }
+                ring.wait(asked)?;
+                let (piece, first, bytes) = place(pieces, asked);
+                // SAFETY: the chunk is read, and written again, once it was waited for.
+                ring.enqueue(asked, || unsafe {
+                    let to = chunks.part(asked, 0, bytes);
+                    piece.from.enqueue_download(piece.offset + first, to)
+                })?;
+                asked += 1;
+            }
+            Ok(())
+        };
+        // The kernels before it may take long: threads are woken when there is something for them to do.
+        let came = ask(&mut ring, AHEAD).and_then(|()| ring.wait(0));
+        ring.run(&shared, came.is_ok() && count > ALONE, |ring| {
+            came?;
+            let mut piece = shared.take();
+            for chunk in 0..count {
+                ask(ring, chunk + AHEAD)?;
+                ring.wait(chunk)?;
+                shared.open(chunk + 1);
+                shared.copy_until(chunk + 1, &mut piece);
+            }
+            for chunk in count.saturating_sub(CHUNKS)..count {
+                shared.wait_for(chunk);
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Ring {
+    fn begin(&mut self) -> Chunks {
+        Chunks {
+            memory: self.memory.bytes_mut().as_mut_ptr(),
+            first: self.first,
         }
-        self.memory.resize(bytes)?;
-        let mut memory = self.memory.bytes_mut();
-        let copied = pieces.iter().try_for_each(|(from, at, to)| {
-            let own;
-            (own, memory) = std::mem::take(&mut memory).split_at_mut(to.len());
-            // SAFETY: the memory is read after the stream is synchronized, which it is whatever became of the copies.
-            unsafe { from.download(*at, own) }
-        });
-        copied.and(gpu.synchronize())?;
-        let mut memory = self.memory.bytes();
-        for (.., to) in pieces {
-            let (own, rest) = memory.split_at(to.len());
-            memory = rest;
-            host_copy::copy(own, to);
+    }
+
+    /// Has the caller do its part of a copy, and others theirs if it is `wide`.
+    fn run(
+        &mut self,
+        shared: &Shared<'_>,
+        wide: bool,
+        own: impl FnOnce(&mut Self) -> Result<(), CudaError>,
+    ) -> Result<(), CudaError> {
+        let own = || {
+            let _end = End(shared);
+            own(self)
+        };
+        let copied = if wide {
+            helpers::share(&|| shared.help(), own)
+        } else {
+            own()
+        };
+        if copied.is_err() {
+            // A chunk whose event could not be recorded may still be on its way.
+            let _ = self.gpu.synchronize();
+        }
+        copied
+    }
+
+    fn slot(&mut self, chunk: usize) -> &mut Slot {
+        &mut self.slots[(self.first + chunk) % CHUNKS]
+    }
+
+    /// Waits until the device is done with a chunk.
+    fn wait(&mut self, chunk: usize) -> Result<(), CudaError> {
+        let slot = self.slot(chunk);
+        if slot.is_busy {
+            slot.copied.wait()?;
+            slot.is_busy = false;
         }
         Ok(())
     }
+
+    /// Has the device copy a chunk.
+    fn enqueue(&mut self, chunk: usize, copy: impl FnOnce() -> Result<(), CudaError>) -> Result<(), CudaError> {
+        let slot = self.slot(chunk);
+        slot.is_busy = true;
+        copy()?;
+        slot.copied.record()
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        for chunk in 0..CHUNKS {
+            // There is nobody to tell of a failure.
+            let _ = self.wait(chunk);
+        }
+    }
+}
+
+/// A copy whose pieces threads take in turn.
+struct Shared<'a> {
+    pieces: usize,
+    /// Copies a piece of a chunk.
+    copy: &'a (dyn Fn(usize, usize) + Sync),
+    /// The piece to take.
+    next: AtomicUsize,
+    /// Pieces before this one may be copied.
+    open: AtomicUsize,
+    /// Pieces that have been copied, by the chunk's place in the ring.
+    copied: [AtomicUsize; CHUNKS],
+}
+
+/// [`Shared::open`] once the caller has left.
+const ENDED: usize = usize::MAX;
+
+/// Sends the others away, also where the caller fails: what they have taken they leave then.
+struct End<'a, 'b>(&'a Shared<'b>);
+
+impl Drop for End<'_, '_> {
+    fn drop(&mut self) {
+        self.0.open.store(ENDED, Ordering::Relaxed);
+    }
+}
+
+/// Counts a piece, also where its copy panics, so that nobody waits for it for ever.
+struct Count<'a>(&'a AtomicUsize);
+
+impl Drop for Count<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Release);
+    }
+}
+
+impl<'a> Shared<'a> {
+    fn new(chunks: usize, copy: &'a (dyn Fn(usize, usize) + Sync)) -> Self {
+        Self {
+            pieces: chunks * PIECES,
+            copy,
+            next: AtomicUsize::new(0),
+            open: AtomicUsize::new(0),
+            copied: Default::default(),
+        }
+    }
+
+    fn take(&self) -> usize {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn copy(&self, piece: usize) {
+        let chunk = piece / PIECES;
+        let _count = Count(&self.copied[chunk % CHUNKS]);
+        (self.copy)(chunk, piece % PIECES);
+    }
+
+    /// Lets chunks before this one be copied.
+    fn open(&self, chunk: usize) {
+        self.open.store(chunk * PIECES, Ordering::Release);
+    }
+
+    /// Takes and copies pieces until `piece`, which is taken already, is of this chunk or a later one.
+    fn copy_until(&self, chunk: usize, piece: &mut usize) {
+        while *piece < chunk * PIECES {
+            self.copy(*piece);
+            *piece = self.take();
+        }
+    }
+
+    /// Waits until all of a chunk is copied.
+    fn wait_for(&self, chunk: usize) {
+        let all = (chunk / CHUNKS + 1) * PIECES;
+        wait_until(|| self.copied[chunk % CHUNKS].load(Ordering::Acquire) >= all);
+    }
+
+    /// Takes and copies pieces until none is left.
+    fn help(&self) {
+        loop {
+            let piece = self.take();
+            if piece >= self.pieces {
+                return;
+            }
+            let mut open = 0;
+            wait_until(|| {
+                open = self.open.load(Ordering::Acquire);
+                open > piece
+            });
+            if open == ENDED {
+                return;
+            }
+            self.copy(piece);
+        }
+    }
+}
+
+/// Waits for another thread or the device: microseconds, unless cores are short.
+fn wait_until(mut is_so: impl FnMut() -> bool) {
+    const SPINS: usize = 200;
+    let mut spins = 0;
+    while !is_so() {
+        spins += 1;
+        if spins < SPINS {
+            std::hint::spin_loop();
+        } else {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// The piece that a chunk is of, the first byte of it and how many there are.
+fn place<'a, 'b>(pieces: &'a [Piece<'b>], mut chunk: usize) -> (&'a Piece<'b>, usize, usize) {
+    for piece in pieces {
+        let chunks = piece.bytes.div_ceil(CHUNK);
+        if chunk < chunks {
+            let first = chunk * CHUNK;
+            return (piece, first, CHUNK.min(piece.bytes - first));
+        }
+        chunk -= chunks;
+    }
+    unreachable!("there are as many chunks as the pieces have")
 }

@@ -23,8 +23,9 @@ pub(super) struct Offsets {
     pub targets: usize,
     pub tiles: usize,
     pub out: usize,
-    pub valid: usize,
+    /// The count of dropped samples; `valid` follows at once, so that both are one copy.
     pub dropped: usize,
+    pub valid: usize,
     pub bytes: usize,
 }
 
@@ -43,14 +44,20 @@ impl Offsets {
         };
         // Room for a tile for each target, so that the size of a chunk does not depend on how a device tiles it.
         let tiles = targets.max(1);
+        let times = append(samples * size_of::<i64>());
+        let values = append(samples * row_bytes);
+        let targets_ns = append(targets * size_of::<i64>());
+        let tiles = append(tiles * size_of::<Tile>());
+        let out = append(targets * row_bytes);
+        let dropped = append(size_of::<u64>() + targets);
         Self {
-            times: append(samples * size_of::<i64>()),
-            values: append(samples * row_bytes),
-            targets: append(targets * size_of::<i64>()),
-            tiles: append(tiles * size_of::<Tile>()),
-            out: append(targets * row_bytes),
-            valid: append(targets),
-            dropped: append(size_of::<u64>()),
+            times,
+            values,
+            targets: targets_ns,
+            tiles,
+            out,
+            dropped,
+            valid: dropped + size_of::<u64>(),
             bytes,
         }
     }

@@ -14,8 +14,7 @@ use crate::device::FIRST_RETRY;
 use crate::device::cuda::{Budget, CudaError, Gpu};
 use crate::ops::ConfigError;
 use chunks::{Chunk, Chunks};
-use lane::Lane;
-use launch::OVERFLOW;
+use lane::{Answers, Lane};
 use std::ops::Range;
 use std::time::Instant;
 
@@ -32,7 +31,7 @@ pub struct CudaResampler {
 }
 
 /// The chunks of a large batch take turns on so many streams: while one computes, others are uploaded and downloaded.
-const LANES: usize = 3;
+const LANES: usize = 4;
 
 /// A batch of more bytes is large, and is cut into chunks of about so many.
 const LARGE_BYTES: usize = 8 << 20;
@@ -110,52 +109,47 @@ impl CudaResampler {
             batch.target_offsets[rows.end] as usize - first,
             "one byte for each target"
         );
-        let row_bytes = batch.dim * batch.dtype().size();
         if self.shrunk.is_some_and(|since| since.elapsed() >= FIRST_RETRY) {
             self.shrunk = None;
             self.room = Self::whole_room(self.budget.limit());
             tracing::info!("resample: trying larger chunks again");
         }
+        let mut answers = Answers {
+            values,
+            valid,
+            first,
+            row_bytes: batch.dim * batch.dtype().size(),
+        };
         let mut chunks = Chunks::new(batch, rows.clone());
         self.open_lanes(chunks.whole_bytes())?;
-        let mut dropped = 0;
+        let mut counters = ResampleCounters::default();
         let mut turn = 0;
         while let Some(chunk) = self.next(&chunks) {
-            let span = chunk.targets.start - first..chunk.targets.end - first;
-            let values = &mut values[span.start * row_bytes..span.end * row_bytes];
             let lane = turn % self.lanes.len();
-            let started = self.lanes[lane].finish().and_then(|count| {
-                dropped += count;
-                // SAFETY: every lane is finished before this function returns or goes on after an error, and until
-                // then nothing touches what the caller lent.
-                unsafe { self.lanes[lane].start(&self.spec, batch, &chunk, values, &mut valid[span]) }
-            });
-            match started {
+            match self.lanes[lane].finish(&mut answers) {
+                Ok(count) => counters += count,
+                Err(error) => {
+                    // What was not copied is lost. The error that came first is the one to tell.
+                    let _ = self.finish(&mut answers);
+                    return Err(error);
+                }
+            }
+            // SAFETY: every lane is finished before this function returns or goes on after an error, and until then nothing
+            // touches what the caller lent.
+            match unsafe { self.lanes[lane].start(&self.spec, batch, &chunk, &mut answers) } {
                 Ok(()) => {
                     chunks.advance(&chunk);
                     turn += 1;
                 }
                 Err(error) => {
-                    dropped += self.finish()?;
+                    counters += self.finish(&mut answers)?;
                     self.shrink(error, batch, &chunk)?;
                 }
             }
         }
-        dropped += self.finish()?;
-        let count = |what: u8| valid.iter().filter(|&&valid| valid == what).count() as u64;
-        let (invalid, overflows) = (count(0), count(OVERFLOW));
-        if overflows > 0 {
-            for valid in valid.iter_mut().filter(|valid| **valid == OVERFLOW) {
-                *valid = 0;
-            }
-        }
-        Ok(ResampleCounters {
-            rows: rows.len() as u64,
-            targets: valid.len() as u64,
-            invalid: invalid + overflows,
-            dropped_nonfinite: dropped,
-            dropped_overflow: overflows,
-        })
+        counters += self.finish(&mut answers)?;
+        counters.rows = rows.len() as u64;
+        Ok(counters)
     }
 
     fn whole_room(max_bytes: Option<usize>) -> usize {
@@ -204,12 +198,15 @@ impl CudaResampler {
         Ok(())
     }
 
-    /// Waits for every lane, even if one fails. Returns how many samples were not finite.
-    fn finish(&mut self) -> Result<u64, CudaError> {
-        let mut sum = Ok(0);
+    /// Finishes every lane, even if one fails. Returns what was counted.
+    fn finish(&mut self, answers: &mut Answers<'_>) -> Result<ResampleCounters, CudaError> {
+        let mut sum = Ok(ResampleCounters::default());
         for lane in &mut self.lanes {
-            let count = lane.finish();
-            sum = sum.and_then(|sum| Ok(sum + count?));
+            let count = lane.finish(answers);
+            sum = sum.and_then(|mut sum: ResampleCounters| {
+                sum += count?;
+                Ok(sum)
+            });
         }
         sum
     }

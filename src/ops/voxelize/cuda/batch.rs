@@ -6,8 +6,7 @@ use super::builder::{CloudsOnDevice, GridBuilder, Head, Product};
 use super::params::Fields;
 use super::source::{CloudForm, Destination, DeviceClouds, MAX_CLOUDS};
 use super::{VoxelizeError, scatter, spec_for_device};
-use crate::device::cuda::Transfer;
-use crate::device::cuda::{Budget, CudaError, DeviceBuf, Gpu};
+use crate::device::cuda::{Budget, CudaError, DeviceBuf, Gpu, PinnedBuf};
 use crate::device::{Dtype, HostBuf};
 use half::{bf16, f16};
 
@@ -80,12 +79,11 @@ pub struct VoxelizeBatch {
     /// Clouds that are made at once.
     chunk: usize,
     points: DeviceBuf,
-    transfers: Vec<Transfer>,
     starts: Vec<u32>,
     /// The points of each cloud of the device batch that was launched last.
     launched: [usize; 2],
-    /// On the way from the device.
-    output: Transfer,
+    /// The rows that dense grids are made of.
+    rows: PinnedBuf,
 }
 
 impl VoxelizeBatch {
@@ -104,10 +102,9 @@ impl VoxelizeBatch {
             dtype: config.dtype,
             chunk: MAX_CLOUDS,
             points: DeviceBuf::new(gpu, &budget),
-            transfers: Vec::new(),
             starts: Vec::new(),
             launched: [0; 2],
-            output: Transfer::new(gpu),
+            rows: PinnedBuf::new(gpu),
             spec,
         })
     }
@@ -228,17 +225,14 @@ impl VoxelizeBatch {
         self.starts.clear();
         self.starts.push(0);
         let mut first = 0;
-        for (i, cloud) in clouds.iter().enumerate() {
-            if i == self.transfers.len() {
-                self.transfers.push(Transfer::new(&self.builder.gpu));
-            }
+        for cloud in clouds {
             let to = Destination {
                 buffer: &self.points,
                 first,
                 points: total,
             };
             // SAFETY: the clouds are borrowed, and the stream is synchronized before this returns.
-            unsafe { form.upload(&self.spec.plan, cloud, to, &mut self.transfers[i]) }?;
+            unsafe { form.upload(&self.spec.plan, cloud, to) }?;
             first += cloud.len();
             self.starts.push(first as u32);
         }
@@ -285,7 +279,7 @@ impl VoxelizeBatch {
         let bytes = self.bytes_per_grid();
         if bytes == self.builder.bitmap_stride() {
             let (bitmaps, at) = self.builder.bitmap(0);
-            return self.output.download(&mut [(bitmaps, at, out)]);
+            return DeviceBuf::fetch_each([(bitmaps, at, out)]);
         }
         for (grid, out) in out.chunks_mut(bytes).take(grids).enumerate() {
             let (bitmap, at) = self.builder.bitmap(grid);
@@ -303,7 +297,7 @@ impl VoxelizeBatch {
         out.features.resize((before + rows) * columns, 0.0);
         let coords = bytemuck::cast_slice_mut(&mut out.coords[before * 3..]);
         let features = bytemuck::cast_slice_mut(&mut out.features[before * columns..]);
-        self.output.download(&mut [
+        DeviceBuf::fetch_each([
             (self.builder.coords(), 0, coords),
             (self.builder.features(), 0, features),
         ])?;
@@ -318,10 +312,7 @@ impl VoxelizeBatch {
         let grids = saturated.len();
         let columns = self.spec.channels.len();
         let rows = self.builder.first_row(grids);
-        let [order, features] = self.output.fetch([
-            (self.builder.order(), rows * 4),
-            (self.builder.features(), rows * columns * 4),
-        ])?;
+        let [order, features] = self.builder.fetch_rows(rows, columns, &mut self.rows)?;
         let bytes = out.len() / grids;
         for ((grid, out), saturated) in out.chunks_exact_mut(bytes).enumerate().zip(saturated) {
             let [from, until] = [grid, grid + 1].map(|grid| self.builder.first_row(grid));

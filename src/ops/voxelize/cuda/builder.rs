@@ -586,6 +586,20 @@ impl GridBuilder {
         &self.features
     }
 
+    /// Copies the cells of so many rows, and their features, of so many channels, to `to`, and waits for it.
+    pub(super) fn fetch_rows<'a>(
+        &self,
+        rows: usize,
+        channels: usize,
+        to: &'a mut PinnedBuf,
+    ) -> Result<[&'a [u8]; 2], CudaError> {
+        let (order, features) = (rows * 4, rows * channels * 4);
+        to.resize(order + features)?;
+        let (to_order, to_features) = to.bytes_mut().split_at_mut(order);
+        DeviceBuf::fetch_each([(self.order(), 0, to_order), (self.features(), 0, to_features)])?;
+        Ok(to.bytes().split_at(order).into())
+    }
+
     pub(super) fn dense(&self) -> &DeviceBuf {
         match self.method {
             Method::PingPongOutputs => &self.outputs[self.half],

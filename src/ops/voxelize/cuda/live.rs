@@ -6,8 +6,7 @@ use super::builder::{CloudsOnDevice, GridBuilder, Head, Product};
 use super::params::Fields;
 use super::source::{CloudForm, Destination};
 use super::{VoxelizeError, scatter, spec_for_device};
-use crate::device::cuda::Transfer;
-use crate::device::cuda::{Budget, CudaError, DeviceBuf, Gpu};
+use crate::device::cuda::{Budget, CudaError, DeviceBuf, Gpu, PinnedBuf};
 use crate::device::{Dtype, Element};
 use crate::stream::{Layout, Message};
 use std::cell::{Cell, RefCell};
@@ -22,11 +21,11 @@ pub struct CudaVoxelizer {
     dtype: Dtype,
     taken: Taken,
     builder: GridBuilder,
-    /// For each cloud of a grid: its points on the device, and the memory they are packed in before.
-    uploads: Vec<(DeviceBuf, Transfer)>,
+    /// For each cloud of a grid its points on the device.
+    points: Vec<DeviceBuf>,
     clouds: usize,
-    /// On the way from the device.
-    output_transfer: RefCell<Transfer>,
+    /// The rows that a dense grid is made of.
+    rows: RefCell<PinnedBuf>,
     saturated: Cell<u64>,
     voxels: usize,
     output: Layout,
@@ -51,9 +50,9 @@ impl CudaVoxelizer {
         Ok(Self {
             builder: GridBuilder::new(&spec, gpu, &budget, product)?,
             taken,
-            uploads: Vec::new(),
+            points: Vec::new(),
             clouds: 0,
-            output_transfer: Transfer::new(gpu).into(),
+            rows: PinnedBuf::new(gpu).into(),
             saturated: Cell::new(0),
             voxels: 0,
             output: spec.output(config.dtype),
@@ -165,12 +164,11 @@ impl CudaVoxelizer {
         }
         let plan = &self.spec.plan;
         let form = CloudForm::of(plan, cloud)?;
-        if self.clouds == self.uploads.len() {
-            let gpu = &self.builder.gpu;
-            let buffers = (DeviceBuf::new(gpu, &self.builder.budget), Transfer::new(gpu));
-            self.uploads.push(buffers);
+        if self.clouds == self.points.len() {
+            self.points
+                .push(DeviceBuf::new(&self.builder.gpu, &self.builder.budget));
         }
-        let (points, staging) = &mut self.uploads[self.clouds];
+        let points = &mut self.points[self.clouds];
         self.clouds += 1;
         points.reserve(form.bytes(cloud.len()))?;
         let to = Destination {
@@ -179,7 +177,7 @@ impl CudaVoxelizer {
             points: cloud.len(),
         };
         // SAFETY: as this function.
-        unsafe { form.upload(plan, cloud, to, staging) }?;
+        unsafe { form.upload(plan, cloud, to) }?;
         let mut params = GridBuilder::cloud_params(&self.spec, input);
         let mut fields = Fields::default();
         form.describe(points.address(), cloud.len(), &mut params, &mut fields);
@@ -259,7 +257,7 @@ impl CudaVoxelizer {
         );
         assert_eq!(coords.len(), self.voxels * 3, "three coordinates for each voxel");
         assert_eq!(features.len(), self.voxels * columns, "one feature for each channel");
-        self.output_transfer.borrow_mut().download(&mut [
+        DeviceBuf::fetch_each([
             (self.builder.coords(), 0, bytemuck::cast_slice_mut(coords)),
             (self.builder.features(), 0, bytemuck::cast_slice_mut(features)),
         ])
@@ -275,7 +273,7 @@ impl CudaVoxelizer {
     pub fn write_bits(&self, out: &mut [u8]) -> Result<(), CudaError> {
         assert_eq!(out.len(), self.spec.grid.cells().div_ceil(8), "one bit for each cell");
         let (bitmap, at) = self.builder.bitmap(0);
-        self.output_transfer.borrow_mut().download(&mut [(bitmap, at, out)])
+        DeviceBuf::fetch_each([(bitmap, at, out)])
     }
 
     /// Writes every element of the tensor `[C, X, Y, Z]`: 0 in all channels of a cell without points. Only the
@@ -298,11 +296,8 @@ impl CudaVoxelizer {
             self.spec.grid.cells() * columns,
             "one element for each channel of each cell"
         );
-        let mut transfer = self.output_transfer.borrow_mut();
-        let [order, features] = transfer.fetch([
-            (self.builder.order(), self.voxels * 4),
-            (self.builder.features(), self.voxels * columns * 4),
-        ])?;
+        let mut rows = self.rows.borrow_mut();
+        let [order, features] = self.builder.fetch_rows(self.voxels, columns, &mut rows)?;
         self.saturated.set(scatter(order, features, columns, out));
         Ok(())
     }

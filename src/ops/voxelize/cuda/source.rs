@@ -5,7 +5,6 @@ use super::super::plan::Plan;
 use super::super::quantum;
 use super::params::{CloudParams, Column, Fields, Form, MAX_FIELDS};
 use crate::device::Dtype;
-use crate::device::cuda::Transfer;
 use crate::device::cuda::{CudaError, DeviceBuf};
 
 const MAX_COLUMNS: usize = 3 + MAX_FIELDS;
@@ -110,33 +109,23 @@ impl CloudForm {
         }
     }
 
-    /// Puts the copy of a cloud, which has this form, into the stream. `transfer` must be left alone until that is
-    /// synchronized.
+    /// Puts the copy of a cloud, which has this form, into the stream.
     ///
     /// # Safety
     /// The message, whose memory may be page-locked, is left alone until the stream is synchronized.
-    pub(super) unsafe fn upload(
-        &self,
-        plan: &Plan,
-        cloud: &Cloud<'_>,
-        to: Destination<'_>,
-        transfer: &mut Transfer,
-    ) -> Result<(), CudaError> {
+    pub(super) unsafe fn upload(&self, plan: &Plan, cloud: &Cloud<'_>, to: Destination<'_>) -> Result<(), CudaError> {
         let Destination { buffer, first, points } = to;
         if let Some((values, _)) = cloud.tensor() {
             let row = self.columns() * self.needed[0].dtype.size();
             let at = first * row;
             if !self.is_packed {
-                transfer.begin(values.bytes().len());
                 // SAFETY: as this function.
-                return unsafe { transfer.upload(buffer, at, values.bytes()) };
+                return unsafe { buffer.upload(at, values.bytes()) };
             }
-            let memory = transfer.take(cloud.len() * row)?;
-            self.pack(values.bytes(), memory);
-            // SAFETY: the caller leaves the memory alone.
-            return unsafe { buffer.upload(at, memory) };
+            let from_row = self.interleaved * self.needed[0].dtype.size();
+            let pack = |byte: usize, to: &mut [u8]| self.pack(&values.bytes()[byte / row * from_row..], to);
+            return buffer.upload_made(at, (cloud.len() * row, row), &pack);
         }
-        transfer.begin(self.bytes(cloud.len()));
         let names = ["x", "y", "z"].into_iter();
         let names = names.chain(plan.fields.iter().map(|field| field.name.as_str()));
         for (i, name) in names.enumerate() {
@@ -144,12 +133,12 @@ impl CloudForm {
             let Ok(field) = cloud.field(name) else { continue };
             let (begin, size) = self.offset_and_stride(i, points);
             // SAFETY: as this function.
-            unsafe { transfer.upload(buffer, begin + first * size, field.values().bytes()) }?;
+            unsafe { buffer.upload(begin + first * size, field.values().bytes()) }?;
         }
         Ok(())
     }
 
-    /// Copies the needed columns of a tensor.
+    /// Copies the needed columns of a tensor's first rows, as many as there is room for.
     fn pack(&self, from: &[u8], to: &mut [u8]) {
         let size = self.needed[0].dtype.size();
         let rows = from.chunks_exact(self.interleaved * size);

@@ -1,0 +1,278 @@
+//! What it costs that host memory is not page-locked: the same work from and to either, in turn, so that what else the
+//! machine does befalls all alike.
+//!
+//! A node's messages are page-locked, and what it sends lies in memory of dora's, which is not: `to pageable`. Arrays of a
+//! program are `pageable` on both sides.
+
+use crate::batch::Shape as Batch;
+use crate::clouds::{self, Output, SWEEPS, Shape};
+use crate::resample::{self, Set};
+use crate::rows::{Rows, Scope};
+use crate::timing::{self, Pace};
+use crate::voxelize;
+use robocache::device::cuda::{Budget, CudaError, DeviceBuf, Gpu, PinnedBuf};
+use robocache::device::{Dtype, HostBuf, HostMemory};
+use robocache::ops::resample::cuda::CudaResampler;
+use robocache::ops::resample::{ResampleConfig, Trajectories};
+use robocache::ops::voxelize::VoxelLayout;
+use robocache::ops::voxelize::cuda::CudaVoxelizer;
+use robocache::stream::Message;
+use std::error::Error;
+
+/// What lies in page-locked memory.
+#[derive(Clone, Copy)]
+struct Way {
+    name: &'static str,
+    input: bool,
+    output: bool,
+}
+
+const WAYS: [Way; 3] = [
+    Way {
+        name: "page-locked",
+        input: true,
+        output: true,
+    },
+    Way {
+        name: "to pageable",
+        input: true,
+        output: false,
+    },
+    Way {
+        name: "pageable",
+        input: false,
+        output: false,
+    },
+];
+
+/// What one thread copies, a bitmap of 256^3 and about what the sparse voxels of the room take, and larger tensors up to a dense 256^3.
+const COPIED_BYTES: [usize; 4] = [256 << 10, GRID_BYTES, 16 << 20, 64 << 20];
+const GRID_BYTES: usize = 2 << 20;
+/// The room of the CPU's figures, and what is small enough to try whether all works.
+const ROOMS: [Shape; 2] = [clouds::SHAPES[0], SMALL_ROOM];
+const SMALL_ROOM: Shape = Shape {
+    clouds: 1,
+    ..clouds::SHAPES[1]
+};
+/// Outputs to go through, as dora's samples lie at places that change.
+const OUTPUTS: usize = 4;
+
+const BATCHES: [Batch; 5] = [
+    batch(256, 50, 16, 32, Dtype::Float32),
+    batch(64, 4096, 1024, 32, Dtype::BFloat16),
+    batch(64, 4096, 1024, 32, Dtype::Float32),
+    batch(256, 512, 256, 256, Dtype::Float32),
+    batch(1024, 512, 512, 128, Dtype::BFloat16),
+];
+
+const fn batch(rows: usize, samples: usize, targets: usize, dim: usize, dtype: Dtype) -> Batch {
+    Batch {
+        rows,
+        samples,
+        targets,
+        dim,
+        dtype,
+    }
+}
+
+type Called = Result<(), Box<dyn Error>>;
+type Call<'a> = Box<dyn FnMut(usize) -> Called + 'a>;
+
+/// Measures copies alone, and batches of trajectories, on the device, if there is one.
+pub fn measure(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
+    let Some(gpu) = gpu else { return Ok(()) };
+    for bytes in COPIED_BYTES.into_iter().filter(|&bytes| timing::is_wanted(bytes)) {
+        copies(rows, gpu, bytes, Pace::AtOnce)?;
+    }
+    for shape in BATCHES.iter().filter(|shape| timing::is_wanted(shape.held_bytes())) {
+        batches(rows, gpu, shape)?;
+    }
+    Ok(())
+}
+
+/// Measures grids of clouds, one after the other and at the pace of a lidar.
+pub fn grids(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
+    let Some(gpu) = gpu else { return Ok(()) };
+    let Some(room) = ROOMS.into_iter().find(|room| timing::is_wanted(room.cells())) else {
+        return Ok(());
+    };
+    copies(rows, gpu, GRID_BYTES, Pace::Live)?;
+    for layout in [VoxelLayout::Coo, VoxelLayout::Bits, VoxelLayout::Dense] {
+        for pace in [Pace::AtOnce, Pace::Live] {
+            grids_of(rows, gpu, &room, layout, pace)?;
+        }
+    }
+    Ok(())
+}
+
+fn memory(gpu: &Gpu, is_page_locked: bool) -> HostMemory {
+    if is_page_locked {
+        HostMemory::page_locked(gpu)
+    } else {
+        HostMemory::pageable()
+    }
+}
+
+/// Times calls in turn, and adds a row for each.
+fn add(rows: &mut Rows, op: &str, pace: Pace, bytes: usize, calls: Vec<(String, Call<'_>)>) -> Called {
+    let mut result = Ok(());
+    let (names, mut calls): (Vec<_>, Vec<_>) = calls.into_iter().unzip();
+    let times = timing::in_turn(calls.len(), pace, |which, run| {
+        if let Err(error) = calls[which](run) {
+            result = Err(error);
+        }
+    });
+    result?;
+    for (name, times) in names.iter().zip(times) {
+        rows.add(op, &format!("{name}{}", pace.name()), "cuda", Scope::Host, times, bytes);
+    }
+    Ok(())
+}
+
+/// Copies alone, to the device and from it, each waited for.
+fn copies(rows: &mut Rows, gpu: &Gpu, bytes: usize, pace: Pace) -> Result<(), Box<dyn Error>> {
+    let mut device = DeviceBuf::new(gpu, &Budget::new(None));
+    device.reserve(bytes)?;
+    device.clear(0, bytes)?;
+    let device = &device;
+    let mut calls: Vec<(String, Call<'_>)> = Vec::new();
+    for (name, is_page_locked) in [("page-locked", true), ("pageable", false)] {
+        let new = || {
+            let mut buffer = HostBuf::new(&memory(gpu, is_page_locked));
+            buffer.copy_from(&vec![1; bytes]);
+            buffer
+        };
+        let mut downloads: Vec<HostBuf> = (0..OUTPUTS).map(|_| new()).collect();
+        let uploads: Vec<HostBuf> = (0..OUTPUTS).map(|_| new()).collect();
+        calls.push((
+            format!("download of {bytes} bytes, {name}"),
+            Box::new(move |run| Ok(device.fetch(0, downloads[run % OUTPUTS].bytes_mut())?)),
+        ));
+        calls.push((
+            format!("upload of {bytes} bytes, {name}"),
+            Box::new(move |run| {
+                // SAFETY: the memory is left alone until the stream is synchronized.
+                let copied = unsafe { device.upload(0, uploads[run % OUTPUTS].bytes()) };
+                Ok(copied.and(gpu.synchronize())?)
+            }),
+        ));
+    }
+    add(rows, "copy", pace, bytes, calls)
+}
+
+/// Grids of a room, from message to output.
+fn grids_of(rows: &mut Rows, gpu: &Gpu, room: &Shape, layout: VoxelLayout, pace: Pace) -> Result<(), Box<dyn Error>> {
+    let locked = clouds::sweeps(room, &memory(gpu, true));
+    let pageable = clouds::sweeps(room, &memory(gpu, false));
+    let config = room.voxelize(layout)?;
+    let bytes = clouds::touched_bytes(room, layout, &locked)?;
+    let mut calls: Vec<(String, Call<'_>)> = Vec::new();
+    for way in WAYS {
+        let mut voxelizer = CudaVoxelizer::new(&config, gpu, None)?;
+        let sweeps: &[Message] = if way.input { &locked } else { &pageable };
+        let output = || Output::new(room, layout, &memory(gpu, way.output));
+        let mut outputs: Vec<Output> = (0..OUTPUTS).map(|_| output()).collect();
+        calls.push((
+            format!("{}, {}", room.config(layout), way.name),
+            Box::new(move |run| {
+                let out = &mut outputs[run % OUTPUTS];
+                voxelize::on_cuda(&mut voxelizer, layout, &sweeps[run % SWEEPS], out)
+            }),
+        ));
+    }
+    add(rows, "voxelize", pace, bytes, calls)
+}
+
+/// Batches of trajectories, from message to output; of that, reading the message; and the copies to the device and from
+/// it alone, both at once.
+fn batches(rows: &mut Rows, gpu: &Gpu, shape: &Batch) -> Result<(), Box<dyn Error>> {
+    let rules = ResampleConfig::default();
+    let (locked, bytes) = resample::sets(shape, &memory(gpu, true));
+    let sets = locked.len();
+    let (pageable, _) = resample::sets(shape, &memory(gpu, false));
+    let from = |is_locked: bool, set: usize| {
+        if is_locked {
+            &locked[set].message
+        } else {
+            &pageable[set].message
+        }
+    };
+    let answer = |is_locked: bool| -> Vec<(HostBuf, HostBuf)> {
+        let of = |set: &Set| {
+            let new = |bytes| {
+                let mut buffer = HostBuf::new(&memory(gpu, is_locked));
+                buffer.resize(bytes);
+                buffer
+            };
+            (new(set.values.len()), new(set.valid.len()))
+        };
+        locked.iter().take(OUTPUTS).map(of).collect()
+    };
+    let mut calls: Vec<(String, Call<'_>)> = Vec::new();
+    for way in WAYS {
+        let mut resampler = CudaResampler::new(&rules, gpu, None)?;
+        let mut answers = answer(way.output);
+        let from = &from;
+        calls.push((
+            format!("{}, {}", shape.config(), way.name),
+            Box::new(move |run| {
+                let batch = Trajectories::from_message(from(way.input, run % sets))?;
+                let at = run % answers.len();
+                let (values, valid) = &mut answers[at];
+                match resampler.run(&batch, values.bytes_mut(), valid.bytes_mut())?.invalid {
+                    0 => Ok(()),
+                    invalid => Err(format!("{invalid} targets are not valid").into()),
+                }
+            }),
+        ));
+    }
+    let from = &from;
+    calls.push((
+        format!("{}, reading the message", shape.config()),
+        Box::new(move |run| {
+            let batch = Trajectories::from_message(from(true, run % sets))?;
+            std::hint::black_box(batch.targets());
+            Ok(())
+        }),
+    ));
+    let input: usize = locked[0].message.columns().iter().map(|column| column.data.len()).sum();
+    let mut both = BothWays::new(gpu, input, locked[0].values.len() + locked[0].valid.len())?;
+    calls.push((
+        format!("{}, copies alone", shape.config()),
+        Box::new(move |_| Ok(both.copy()?)),
+    ));
+    add(rows, "resample", Pace::AtOnce, bytes, calls)
+}
+
+/// Page-locked memory and a stream for each direction.
+struct BothWays {
+    up: (DeviceBuf, PinnedBuf),
+    down: (DeviceBuf, PinnedBuf),
+}
+
+impl BothWays {
+    fn new(gpu: &Gpu, up: usize, down: usize) -> Result<Self, CudaError> {
+        let one = |bytes| {
+            let stream = Gpu::open(gpu.ordinal())?;
+            let (mut device, mut host) = (DeviceBuf::new(&stream, &Budget::new(None)), PinnedBuf::new(&stream));
+            device.reserve(bytes)?;
+            device.clear(0, bytes)?;
+            host.resize(bytes)?;
+            Ok::<_, CudaError>((device, host))
+        };
+        Ok(Self {
+            up: one(up)?,
+            down: one(down)?,
+        })
+    }
+
+    fn copy(&mut self) -> Result<(), CudaError> {
+        let ((to, up), (from, down)) = (&self.up, &mut self.down);
+        // SAFETY: nobody touches the host's memory before the streams are synchronized, right below.
+        let copied = unsafe {
+            to.upload(0, up.bytes())
+                .and_then(|()| from.download(0, down.bytes_mut()))
+        };
+        copied.and(to.gpu().synchronize()).and(from.gpu().synchronize())
+    }
+}

@@ -1,0 +1,115 @@
+//! Anonymous memory that other processes can map.
+
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::mm::{MapFlags, ProtFlags};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
+
+/// An anonymous file (memfd), mapped. Its size is sealed, so that no process that has it can cut it off under another.
+///
+/// Several processes may read and write it at the same time. So nobody gets a reference to its bytes: they are copied in
+/// and out, and what tells writer and reader of each other are atomics.
+pub struct SharedMemory {
+    file: OwnedFd,
+    address: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: the mapping is the value's own until it is dropped, and is accessed by copies and atomics only.
+unsafe impl Send for SharedMemory {}
+// SAFETY: as above.
+unsafe impl Sync for SharedMemory {}
+
+impl SharedMemory {
+    /// So many bytes, all zero.
+    pub fn create(name: &str, bytes: usize) -> io::Result<Self> {
+        let file = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        rustix::fs::ftruncate(&file, bytes as u64)?;
+        rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        Self::map(file, bytes, ProtFlags::READ | ProtFlags::WRITE)
+    }
+
+    /// Maps what another process made, to read and, where it `is_written`, to write. Refuses a file that could be cut off.
+    pub fn open(file: OwnedFd, is_written: bool) -> io::Result<Self> {
+        let seals = rustix::fs::fcntl_get_seals(&file)?;
+        if !seals.contains(SealFlags::SHRINK) {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "a file came whose size is not sealed",
+            ));
+        }
+        let bytes = rustix::fs::fstat(&file)?.st_size as usize;
+        let write = if is_written {
+            ProtFlags::WRITE
+        } else {
+            ProtFlags::empty()
+        };
+        Self::map(file, bytes, ProtFlags::READ | write)
+    }
+
+    fn map(file: OwnedFd, bytes: usize, protection: ProtFlags) -> io::Result<Self> {
+        // SAFETY: a new mapping at an address that the kernel chooses.
+        let address = unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes, protection, MapFlags::SHARED, &file, 0) }?;
+        let address = NonNull::new(address.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self { file, address, bytes })
+    }
+
+    /// The same file, to read only.
+    pub fn read_only(&self) -> io::Result<OwnedFd> {
+        use std::os::fd::AsRawFd;
+        let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC;
+        Ok(rustix::fs::open(path, flags, rustix::fs::Mode::empty())?)
+    }
+
+    pub fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    pub fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// The address of its first byte, of which other processes may write at any time.
+    pub fn address(&self) -> *mut u8 {
+        self.address.as_ptr()
+    }
+
+    /// Copies bytes in.
+    pub fn write(&self, at: usize, from: &[u8]) {
+        // SAFETY: the range is within the mapping.
+        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), self.range(at, from.len()), from.len()) }
+    }
+
+    /// Copies bytes out. They may be of different writes: generations tell.
+    pub fn read(&self, at: usize, to: &mut [u8]) {
+        // SAFETY: the range is within the mapping.
+        unsafe { std::ptr::copy_nonoverlapping(self.range(at, to.len()), to.as_mut_ptr(), to.len()) }
+    }
+
+    /// A word of it.
+    pub fn atomic(&self, at: usize) -> &AtomicU64 {
+        assert!(at.is_multiple_of(8), "an aligned word, not one at {at}");
+        // SAFETY: it is within the mapping, which is aligned to a page, and lives as long as `self`.
+        unsafe { AtomicU64::from_ptr(self.range(at, 8).cast()) }
+    }
+
+    fn range(&self, at: usize, bytes: usize) -> *mut u8 {
+        assert!(
+            at.checked_add(bytes).is_some_and(|end| end <= self.bytes),
+            "{bytes} bytes at {at} of shared memory of {}",
+            self.bytes
+        );
+        // SAFETY: it is within the mapping.
+        unsafe { self.address.as_ptr().add(at) }
+    }
+}
+
+impl Drop for SharedMemory {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is the value's own, and every borrow of it has ended.
+        let _ = unsafe { rustix::mm::munmap(self.address.as_ptr().cast(), self.bytes) };
+    }
+}

@@ -1,0 +1,106 @@
+use super::reader::{ReadCounters, RingReader, Taken};
+use super::server::{Client, Request};
+use super::{RingError, Ticket};
+use crate::device::cuda::Gpu;
+#[cfg(feature = "cuda")]
+use crate::device::cuda::device_count;
+
+/// Rings that are kept open, at most: one for each output that somebody reads, and some that were replaced.
+const MAX_OPEN: usize = 64;
+
+/// The rings of all producers that a process reads, each opened once.
+#[derive(Default)]
+pub struct Readers {
+    open: Vec<RingReader>,
+    /// Rings that can't be mapped here, and the connection by which their producers know that.
+    by_host: Vec<(String, String, Client)>,
+    gpus: Vec<Gpu>,
+    /// Of the rings that are closed by now.
+    before: ReadCounters,
+}
+
+impl Readers {
+    /// Takes a payload, opening its ring where it is a new one.
+    ///
+    /// A ring that this process can't map, on a device that it does not see most of all, is one error: its producer is told
+    /// to send payloads by the host from now on, and messages that it sends meanwhile are the same error.
+    ///
+    /// # Errors
+    /// [`RingError`].
+    pub fn take(&mut self, ticket: &Ticket) -> Result<Taken, RingError> {
+        if let Some(i) = self.open.iter().position(|reader| reader.name() == ticket.ring) {
+            let last = self.open.len() - 1;
+            // The ones in use come last.
+            self.open[i..].rotate_left(1);
+            return self.open[last].take(ticket);
+        }
+        if let Some((ring, uuid, _)) = self.by_host.iter().find(|(ring, ..)| *ring == ticket.ring) {
+            return Err(RingError::OtherDevice {
+                ring: ring.clone(),
+                uuid: uuid.clone(),
+            });
+        }
+        let gpus = &mut self.gpus;
+        let reader = match RingReader::open_with(&ticket.ring, |uuid| find(gpus, uuid)) {
+            Ok(reader) => reader,
+            Err(RingError::OtherDevice { ring, uuid }) => {
+                if let Ok(welcome) = Client::connect(&ring, Request::Host) {
+                    self.by_host.retain(|(.., client)| !client.is_closed());
+                    self.by_host.push((ring.clone(), uuid.clone(), welcome.client));
+                }
+                return Err(RingError::OtherDevice { ring, uuid });
+            }
+            Err(error) => return Err(error),
+        };
+        self.forget();
+        self.open.push(reader.clone());
+        reader.take(ticket)
+    }
+
+    /// Closes the rings whose producer has closed them, and the oldest where there are too many.
+    fn forget(&mut self) {
+        let before = &mut self.before;
+        let mut over = (self.open.len() + 1).saturating_sub(MAX_OPEN);
+        self.open.retain(|reader| {
+            let is_kept = !reader.is_closed() && over == 0;
+            if !is_kept {
+                over = over.saturating_sub(1);
+                *before = sum(*before, reader.counters());
+            }
+            is_kept
+        });
+    }
+
+    /// What was counted, over all rings.
+    pub fn counters(&self) -> ReadCounters {
+        self.open
+            .iter()
+            .fold(self.before, |all, reader| sum(all, reader.counters()))
+    }
+}
+
+fn sum(a: ReadCounters, b: ReadCounters) -> ReadCounters {
+    ReadCounters {
+        taken: a.taken + b.taken,
+        stale: a.stale + b.stale,
+        torn: a.torn + b.torn,
+    }
+}
+
+/// The device of that UUID, if this process sees it.
+#[cfg(feature = "cuda")]
+fn find(gpus: &mut Vec<Gpu>, uuid: [u8; 16]) -> Option<Gpu> {
+    let is_it = |gpu: &Gpu| gpu.uuid().is_ok_and(|own| own == uuid);
+    if let Some(known) = gpus.iter().find(|gpu| is_it(gpu)) {
+        return Some(known.clone());
+    }
+    let count = device_count().unwrap_or(0);
+    let found = (0..count).filter_map(|ordinal| Gpu::open(ordinal).ok()).find(is_it)?;
+    gpus.push(found.clone());
+    Some(found)
+}
+
+#[cfg(not(feature = "cuda"))]
+fn find(_: &mut Vec<Gpu>, _: [u8; 16]) -> Option<Gpu> {
+    None
+}

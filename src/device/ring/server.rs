@@ -1,0 +1,402 @@
+//! The socket of a ring: who may read it gets its descriptors here, and its end tells of a death.
+//!
+//! A sequential-packet Unix socket with an abstract name. A consumer sends `RCR1` and a byte, `m` to map the ring or `h` to
+//! get payloads by the host instead. The answer is `RCR1`, a status and the consumer's column (u32 each), and with them
+//! the descriptors of the control page and of the slots.
+
+use super::control::{Control, NOBODY};
+use super::{MAX_CONSUMERS, RingError};
+use rustix::event::{PollFd, PollFlags};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType,
+};
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+const MAGIC: &[u8; 4] = b"RCR1";
+/// Connections of a ring, at most: those with a column, others that read without one, and those by the host.
+const MAX_CONNECTIONS: usize = 64;
+const NO_COLUMN: u32 = u32::MAX;
+/// How long a consumer waits for a producer that does not answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What a consumer asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// The descriptors.
+    Map = b'm' as isize,
+    /// That payloads go by the host, as it can't map the ring.
+    Host = b'h' as isize,
+}
+
+/// What a writer and its server share.
+pub struct Served {
+    pub control: Control,
+    pub control_file: OwnedFd,
+    pub memory_file: OwnedFd,
+    /// Consumers that asked for payloads by the host.
+    pub by_host: AtomicUsize,
+    /// Consumers that map the ring, with a column or without one.
+    pub mapped: AtomicUsize,
+    /// The most consumers that have mapped it at a time: one that is started anew is the same one.
+    pub came: AtomicUsize,
+}
+
+/// The thread that answers at the socket. It ends when the value is dropped, and every connection with it.
+///
+/// A process that was forked has the sockets, too, but not the thread. So they are shut down, as closing them in one process
+/// ends nothing, and only by the process that made them.
+pub struct Server {
+    /// Its other end is watched by the thread: shutting this one down ends it.
+    stop: OwnedFd,
+    thread: Option<JoinHandle<()>>,
+    pid: u32,
+}
+
+impl Server {
+    pub fn start(name: &str, served: Arc<Served>) -> Result<Self, RingError> {
+        let os = |what| move |error: rustix::io::Errno| RingError::os(name, what, error);
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let listener = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+            .map_err(os("its socket can't be made"))?;
+        let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).map_err(os("its name is no socket's"))?;
+        rustix::net::bind(&listener, &address).map_err(os("its socket can't be bound"))?;
+        rustix::net::listen(&listener, 16).map_err(os("its socket can't be listened to"))?;
+        let (stop, stopped) =
+            rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+                .map_err(os("its thread can't be woken"))?;
+        let thread = std::thread::Builder::new().name("ring".into()).spawn({
+            let answering = Answering {
+                name: name.to_owned(),
+                served,
+                listener,
+                connections: Vec::new(),
+            };
+            move || answering.run(&stopped)
+        });
+        let thread = thread.map_err(|error| RingError::os(name, "its thread can't be started", error))?;
+        Ok(Self {
+            stop,
+            thread: Some(thread),
+            pid: std::process::id(),
+        })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let Some(thread) = self.thread.take() else { return };
+        if self.pid != std::process::id() {
+            // It can't be waited for.
+            return std::mem::forget(thread);
+        }
+        let _ = rustix::net::shutdown(&self.stop, Shutdown::Both);
+        // It logs what it meets, and panics nowhere.
+        let _ = thread.join();
+    }
+}
+
+/// A consumer.
+struct Connection {
+    socket: OwnedFd,
+    is_mapped: bool,
+    is_by_host: bool,
+    column: Option<usize>,
+}
+
+struct Answering {
+    name: String,
+    served: Arc<Served>,
+    listener: OwnedFd,
+    connections: Vec<Connection>,
+}
+
+impl Answering {
+    fn run(mut self, stopped: &OwnedFd) {
+        loop {
+            let ready = {
+                let mut polled = vec![
+                    PollFd::new(stopped, PollFlags::IN),
+                    PollFd::new(&self.listener, PollFlags::IN),
+                ];
+                polled.extend(self.connections.iter().map(|it| PollFd::new(&it.socket, PollFlags::IN)));
+                match rustix::event::poll(&mut polled, None) {
+                    Ok(_) => polled.iter().map(|fd| !fd.revents().is_empty()).collect::<Vec<_>>(),
+                    Err(rustix::io::Errno::INTR) => continue,
+                    Err(error) => {
+                        tracing::warn!("ring `{}`: its consumers can't be heard: {error}", self.name);
+                        std::thread::sleep(Duration::from_millis(200));
+                        let end = rustix::net::recv(stopped, &mut [0; 1], RecvFlags::DONTWAIT);
+                        vec![matches!(end, Ok((0, _))); 2]
+                    }
+                }
+            };
+            if ready[0] {
+                let sockets = self.connections.iter().map(|it| &it.socket).chain([&self.listener]);
+                for socket in sockets {
+                    let _ = rustix::net::shutdown(socket, Shutdown::Both);
+                }
+                return;
+            }
+            // From the oldest on: who is gone gives up its column before another asks for one.
+            let mut i = 0;
+            for &is_ready in &ready[2..] {
+                match is_ready && !self.hear(i) {
+                    true => self.forget(i),
+                    false => i += 1,
+                }
+            }
+            if ready[1] {
+                self.accept();
+            }
+        }
+    }
+
+    fn accept(&mut self) {
+        match rustix::net::accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+            Ok(socket) => {
+                let refusal = match rustix::net::sockopt::socket_peercred(&socket) {
+                    Ok(peer) if peer.uid == rustix::process::geteuid() => {
+                        (self.connections.len() >= MAX_CONNECTIONS).then_some(Status::Full)
+                    }
+                    _ => Some(Status::OtherUser),
+                };
+                match refusal {
+                    Some(status) => drop(send(&socket, status, None, &[])),
+                    None => self.connections.push(Connection {
+                        socket,
+                        is_mapped: false,
+                        is_by_host: false,
+                        column: None,
+                    }),
+                }
+            }
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR | rustix::io::Errno::CONNABORTED) => {}
+            Err(error) => {
+                // No descriptor is left, most of all: the consumer waits in the socket's queue.
+                tracing::warn!("ring `{}`: a consumer can't be let in: {error}", self.name);
+                std::thread::sleep(Duration::from_millis(200));
+            }
+        }
+    }
+
+    /// Reads what a consumer says. `false` once it is gone, or makes no sense.
+    fn hear(&mut self, i: usize) -> bool {
+        let mut bytes = [0; 16];
+        let connection = &mut self.connections[i];
+        let came = match rustix::net::recv(&connection.socket, &mut bytes, RecvFlags::DONTWAIT) {
+            Ok((0, _)) => return false,
+            Ok((came, _)) => &bytes[..came.min(bytes.len())],
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return true,
+            Err(_) => return false,
+        };
+        if came.len() != 5 || &came[..4] != MAGIC || connection.is_mapped || connection.is_by_host {
+            return false;
+        }
+        match came[4] {
+            b'h' => {
+                connection.is_by_host = true;
+                self.served.by_host.fetch_add(1, Ordering::SeqCst);
+                send(&connection.socket, Status::Welcome, None, &[]).is_ok()
+            }
+            b'm' => {
+                let taken = |column: &usize| self.connections.iter().any(|other| other.column == Some(*column));
+                let column = (0..MAX_CONSUMERS).find(|column| !taken(column));
+                if let Some(column) = column {
+                    self.served.control.taken(column).store(0, Ordering::SeqCst);
+                }
+                let mapped = self.served.mapped.fetch_add(1, Ordering::SeqCst) + 1;
+                self.served.came.fetch_max(mapped, Ordering::SeqCst);
+                let connection = &mut self.connections[i];
+                (connection.is_mapped, connection.column) = (true, column);
+                let files = [self.served.control_file.as_fd(), self.served.memory_file.as_fd()];
+                send(&connection.socket, Status::Welcome, column, &files).is_ok()
+            }
+            _ => false,
+        }
+    }
+
+    /// A consumer is gone: nothing is leased by it any more, and its column is free.
+    fn forget(&mut self, i: usize) {
+        let gone = self.connections.remove(i);
+        if gone.is_by_host {
+            self.served.by_host.fetch_sub(1, Ordering::SeqCst);
+        }
+        if let Some(column) = gone.column {
+            self.served.clear(column);
+        }
+        if gone.is_mapped {
+            self.served.mapped.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+}
+
+impl Served {
+    fn clear(&self, column: usize) {
+        self.control.taken(column).store(NOBODY, Ordering::SeqCst);
+        (0..self.control.slots()).for_each(|slot| self.control.lease(slot, column).store(0, Ordering::SeqCst));
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Status {
+    Welcome = 0,
+    OtherUser = 1,
+    Full = 2,
+}
+
+fn send(socket: &OwnedFd, status: Status, column: Option<usize>, files: &[BorrowedFd<'_>]) -> rustix::io::Result<()> {
+    let mut bytes = [0; 12];
+    bytes[..4].copy_from_slice(MAGIC);
+    bytes[4..8].copy_from_slice(&(status as u32).to_le_bytes());
+    bytes[8..].copy_from_slice(&column.map_or(NO_COLUMN, |column| column as u32).to_le_bytes());
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut rights = SendAncillaryBuffer::new(&mut space);
+    if !files.is_empty() {
+        rights.push(SendAncillaryMessage::ScmRights(files));
+    }
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    rustix::net::sendmsg(socket, &[IoSlice::new(&bytes)], &mut rights, flags)?;
+    Ok(())
+}
+
+/// A consumer's end of the connection.
+pub struct Client {
+    socket: OwnedFd,
+}
+
+/// What a consumer gets.
+pub struct Welcome {
+    pub client: Client,
+    pub column: Option<usize>,
+    /// The control page and the slots; none by the host.
+    pub files: Vec<OwnedFd>,
+}
+
+impl Client {
+    /// Connects to the server of a ring and asks.
+    pub fn connect(ring: &str, request: Request) -> Result<Welcome, RingError> {
+        let os = |what| move |error: rustix::io::Errno| RingError::os(ring, what, error);
+        let no_descriptors = |error| match error {
+            rustix::io::Errno::MFILE | rustix::io::Errno::NFILE => RingError::NoDescriptors { ring: ring.to_owned() },
+            error => RingError::os(ring, "a socket can't be made", error),
+        };
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+            .map_err(no_descriptors)?;
+        let address = SocketAddrUnix::new_abstract_name(ring.as_bytes()).map_err(os("its name is no socket's"))?;
+        let end = Instant::now() + PATIENCE;
+        loop {
+            match rustix::net::connect(&socket, &address) {
+                Ok(()) => break,
+                Err(rustix::io::Errno::CONNREFUSED) => return Err(RingError::ProducerGone { ring: ring.to_owned() }),
+                // Others wait to be let in.
+                Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) if Instant::now() < end => {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                Err(error) => return Err(RingError::os(ring, "its socket can't be connected to", error)),
+            }
+        }
+        let peer = rustix::net::sockopt::socket_peercred(&socket).map_err(os("its producer can't be asked for"))?;
+        let own = rustix::process::geteuid();
+        if peer.uid != own {
+            return Err(RingError::OtherUser {
+                ring: ring.to_owned(),
+                came: peer.uid.as_raw(),
+                expected: own.as_raw(),
+            });
+        }
+        let client = Self { socket };
+        let mut asked = [0; 5];
+        asked[..4].copy_from_slice(MAGIC);
+        asked[4] = request as u8;
+        match rustix::net::send(&client.socket, &asked, SendFlags::NOSIGNAL) {
+            // A producer that refuses does not wait to be asked: its answer is there already.
+            Ok(_) | Err(rustix::io::Errno::PIPE | rustix::io::Errno::CONNRESET) => client.answer(ring, request, end),
+            Err(error) => Err(RingError::os(ring, "its producer can't be asked", error)),
+        }
+    }
+
+    fn answer(self, ring: &str, request: Request, end: Instant) -> Result<Welcome, RingError> {
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            let wait = rustix::event::Timespec::try_from(left).ok();
+            match rustix::event::poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], wait.as_ref()) {
+                Ok(_) => break,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(RingError::os(ring, "its producer can't be waited for", error)),
+            }
+        }
+        let mut bytes = [0; 12];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+        let mut rights = RecvAncillaryBuffer::new(&mut space);
+        let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+        let mut receive = || rustix::net::recvmsg(&self.socket, &mut [IoSliceMut::new(&mut bytes)], &mut rights, flags);
+        let came = match receive() {
+            // It closed before it read what it was asked. That is said once, before what it answered.
+            Err(rustix::io::Errno::CONNRESET) => receive(),
+            other => other,
+        };
+        let came = came.map_err(|error| match error {
+            rustix::io::Errno::CONNRESET => RingError::ProducerGone { ring: ring.to_owned() },
+            error => RingError::os(ring, "its producer does not answer", error),
+        })?;
+        let files: Vec<OwnedFd> = rights
+            .drain()
+            .filter_map(|message| match message {
+                RecvAncillaryMessage::ScmRights(files) => Some(files),
+                _ => None,
+            })
+            .flatten()
+            .collect();
+        let gone = || RingError::ProducerGone { ring: ring.to_owned() };
+        if came.bytes == 0 {
+            return Err(gone());
+        }
+        if came.bytes != bytes.len() || &bytes[..4] != MAGIC {
+            let what = format!("an answer of {} bytes came", came.bytes);
+            return Err(RingError::Protocol {
+                ring: ring.to_owned(),
+                what,
+            });
+        }
+        let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        let refused = |why| {
+            Err(RingError::Refused {
+                ring: ring.to_owned(),
+                why,
+            })
+        };
+        match word(4) {
+            status if status == Status::Welcome as u32 => {}
+            status if status == Status::OtherUser as u32 => return refused("it is of another user"),
+            status if status == Status::Full as u32 => return refused("it has 64 consumers already"),
+            _ => return refused("for a reason of a later version"),
+        }
+        let expected = if request == Request::Map { 2 } else { 0 };
+        if files.len() < expected {
+            // What did not fit this process was not received.
+            return Err(RingError::NoDescriptors { ring: ring.to_owned() });
+        }
+        let column = word(8) as usize;
+        Ok(Welcome {
+            client: self,
+            column: (column < MAX_CONSUMERS).then_some(column),
+            files,
+        })
+    }
+
+    /// Whether the producer has closed the connection.
+    pub fn is_closed(&self) -> bool {
+        let now = Some(rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 });
+        let mut polled = [PollFd::new(&self.socket, PollFlags::IN)];
+        let asked = rustix::event::poll(&mut polled, now.as_ref());
+        asked.is_ok_and(|ready| ready > 0)
+    }
+}

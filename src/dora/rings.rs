@@ -1,0 +1,173 @@
+//! Outputs whose payloads are in a ring.
+
+use crate::app::{Fault, OutputResidence, Residence};
+use crate::device::cuda::{Budget, DeviceBuf, Gpu};
+use crate::device::ring::{MAX_DESCRIPTOR, Published, RingError, RingWriter, WriteCounters};
+use crate::stream::{Header, Layout, Message, Payload, SlotLayout};
+use std::time::{Duration, Instant};
+
+/// How often it is said that payloads were overwritten.
+const SAY_EVERY: Duration = Duration::from_secs(10);
+
+/// The ring of an output.
+pub(super) struct OutputRing {
+    output: String,
+    word: &'static str,
+    writer: RingWriter,
+    layout: SlotLayout,
+    /// Where what is made on the host waits for its way to a device.
+    staged: Message,
+    said: WriteCounters,
+    say: Instant,
+}
+
+/// What became of a payload.
+pub(super) enum Sent {
+    /// It is in the ring, and the header says where.
+    InRing,
+    /// It is to go by the host: nothing has been made.
+    ByHost,
+    /// It is to go by the host, and has been made.
+    Staged,
+}
+
+impl OutputRing {
+    /// The ring that the configuration asks for; why there can't be one.
+    pub fn new(output: &str, asked: &OutputResidence) -> Result<Self, String> {
+        let memory = asked.placement.host_memory();
+        let (word, writer) = match (asked.residence, asked.gpu()) {
+            (Residence::Cuda, Some(gpu)) => {
+                let budget = Budget::new(asked.placement.max_bytes());
+                let writer =
+                    RingWriter::on_device(output, gpu, &budget, asked.ring).map_err(|error| error.to_string())?;
+                ("cuda", writer)
+            }
+            (Residence::Cuda, None) => return Err(format!("the operation runs on {}", asked.placement)),
+            _ => ("shared", RingWriter::shared(output, asked.placement.gpu(), asked.ring)),
+        };
+        Ok(Self {
+            output: output.to_owned(),
+            word,
+            writer,
+            layout: SlotLayout::default(),
+            staged: Message::new(&memory),
+            said: WriteCounters::default(),
+            say: Instant::now(),
+        })
+    }
+
+    /// The device of the ring, while its consumers can map it.
+    pub fn gpu(&self) -> Option<&Gpu> {
+        self.writer.gpu().filter(|_| self.writer.consumers_by_host() == 0)
+    }
+
+    /// Puts a payload in the ring.
+    pub fn send(
+        &mut self,
+        layout: &Layout,
+        fill: &mut dyn FnMut(&mut Payload<'_>, &mut Header),
+        header: &mut Header,
+    ) -> Sent {
+        self.layout.set(layout);
+        if self.layout.text().len() > MAX_DESCRIPTOR || self.writer.consumers_by_host() > 0 {
+            return Sent::ByHost;
+        }
+        let Self {
+            layout: slots, staged, ..
+        } = self;
+        let is_on_device = self.writer.gpu().is_some();
+        if is_on_device {
+            staged.write(layout, |payload, made| fill(payload, made));
+        }
+        let mut is_made = is_on_device;
+        let published = self.writer.publish(slots.text(), slots.bytes(), |slot| {
+            if is_on_device {
+                return slots.write(staged, slot);
+            }
+            is_made = true;
+            if let Some(mut payload) = slots.payload(slot) {
+                fill(&mut payload, header);
+            }
+            Ok(())
+        });
+        match published {
+            Ok(published) => {
+                if is_on_device {
+                    header.copy_from(&staged.header);
+                }
+                say_where(self.word, &published, header);
+            }
+            Err(error) => {
+                tracing::warn!("output `{}`: {error}; this message goes by the host", self.output);
+                return if is_made { Sent::Staged } else { Sent::ByHost };
+            }
+        }
+        self.say();
+        Sent::InRing
+    }
+
+    /// What [`Sent::Staged`] left.
+    pub fn staged(&self) -> &Message {
+        &self.staged
+    }
+
+    /// Puts a flat tensor of the ring's device in the ring.
+    pub fn send_on_device(&mut self, layout: &Layout, memory: &DeviceBuf, header: &mut Header) -> Result<(), Fault> {
+        self.layout.set(layout);
+        let (at, bytes) = self.layout.column(0);
+        let copy = |slot: &mut crate::device::ring::SlotMut<'_>| slot.copy_from(at, memory, 0, bytes);
+        let published = self.writer.publish(self.layout.text(), self.layout.bytes(), copy);
+        let published = published.map_err(|error: RingError| error.to_string())?;
+        say_where(self.word, &published, header);
+        self.say();
+        Ok(())
+    }
+
+    /// Says now and then what consumers missed.
+    fn say(&mut self) {
+        let now = self.writer.counters();
+        let overwritten = now.overwritten_leased - self.said.overwritten_leased;
+        let timed_out = now.timed_out - self.said.timed_out;
+        if overwritten + timed_out == 0 || Instant::now() < self.say {
+            return;
+        }
+        let output = &self.output;
+        if overwritten > 0 {
+            tracing::warn!(
+                "output `{output}`: {overwritten} payloads were overwritten while a consumer used them: give its ring more `slots`"
+            );
+        }
+        if timed_out > 0 {
+            tracing::warn!(
+                "output `{output}`: {timed_out} times a consumer did not take a payload within lease_timeout_ms"
+            );
+        }
+        self.said = now;
+        self.say = Instant::now() + SAY_EVERY;
+    }
+}
+
+impl Drop for OutputRing {
+    fn drop(&mut self) {
+        let WriteCounters {
+            published,
+            overwritten_leased,
+            timed_out,
+            rings,
+        } = self.writer.counters();
+        tracing::info!(
+            "output `{}`: {published} payloads in {rings} rings, {overwritten_leased} overwritten while in use, {timed_out} \
+             not waited for",
+            self.output
+        );
+    }
+}
+
+/// Writes to a header where its payload is.
+fn say_where(word: &str, published: &Published<'_>, header: &mut Header) {
+    header.residence.set(word);
+    header.ring.set(published.ring());
+    header.slot.set(published.slot() as i64);
+    header.generation.set(published.generation() as i64);
+    header.nbytes.set(published.nbytes() as i64);
+}

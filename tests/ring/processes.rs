@@ -1,0 +1,154 @@
+//! Producers and consumers that are killed.
+
+use crate::support::*;
+use std::collections::BTreeMap;
+use std::os::unix::net::UnixDatagram;
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+/// What the processes have said: numbers by name, in sum.
+struct Said {
+    socket: UnixDatagram,
+    sums: BTreeMap<String, u64>,
+}
+
+impl Said {
+    fn new(tag: &str) -> Self {
+        let socket = bind(tag, Whose::Parent);
+        socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+        Self {
+            socket,
+            sums: BTreeMap::new(),
+        }
+    }
+
+    fn of(&self, name: &str) -> u64 {
+        self.sums.get(name).copied().unwrap_or(0)
+    }
+
+    /// Adds what comes until a moment.
+    fn listen(&mut self, until: Instant) {
+        let mut text = [0; 256];
+        while Instant::now() < until {
+            let Ok(came) = self.socket.recv(&mut text) else {
+                continue;
+            };
+            let words: Vec<&str> = std::str::from_utf8(&text[..came]).unwrap().split(' ').collect();
+            for pair in words.chunks(2) {
+                *self.sums.entry(pair[0].to_owned()).or_default() += pair[1].parse::<u64>().unwrap();
+            }
+        }
+    }
+
+    /// Waits for the end of a process, and hears what it says meanwhile.
+    fn end(&mut self, mut child: Child) {
+        let start = Instant::now();
+        while child.try_wait().unwrap().is_none() {
+            assert!(start.elapsed() < Duration::from_secs(30), "a process does not end");
+            self.listen(Instant::now() + Duration::from_millis(5));
+        }
+        assert!(child.wait().unwrap().success(), "a process failed: {:?}", self.sums);
+        self.listen(Instant::now() + Duration::from_millis(1));
+    }
+}
+
+fn tag(what: &str) -> String {
+    format!("{what}/{}", std::process::id())
+}
+
+/// Kills a process, which must have been alive until then.
+fn kill(child: &mut Child) {
+    assert!(
+        child.try_wait().unwrap().is_none(),
+        "a process ended before it was killed"
+    );
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn processes_that_are_killed_never_let_another_value_through() {
+    let tag = tag("killed");
+    let (mut said, mut random) = (Said::new(&tag), Random::new(0));
+    let consumer = |i: usize| spawn(&format!("consumer {tag} {i}"));
+    let mut consumers: Vec<Child> = (0..CONSUMERS).map(consumer).collect();
+    let mut producers = 1;
+    let mut producer = spawn(&format!("producer {tag} {producers}"));
+    let mut killed = 0;
+    while said.of("published") < messages() {
+        said.listen(Instant::now() + Duration::from_millis(5 + random.below(60)));
+        match random.below(3) {
+            0 => {
+                kill(&mut producer);
+                producers += 1;
+                producer = spawn(&format!("producer {tag} {producers}"));
+            }
+            _ => {
+                let i = random.below(CONSUMERS as u64) as usize;
+                kill(&mut consumers[i]);
+                consumers[i] = consumer(i);
+            }
+        }
+        killed += 1;
+    }
+    // The ones that are there by now take some before they end.
+    said.listen(Instant::now() + Duration::from_millis(200));
+    let end = |whose| said.socket.send_to_addr(b"end", &address(&tag, whose)).unwrap();
+    end(Whose::Producer);
+    said.end(producer);
+    for (i, child) in consumers.into_iter().enumerate() {
+        said.socket
+            .send_to_addr(b"end", &address(&tag, Whose::Consumer(i)))
+            .unwrap();
+        said.end(child);
+    }
+    println!("{killed} processes were killed; {:?}", said.sums);
+    for what in ["copied", "stale", "torn"] {
+        assert!(said.of(what) > 0, "nothing was {what}");
+    }
+}
+
+#[test]
+fn processes_of_a_lossless_ring_lose_nothing_and_one_that_is_killed_is_not_waited_for() {
+    let tag = tag("lossless");
+    let messages = messages() / 10;
+    let mut said = Said::new(&tag);
+    let first = spawn(&format!("lossless-consumer {tag} 0 first"));
+    let mut second = spawn(&format!("lossless-consumer {tag} 1 first"));
+    let start = Instant::now();
+    while said.of("ready") < 2 {
+        assert!(start.elapsed() < Duration::from_secs(10), "no consumers");
+        said.listen(Instant::now() + Duration::from_millis(1));
+    }
+    let producer = spawn(&format!("lossless-producer {tag} {messages}"));
+    for part in [1, 2] {
+        while said.of("published") < messages * part / 4 {
+            assert!(start.elapsed() < Duration::from_secs(300), "{:?}", said.sums);
+            said.listen(Instant::now() + Duration::from_millis(1));
+        }
+        kill(&mut second);
+        said.listen(Instant::now() + Duration::from_millis(20));
+        second = spawn(&format!("lossless-consumer {tag} 1 later"));
+    }
+    while said.of("done") < 1 || said.of("ready") < 4 {
+        assert!(start.elapsed() < Duration::from_secs(300), "{:?}", said.sums);
+        said.listen(Instant::now() + Duration::from_millis(1));
+    }
+    for i in [0, 1] {
+        said.socket
+            .send_to_addr(b"end", &address(&tag, Whose::Consumer(i)))
+            .unwrap();
+    }
+    said.end(first);
+    said.end(second);
+    assert_eq!(said.of("took"), 2 * messages, "both took the last one");
+    said.socket
+        .send_to_addr(b"end", &address(&tag, Whose::Producer))
+        .unwrap();
+    said.end(producer);
+    println!("lossless: {:?}", said.sums);
+    assert!(said.of("rings") > 4);
+    // A death is known at once, but for that of a consumer which has not come to the newest ring yet.
+    assert!(said.of("timed_out") <= 2, "{:?}", said.sums);
+    assert!(said.of("longest") < 5000, "{:?}", said.sums);
+}

@@ -1,0 +1,111 @@
+//! Publishes payloads that follow from their numbers, and sends tickets.
+
+use crate::support::*;
+use robocache::device::ring::{RingConfig, RingWriter, Ticket};
+use std::time::{Duration, Instant};
+
+fn publish(writer: &mut RingWriter, number: u64, words: usize) -> Ticket {
+    let bytes = payload(number, words);
+    // In two steps: whoever reads in between finds half of it.
+    let half = bytes.len() / 16 * 8;
+    let published = writer.publish(&number.to_string(), bytes.len(), |slot| {
+        slot.write(0, &bytes[..half])?;
+        slot.write(half, &bytes[half..])
+    });
+    published.unwrap().ticket()
+}
+
+/// Publishes until it is told to end. Its numbers begin with `which`, its own. Tickets for which a consumer has no room are
+/// dropped.
+pub fn run(tag: &str, which: u64) {
+    let socket = bind(tag, Whose::Producer);
+    socket.set_nonblocking(true).unwrap();
+    let parent = address(tag, Whose::Parent);
+    let consumers: Vec<_> = (0..CONSUMERS).map(|i| address(tag, Whose::Consumer(i))).collect();
+    let mut random = Random::new(which);
+    let config = RingConfig {
+        slots: 3 + random.below(4) as usize,
+        ..RingConfig::default()
+    };
+    drop(writer("test", config));
+    let before = holding();
+    let mut ring = writer("test", config);
+    // A new ring, whenever the largest payload is larger than any before.
+    let (mut largest, mut unsaid) = (64, 0);
+    for number in which << 32.. {
+        if random.below(2000) == 0 {
+            largest = (largest * 2).min(8192);
+        }
+        let words = match random.below(16) {
+            0 => random.below(largest),
+            _ => random.below(64),
+        };
+        let text = ticket_text(number, &publish(&mut ring, number, words as usize));
+        for consumer in &consumers {
+            let _ = socket.send_to_addr(text.as_bytes(), consumer);
+        }
+        if random.below(64) == 0 {
+            std::thread::sleep(Duration::from_micros(random.below(200)));
+        }
+        unsaid += 1;
+        if unsaid >= 100
+            && socket
+                .send_to_addr(format!("published {unsaid}").as_bytes(), &parent)
+                .is_ok()
+        {
+            unsaid = 0;
+        }
+        if unsaid == 50 && socket.recv(&mut [0; 16]).is_ok() {
+            break;
+        }
+    }
+    socket.set_nonblocking(false).unwrap();
+    let counters = ring.counters();
+    drop(ring);
+    assert_eq!(holding(), before, "a producer gives back what it had");
+    let text = format!(
+        "published {unsaid} leased {} rings {}",
+        counters.overwritten_leased, counters.rings
+    );
+    socket.send_to_addr(text.as_bytes(), &parent).unwrap();
+}
+
+/// Publishes so many payloads to two consumers, and loses none while they live.
+pub fn run_lossless(tag: &str, messages: u64) {
+    let socket = bind(tag, Whose::Producer);
+    let consumers = [0, 1].map(|i| address(tag, Whose::Consumer(i)));
+    let mut ring = writer("test", lossless(3, 2, Duration::from_secs(3)));
+    let (mut longest, parent) = (Duration::ZERO, address(tag, Whose::Parent));
+    for number in 0..messages {
+        // Four rings before any consumer has opened the first, and now and then one more.
+        let words = if number < 4 {
+            100 << number
+        } else {
+            1600 + 2 * number as usize
+        };
+        let start = Instant::now();
+        let ticket = publish(&mut ring, number, words);
+        if number > 16 {
+            longest = longest.max(start.elapsed());
+        }
+        for consumer in &consumers {
+            // Waits for room. It is refused where the consumer is dead.
+            let _ = socket.send_to_addr(ticket_text(number, &ticket).as_bytes(), consumer);
+        }
+        if number.is_multiple_of(10) {
+            socket
+                .send_to_addr(format!("published {}", 10).as_bytes(), &parent)
+                .unwrap();
+        }
+    }
+    socket.send_to_addr(b"done 1", &parent).unwrap();
+    // Until its consumers have ended.
+    socket.recv(&mut [0; 16]).unwrap();
+    let timed_out = ring.counters().timed_out;
+    let text = format!(
+        "longest {} timed_out {timed_out} rings {}",
+        longest.as_millis(),
+        ring.counters().rings
+    );
+    socket.send_to_addr(text.as_bytes(), &parent).unwrap();
+}

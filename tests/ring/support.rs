@@ -1,0 +1,146 @@
+//! What producers, consumers and their parent have in common.
+
+use robocache::device::ring::{Lossless, RingConfig, RingWriter, Ticket};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::process::{Child, Command};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+pub const ROLE: &str = "ROBOCACHE_TEST_RING_ROLE";
+/// Consumers of a ring: one more than can hold slots.
+pub const CONSUMERS: usize = 5;
+
+pub fn messages() -> u64 {
+    std::env::var("ROBOCACHE_TEST_RING_MESSAGES").map_or(20_000, |text| text.parse().unwrap())
+}
+
+pub fn is_on_device() -> bool {
+    std::env::var_os("ROBOCACHE_TEST_RING_DEVICE").is_some_and(|it| it == "1")
+}
+
+/// A ring whose writer waits so long for so many consumers.
+pub fn lossless(slots: usize, consumers: usize, timeout: Duration) -> RingConfig {
+    RingConfig {
+        slots,
+        lossless: Some(Lossless { consumers, timeout }),
+    }
+}
+
+/// A writer of the residence that the environment says.
+pub fn writer(output: &str, config: RingConfig) -> RingWriter {
+    if !is_on_device() {
+        return RingWriter::shared(output, None, config);
+    }
+    #[cfg(feature = "cuda")]
+    {
+        use robocache::device::cuda::{Budget, Gpu};
+        RingWriter::on_device(output, &Gpu::open(0).unwrap(), &Budget::new(None), config).unwrap()
+    }
+    #[cfg(not(feature = "cuda"))]
+    panic!("a device takes the feature `cuda`")
+}
+
+/// Word `i` of payload `number`.
+pub fn word(number: u64, i: usize) -> u64 {
+    (number ^ (i as u64).rotate_left(40)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+pub fn payload(number: u64, words: usize) -> Vec<u8> {
+    (0..words).flat_map(|i| word(number, i).to_le_bytes()).collect()
+}
+
+/// SplitMix64.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn new(salt: u64) -> Self {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
+        Self(now ^ (u64::from(std::process::id()) << 40) ^ salt)
+    }
+
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % n
+    }
+}
+
+/// Whose socket it is: that of the parent, of the producer, or of a consumer.
+#[derive(Clone, Copy)]
+pub enum Whose {
+    Parent,
+    Producer,
+    Consumer(usize),
+}
+
+pub fn address(tag: &str, whose: Whose) -> SocketAddr {
+    let name = match whose {
+        Whose::Parent => format!("robocache.test/{tag}/parent"),
+        Whose::Producer => format!("robocache.test/{tag}/producer"),
+        Whose::Consumer(i) => format!("robocache.test/{tag}/consumer/{i}"),
+    };
+    SocketAddr::from_abstract_name(name).unwrap()
+}
+
+pub fn bind(tag: &str, whose: Whose) -> UnixDatagram {
+    UnixDatagram::bind_addr(&address(tag, whose)).unwrap()
+}
+
+/// A ticket and the number of the payload, as they go over a socket.
+pub fn ticket_text(number: u64, ticket: &Ticket) -> String {
+    let Ticket {
+        ring,
+        slot,
+        generation,
+        nbytes,
+    } = ticket;
+    format!("{number} {slot} {generation} {nbytes} {ring}")
+}
+
+pub fn parse_ticket(text: &str) -> (u64, Ticket) {
+    let mut words = text.splitn(5, ' ');
+    let mut next = || words.next().unwrap();
+    let number = next().parse().unwrap();
+    let ticket = Ticket {
+        slot: next().parse().unwrap(),
+        generation: next().parse().unwrap(),
+        nbytes: next().parse().unwrap(),
+        ring: next().to_owned(),
+    };
+    (number, ticket)
+}
+
+/// What a process holds: open descriptors, and mappings of rings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Holding {
+    pub descriptors: usize,
+    pub mappings: usize,
+}
+
+pub fn holding() -> Holding {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    Holding {
+        // One of them is the folder that is read.
+        descriptors: std::fs::read_dir("/proc/self/fd").unwrap().count(),
+        mappings: maps.lines().filter(|line| line.contains("memfd:robocache")).count(),
+    }
+}
+
+/// Resident memory in kB.
+pub fn resident_kb() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+/// This program, in another process.
+pub fn spawn(role: &str) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "role", "--nocapture", "--test-threads", "1", "--quiet"])
+        .env(ROLE, role)
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap()
+}
