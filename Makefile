@@ -11,17 +11,18 @@ SHELL := /bin/bash
 PYTHON ?= python3
 CARGO := cargo
 BIN := .venv/bin
+POLICIES := .venv-policies/bin/python
 KERNELS := $(wildcard kernels/*.cu)
 CUDA12_KERNELS := $(patsubst %.cu,target/%.cuda12.fatbin,$(KERNELS))
 BUILT_KERNELS := $(patsubst %.cu,target/%.fatbin,$(KERNELS)) $(CUDA12_KERNELS)
 # dora starts `python` nodes and its own daemon by name.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: demo record replay sensors offline test check-format check-licences check-dataflows check-layout check-kernels clippy doc \
-  check-engine test-rust test-gpu test-python kernels emulator build accuracy bench bench-gpu bench-modes bench-voxels \
-  profile-gpu clean-out
+.PHONY: demo record replay sensors offline lerobot test check-format check-licences check-dataflows check-layout check-kernels clippy doc \
+  check-engine test-rust test-gpu test-python test-policies python python-policies kernels emulator build accuracy bench bench-gpu bench-modes \
+  bench-voxels bench-loader profile-gpu clean-out
 
-demo: build out/policy.onnx
+demo: build python out/policy.onnx
 	@rm -f out/report.json
 	ROBOCACHE_POLICY_REPORT=$(CURDIR)/out/report.json dora run dataflow.yml --log-level info
 	@python examples/policy/report.py out/report.json out
@@ -30,7 +31,7 @@ record: build
 	@rm -rf out/recording
 	dora run examples/record.yml --log-level info
 
-replay: build out/policy.onnx
+replay: build python out/policy.onnx
 	@rm -f out/report.json
 	ROBOCACHE_POLICY_REPORT=$(CURDIR)/out/report.json dora run examples/replay.yml --log-level info
 	@python examples/policy/report.py out/report.json examples/out
@@ -44,6 +45,10 @@ sensors: build
 offline: build
 	python examples/offline/arrays.py out/offline
 	dora run examples/offline.yml --log-level info
+
+# A policy of LeRobot, made here: examples/lerobot/README.md. PyTorch and what it needs take 7 GB.
+lerobot: build python-policies out/lerobot/diffusion/robocache.json
+	.venv-policies/bin/dora run examples/lerobot.yml --log-level info
 
 # Cheap checks first; the closing lines of cargo and pytest come last.
 test: check-format check-licences check-dataflows check-layout check-kernels clippy doc check-engine test-rust \
@@ -94,8 +99,13 @@ test-gpu: emulator
 	tests/emulator/run
 
 # After test-rust, so that what both build is built once.
-test-python: build out/policy.onnx emulator | test-rust
+test-python: build python out/policy.onnx emulator | test-rust
 	python -m pytest tests
+	python -m pytest python/tests
+
+# LeRobot's policies on PyTorch, which takes 7 GB: no part of `make test`.
+test-policies: build python-policies out/lerobot/diffusion/robocache.json
+	$(POLICIES) -m pytest tests/test_lerobot.py
 
 build: .venv/.stamp
 	$(CARGO) build --release --workspace --locked
@@ -122,6 +132,16 @@ target/kernels/%.cuda12.fatbin: kernels/%.cu $(wildcard kernels/*.cuh) kernels/c
 	@rm -rf .nvcc
 	python -m pip install --quiet --disable-pip-version-check --no-deps --target .nvcc --requirement kernels/requirements.txt
 	@touch $@
+
+# The wheel of the Python package, installed in the environment of the demo and the tests.
+python: .venv/.stamp
+	rm -rf target/wheels
+	maturin build --quiet --release --locked --manifest-path python/Cargo.toml --out target/wheels
+	python -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall target/wheels/*.whl
+
+# The same wheel, in the environment of LeRobot's policies.
+python-policies: python .venv-policies/.stamp
+	$(POLICIES) -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall target/wheels/*.whl
 
 # Cheap when nothing has changed.
 emulator:
@@ -151,6 +171,10 @@ bench-voxels: .venv/.stamp
 bench-modes: .venv/.stamp
 	python benches/run.py --modes
 
+# Windows for training on state alone, beside LeRobot's loader.
+bench-loader: python-policies
+	$(POLICIES) benches/lerobot_loader.py
+
 # What bounds the kernels, by Nsight Compute.
 profile-gpu: .venv/.stamp
 	$(CARGO) build --release --workspace --locked
@@ -161,6 +185,14 @@ profile-gpu: .venv/.stamp
 
 out/policy.onnx: examples/policy/make_model.py robocache.yml .venv/.stamp
 	python examples/policy/make_model.py --config robocache.yml --out $@
+
+out/lerobot/diffusion/robocache.json: examples/lerobot/make_policy.py examples/lerobot/config.yml .venv-policies/.stamp | build
+	$(POLICIES) examples/lerobot/make_policy.py --out out/lerobot
+
+.venv-policies/.stamp: examples/lerobot/requirements.txt
+	$(PYTHON) -m venv .venv-policies
+	$(POLICIES) -m pip install --quiet --disable-pip-version-check --no-cache-dir --no-deps --requirement $<
+	@touch $@
 
 .venv/.stamp: requirements.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

@@ -236,6 +236,12 @@ def check_same(a: list[Message], b: list[Message]) -> None:
         assert one.array.type == other.array.type and same_bits(one.values, other.values), one.stamp
 
 
+def on_device(node: dict, environment: dict) -> None:
+    """Has a node started in this environment. dora does not hand `env: LD_LIBRARY_PATH` on."""
+    settings = [f"{key}={value}" for key, value in environment.items()]
+    node.update(path="/usr/bin/env", args=" ".join([*settings, node["path"], node["args"]]))
+
+
 def wait_for(condition, timeout: float = 20.0, what: str = "it"):
     """Waits until a condition holds, and returns what it gave."""
     deadline = time.monotonic() + timeout

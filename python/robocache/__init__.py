@@ -1,0 +1,61 @@
+"""Perception front-end of a robot policy: align, fuse and voxelize sensor streams."""
+
+from robocache import presets
+from robocache._native import (
+    ProducerGone,
+    RingError,
+    StaleError,
+    Tensor,
+    TornError,
+    __version__,
+    ring_counters,
+)
+from robocache.acting import Chunks, Gate, History, Steps
+from robocache.attached import Attached
+from robocache.messages import MessageError
+from robocache.observation import Observation
+from robocache.offline import Grid, Observations, Resampled, align, fuse, resample, voxelize
+from robocache.recording import RecordedMessage, Recording, RecordingDataset
+from robocache.seed import fuse_multimodal, resample_trajectories, voxelize_pointcloud
+from robocache.sending import drain, send, send_cloud, wait_for_consumers
+from robocache.tensors import MessageTensor, open_tensor
+from robocache.voxels import Cloud, Voxels
+
+__all__ = [
+    "Attached",
+    "Chunks",
+    "Cloud",
+    "Gate",
+    "Grid",
+    "History",
+    "MessageError",
+    "MessageTensor",
+    "Observation",
+    "Observations",
+    "ProducerGone",
+    "RecordedMessage",
+    "Recording",
+    "RecordingDataset",
+    "Resampled",
+    "RingError",
+    "StaleError",
+    "Steps",
+    "Tensor",
+    "TornError",
+    "Voxels",
+    "__version__",
+    "align",
+    "drain",
+    "fuse",
+    "fuse_multimodal",
+    "open_tensor",
+    "presets",
+    "resample",
+    "resample_trajectories",
+    "ring_counters",
+    "send",
+    "send_cloud",
+    "voxelize",
+    "voxelize_pointcloud",
+    "wait_for_consumers",
+]

@@ -1,0 +1,87 @@
+"""What the offline functions take and give: configurations, and arrays of any library."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from robocache import _native
+
+Array = Any
+"""An array of a library that speaks DLPack."""
+
+Config = Mapping[str, Any] | str | os.PathLike[str]
+"""The keys of an operation's section, or the path of a YAML file that has the section."""
+
+Taker = Callable[[_native.Tensor], Array]
+"""Makes a result an array."""
+
+
+def source(section: str, config: Config) -> _native.Source:
+    """The text of a configuration, and what errors call it."""
+    if isinstance(config, str | os.PathLike):
+        path = os.fspath(config)
+        with open(path, encoding="utf-8") as file:
+            return {"text": file.read(), "file": path}
+    if not isinstance(config, Mapping):
+        raise TypeError(f"`config` is a {type(config).__qualname__} (allowed: a dict, the path of a YAML file)")
+    # A whole file, as a YAML library reads it, or the section alone.
+    whole = config if isinstance(config.get(section), Mapping) else {section: config}
+    # JSON is YAML.
+    return {"text": json.dumps(whole, default=_plain), "file": "config"}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    raise TypeError(f"`config` has a {type(value).__qualname__} (allowed: numbers, text, lists, dicts)")
+
+
+def taker(like: Array) -> Taker:
+    """A function that makes a result an array of the library of `like`, on its device."""
+    device = device_of(like)
+    from_dlpack = _from_dlpack_of(like)
+
+    def take(tensor: _native.Tensor) -> Array:
+        if device is not None and tensor.device != device:
+            tensor = tensor.to(device)
+        if from_dlpack is np.from_dlpack and tensor.dtype == "bfloat16":
+            tensor = tensor.bits()
+        return from_dlpack(tensor)
+
+    return take
+
+
+def host_taker(like: Array) -> Taker:
+    """As `taker`, but NumPy's where `like` is on a device: results are on the host."""
+    return taker(like if device_of(like) is None else np.empty(0))
+
+
+def device_of(array: Array) -> str | None:
+    """`cuda:N`, or `None` for the host."""
+    kind, ordinal = array.__dlpack_device__()
+    return f"cuda:{ordinal}" if kind == 2 else None
+
+
+def library_of(array: Array) -> Any:
+    """The module of an array's library; NumPy where none is known that takes DLPack."""
+    for cls in type(array).__mro__:
+        library = sys.modules.get(cls.__module__.partition(".")[0])
+        if library is not None and library.__name__ != __package__ and hasattr(library, "from_dlpack"):
+            return library
+    return np
+
+
+def _from_dlpack_of(array: Array) -> Callable[[Any], Array]:
+    library = library_of(array)
+    # What is on a device and of no library stays a Tensor.
+    return library.from_dlpack if library is not np or device_of(array) is None else lambda tensor: tensor

@@ -1,0 +1,191 @@
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypedDict, final
+
+__version__: str
+
+class Source(TypedDict):
+    """The text of a configuration, and what errors call it."""
+
+    text: str
+    file: str
+
+@final
+class Tensor:
+    """An array without a library: any takes it by DLPack, without a copy.
+
+    What is in it is there: nothing has to be waited for.
+    """
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The dimensions."""
+
+    @property
+    def dtype(self) -> str:
+        """The type of the elements, such as `float32`, `bfloat16` or `bool`."""
+
+    @property
+    def device(self) -> str:
+        """`cpu` or `cuda:N`."""
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the elements, bytes."""
+
+    @staticmethod
+    def from_dlpack(array: Any) -> Tensor:
+        """The array of another library. It is not copied, but where it lies on the host with gaps."""
+
+    def to(self, device: str) -> Tensor:
+        """A copy on another device: from `cpu` to `cuda:N`, or back. The tensor itself, where it is there already."""
+
+    def reshape(self, shape: Sequence[int]) -> Tensor:
+        """The same memory with other dimensions, of as many elements."""
+
+    def bits(self) -> Tensor:
+        """The same memory, the elements seen as uint16: bfloat16 for NumPy, which has no such type."""
+
+    def __dlpack__(
+        self,
+        *,
+        stream: int | None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+
+@final
+class Observed:
+    """The observations of whole streams, row by row: a row that several windows show is there once."""
+
+    @property
+    def modalities(self) -> list[str]: ...
+    @property
+    def offsets(self) -> list[int]: ...
+    @property
+    def values(self) -> Tensor:
+        """`[U, D]`."""
+
+    @property
+    def valid(self) -> Tensor:
+        """bool `[U, M]`."""
+
+    @property
+    def age_ns(self) -> Tensor:
+        """int64 `[U, M]`."""
+
+    @property
+    def timestamps_ns(self) -> Tensor:
+        """int64 `[U]`."""
+
+    @property
+    def index(self) -> Tensor:
+        """int64 `[N, T]`: the rows of each window."""
+
+    @property
+    def epoch(self) -> Tensor:
+        """int64 `[N]`."""
+
+    @property
+    def late_samples(self) -> int: ...
+    @property
+    def dropped(self) -> list[tuple[str, str, int]]: ...
+    @property
+    def attached(self) -> list[str]:
+        """The inputs that the configuration attaches, which are left out."""
+
+@final
+class Grid:
+    """A voxel grid."""
+
+    @property
+    def values(self) -> Tensor | None: ...
+    @property
+    def coords(self) -> Tensor | None: ...
+    @property
+    def features(self) -> Tensor | None: ...
+    @property
+    def counters(self) -> list[tuple[str, int]]: ...
+    @property
+    def unusable(self) -> list[tuple[str, int]]: ...
+    @property
+    def channels(self) -> list[str]: ...
+    @property
+    def layout(self) -> str: ...
+    @property
+    def origin_m(self) -> Sequence[float]: ...
+    @property
+    def voxel_size_m(self) -> Sequence[float]: ...
+    @property
+    def shape(self) -> Sequence[int]: ...
+
+@final
+class Messages:
+    """The messages of a recorded stream: `(timestamp_ns, shape, fields, columns)` of each."""
+
+    def __new__(cls, path: str, stream: str) -> Messages: ...
+    def __iter__(self) -> Iterator[tuple[int, list[int], list[str], dict[str, Tensor]]]: ...
+    def __next__(self) -> tuple[int, list[int], list[str], dict[str, Tensor]]: ...
+
+def observe(
+    section: str,
+    streams: Sequence[tuple[str, Any, Any]],
+    config: Source,
+    device: str | None = None,
+    stream: int | None = None,
+) -> list[Observed]: ...
+def observe_recording(
+    section: str, path: str, config: Source, streams: Mapping[str, str], device: str | None = None
+) -> list[Observed]: ...
+def read_samples(path: str, stream: str) -> tuple[Tensor, Tensor]: ...
+def resample(
+    times: Any, values: Any, targets: Any, config: Source, device: str | None = None, stream: int | None = None
+) -> tuple[Tensor, Tensor, list[tuple[str, int | None]]]: ...
+def resample_ragged(
+    rows: Sequence[tuple[Any, Any, Any]], config: Source, device: str | None = None
+) -> tuple[Tensor, Tensor, list[tuple[str, int | None]]]: ...
+def voxelize(
+    clouds: Sequence[tuple[str | None, Sequence[str], Sequence[Any]]],
+    config: Source,
+    device: str | None = None,
+    stream: int | None = None,
+) -> Grid: ...
+
+class RingError(RuntimeError):
+    """A payload can't be taken from a ring."""
+
+class StaleError(RingError):
+    """The payload was overwritten before it was taken."""
+
+class TornError(RingError):
+    """The payload was overwritten while it was read."""
+
+class ProducerGone(RingError):
+    """The process that published the payload is gone."""
+
+@final
+class Resident:
+    """A payload that was taken from a ring: its columns."""
+
+    @property
+    def columns(self) -> dict[str, Tensor]:
+        """The elements of each column by its name: `[rows]`, `[rows, n]`, or all of them where rows differ in length.
+        The name of a flat array is empty."""
+
+    @property
+    def device(self) -> str:
+        """`cpu` or `cuda:N`."""
+
+    def offsets(self, column: str) -> Tensor | None:
+        """The offsets of the rows of a column whose rows differ in length."""
+
+    @property
+    def is_intact(self) -> bool:
+        """Whether the payload still is what was published. A copy always is."""
+
+def take(ring: str, slot: int, generation: int, nbytes: int, *, copy: bool = True) -> Resident:
+    """Takes a payload: a copy of it, or where it lies."""
+
+def ring_counters() -> dict[str, int]:
+    """What was counted in this process: payloads `taken`, those that were `stale` or `torn`, and those `copied`."""

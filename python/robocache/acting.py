@@ -1,0 +1,188 @@
+"""What a policy does around its network: when to hold, which steps to look back at, how to blend what it said."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import time
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from robocache.observation import Observation
+
+_NS_PER_MS = 1_000_000
+
+
+@dataclasses.dataclass
+class Gate:
+    """When an observation is too poor to act on: the robot then holds.
+
+    >>> gate = Gate({"force": 20.0, "proprio": 20.0})
+    >>> if (why := gate.refusal(observation)) is not None:
+    ...     hold(why)
+
+    It remembers the epoch: the first observation after a clock jump is refused.
+    """
+
+    max_age_ms: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    """The modalities that the newest row must have, and how old their sample may be at its target."""
+    attached_max_age_ms: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    """The attached streams of which the newest row must have a message, and how old that may be."""
+    max_delay_ms: float | None = None
+    """How long ago the newest target may be, by the clock of this machine. It finds a front-end that says the same
+    again and again; the stamps must be on that clock."""
+    epoch: int | None = None
+    """That of the last observation."""
+
+    def refusal(self, observation: Observation, now_ns: int | None = None) -> str | None:
+        """Why the newest row must not be acted on; None where it may be."""
+        if observation.error is not None:
+            return observation.error
+        last, self.epoch = self.epoch, observation.epoch
+        if last is not None and last != observation.epoch:
+            return "epoch changed"
+        for name, limit_ms in self.max_age_ms.items():
+            if name not in observation.modalities:
+                return f"{name} absent"
+            m = observation.modalities.index(name)
+            if not observation.valid[-1, m]:
+                return f"{name} invalid"
+            if _is_too_old(int(observation.age_ns[-1, m]), limit_ms):
+                return f"{name} too old"
+        for name, limit_ms in self.attached_max_age_ms.items():
+            stream = observation.attached.get(name)
+            if stream is None or not stream.valid[-1]:
+                return f"{name} absent"
+            if _is_too_old(int(stream.age_ns[-1]), limit_ms):
+                return f"{name} too old"
+        if self.max_delay_ms is not None:
+            now_ns = time.time_ns() if now_ns is None else now_ns
+            if now_ns - observation.timestamp_ns > self.max_delay_ms * _NS_PER_MS:
+                return "observation too late"
+        return None
+
+
+def _is_too_old(age_ns: int, limit_ms: float) -> bool:
+    return age_ns < 0 or age_ns > limit_ms * _NS_PER_MS
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Steps:
+    """The last n steps of some modalities, oldest first."""
+
+    values: np.ndarray
+    """[n, D]."""
+    valid: np.ndarray
+    """[n, M] bool."""
+    age_ns: np.ndarray
+    """[n, M] int64."""
+    timestamps_ns: np.ndarray
+    """[n] int64."""
+    padded: np.ndarray
+    """[n] bool: steps before the start, which repeat the oldest valid one."""
+
+
+class History:
+    """The newest rows of the last n observations, for a policy that looks back further than a window does.
+
+    >>> history = History(2)
+    >>> steps = history.push(observation)       # steps.values is [2, D]
+
+    At the start, and after each clock jump, the oldest valid step is repeated, as LeRobot and Diffusion Policy do: a
+    step of zeros is one that no robot was ever in. `modalities` are those that the policy takes, in its order; all of
+    them where they are left out.
+    """
+
+    def __init__(self, steps: int, modalities: Sequence[str] | None = None):
+        if steps < 1:
+            raise ValueError(f"steps is {steps}, expected 1 or more")
+        self._asked = modalities
+        self._rows: collections.deque[tuple[np.ndarray, np.ndarray, np.ndarray, int]] = collections.deque(maxlen=steps)
+        self._epoch: int | None = None
+        self._names: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def clear(self) -> None:
+        """Forgets all steps, such as at the start of an episode."""
+        self._rows.clear()
+
+    def push(self, observation: Observation) -> Steps:
+        """Takes the newest row of an observation, returns the last n of them."""
+        if observation.error is not None:
+            raise ValueError(f"an answer without an observation can't be a step: {observation.error}")
+        names = observation.modalities if self._asked is None else tuple(self._asked)
+        if (self._epoch, self._names) != (observation.epoch, names):
+            self.clear()
+        self._epoch, self._names = observation.epoch, names
+        of = [observation.index_of(name) for name in names]
+        values = np.concatenate([observation[name][-1] for name in names])
+        self._rows.append((values, observation.valid[-1, of], observation.age_ns[-1, of], observation.timestamp_ns))
+        values, valid, age_ns, stamps = (np.stack(column) for column in zip(*self._rows, strict=True))
+        missing = (self._rows.maxlen or 0) - len(self._rows)
+        return pad_start(Steps(values, valid, age_ns, stamps, np.zeros(len(values), bool)), missing)
+
+
+def pad_start(steps: Steps, missing: int) -> Steps:
+    """Puts `missing` steps before others, and repeats the oldest valid step there and where there were no samples yet.
+
+    A step is one before the start where a modality has neither a valid value nor a sample at or before the target
+    (`age_ns` -1). Without any valid step, nothing is repeated.
+    """
+
+    def before(array: np.ndarray, fill: float) -> np.ndarray:
+        return np.concatenate([np.full((missing, *array.shape[1:]), fill, array.dtype), array])
+
+    whole = np.flatnonzero(steps.valid.all(axis=1))
+    born = np.flatnonzero(np.all(steps.valid | (steps.age_ns >= 0), axis=1))
+    # Only the steps that nothing precedes: what is missing later is a drop-out.
+    lead = missing + (int(born[0]) if len(born) else len(steps.valid))
+    empty = np.nan if np.issubdtype(steps.values.dtype, np.floating) else 0
+    values, valid, age_ns = before(steps.values, empty), before(steps.valid, 0), before(steps.age_ns, -1)
+    stamps, padded = before(steps.timestamps_ns, 0), before(steps.padded, 1)
+    if len(whole) and lead:
+        oldest = missing + int(whole[0])
+        for array in (values, valid, age_ns, stamps):
+            array[:lead] = array[oldest]
+    padded[:lead] = True
+    return Steps(values, valid, age_ns, stamps, padded)
+
+
+class Chunks:
+    """Temporal ensembling of action chunks, as in ACT: what was said earlier about a step is averaged in.
+
+    The weight of a chunk is `decay` to the power of the steps since it was made: below 1 the newest counts most. ACT
+    trusts the oldest most; its exp(-0.01 i), i counted from the oldest chunk on, is `decay=math.exp(0.01)`.
+    """
+
+    def __init__(self, period_ns: int, decay: float = 0.5):
+        self.period_ns = period_ns
+        self.decay = decay
+        self._history: collections.deque[tuple[int, np.ndarray]] = collections.deque()
+
+    def __len__(self) -> int:
+        return len(self._history)
+
+    def clear(self) -> None:
+        """Forgets all chunks, such as at a clock jump."""
+        self._history.clear()
+
+    def add(self, timestamp_ns: int, chunk: np.ndarray) -> np.ndarray:
+        """Takes the chunk [horizon, A] made for `timestamp_ns`, returns the ensembled one of the same shape."""
+        horizon = len(chunk)
+        total = chunk.astype(np.float64)
+        weights = np.ones((horizon, 1))
+        kept: collections.deque[tuple[int, np.ndarray]] = collections.deque()
+        for made_ns, earlier in self._history:
+            step = round((timestamp_ns - made_ns) / self.period_ns)
+            if 0 < step < len(earlier):
+                weight = self.decay**step
+                both = min(horizon, len(earlier) - step)
+                total[:both] += weight * earlier[step : step + both]
+                weights[:both] += weight
+                kept.append((made_ns, earlier))
+        kept.append((timestamp_ns, chunk))
+        self._history = kept
+        return (total / weights).astype(np.float32)

@@ -1,0 +1,130 @@
+"""What is tied to the rows of an observation: voxel grids, clouds, images, any tensor."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from robocache import messages
+from robocache.messages import MessageError
+from robocache.tensors import MessageTensor, owned
+from robocache.voxels import Cloud, Voxels
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Attached:
+    """The messages of one attached stream in the window, and which of them each row has.
+
+    >>> grid = observation.attached["grids"].at(-1)     # of the newest row; None where it has none
+    """
+
+    name: str
+    """Of the output, such as `grids`."""
+    index: np.ndarray
+    """[T] int64: which of the U messages a row has, -1 for none."""
+    age_ns: np.ndarray
+    """[T] int64: the row's target minus the time of its message, -1 where it has none."""
+    timestamps_ns: np.ndarray | None
+    """[U] int64, as they came; None where the messages came on an output of their own."""
+    columns: Mapping[str, np.ndarray] | None
+    """Their columns, flat and stacked; one that has no name is ``""``."""
+    metadata: Mapping[str, Any]
+    """What is said of them alone: `shape`, `channels`, `grid_offsets` and so on."""
+
+    @property
+    def valid(self) -> np.ndarray:
+        """[T] bool: whether a row has a message."""
+        return self.index >= 0
+
+    def at(self, row: int = -1) -> Voxels | Cloud | np.ndarray | None:
+        """The message of a row: a grid, a cloud, or a tensor in its own shape. None where the row has none."""
+        index = int(self.index[row])
+        return None if index < 0 else self.message(index)
+
+    def message(self, index: int) -> Voxels | Cloud | np.ndarray:
+        """One of the U messages, oldest first."""
+        if self.columns is None or self.timestamps_ns is None:
+            raise MessageError(
+                f"the messages are not in this observation: wire `observation`, or the output {self.name!r}"
+            )
+        count, stamp = len(self.timestamps_ns), int(self.timestamps_ns[index])
+        if "grid_offsets" in self.metadata:
+            offsets = messages.integers(self.metadata, "grid_offsets", count + 1)
+            rows = slice(int(offsets[index]), int(offsets[index + 1]))
+            total = int(offsets[-1])
+            columns = {name: _rows(name, column, total)[rows] for name, column in self.columns.items()}
+            kind = Voxels if "coords" in columns else Cloud
+            return kind.of_columns(columns, self.metadata, stamp)
+        values = messages.get(self.columns, "", self.name)
+        if values.size % count:
+            raise MessageError(f"{self.name} has {values.size} values for {count} messages")
+        values = values.reshape(count, -1)[index]
+        if "grid_shape" in self.metadata:
+            return Voxels.of_columns({"": values}, self.metadata, stamp)
+        shape = messages.integers(self.metadata, "shape")[1:]
+        if int(np.prod(shape)) != values.size:
+            raise MessageError(
+                f"{self.name}.shape is {[count, *shape.tolist()]} for {count} messages of {values.size} values"
+            )
+        return MessageTensor(values.reshape(shape), self.metadata.get("dtype")).numpy()
+
+    @classmethod
+    def from_event(cls, event: Mapping[str, Any], name: str = "grids", *, copy: bool = True) -> Attached:
+        """Takes a message of an attached output, which has the name `name`."""
+        value, metadata = messages.parts(event)
+        value, copy = messages.on_host(value, metadata, copy)
+        columns = messages.columns(value) if messages.is_columns(value) else {"": messages.flat(value)}
+        if copy:
+            columns = {key: owned(column) for key, column in columns.items()}
+        rows = messages.integers(metadata, "grid_index").size // max(len(messages.strings(metadata, "attached")), 1)
+        return _of(name, rows, metadata, columns, dict(metadata))
+
+
+def of_observation(
+    metadata: Mapping[str, Any], columns: Mapping[str, np.ndarray] | None, rows: int
+) -> dict[str, Attached]:
+    """Everything that is attached, by name; `columns` are those of an `observation`, None of `fused` alone."""
+    if "attached" not in metadata:
+        return {}
+    found = {}
+    for name in messages.strings(metadata, "attached"):
+        own, prefix = None, f"{name}."
+        if columns is not None:
+            own = {
+                key.removeprefix(name).removeprefix("."): c
+                for key, c in columns.items()
+                if key == name or key.startswith(prefix)
+            }
+        said = {key.removeprefix(prefix): value for key, value in metadata.items() if key.startswith(prefix)}
+        found[name] = _of(name, rows, metadata, own, said)
+    return found
+
+
+def _of(
+    name: str, rows: int, metadata: Mapping[str, Any], columns: Mapping[str, np.ndarray] | None, said: Mapping[str, Any]
+) -> Attached:
+    names = messages.strings(metadata, "attached")
+    if name not in names:
+        raise MessageError(f"attached is {list(names)}, expected {name!r} in it")
+    index, age_ns = (
+        messages.integers(metadata, key, rows, len(names))[:, names.index(name)]
+        for key in ("grid_index", "grid_age_ns")
+    )
+    if columns is not None and "timestamps_ns" not in said:
+        raise MessageError(f"{name!r} is attached, and metadata has no timestamps_ns of it")
+    stamps = messages.integers(said, "timestamps_ns") if columns is not None else None
+    if stamps is not None and (index.max(initial=-1) >= len(stamps) or index.min(initial=0) < -1):
+        raise MessageError(f"grid_index of {name!r} is {index.tolist()} for {len(stamps)} messages")
+    return Attached(name, index, age_ns, stamps, columns, said)
+
+
+def _rows(name: str, column: np.ndarray, total: int) -> np.ndarray:
+    """A column as [rows, ...]; in an `observation` all of its elements are one flat list."""
+    if column.ndim == 2 or column.size == total:
+        return column
+    if total == 0 or column.size % total:
+        raise MessageError(f"column {name!r} has {column.size} values for {total} rows")
+    return column.reshape(total, -1)

@@ -1,0 +1,162 @@
+"""The payload and the metadata of a message, read and checked.
+
+A payload is whatever dora hands over, a pyarrow array, or anything else with the Arrow PyCapsule interface, or NumPy
+arrays. pyarrow comes with dora and is never imported before a payload of Arrow asks for it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from robocache import _native
+from robocache._native import Resident, Tensor
+
+
+class MessageError(ValueError):
+    """A message that breaks the contract: names the key, what came and what is allowed."""
+
+
+def parts(event: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The payload and the metadata of an event of dora."""
+    kind = event.get("type", "INPUT")
+    if kind != "INPUT" or "metadata" not in event:
+        raise MessageError(f"the event is of type {kind!r}, expected 'INPUT' with a message")
+    return event.get("value"), event["metadata"]
+
+
+def is_resident(metadata: Mapping[str, Any]) -> bool:
+    """Whether the payload is not in the message, but in a ring of its producer."""
+    return "ring" in metadata or metadata.get("residence", "host") != "host"
+
+
+def take(metadata: Mapping[str, Any], copy: bool) -> Resident:
+    """The payload that is in a ring: a copy of it, or where it lies. Raises RingError where it can't be had any more."""
+    ring = get(metadata, "ring")
+    if not isinstance(ring, str):
+        raise MessageError(f"ring is {ring!r}, expected a string")
+    numbers = [integer(metadata, key) for key in ("slot", "generation", "nbytes")]
+    if min(numbers) < 0:
+        raise MessageError(f"slot, generation and nbytes are {numbers}, expected 0 or more")
+    return _native.take(ring, *numbers, copy=copy)
+
+
+def on_host(value: Any, metadata: Mapping[str, Any], copy: bool) -> tuple[Any, bool]:
+    """The payload as it came, or NumPy arrays of what its ring holds, and whether it is still to be copied."""
+    if not is_resident(metadata):
+        return value, copy
+    return host_arrays(take(metadata, copy)), False
+
+
+def host_arrays(resident: Resident) -> np.ndarray | dict[str, np.ndarray]:
+    """The columns of a payload as NumPy arrays, or the only one of a flat array."""
+    columns = {name: host_array(tensor) for name, tensor in resident.columns.items()}
+    return columns[""] if list(columns) == [""] else columns
+
+
+def host_array(tensor: Tensor) -> np.ndarray:
+    """A NumPy array on the memory of a tensor, or on a copy of one that is on a device. Of bfloat16 its bits."""
+    tensor = tensor.to("cpu")
+    return np.from_dlpack(tensor.bits() if tensor.dtype == "bfloat16" else tensor)
+
+
+def get(metadata: Mapping[str, Any], key: str, where: str = "metadata") -> Any:
+    """The value of a key that must be there."""
+    if key not in metadata:
+        raise MessageError(f"{where} has no {key!r}")
+    return metadata[key]
+
+
+def integer(metadata: Mapping[str, Any], key: str) -> int:
+    """An integer that must be there."""
+    value = get(metadata, key)
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise MessageError(f"{key} is {value!r}, expected an integer")
+    return int(value)
+
+
+def integers(metadata: Mapping[str, Any], key: str, *shape: int) -> np.ndarray:
+    """A list of integers that must be there, int64 of this shape; of any length where none is given."""
+    value = get(metadata, key)
+    try:
+        values = np.asarray(value).reshape(-1)
+    except ValueError:
+        values = np.empty(1, object)
+    # An empty list says nothing of its type.
+    if len(values) and values.dtype.kind not in "iu":
+        raise MessageError(f"{key} is {value!r:.80}, expected a list of integers")
+    if shape and len(values) != (length := math.prod(shape)):
+        raise MessageError(f"{key} has {len(values)} entries, expected {length}")
+    return values.astype(np.int64).reshape(shape or -1)
+
+
+def strings(metadata: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    """A list of strings that must be there."""
+    value = get(metadata, key)
+    if isinstance(value, str) or not isinstance(value, Sequence) or not all(isinstance(text, str) for text in value):
+        raise MessageError(f"{key} is {value!r}, expected a list of strings")
+    return tuple(value)
+
+
+def shape_of(metadata: Mapping[str, Any], key: str, values: np.ndarray) -> tuple[int, ...]:
+    """The dimensions under `key`, which must be those of `values`; absent, their own."""
+    if key not in metadata:
+        return values.shape
+    shape = tuple(int(n) for n in integers(metadata, key))
+    if any(n < 0 for n in shape) or math.prod(shape) != values.size:
+        raise MessageError(f"{key} is {list(shape)} for {values.size} values")
+    return shape
+
+
+def is_columns(value: Any) -> bool:
+    """Whether a payload is a struct, or a dict of arrays, rather than a flat array."""
+    return isinstance(value, Mapping) or str(getattr(value, "type", "")).startswith("struct<")
+
+
+def flat(value: Any) -> np.ndarray:
+    """A payload that is a flat array, without a copy where that is possible. A null becomes NaN."""
+    if isinstance(value, np.ndarray):
+        return value.reshape(-1)
+    array = arrow(value)
+    if is_columns(array):
+        raise MessageError(f"the payload is {array.type}, expected a flat array")
+    return np.asarray(array.to_numpy(zero_copy_only=False))
+
+
+def columns(value: Any) -> dict[str, np.ndarray]:
+    """The columns of a payload that is a struct: [rows], or [rows, n] of a FixedSizeList. Lists are flattened."""
+    if isinstance(value, Mapping):
+        return {name: np.asarray(column) for name, column in value.items()}
+    array = arrow(value)
+    if not is_columns(array):
+        raise MessageError(f"the payload is {len(array)} rows of {array.type}, expected a struct")
+    return {field.name: _column(column) for field, column in zip(array.type, array.flatten(), strict=True)}
+
+
+def _column(column: Any) -> np.ndarray:
+    size = getattr(column.type, "list_size", None)
+    if size is not None:
+        return _column(column.flatten()).reshape(len(column), size)
+    if hasattr(column.type, "value_type") and hasattr(column, "flatten"):
+        return _column(column.flatten())
+    return np.asarray(column.to_numpy(zero_copy_only=False))
+
+
+def arrow(value: Any) -> Any:
+    """The payload as a pyarrow array."""
+    imported = sys.modules.get("pyarrow")
+    if imported is not None and isinstance(value, imported.Array):
+        return value
+    if not hasattr(value, "__arrow_c_array__"):
+        raise MessageError(f"the payload is a {type(value).__name__}, expected an Arrow array or a NumPy array")
+    return pyarrow().array(value)
+
+
+def pyarrow() -> Any:
+    """pyarrow, which dora brings."""
+    return importlib.import_module("pyarrow")

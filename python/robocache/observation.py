@@ -1,0 +1,190 @@
+"""An observation: the window of a fused or aligned stream, what of it can be trusted, and what is attached to it."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from robocache import attached, messages
+from robocache.attached import Attached
+from robocache.messages import MessageError
+from robocache.tensors import MessageTensor, owned
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Observation:
+    """A message of `fused`, of `observation`, or of an aligned stream.
+
+    >>> observation = Observation.from_event(event)
+    >>> observation["force"]            # [T, 6], a view of its columns, the newest row last
+    >>> observation.valid[-1]           # [M], what of the newest row can be trusted
+
+    Entries that are not valid are NaN, unless another `invalid` was asked for: what a sensor did not say can't be
+    taken for a measurement.
+    """
+
+    tensor: MessageTensor
+    """[T, D], for PyTorch and whatever else speaks DLPack: `observation.tensor.torch()`."""
+    valid: np.ndarray
+    """[T, M] bool."""
+    age_ns: np.ndarray
+    """[T, M] int64: the target minus the newest sample at or before it, -1 where there is none."""
+    timestamps_ns: np.ndarray
+    """[T] int64, the targets, newest last."""
+    modalities: tuple[str, ...]
+    """M names, in the order of the columns."""
+    offsets: tuple[int, ...]
+    """M + 1: modality m is columns offsets[m] to offsets[m + 1]."""
+    epoch: int
+    """Goes up by one at each clock jump."""
+    late_samples: int
+    """Samples that came too late, running count."""
+    wait_ns: int | None
+    """How far the newest sample was past the target when that fell due."""
+    trigger: str | None
+    """`grid`, `stream`, `request` or `timer`."""
+    error: str | None
+    """Why a request got no observation. There are no rows then, and no modalities."""
+    attached: Mapping[str, Attached]
+    """What is tied to the rows, by the name of its output."""
+    metadata: Mapping[str, Any]
+    """All of it, as it came: `frame_id`, `request_id`, `device`, `compute_us` and so on."""
+    invalid: float | None = None
+    """What entries that are not valid became on the host; of values on a device in `fused` alone."""
+
+    @functools.cached_property
+    def fused(self) -> np.ndarray:
+        """[T, D] as NumPy has it: bfloat16 is widened to float32. Of a device a copy, marked as `invalid` said."""
+        values = self.tensor.numpy()
+        if self.tensor.device != "cpu" and self.invalid is not None:
+            _fill(values, np.repeat(~self.valid, np.diff(self.offsets), axis=1), self.invalid, None)
+        return values
+
+    @property
+    def timestamp_ns(self) -> int:
+        """The newest target; of an answer without an observation the stamp of the message."""
+        return int(self.timestamps_ns[-1]) if len(self.timestamps_ns) else int(self.metadata.get("timestamp_ns", 0))
+
+    def __len__(self) -> int:
+        return len(self.timestamps_ns)
+
+    def __getitem__(self, modality: str) -> np.ndarray:
+        m = self.index_of(modality)
+        return self.fused[:, self.offsets[m] : self.offsets[m + 1]]
+
+    def index_of(self, modality: str) -> int:
+        """Which column of `valid` and `age_ns` a modality has. Raises KeyError with the names that there are."""
+        if modality not in self.modalities:
+            why = f": {self.error}" if self.error else ""
+            raise KeyError(f"no modality {modality!r}: modalities are {list(self.modalities)}{why}")
+        return self.modalities.index(modality)
+
+    @classmethod
+    def from_event(
+        cls, event: Mapping[str, Any], *, invalid: float | None = math.nan, copy: bool = True
+    ) -> Observation:
+        """Takes an event of dora.
+
+        `invalid` is what entries become that are not valid: NaN, or a number for a network that is fed the mask beside
+        them; None leaves what the node wrote, its `fill_value`. The values are copied, because an array that is held
+        keeps the sender from using its memory again; `copy=False` keeps those that were received, read-only, and
+        needs `invalid=None`. Of values that lie on a device, `tensor` has what the node wrote.
+
+        Raises MessageError where the message is no observation, or says what is not so.
+        """
+        return cls.from_message(*messages.parts(event), invalid=invalid, copy=copy)
+
+    @classmethod
+    def from_message(
+        cls, value: Any, metadata: Mapping[str, Any], *, invalid: float | None = math.nan, copy: bool = True
+    ) -> Observation:
+        """The same of a payload and its metadata: an Arrow array, a NumPy array, or a dict of the columns."""
+        if not copy and invalid is not None:
+            raise ValueError(f"copy=False with invalid={invalid}: received memory can't be written, pass invalid=None")
+        if metadata.get("error") is not None:
+            return cls._of_error(metadata)
+        modalities = messages.strings(metadata, "modalities")
+        offsets = messages.integers(metadata, "offsets", len(modalities) + 1)
+        shape = messages.integers(metadata, "shape")
+        if len(shape) != 2 or shape[0] < 1:
+            raise MessageError(f"shape is {shape.tolist()}, expected [T, D]")
+        window, dim = shape.tolist()
+        if offsets[0] != 0 or offsets[-1] != dim or np.any(np.diff(offsets) < 0):
+            raise MessageError(f"offsets are {offsets.tolist()}, expected 0 rising to {dim}")
+        valid = messages.integers(metadata, "valid", window, len(modalities)) != 0
+        columns = None
+        resident = messages.take(metadata, copy) if messages.is_resident(metadata) else None
+        held = None if copy else resident
+        if resident is not None and resident.device != "cpu":
+            found = resident.columns
+            tensor = messages.get(found, "" if "" in found else "fused", "the payload").reshape([window, dim])
+            columns = {name: messages.host_array(c) for name, c in found.items() if name not in ("", "fused")} or None
+            tensor = MessageTensor(tensor, resident=held)
+        else:
+            if resident is not None:
+                value, copy = messages.host_arrays(resident), False
+            if messages.is_columns(value):
+                columns = messages.columns(value)
+                values = messages.get(columns, "fused", "the payload")
+            else:
+                values = messages.flat(value)
+            if values.size != window * dim:
+                raise MessageError(f"shape is {[window, dim]} for {values.size} values, expected [T, D]")
+            values = values.reshape(window, dim)
+            if copy:
+                values = owned(values)
+                columns = columns and {name: c if name == "fused" else owned(c) for name, c in columns.items()}
+            if invalid is not None:
+                _fill(values, np.repeat(~valid, np.diff(offsets), axis=1), invalid, metadata.get("dtype"))
+            tensor = MessageTensor(values, metadata.get("dtype"), held)
+        return cls(
+            tensor=tensor,
+            valid=valid,
+            age_ns=messages.integers(metadata, "age_ns", window, len(modalities)),
+            timestamps_ns=messages.integers(metadata, "timestamps_ns", window),
+            modalities=modalities,
+            offsets=tuple(offsets.tolist()),
+            epoch=messages.integer(metadata, "epoch"),
+            late_samples=messages.integer(metadata, "late_samples"),
+            wait_ns=messages.integer(metadata, "wait_ns") if "wait_ns" in metadata else None,
+            trigger=metadata.get("trigger"),
+            error=None,
+            attached=attached.of_observation(metadata, columns, window),
+            metadata=dict(metadata),
+            invalid=invalid,
+        )
+
+    @classmethod
+    def _of_error(cls, metadata: Mapping[str, Any]) -> Observation:
+        dim = int(messages.integers(metadata, "shape")[-1]) if "shape" in metadata else 0
+        return cls(
+            tensor=MessageTensor(np.empty((0, dim), np.float32)),
+            valid=np.empty((0, 0), bool),
+            age_ns=np.empty((0, 0), np.int64),
+            timestamps_ns=np.empty(0, np.int64),
+            modalities=(),
+            offsets=(0,),
+            epoch=int(metadata.get("epoch", 0)),
+            late_samples=int(metadata.get("late_samples", 0)),
+            wait_ns=None,
+            trigger=metadata.get("trigger"),
+            error=str(metadata["error"]),
+            attached={},
+            metadata=dict(metadata),
+        )
+
+
+def _fill(values: np.ndarray, where: np.ndarray, number: float, dtype: str | None) -> None:
+    """Writes a number into entries; of bfloat16 its bits, rounded to the nearest as the nodes do."""
+    if dtype == "bfloat16":
+        bits = int(np.float32(number).view(np.uint32))
+        values[where] = 0x7FC0 if math.isnan(number) else (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
+    elif np.issubdtype(values.dtype, np.floating):
+        values[where] = number
+    else:
+        raise MessageError(f"the values are {values.dtype}, expected float32, float16 or bfloat16 (its bits)")

@@ -1,0 +1,311 @@
+"""The operations on whole arrays, with the bits of the nodes.
+
+    observations = rc.fuse(
+        {"camera": (camera_ns, features), "wrench": (wrench_ns, forces)},
+        config={
+            "rate_hz": 50,
+            "window": 16,
+            "modalities": [
+                {"input": "camera", "dim": 128, "interpolation": "previous", "max_age_ms": 100},
+                {"input": "wrench", "dim": 6, "interpolation": "linear", "max_gap_ms": 20},
+            ],
+        },
+    )
+    observations.fused      # [N, T, D]
+    observations.valid      # [N, T, M]
+
+Arrays are of any library that speaks DLPack, on the host or on a CUDA device. Results are of the library and on the
+device of what came in. NumPy has no bfloat16: its results are then uint16, the bits. Times are int64 nanoseconds.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from robocache import _native
+from robocache._arrays import Array, Config, Taker, host_taker, source, taker
+
+Streams = Mapping[str, tuple[Array, Array]]
+"""By the input of a modality: `times_ns` `[S]` int64, and values `[S, dim]` of any numbers, or `[S]` if `dim` is 1."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Observations:
+    """All observations of some streams: N windows of T rows, D columns and M modalities."""
+
+    fused: Array
+    """`[N, T, D]`, newest row last; what is not valid is `fill_value`."""
+    valid: Array
+    """bool `[N, T, M]`: what can be trusted."""
+    age_ns: Array
+    """int64 `[N, T, M]`: target minus the newest sample at or before it, -1 where there is none."""
+    timestamps_ns: Array
+    """int64 `[N, T]`: the targets."""
+    epoch: Array
+    """int64 `[N]`: goes up by one where the clock of a stream jumped."""
+    offsets: list[int]
+    """M + 1: modality m is columns `offsets[m]:offsets[m + 1]`."""
+    modalities: list[str]
+    """M names."""
+    late_samples: int
+    """Samples that came for a target already made, or sooner than `min_period_ms`, of all streams."""
+    dropped: dict[str, dict[str, int]]
+    """Samples that could not be used, by modality and reason: `nonfinite`, `no_rotation`, `stamp_out_of_range`."""
+
+    def __len__(self) -> int:
+        return len(self.epoch)
+
+    def of(self, modality: str) -> Array:
+        """The columns of a modality, `[N, T, dim]`."""
+        if modality not in self.modalities:
+            raise KeyError(f"no modality `{modality}` (there are: {', '.join(self.modalities)})")
+        m = self.modalities.index(modality)
+        return self.fused[:, :, self.offsets[m] : self.offsets[m + 1]]
+
+
+def fuse(
+    streams: Streams, config: Config, *, device: str | None = None, stream: int | None = None
+) -> Observations:
+    """Puts streams on common timestamps, as one tensor with masks: every observation that a node `robocache-fuse`
+    makes of them, when they are replayed by stamp.
+
+    Of all streams the sample goes in first whose stamp is the least, or whose name sorts first. Those of one stream
+    go in in their order: where stamps go back, `reorder_ms` and `reset_ms` say what becomes of them, as in the node.
+    At the end all streams close.
+
+    `config` has the keys of the section `fuse:` of the nodes' YAML, or is such a file, whose `device:` is that of
+    nodes. What it attaches is left out, with a warning, and so is the waiting for it: the first observation may be
+    earlier than the node's. Triggers are the grid and `stream`. With `max_wait_ms` a node may see the streams in
+    another order than by stamp, and mask other rows as late.
+
+    `device` says where windows are made, `None` and `cpu`, `auto`, `cuda` or `cuda:N`. The CPU is quicker but for
+    very wide windows. Samples that are on a GPU are brought to the host, since a stream goes through sample by
+    sample; the rows go back there once each, and are gathered there.
+
+    `stream` is a CUDA stream whose work is waited for, beside the one that the library says its arrays are on: 1 the
+    legacy default, 2 the thread's, or a handle.
+
+    Raises `ValueError` where the configuration or a shape is wrong, `TypeError` where a type is.
+    """
+    (observed,) = _observe("fuse", streams, config, device, stream)
+    return gathered(observed, taker(next(iter(streams.values()))[1]))
+
+
+def align(
+    streams: Streams, config: Config, *, device: str | None = None, stream: int | None = None
+) -> dict[str, Observations]:
+    """As `fuse`, by the section `align:`, for each modality by itself: M is 1, and D its `dim`."""
+    observed = _observe("align", streams, config, device, stream)
+    return {each.modalities[0]: gathered(each, taker(streams[each.modalities[0]][1])) for each in observed}
+
+
+def _observe(
+    section: str, streams: Streams, config: Config, device: str | None, stream: int | None
+) -> list[_native.Observed]:
+    triples = [(name, *_pair(name, pair)) for name, pair in streams.items()]
+    text = source(section, config)
+    return warned(_native.observe(section, triples, text, device, stream), text)
+
+
+def warned(observed: list[_native.Observed], text: _native.Source) -> list[_native.Observed]:
+    """The same, once it is said what of the configuration was left out."""
+    if observed and observed[0].attached:
+        names = ", ".join(f"`{name}`" for name in observed[0].attached)
+        left = "observations have the rows alone, and wait for their streams alone"
+        warnings.warn(f"{text['file']}: fuse: attach: {names} left out: {left}", stacklevel=4)
+    return observed
+
+
+def _pair(name: str, pair: tuple[Array, Array]) -> tuple[Array, Array]:
+    if not isinstance(pair, tuple | list) or len(pair) != 2:
+        raise TypeError(f"stream `{name}` is a {type(pair).__qualname__} (allowed: a pair of times_ns and values)")
+    return pair[0], pair[1]
+
+
+def gathered(observed: _native.Observed, take: Taker) -> Observations:
+    """All windows, from their rows."""
+    index = take(observed.index)
+    return Observations(
+        fused=take(observed.values)[index],
+        valid=take(observed.valid)[index],
+        age_ns=take(observed.age_ns)[index],
+        timestamps_ns=take(observed.timestamps_ns)[index],
+        epoch=take(observed.epoch),
+        **about(observed),
+    )
+
+
+def about(observed: _native.Observed) -> dict[str, Any]:
+    """What is said of all observations."""
+    dropped: dict[str, dict[str, int]] = {}
+    for name, reason, count in observed.dropped:
+        dropped.setdefault(name, {})[reason] = count
+    return {
+        "offsets": observed.offsets,
+        "modalities": observed.modalities,
+        "late_samples": observed.late_samples,
+        "dropped": dropped,
+    }
+
+
+@dataclasses.dataclass(frozen=True)
+class Resampled:
+    """Trajectories at their targets. `values, valid = rc.resample(...)` takes it apart."""
+
+    values: Array
+    """The values at the targets, of the type that came; what is not valid is `fill_value`."""
+    valid: Array
+    """bool: which targets have a value."""
+    counters: dict[str, int | None]
+    """`dropped_nonfinite` samples with a NaN or an infinity, `dropped_overflow` targets whose value the type can't
+    hold, and `invalid` targets in all. `None` on a device, where they are dropped all the same and not counted."""
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.values, self.valid))
+
+
+def resample(
+    times_ns: Array | Sequence[Array],
+    values: Array | Sequence[Array],
+    targets_ns: Array | Sequence[Array],
+    *,
+    config: Config | None = None,
+    device: str | None = None,
+    stream: int | None = None,
+    **keys: Any,
+) -> Resampled:
+    """Values of trajectories at their targets, as a node `robocache-resample` gives them.
+
+        values, valid = rc.resample(times_ns, joints, targets_ns, interpolation="linear", max_gap_ms=100)
+
+    One trajectory: `times_ns` `[S]`, `values` `[S]` or `[S, D]`, `targets_ns` `[T]` give values `[T]` or `[T, D]`. A
+    batch: `[B, S]`, `[B, S]` or `[B, S, D]`, and `[B, T]`, or `[T]` for all alike, give `[B, T]` or `[B, T, D]`.
+    Lists of arrays are trajectories of different lengths, and give lists.
+
+    Times are int64, ns, and ascend; values are float32, float64, float16 or bfloat16. The keys of the section
+    `resample:` are arguments, or stand in `config`, a dict or a YAML file. Arrays on a GPU are resampled there; of
+    lists, and with `device` `auto` or `cuda` of arrays of the host, the results are on the host. `stream` as of
+    `fuse`.
+
+    Raises `ValueError` where times do not ascend, or a shape or the configuration is wrong, `TypeError` where a type
+    is.
+    """
+    if config is not None and keys:
+        raise TypeError(f"`config` and {', '.join(f'`{key}`' for key in keys)} (allowed: one or the other)")
+    text = source("resample", keys if config is None else config)
+    if not isinstance(times_ns, list | tuple):
+        take = taker(values)
+        got, valid, counted = _native.resample(times_ns, values, targets_ns, text, device, stream)
+        return Resampled(take(got), take(valid), dict(counted))
+    if not len(times_ns) == len(values) == len(targets_ns):
+        lengths = f"{len(times_ns)} `times_ns`, {len(values)} `values` and {len(targets_ns)} `targets_ns`"
+        raise ValueError(f"lists of {lengths} (allowed: as many of each)")
+    rows = list(zip(times_ns, values, targets_ns, strict=True))
+    got, valid, counted = _native.resample_ragged(rows, text, device)
+    if not rows:
+        return Resampled([], [], dict(counted))
+    take = host_taker(values[0])
+    ends = np.cumsum([0, *(len(targets) for targets in targets_ns)]).tolist()
+    cut = lambda array: [array[a:b] for a, b in zip(ends, ends[1:])]  # noqa: E731
+    return Resampled(cut(take(got)), cut(take(valid)), dict(counted))
+
+
+@dataclasses.dataclass(frozen=True)
+class Grid:
+    """A voxel grid of C channels."""
+
+    values: Array | None
+    """`dense`: `[C, X, Y, Z]`. `bits`: uint8 `[ceil(X * Y * Z / 8)]`, cell `i = (x * Y + y) * Z + z` is bit `i % 8`,
+    least significant first, of byte `i // 8`. `coo`: `None`."""
+    coords: Array | None
+    """`coo`: int32 `[V, 3]`, x y z of the occupied cells, sorted by cell."""
+    features: Array | None
+    """`coo`: float32 `[V, C]`."""
+    counters: dict[str, int]
+    """`points_in` is the sum of `points_kept`, `dropped_nonfinite`, `dropped_outside` and `dropped_overflow`;
+    `saturated` values of a dense grid did not fit its type."""
+    unusable: dict[str, int]
+    """For each field beside x, y and z: the values of kept points that its channels leave out."""
+    channels: list[str]
+    """C names."""
+    layout: str
+    """`dense`, `bits` or `coo`."""
+    origin_m: tuple[float, float, float]
+    """The corner with the least coordinates, metres."""
+    voxel_size_m: tuple[float, float, float]
+    """The edges of a cell, metres."""
+    shape: tuple[int, int, int]
+    """X, Y, Z."""
+
+
+Cloud = Array | Mapping[str, Array]
+"""An array `[N, C]`, or an array `[N]` for each field."""
+
+
+def voxelize(
+    points: Cloud | Sequence[Cloud],
+    *,
+    config: Config,
+    fields: Sequence[str] | None = None,
+    inputs: Sequence[str] | None = None,
+    device: str | None = None,
+    stream: int | None = None,
+) -> Grid:
+    """The voxel grid of a cloud, or of several, as a node `robocache-voxelize` makes it.
+
+        grid = rc.voxelize(
+            points,                                     # [N, 4]
+            fields=["x", "y", "z", "intensity"],
+            config={
+                "origin_m": [-10, -10, -2], "voxel_size_m": [0.1] * 3, "shape": [200, 200, 40],
+                "channels": ["occupancy", "mean_intensity"], "layout": "dense",
+            },
+        )
+        grid.values                                     # [2, 200, 200, 40]
+
+    `fields` are the names of the C columns, `x y z` where it is left out. A list of clouds makes one grid, each by
+    the `extrinsic` of its input: `inputs` names one for each. In a dict, the key `inputs` of the section may be left
+    out where clouds are in the frame of the grid.
+
+    A cloud `[N, C]` on a GPU is voxelized there. `device` and `stream` as of `resample`.
+
+    Raises `ValueError` where a field is missing or the configuration is wrong, `TypeError` where a type is.
+    """
+    clouds = list(points) if isinstance(points, list | tuple) else [points]
+    if not clouds:
+        raise ValueError("`points` is an empty list (allowed: a cloud, or at least one)")
+    if inputs is not None and len(inputs) != len(clouds):
+        raise ValueError(f"{len(inputs)} `inputs` of {len(clouds)} clouds (allowed: one for each)")
+    if isinstance(config, Mapping) and "inputs" not in config and "voxelize" not in config:
+        config = {**config, "inputs": [{"input": name} for name in (dict.fromkeys(inputs) if inputs else ["points"])]}
+    given = [
+        (None if inputs is None else inputs[i], *_columns(cloud, fields)) for i, cloud in enumerate(clouds)
+    ]
+    grid = _native.voxelize(given, source("voxelize", config), device, stream)
+    take = taker(given[0][2][0])
+    of = lambda tensor: None if tensor is None else take(tensor)  # noqa: E731
+    return Grid(
+        values=of(grid.values),
+        coords=of(grid.coords),
+        features=of(grid.features),
+        counters=dict(grid.counters),
+        unusable=dict(grid.unusable),
+        channels=grid.channels,
+        layout=grid.layout,
+        origin_m=tuple(grid.origin_m),
+        voxel_size_m=tuple(grid.voxel_size_m),
+        shape=tuple(grid.shape),
+    )
+
+
+def _columns(cloud: Cloud, fields: Sequence[str] | None) -> tuple[list[str], list[Array]]:
+    if isinstance(cloud, Mapping):
+        if not cloud:
+            raise ValueError("`points` is an empty dict (allowed: at least the fields x, y and z)")
+        return list(cloud), list(cloud.values())
+    return list(fields) if fields is not None else ["x", "y", "z"], [cloud]

@@ -1,0 +1,171 @@
+"""The rows of an observation that a policy takes, and what becomes of those that are not valid."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Literal, TypeVar
+
+import numpy as np
+
+from robocache.acting import Steps, pad_start
+from robocache.attached import Attached
+from robocache.observation import Observation
+from robocache.voxels import Cloud, Voxels
+
+Kind = TypeVar("Kind", Voxels, Cloud)
+OnInvalid = Literal["refuse", "hold", "fill"]
+# A modality, or columns of it: ("proprio", 0, 7).
+Columns = Sequence[str | tuple[str, int, int]]
+
+
+class InvalidObservation(ValueError):
+    """An observation lacks what the policy can't do without: names what, in which row, and how old it is."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Rows:
+    """The newest n rows of some columns."""
+
+    values: np.ndarray
+    """[n, D] float32."""
+    valid: np.ndarray
+    """[n] bool: whether a row was measured, repeated at the start, or held."""
+    padded: np.ndarray
+    """[n] bool: rows before the start."""
+
+
+def rows(observation: Observation, columns: Columns, steps: int, on_invalid: OnInvalid, fill: float) -> Rows:
+    """The columns side by side, in the order in which they are asked for."""
+    if on_invalid not in ("refuse", "hold", "fill"):
+        raise ValueError(f"on_invalid is {on_invalid!r}, expected 'refuse', 'hold' or 'fill'")
+    if not columns:
+        raise ValueError("no columns are asked for")
+    check(observation, steps)
+    taken = [_take(observation, column) for column in columns]
+    names = [name for name, _ in taken]
+    of = [observation.index_of(name) for name in names]
+    widths = np.array([values.shape[1] for _, values in taken])
+    window = Steps(
+        values=np.concatenate([values for _, values in taken], axis=1).astype(np.float32),
+        valid=observation.valid[:, of],
+        age_ns=observation.age_ns[:, of],
+        timestamps_ns=observation.timestamps_ns.copy(),
+        padded=np.zeros(len(observation), bool),
+    )
+    padded = pad_start(window, 0)
+    values, valid = padded.values, padded.valid
+    for row in range(len(observation) - steps, len(observation)):
+        for m in np.flatnonzero(~valid[row]):
+            begin = int(widths[:m].sum())
+            cells = slice(begin, begin + int(widths[m]))
+            # A row before the start repeats a later one: it is not older.
+            older = np.flatnonzero(valid[:row, m] & ~padded.padded[:row])
+            if on_invalid == "fill":
+                values[row, cells] = fill
+            elif on_invalid == "hold" and len(older):
+                values[row, cells] = values[older[-1], cells]
+                valid[row, m] = True
+            else:
+                raise InvalidObservation(_why(observation, row, names[m], on_invalid))
+    return Rows(values[-steps:], np.logical_and.reduce(valid[-steps:], axis=1), padded.padded[-steps:])
+
+
+def check(observation: Observation, steps: int) -> None:
+    """That there are enough rows."""
+    if observation.error is not None:
+        raise InvalidObservation(observation.error)
+    if len(observation) < steps:
+        raise ValueError(f"the window has {len(observation)} rows, the policy takes {steps}: set `window` of fuse")
+
+
+def images(
+    observation: Observation,
+    name: str,
+    steps: int,
+    padded: np.ndarray | None = None,
+    on_invalid: OnInvalid | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The images [n, H, W, C] of an attached stream, uint8, and of which rows there is one; the others are black.
+
+    A row before the start, where `padded` says so, repeats the oldest image. A policy without a mask gives
+    `on_invalid`: `hold` repeats the newest older image, `fill` leaves black. Without any image in the window its
+    shape is not known, and they are [n, 0, 0, 3].
+    """
+    check(observation, steps)
+    stream = _attached(observation, name)
+    found = [_image(name, stream.at(row)) for row in range(len(observation))]
+    known = [image for image in found if image is not None]
+    black = np.zeros(known[0].shape if known else (0, 0, 3), np.uint8)
+    stacked = np.stack([black if image is None else image for image in found])
+    valid, first = stream.valid.copy(), len(found) - steps
+    if padded is not None and valid[first:].any():
+        oldest = first + int(np.argmax(valid[first:]))
+        repeated = first + np.flatnonzero(padded[: oldest - first])
+        stacked[repeated], valid[repeated] = stacked[oldest], True
+    if on_invalid is not None:
+        for row in first + np.flatnonzero(~valid[first:]):
+            older = np.flatnonzero(stream.valid[:row])
+            if on_invalid == "hold" and len(older):
+                stacked[row] = stacked[older[-1]]
+            elif on_invalid != "fill" or not known:
+                raise InvalidObservation(_no_message(observation, name, int(row), on_invalid))
+    return stacked[first:], valid[first:]
+
+
+def attached_at(observation: Observation, name: str, row: int, kind: type[Kind]) -> Kind:
+    """The grid or the cloud of a row, which must be there."""
+    check(observation, 1)
+    found = _attached(observation, name).at(row)
+    if found is None:
+        raise InvalidObservation(_no_message(observation, name, row, "refuse"))
+    if not isinstance(found, kind):
+        raise ValueError(f"attached {name!r} is a {type(found).__name__}, expected {kind.__name__}")
+    return found
+
+
+def to_channels_first(stacked: np.ndarray) -> np.ndarray:
+    """Images [n, H, W, C] of uint8 as [n, C, H, W] float32 from 0 to 1."""
+    return np.ascontiguousarray(np.moveaxis(stacked, -1, -3)).astype(np.float32) / np.float32(255)
+
+
+def _image(name: str, message: Voxels | Cloud | np.ndarray | None) -> np.ndarray | None:
+    if message is None:
+        return None
+    if not isinstance(message, np.ndarray):
+        raise ValueError(f"attached {name!r} is a {type(message).__name__}, expected images")
+    if message.dtype != np.uint8 or message.ndim != 3 or message.shape[2] != 3:
+        got = f"{message.dtype} {list(message.shape)}"
+        raise ValueError(f"attached {name!r} is {got}, expected images uint8 [H, W, 3] with their `shape`")
+    return message
+
+
+def _attached(observation: Observation, name: str) -> Attached:
+    if name not in observation.attached:
+        raise KeyError(f"nothing attached is named {name!r}: there is {list(observation.attached)}")
+    return observation.attached[name]
+
+
+def _take(observation: Observation, column: str | tuple[str, int, int]) -> tuple[str, np.ndarray]:
+    if isinstance(column, str):
+        return column, observation[column]
+    name, begin, end = column
+    values = observation[name]
+    if not 0 <= begin < end <= values.shape[1]:
+        raise ValueError(f"columns {begin} to {end} of {name!r}, which has {values.shape[1]}")
+    return name, values[:, begin:end]
+
+
+def _why(observation: Observation, row: int, name: str, on_invalid: OnInvalid) -> str:
+    age_ns = int(observation.age_ns[row, observation.index_of(name)])
+    age = "it has no sample yet" if age_ns < 0 else f"its newest sample is {age_ns / 1e6:.0f} ms old"
+    back = f"row {row - len(observation)} of the window, at {int(observation.timestamps_ns[row])} ns"
+    held = ", and no older row of the window has it" if on_invalid == "hold" else ""
+    return f"{name!r} is not valid in {back}: {age}{held}"
+
+
+def _no_message(observation: Observation, name: str, row: int, on_invalid: OnInvalid) -> str:
+    row %= len(observation)
+    held = ", and no older row of the window has one" if on_invalid == "hold" else ""
+    back = f"row {row - len(observation)} of the window, at {int(observation.timestamps_ns[row])} ns"
+    return f"{name!r} has no message in {back}{held}"

@@ -1,0 +1,43 @@
+"""ACT of LeRobot: the newest row, `observation.state` and images, raw.
+
+Normalise with the processors of the policy (`make_pre_post_processors`), which take this dict as tensors. ACT has no
+mask for observations; its `action_is_pad` is of actions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from robocache.observation import Observation
+from robocache.presets import _config
+from robocache.presets._lerobot import batch
+from robocache.presets._rows import Columns, OnInvalid
+
+STEPS = 1
+
+
+def config(
+    modalities: _config.Modalities, *, images: Sequence[str] = (), rate_hz: float = 50.0, window: int = STEPS
+) -> _config.Fragment:
+    """Modalities in the order of the state. A longer `window` is what `on_invalid="hold"` looks back on."""
+    return _config.fuse(modalities, images, rate_hz=rate_hz, window=window)
+
+
+def inputs(
+    observation: Observation,
+    *,
+    state: Columns,
+    images: Mapping[str, str] | None = None,
+    environment_state: Columns = (),
+    on_invalid: OnInvalid = "refuse",
+    fill: float = 0.0,
+) -> dict[str, np.ndarray]:
+    """What `ACTPolicy.select_action` takes: a batch of one.
+
+    `observation.state` [1, D] float32, the columns of `state` side by side; `observation.environment_state` likewise;
+    `observation.images.<camera>` [1, 3, H, W] float32 from 0 to 1, of the attached stream that `images` names.
+    """
+    made = batch(observation, STEPS, state, images, environment_state, on_invalid, fill)
+    return {key: values[:, 0] for key, values in made.items()}

@@ -1,0 +1,86 @@
+"""GR00T N1.7: nested dicts of video, state and language, in physical units, and the `modality.json` of a data set."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from robocache.observation import Observation
+from robocache.presets import _config
+from robocache.presets._rows import Columns, OnInvalid, rows
+from robocache.presets._rows import images as images_of
+
+
+def config(
+    modalities: _config.Modalities,
+    *,
+    images: Sequence[str] = (),
+    rate_hz: float = 20.0,
+    window: int = 1,
+    stride: int = 1,
+) -> _config.Fragment:
+    """A modality for each key of the state. `window` is the longest horizon of the model's modality config."""
+    return _config.fuse(modalities, images, rate_hz=rate_hz, window=window, stride=stride)
+
+
+def inputs(
+    observation: Observation,
+    *,
+    state: Mapping[str, Columns] | Sequence[str],
+    video: Mapping[str, str],
+    task: str,
+    language_key: str = "task",
+    state_steps: int = 1,
+    video_steps: int = 1,
+    on_invalid: OnInvalid = "refuse",
+    fill: float = 0.0,
+) -> dict[str, dict[str, Any]]:
+    """What `Gr00tPolicy.get_action` takes: a batch of one, oldest row first.
+
+    `state.<key>` [1, T, D] float32; `video.<camera>` [1, T, H, W, 3] uint8; `language.<key>` [[text]]. The horizons and
+    keys are those of `policy.get_modality_config()`. There is no mask.
+    """
+    columns = state if isinstance(state, Mapping) else {name: [name] for name in state}
+    taken = {key: rows(observation, names, state_steps, on_invalid, fill) for key, names in columns.items()}
+    # Of as many rows as the video has, whether they are before the start.
+    every = [name for names in columns.values() for name in names]
+    padded = rows(observation, every, video_steps, "fill", 0.0).padded
+    return {
+        "state": {key: part.values[None] for key, part in taken.items()},
+        "video": {
+            camera: images_of(observation, name, video_steps, padded, on_invalid)[0][None]
+            for camera, name in video.items()
+        },
+        "language": {language_key: [[task]]},
+    }
+
+
+def modality_json(
+    observation: Observation,
+    *,
+    action: Mapping[str, int],
+    video: Mapping[str, str] | None = None,
+    path: str | os.PathLike[str] | None = None,
+) -> dict[str, Any]:
+    """The `meta/modality.json` of a data set whose `observation.state` are the columns of these observations.
+
+    `start` and `end` of a state are the `offsets` of its modality; `action` gives how many values each key has, in
+    order; `video` the `original_key` of each camera. Written to `path` where that is given.
+    """
+    ends = np.cumsum(list(action.values())).tolist()
+    spans = zip(action, [0, *ends], ends, strict=False)
+    bounds = zip(observation.modalities, observation.offsets, observation.offsets[1:], strict=False)
+    made: dict[str, Any] = {
+        "state": {name: {"start": start, "end": end} for name, start, end in bounds},
+        "action": {name: {"start": start, "end": end} for name, start, end in spans},
+        "video": {camera: {"original_key": key} for camera, key in (video or {}).items()},
+    }
+    if path is not None:
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(made, file, indent=4)
+            file.write("\n")
+    return made

@@ -1,0 +1,56 @@
+"""Octo: two rows of images and proprioception, with a mask for each step and for each key.
+
+In both masks True is what the model attends to. `timestep_pad_mask` is False for steps before the start alone, as in
+its training; a key that is missing in a step is False in `pad_mask_dict`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from robocache.observation import Observation
+from robocache.presets import _config
+from robocache.presets._rows import Columns, OnInvalid, rows
+from robocache.presets._rows import images as images_of
+
+STEPS = 2
+
+
+def config(
+    modalities: _config.Modalities, *, images: Sequence[str] = (), rate_hz: float = 5.0, window: int = STEPS
+) -> _config.Fragment:
+    """Modalities in the order of the proprioception."""
+    return _config.fuse(modalities, images, rate_hz=rate_hz, window=window)
+
+
+def inputs(
+    observation: Observation,
+    *,
+    proprio: Columns,
+    images: Mapping[str, str],
+    steps: int = STEPS,
+    on_invalid: OnInvalid = "refuse",
+    fill: float = 0.0,
+) -> dict[str, Any]:
+    """The `observations` of a batch of one, oldest step first.
+
+    `proprio` [1, T, D] float32, not normalised; `image_<name>` [1, T, H, W, 3] uint8, black where there is none;
+    `timestep_pad_mask` [1, T] and each key of `pad_mask_dict` [1, T] bool. Octo was never trained without
+    proprioception, so `on_invalid` decides for it; what is filled is False in `pad_mask_dict`.
+    """
+    taken = rows(observation, proprio, steps, on_invalid, fill)
+    made: dict[str, Any] = {"proprio": taken.values[None]}
+    masks = {"proprio": taken.valid[None]}
+    for key, name in images.items():
+        stacked, valid = images_of(observation, name, steps, taken.padded)
+        if not valid.any():
+            raise ValueError(
+                f"attached {name!r} has no image in any of {steps} steps: its shape is not known, leave {key!r} out"
+            )
+        made[f"image_{key}"] = stacked[None]
+        masks[f"image_{key}"] = valid[None]
+    # The newest step is never one before the start: it is what there is to act on.
+    made["timestep_pad_mask"] = ~taken.padded[None]
+    made["pad_mask_dict"] = masks
+    return made

@@ -1,0 +1,50 @@
+"""SmolVLA of LeRobot: the newest row, images with a mask each, the task, raw.
+
+In `<camera>_padding_mask` True is an image and False is padding, in spite of its name, and the opposite of LeRobot's
+`_is_pad`. The policy resizes, pads the state to 32 and maps images to -1..1 by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from robocache.observation import Observation
+from robocache.presets import _config
+from robocache.presets._rows import Columns, InvalidObservation, OnInvalid, rows, to_channels_first
+from robocache.presets._rows import images as images_of
+
+
+def config(
+    modalities: _config.Modalities, *, images: Sequence[str] = (), rate_hz: float = 30.0, window: int = 1
+) -> _config.Fragment:
+    """Modalities in the order of the state."""
+    return _config.fuse(modalities, images, rate_hz=rate_hz, window=window)
+
+
+def inputs(
+    observation: Observation,
+    *,
+    state: Columns,
+    images: Mapping[str, str],
+    task: str,
+    on_invalid: OnInvalid = "refuse",
+    fill: float = 0.0,
+) -> dict[str, Any]:
+    """A batch of one.
+
+    `observation.state` [1, D] float32; `observation.images.<camera>` [1, 3, H, W] float32 from 0 to 1, black where
+    there is no image, and `observation.images.<camera>_padding_mask` [1] bool, False there; `task` [1] text.
+    """
+    made: dict[str, Any] = {"observation.state": rows(observation, state, 1, on_invalid, fill).values, "task": [task]}
+    found = {camera: images_of(observation, name, 1) for camera, name in images.items()}
+    seen = [stacked for stacked, valid in found.values() if valid[0]]
+    if not seen:
+        raise InvalidObservation(f"none of the cameras {list(images)} has an image in the newest row")
+    for camera, (stacked, valid) in found.items():
+        key = f"observation.images.{camera}"
+        made[key] = to_channels_first(stacked if valid[0] else np.zeros_like(seen[0]))
+        made[f"{key}_padding_mask"] = valid
+    return made

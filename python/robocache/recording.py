@@ -1,0 +1,153 @@
+"""Recordings, and the windows of observations in them.
+
+    recording = rc.Recording("out/recording")
+    dataset = rc.RecordingDataset(recording, "robocache.yml")
+    loader = torch.utils.data.DataLoader(dataset, batch_size=64, shuffle=True)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from robocache import _native
+from robocache._arrays import Config, source, taker
+from robocache.offline import Observations, about, gathered, warned
+
+
+@dataclasses.dataclass(frozen=True)
+class RecordedMessage:
+    """One message of a recording."""
+
+    timestamp_ns: int
+    """The capture time, ns."""
+    columns: dict[str, np.ndarray]
+    """The columns of a struct, such as a cloud, by name; a tensor is the only one, by the name ``""``."""
+    fields: list[str]
+    """The names of a tensor's last axis, where it has any."""
+
+
+class Recording:
+    """A folder that `robocache-record`, or a program, wrote: a stream in each of its files.
+
+        recording = rc.Recording("out/recording")
+        recording.streams                           # ["camera", "force", "lidar"]
+        times_ns, values = recording["force"]       # [S], [S, D]
+        observations = recording.windows("robocache.yml")
+
+    Raises `FileNotFoundError` where there is no such folder, `ValueError` where it holds no stream.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = pathlib.Path(path)
+        self.streams = sorted(file.stem for file in self.path.iterdir() if file.suffix == ".arrow")
+        if not self.streams:
+            raise ValueError(f"{self.path}: no stream (needed: files NAME.arrow)")
+
+    def __getitem__(self, stream: str) -> tuple[np.ndarray, np.ndarray]:
+        """All samples of a stream: their stamps, int64 `[S]`, ns, and values `[S, D]`, in the order in which they were
+        recorded. Rows that a node masked are no samples. bfloat16 comes as uint16, its bits."""
+        times, values = _native.read_samples(os.fspath(self.path), stream)
+        take = taker(_HOST)
+        return take(times), take(values)
+
+    def messages(self, stream: str) -> Iterator[RecordedMessage]:
+        """The messages of a stream, such as clouds, one after the other. One batch of them is in memory at a time."""
+        take = taker(_HOST)
+        for timestamp_ns, shape, fields, columns in _native.Messages(os.fspath(self.path), stream):
+            arrays = {name: take(tensor) for name, tensor in columns.items()}
+            if shape and "" in arrays:
+                arrays[""] = arrays[""].reshape(shape)
+            yield RecordedMessage(timestamp_ns, arrays, fields)
+
+    def windows(
+        self, config: Config, *, streams: Mapping[str, str] | None = None, device: str | None = None
+    ) -> Observations:
+        """Every observation that `robocache-fuse` makes of the recording, as `robocache.fuse` has them.
+
+        The messages go in in the order of their stamps, as `robocache-replay` gives them. `config` and `device` are
+        those of `robocache.fuse`. `streams` says by which name the input of a modality was recorded, where that is
+        another one: `{"proprio": "arm_state"}`.
+        """
+        return gathered(self._observe(config, streams, device), taker(_HOST))
+
+    def _observe(
+        self, config: Config, streams: Mapping[str, str] | None, device: str | None
+    ) -> _native.Observed:
+        path, text = os.fspath(self.path), source("fuse", config)
+        (observed,) = warned(_native.observe_recording("fuse", path, text, dict(streams or {}), device), text)
+        return observed
+
+
+class RecordingDataset:
+    """The observations of a recording, one by one and in any order: a map-style dataset for PyTorch's `DataLoader`.
+
+        dataset = rc.RecordingDataset("out/recording", "robocache.yml")
+        dataset[7]["fused"]             # [T, D]
+        dataset[[7, 3, 12]]["fused"]    # [3, T, D]
+
+    `fused` `[T, D]`, `valid` bool `[T, M]`, `age_ns` int64 `[T, M]`, `timestamps_ns` int64 `[T]` and `epoch` are
+    those of `Recording.windows`, and of the node.
+
+    The streams go through the engine once, here. A row that several windows show is kept once, so that the memory is
+    that of the rows. An item is a copy of its rows, to do with as one likes. Nothing is computed or opened later, so
+    the dataset can be pickled, and goes to workers that are forked or spawned.
+    """
+
+    def __init__(
+        self,
+        recording: Recording | str | os.PathLike[str],
+        config: Config,
+        *,
+        streams: Mapping[str, str] | None = None,
+        device: str | None = None,
+    ) -> None:
+        recording = recording if isinstance(recording, Recording) else Recording(recording)
+        observed = recording._observe(config, streams, device)
+        said = about(observed)
+        self.modalities: list[str] = said["modalities"]
+        self.offsets: list[int] = said["offsets"]
+        self.late_samples: int = said["late_samples"]
+        self.dropped: dict[str, dict[str, int]] = said["dropped"]
+        take = taker(_HOST)
+        self._rows = {name: take(getattr(observed, name)) for name in _ROWS}
+        self._rows["fused"] = take(observed.values)
+        self._index = take(observed.index)
+        self._epoch = take(observed.epoch)
+        self._first = self._runs()
+
+    def _runs(self) -> list[int]:
+        """The first row of each window whose rows lie one after the other, else -1."""
+        rows = self._index.shape[1]
+        is_run = (self._index == self._index[:, :1] + np.arange(rows)).all(axis=1)
+        return np.where(is_run, self._index[:, 0], -1).tolist()
+
+    def __len__(self) -> int:
+        return len(self._first)
+
+    def __getitem__(self, item: int | slice | Sequence[int] | np.ndarray) -> dict[str, Any]:
+        """An observation, or for several of them each array with one axis more in front."""
+        try:
+            first = self._first[item]  # type: ignore[index]
+        except IndexError:
+            raise IndexError(f"observation {item} of {len(self)}") from None
+        except TypeError:
+            first = -1
+        if isinstance(first, list) or first < 0:
+            rows = self._index[item]
+            observation = {name: values[rows] for name, values in self._rows.items()}
+        else:
+            span = slice(first, first + self._index.shape[1])
+            observation = {name: values[span].copy() for name, values in self._rows.items()}
+        epoch = self._epoch[item]
+        observation["epoch"] = epoch if isinstance(epoch, np.ndarray) else int(epoch)
+        return observation
+
+
+_HOST = np.empty(0)
+_ROWS = ("valid", "age_ns", "timestamps_ns")

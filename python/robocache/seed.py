@@ -1,0 +1,110 @@
+"""The functions of the library that the name robocache comes from, by their names and shapes.
+
+New code has `robocache.resample` and `robocache.voxelize`, which give masks, ages and counters beside the values.
+What differs from that library, in all three functions:
+
+- Times are float seconds there. They are rounded to nanoseconds here, and float32 has none left after a few
+  seconds: use float64. Times that do not ascend are refused.
+- A sample with a NaN or an infinity is left out, and does not spread to its neighbours.
+- There is no fallback in PyTorch: `backend` is `None`, where the arrays are, or `"cuda"`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from robocache._arrays import Array, library_of
+from robocache.offline import resample, voxelize
+
+
+def resample_trajectories(
+    source_data: Array,
+    source_times: Array,
+    target_times: Array,
+    device: str | None = None,
+    backend: str | None = None,
+    *,
+    clamp: bool = True,
+) -> Array:
+    """Linear interpolation: `[B, S, D]`, times `[B, S]` and targets `[B, T]` give `[B, T, D]`.
+
+    A target before the first sample or after the last has that sample's value, as there; with `clamp=False` it is 0.
+    Which targets that concerns is in `valid` of `robocache.resample`.
+
+    Raises `ValueError` where shapes do not fit or times do not ascend, `TypeError` where a type is wrong.
+    """
+    times, targets = _nanoseconds(source_times), _nanoseconds(target_times)
+    if clamp and len(times.shape) == 2 and times.shape[1] > 0:
+        targets = targets.clip(times[:, :1], times[:, -1:])
+    return resample(times, source_data, targets, interpolation="linear", device=_device(device, backend)).values
+
+
+def fuse_multimodal(
+    stream1_data: Array,
+    stream1_times: Array,
+    stream2_data: Array,
+    stream2_times: Array,
+    stream3_data: Array,
+    stream3_times: Array,
+    target_times: Array,
+    backend: str | None = None,
+    *,
+    clamp: bool = True,
+) -> Array:
+    """Three streams at common targets, side by side: `[B, T, D1 + D2 + D3]`. Each is as of `resample_trajectories`.
+
+    `robocache.fuse` takes any number of streams, each by a rule of its own, and makes the targets.
+    """
+    streams = ((stream1_data, stream1_times), (stream2_data, stream2_times), (stream3_data, stream3_times))
+    parts = [resample_trajectories(data, times, target_times, None, backend, clamp=clamp) for data, times in streams]
+    return library_of(stream1_data).concatenate(parts, axis=-1)
+
+
+def voxelize_pointcloud(
+    points: Array,
+    features: Array | None = None,
+    grid_min: Sequence[float] = (-10.0, -10.0, -10.0),
+    voxel_size: float = 0.1,
+    grid_size: Sequence[int] = (128, 128, 128),
+    mode: str = "occupancy",
+    backend: str | None = None,
+) -> Array:
+    """A dense grid of points `[N, 3]`: `[X, Y, Z]` of `occupancy` or `count`, `[X, Y, Z, F]` of the `mean` or `max`
+    of features `[N, F]`, float32. Empty cells are 0.
+
+    Points outside the grid are left out. There they count in the cell at the border.
+    """
+    if mode in ("occupancy", "count"):
+        names: list[str] = []
+        channels = [mode]
+    elif mode in ("mean", "max"):
+        if features is None:
+            raise ValueError(f"mode `{mode}` without `features` (needed: [N, F])")
+        names = [f"f{i}" for i in range(features.shape[1])]
+        channels = [f"{mode}_{name}" for name in names]
+        points = library_of(points).concatenate([points, features], axis=1)
+    else:
+        raise ValueError(f"mode `{mode}` (allowed: occupancy, count, mean, max)")
+    config = {
+        "origin_m": [float(value) for value in grid_min],
+        "voxel_size_m": [float(voxel_size)] * 3,
+        "shape": [int(value) for value in grid_size],
+        "channels": channels,
+        "layout": "dense",
+    }
+    grid = voxelize(points, fields=["x", "y", "z", *names], config=config, device=_device(None, backend)).values
+    return grid[0] if not names else library_of(points).moveaxis(grid, 0, -1)
+
+
+def _device(device: Any, backend: str | None) -> str | None:
+    if backend not in (None, "cuda"):
+        raise ValueError(f"backend {backend!r} (allowed: None, cuda)")
+    return backend if device is None else str(device)
+
+
+def _nanoseconds(seconds: Array) -> Array:
+    if hasattr(seconds, "astype"):
+        return (seconds.astype("float64") * 1e9).round().astype("int64")
+    # PyTorch's.
+    return (seconds.double() * 1e9).round().long()

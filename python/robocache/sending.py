@@ -1,0 +1,217 @@
+"""Senders: arrays to messages, with their stamps, and no burst lost on the way."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import sys
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from robocache import messages
+
+_OVERLAY = "DORA_ZENOH_CONFIG_OVERLAY"
+# What NumPy names the types that a message can have.
+_DTYPES = ("float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+# Keys that dora uses by itself, and what to send in their place.
+_RESERVED = {"timestamp": "it takes the place of dora's own stamp: pass timestamp_ns"}
+_warned = False
+
+
+def wait_for_consumers() -> None:
+    """Makes dora's transport wait for a consumer that is busy, instead of losing what a burst has too much.
+
+        robocache.wait_for_consumers()      # before the node is made
+        node = dora.Node()
+
+    By itself, dora drops without a word what can't be handed over within 1 ms. Nothing is done where
+    DORA_ZENOH_CONFIG_OVERLAY or ZENOH_CONFIG is set. `env:` of a dataflow can't do this: dora ignores it there.
+    """
+    if "ZENOH_CONFIG" not in os.environ:
+        os.environ.setdefault(_OVERLAY, str(pathlib.Path(__file__).with_name("transport.json5")))
+
+
+def send(
+    node: Any,
+    output: str,
+    array: Any,
+    *,
+    timestamp_ns: int | None = None,
+    timestamps_ns: Any = None,
+    fields: Sequence[str] | None = None,
+    **metadata: Any,
+) -> None:
+    """Publishes a tensor in its shape, with the time at which it was measured.
+
+        robocache.send(node, "wrench", rows, timestamps_ns=stamps)      # [K, 6] with K stamps
+
+    `array` is a NumPy array, a tensor of PyTorch on the CPU (bfloat16, too), an Arrow array, or what else speaks DLPack
+    on the CPU. `timestamp_ns` is when it was measured, ns; with `timestamps_ns`, one for each row, it is the newest of
+    them unless it is given. `fields` names the last axis. Other keywords are metadata, such as `frame_id` or `valid`;
+    numbers of NumPy become those of Python, which dora would turn into text.
+
+    Raises TypeError and ValueError where that can't be sent as it is: the array on another device, not contiguous, or
+    of a type that messages don't have; stamps that are not integers, or not one a row.
+    """
+    values, dtype = _host_array(output, array)
+    values = np.atleast_1d(values)
+    said: dict[str, Any] = {"shape": list(values.shape)}
+    if dtype == "bfloat16":
+        said["dtype"] = dtype
+    said |= _stamps(output, timestamp_ns, timestamps_ns, len(values))
+    if fields is not None:
+        if len(fields) != values.shape[-1]:
+            raise ValueError(
+                f"{output}: {len(fields)} fields for an array {list(values.shape)}, expected one each of the last axis"
+            )
+        said["fields"] = list(fields)
+    _publish(node, output, _arrow(values), said, metadata)
+
+
+def send_cloud(
+    node: Any,
+    output: str,
+    points: Any,
+    *,
+    timestamp_ns: int,
+    fields: Sequence[str] = ("x", "y", "z"),
+    **metadata: Any,
+) -> None:
+    """Publishes a point cloud.
+
+        robocache.send_cloud(node, "lidar", points, timestamp_ns=stamp, fields=["x", "y", "z", "intensity"])
+
+    `points` is an array [N, C] whose columns `fields` names, or a dict of columns [N] of any numeric type each, or a
+    structured NumPy array. x, y and z are in metres; `t_ns`, if there, counts from `timestamp_ns`.
+    """
+    names = getattr(getattr(points, "dtype", None), "names", None)
+    if names:
+        points = {name: np.ascontiguousarray(points[name]) for name in names}
+    if not isinstance(points, Mapping):
+        values, _ = _host_array(output, points)
+        if values.ndim != 2 or values.shape[1] != len(fields):
+            raise ValueError(
+                f"{output}: a cloud of fields {list(fields)} is {list(values.shape)}, expected [N, {len(fields)}]"
+            )
+        _require_axes(output, fields)
+        send(node, output, points, timestamp_ns=timestamp_ns, fields=fields, **metadata)
+        return
+    _require_axes(output, list(points))
+    columns = {name: _host_array(f"{output}, field {name!r}", column)[0] for name, column in points.items()}
+    shapes = {name: list(column.shape) for name, column in columns.items()}
+    if any(column.ndim != 1 for column in columns.values()) or len({len(column) for column in columns.values()}) != 1:
+        raise ValueError(f"{output}: columns are {shapes}, expected [N] of one length")
+    cloud = messages.pyarrow().StructArray.from_arrays(
+        [_arrow(column) for column in columns.values()], names=list(columns)
+    )
+    _publish(node, output, cloud, _stamps(output, timestamp_ns, None, 0), metadata)
+
+
+def drain(seconds: float = 0.5) -> None:
+    """Waits for what is still on its way: a process that ends takes it along. Call it after the last message."""
+    time.sleep(seconds)
+
+
+def _publish(node: Any, output: str, array: Any, said: dict[str, Any], metadata: Mapping[str, Any]) -> None:
+    global _warned
+    if not _warned and not {_OVERLAY, "ZENOH_CONFIG"} & os.environ.keys():
+        _warned = True
+        warnings.warn(
+            "dora drops messages of a burst: call robocache.wait_for_consumers() before dora.Node()", stacklevel=3
+        )
+    for key in metadata:
+        if key in _RESERVED:
+            raise ValueError(f"{output}: {key!r} can't be sent, {_RESERVED[key]}")
+        if key in said:
+            raise ValueError(f"{output}: {key!r} is that of the array, it can't be given")
+    node.send_output(output, array, said | {key: _plain(output, key, value) for key, value in metadata.items()})
+
+
+def _stamps(output: str, timestamp_ns: Any, timestamps_ns: Any, rows: int) -> dict[str, Any]:
+    if timestamps_ns is not None:
+        stamps = np.asarray(timestamps_ns)
+        if stamps.ndim != 1 or len(stamps) != rows or not rows:
+            raise ValueError(f"{output}: {list(stamps.shape)} timestamps_ns for {rows} rows, expected one each")
+        if not np.issubdtype(stamps.dtype, np.integer):
+            raise TypeError(f"{output}: timestamps_ns are {stamps.dtype}, expected integers, ns")
+        newest = int(stamps.max()) if timestamp_ns is None else _stamp(output, timestamp_ns)
+        return {"timestamp_ns": newest, "timestamps_ns": stamps.tolist()}
+    if timestamp_ns is None:
+        raise ValueError(f"{output}: no timestamp_ns: pass when it was measured, ns (time.time_ns() where that is now)")
+    return {"timestamp_ns": _stamp(output, timestamp_ns)}
+
+
+def _stamp(output: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise TypeError(f"{output}: timestamp_ns is {value!r}, expected an integer, ns")
+    return int(value)
+
+
+def _require_axes(output: str, fields: Sequence[str]) -> None:
+    missing = [axis for axis in "xyz" if axis not in fields]
+    if missing:
+        raise ValueError(f"{output}: fields are {list(fields)}, expected x, y and z among them")
+
+
+def _host_array(output: str, array: Any) -> tuple[np.ndarray, str]:
+    """The values as a contiguous NumPy array of a type that messages have, and the name of that type."""
+    torch, pyarrow = sys.modules.get("torch"), sys.modules.get("pyarrow")
+    if torch is not None and isinstance(array, torch.Tensor):
+        if array.device.type != "cpu":
+            raise ValueError(
+                f"{output}: the tensor is on {array.device}, expected the CPU: dora carries host memory, "
+                f"pass tensor.cpu()"
+            )
+        array = array.detach()
+        if not array.is_contiguous():
+            raise ValueError(f"{output}: the tensor {list(array.shape)} is not contiguous: pass tensor.contiguous()")
+        if array.dtype == torch.bfloat16:
+            return array.view(torch.int16).numpy().view(np.uint16), "bfloat16"
+        array = array.numpy()
+    elif pyarrow is not None and isinstance(array, pyarrow.Array):
+        if pyarrow.types.is_nested(array.type):
+            raise TypeError(f"{output}: the array is {array.type}, expected numbers; send a struct by node.send_output")
+        array = array.to_numpy(zero_copy_only=False)
+    elif not isinstance(array, np.ndarray) and hasattr(array, "__dlpack_device__"):
+        kind = array.__dlpack_device__()[0]
+        if int(kind) != 1:
+            raise ValueError(
+                f"{output}: the array is on a device (DLPack type {int(kind)}), expected the CPU: copy it there first"
+            )
+        array = np.from_dlpack(array)
+    values = np.asarray(array)
+    if values.dtype.name not in _DTYPES or not values.dtype.isnative:
+        hint = ": pass array.astype(np.uint8)" if values.dtype == bool else ""
+        raise TypeError(f"{output}: the array is {values.dtype}, expected one of {', '.join(_DTYPES)}{hint}")
+    if not values.flags.c_contiguous:
+        raise ValueError(
+            f"{output}: the array {list(values.shape)} is not contiguous: pass np.ascontiguousarray(array)"
+        )
+    return values, values.dtype.name
+
+
+def _arrow(values: np.ndarray) -> Any:
+    return messages.pyarrow().array(values.reshape(-1))
+
+
+def _plain(output: str, key: str, value: Any) -> Any:
+    """A value of metadata as Python has it: dora makes text of everything else."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    elif isinstance(value, np.ndarray):
+        value = value.reshape(-1).tolist()
+    elif isinstance(value, (list, tuple)):
+        value = [_plain(output, key, entry) for entry in value]
+    if isinstance(value, list) and (not value or any(type(entry) is not type(value[0]) for entry in value)):
+        raise ValueError(
+            f"{output}: {key} is {value!r}, expected a list of one type with something in it: leave an empty one out"
+        )
+    if not isinstance(value, (bool, int, float, str, list)):
+        raise TypeError(
+            f"{output}: {key} is {value!r}, expected a number, text, or a list of these: leave out what is not there"
+        )
+    return value

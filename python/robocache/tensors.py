@@ -1,0 +1,206 @@
+"""Tensors of messages, where they lie, for NumPy, PyTorch, CuPy and whatever else speaks DLPack."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import sys
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from robocache import messages
+from robocache._native import Resident, Tensor, TornError
+from robocache.messages import MessageError
+
+# What DLPack calls the processor of the host.
+_CPU = (1, 0)
+
+
+class MessageTensor:
+    """A tensor of a message, and a context manager: past its end, nothing can be taken from it.
+
+        with robocache.open_tensor(event) as tensor:
+            tensor.torch()
+
+    What was taken before stays there. The numbers of a bfloat16 tensor are its bits, uint16, because NumPy has no such
+    type: `numpy` widens them to float32, every other way hands on bfloat16.
+
+    A payload of a ring that was opened with `copy=False` is held for as long as anything of it is used, and its producer
+    overwrites it all the same where it has no other slot. The end of the `with` raises TornError then; what is used
+    past it may change without a word.
+    """
+
+    def __init__(self, array: np.ndarray | Tensor, dtype: str | None = None, resident: Resident | None = None):
+        own = array.dtype if isinstance(array, Tensor) else array.dtype.name
+        if dtype == "bfloat16" and own not in ("uint16", "bfloat16"):
+            raise MessageError(f"dtype is bfloat16 for values of {own}, expected uint16 (its bits)")
+        if dtype not in (None, "bfloat16", own):
+            raise MessageError(f"dtype is {dtype} for values of {own}")
+        self._array: np.ndarray | Tensor | None = array
+        self._resident = resident
+        self.shape: tuple[int, ...] = array.shape
+        self.dtype: str = dtype or own
+        self.device: str = array.device if isinstance(array, Tensor) else "cpu"
+
+    def __repr__(self) -> str:
+        return f"MessageTensor({list(self.shape)}, {self.dtype}, {'closed' if self._array is None else self.device})"
+
+    def __enter__(self) -> MessageTensor:
+        self._open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        is_intact = self.is_intact
+        self.close()
+        if kind is None and not is_intact:
+            raise TornError("the payload was overwritten while it was used: give its ring more `slots`, or take a copy")
+
+    @property
+    def is_intact(self) -> bool:
+        """Whether the values are what was published. False can only come of a ring, with `copy=False`: ask after the use,
+        and before the tensor is closed."""
+        self._open()
+        return self._resident is None or self._resident.is_intact
+
+    def close(self) -> None:
+        """Gives up the memory of the message, once nothing that was taken from it is left."""
+        self._array = self._resident = None
+
+    def _open(self) -> np.ndarray | Tensor:
+        if self._array is None:
+            raise ValueError("the tensor is closed")
+        return self._array
+
+    def numpy(self) -> np.ndarray:
+        """A NumPy array on the same memory; of bfloat16 a float32 array of its own, of a device a copy."""
+        array = self._open()
+        if isinstance(array, Tensor):
+            array = messages.host_array(array)
+        if self.dtype != "bfloat16":
+            return array
+        return (array.astype(np.uint32) << 16).view(np.float32)
+
+    def torch(self) -> Any:
+        """A `torch.Tensor` on the same memory. The program must have imported torch."""
+        return _imported("torch").from_dlpack(self)
+
+    def cupy(self) -> Any:
+        """A `cupy.ndarray`: on the same memory where that is on a device, else a copy on the current one. The program must
+        have imported cupy."""
+        cupy = _imported("cupy")
+        return cupy.asarray(self.numpy()) if self.device == "cpu" else cupy.from_dlpack(self)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._open().__dlpack_device__()
+
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        array = self._open()
+        asked: dict[str, Any] = {"max_version": max_version, "dl_device": dl_device, "copy": copy}
+        asked = {key: value for key, value in asked.items() if value is not None}
+        if isinstance(array, Tensor):
+            return array.__dlpack__(stream=stream, **asked)
+        try:
+            capsule = array.__dlpack__(**asked)
+        except TypeError:  # NumPy before 2.1 knows none of them
+            capsule = array.__dlpack__()
+        if self.dtype == "bfloat16":
+            _retype(capsule)
+        return capsule
+
+
+def open_tensor(event: Mapping[str, Any], column: str | None = None, *, copy: bool = True) -> MessageTensor:
+    """The tensor of a message, in the shape that its metadata say.
+
+        window = robocache.open_tensor(event).torch()
+
+    They are the numbers that came: where an observation is not valid, its `fill_value`. `Observation.tensor` has NaN
+    there. By default they are copied, because an array that is held keeps the sender from using its memory again; with
+    `copy=False` they are those that were received, read-only.
+
+    `column` names one of a payload that has several: `fused` (the default) or what is attached of an `observation`,
+    `coords` or `features` of a coo grid, a field of a cloud.
+
+    Raises MessageError where the message says what is not so.
+    """
+    value, metadata = messages.parts(event)
+    if messages.is_resident(metadata):
+        return _of_ring(metadata, column, copy)
+    if messages.is_columns(value):
+        name = column or "fused"
+        array = messages.get(messages.columns(value), name, "the payload")
+        shape, dtype = ("shape", "dtype") if name == "fused" else (f"{name}.shape", f"{name}.dtype")
+    elif column is None:
+        array, shape, dtype = messages.flat(value), "shape", "dtype"
+    else:
+        raise MessageError(f"the payload is a flat array, expected a struct with a column {column!r}")
+    # The `shape` of a grid of bits counts its cells, eight of which are a byte.
+    if not is_bits(array, metadata):
+        array = array.reshape(messages.shape_of(metadata, shape, array))
+    return MessageTensor(owned(array) if copy else array, metadata.get(dtype))
+
+
+def _of_ring(metadata: Mapping[str, Any], column: str | None, copy: bool) -> MessageTensor:
+    resident = messages.take(metadata, copy)
+    columns = resident.columns
+    if list(columns) == [""]:
+        if column is not None:
+            raise MessageError(f"the payload is a flat array, expected a struct with a column {column!r}")
+        tensor, shape = columns[""], "shape"
+    else:
+        name = column or "fused"
+        tensor = messages.get(columns, name, "the payload")
+        shape = "shape" if name == "fused" else f"{name}.shape"
+    count = math.prod(tensor.shape)
+    if shape in metadata:
+        dimensions = [int(n) for n in messages.integers(metadata, shape)]
+        # The `shape` of a grid of bits counts its cells.
+        if math.prod(dimensions) == count:
+            tensor = tensor.reshape(dimensions)
+        elif "grid_shape" not in metadata:
+            raise MessageError(f"{shape} is {dimensions} for {count} values")
+    return MessageTensor(tensor, resident=None if copy else resident)
+
+
+def is_bits(array: np.ndarray, metadata: Mapping[str, Any]) -> bool:
+    """Whether a payload is the bits of a voxel grid."""
+    if array.dtype != np.uint8 or "grid_shape" not in metadata:
+        return False
+    return bool(array.size == -(-math.prod(messages.integers(metadata, "grid_shape").tolist()) // 8))
+
+
+def owned(array: np.ndarray) -> np.ndarray:
+    """A copy that belongs to nobody else."""
+    return np.array(array, order="C", copy=True)
+
+
+def _imported(name: str) -> Any:
+    module = sys.modules.get(name)
+    if module is None:
+        raise ImportError(f"{name} is not imported: `import {name}` first, robocache does not do so by itself")
+    return module
+
+
+def _retype(capsule: Any) -> None:
+    """Makes a DLPack capsule of uint16 one of bfloat16. The capsule is new, so nobody has read it yet."""
+    api = ctypes.pythonapi
+    api.PyCapsule_IsValid.argtypes = api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    api.PyCapsule_GetPointer.restype = ctypes.c_void_p
+    # A versioned capsule has its version, context, deleter and flags before the tensor, 8 bytes each.
+    name, begin = (
+        (b"dltensor_versioned", 32) if api.PyCapsule_IsValid(capsule, b"dltensor_versioned") else (b"dltensor", 0)
+    )
+    # The type code follows the address (8 bytes), the device (8) and the number of dimensions (4). 4 is bfloat16.
+    code = api.PyCapsule_GetPointer(capsule, name) + begin + 20
+    ctypes.c_uint8.from_address(code).value = 4

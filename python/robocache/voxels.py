@@ -1,0 +1,203 @@
+"""Voxel grids and point clouds of messages."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from robocache import messages
+from robocache.messages import MessageError
+from robocache.tensors import MessageTensor, is_bits, owned
+
+_COUNTERS = ("points_in", "points_kept", "dropped_nonfinite", "dropped_outside", "dropped_overflow", "saturated")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Voxels:
+    """A voxel grid in the layout in which it came.
+
+    >>> grid = Voxels.from_event(event)
+    >>> grid.dense()        # [C, X, Y, Z]
+    >>> grid.occupied()     # [V, 3], the cells with points in them
+    """
+
+    layout: str
+    """`dense`, `bits` or `coo`."""
+    channels: tuple[str, ...]
+    """The C names of the channels; of `bits` there is one, `occupancy`."""
+    grid_shape: tuple[int, int, int]
+    """X, Y, Z."""
+    origin_m: tuple[float, float, float]
+    """The corner with the least coordinates."""
+    voxel_size_m: tuple[float, float, float]
+    """The edges of a cell."""
+    timestamp_ns: int
+    values: np.ndarray | None = None
+    """Of `dense` [C, X, Y, Z]; of `bits` the bytes, uint8. bfloat16 is widened to float32."""
+    coords: np.ndarray | None = None
+    """Of `coo` [V, 3], int32, sorted by cell."""
+    features: np.ndarray | None = None
+    """Of `coo` [V, C], float32."""
+    counters: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    """`points_in`, `points_kept`, `dropped_*` and `saturated`, as they came. A grid that is attached has none."""
+    unusable: tuple[int, ...] = ()
+    """For each field that channels are computed from, how many values of kept points were left out."""
+    inputs: tuple[str, ...] = ()
+    inputs_valid: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, bool))
+    """For each input, whether a cloud of it is in the grid."""
+    inputs_age_ns: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, np.int64))
+    """`timestamp_ns` minus the stamp of the input's cloud, -1 where none is in the grid."""
+    frame_id: str | None = None
+
+    @classmethod
+    def from_event(cls, event: Mapping[str, Any], *, copy: bool = True) -> Voxels:
+        """Takes a message `voxels` of any layout; `copy=False` keeps the memory of the sender, read-only."""
+        return cls.from_message(*messages.parts(event), copy=copy)
+
+    @classmethod
+    def from_message(cls, value: Any, metadata: Mapping[str, Any], *, copy: bool = True) -> Voxels:
+        """The same of a payload, Arrow or NumPy, and its metadata."""
+        value, copy = messages.on_host(value, metadata, copy)
+        if messages.is_columns(value):
+            columns = messages.columns(value)
+        else:
+            columns = {"": messages.flat(value)}
+        if copy:
+            columns = {name: owned(column) for name, column in columns.items()}
+        return cls.of_columns(columns, metadata, messages.integer(metadata, "timestamp_ns"))
+
+    @classmethod
+    def of_columns(cls, columns: Mapping[str, np.ndarray], metadata: Mapping[str, Any], timestamp_ns: int) -> Voxels:
+        """Of `coords` and `features`, or of one flat array by the name ``""``."""
+        shape = tuple(int(n) for n in messages.integers(metadata, "grid_shape", 3))
+        channels = messages.strings(metadata, "channels")
+        names = messages.strings(metadata, "inputs") if "inputs" in metadata else ()
+        made: dict[str, Any] = {
+            "channels": channels,
+            "grid_shape": shape,
+            "origin_m": _floats(metadata, "origin_m"),
+            "voxel_size_m": _floats(metadata, "voxel_size_m"),
+            "timestamp_ns": timestamp_ns,
+            "counters": {key: messages.integer(metadata, key) for key in _COUNTERS if key in metadata},
+            "unusable": tuple(metadata.get("unusable", ())),
+            "frame_id": metadata.get("frame_id"),
+        }
+        if names:
+            made["inputs"] = names
+            made["inputs_valid"] = messages.integers(metadata, "inputs_valid", len(names)) != 0
+            made["inputs_age_ns"] = messages.integers(metadata, "inputs_age_ns", len(names))
+        if "coords" in columns:
+            coords = columns["coords"].reshape(-1, 3)
+            features = messages.get(columns, "features", "the payload")
+            if features.size != len(coords) * len(channels):
+                raise MessageError(f"{features.size} features for {len(coords)} cells of channels {list(channels)}")
+            return cls(layout="coo", coords=coords, features=features.reshape(len(coords), len(channels)), **made)
+        values = messages.get(columns, "", "the payload")
+        if is_bits(values, metadata) and values.size != len(channels) * math.prod(shape):
+            return cls(layout="bits", values=values.reshape(-1), **made)
+        if values.size != len(channels) * math.prod(shape):
+            raise MessageError(f"there are {values.size} values for {len(channels)} channels of {list(shape)} cells")
+        dense = MessageTensor(values.reshape(len(channels), *shape), metadata.get("dtype")).numpy()
+        return cls(layout="dense", values=dense, **made)
+
+    def dense(self) -> np.ndarray:
+        """The grid as [C, X, Y, Z]: as it came, or float32 made of bits or coo. Zero where there are no points."""
+        if self.layout == "dense":
+            assert self.values is not None
+            return self.values
+        if self.layout == "bits":
+            return self._cells[None].astype(np.float32)
+        assert self.coords is not None and self.features is not None
+        grid = np.zeros((len(self.channels), *self.grid_shape), self.features.dtype)
+        grid[:, *self.coords.T] = self.features.T
+        return grid
+
+    def occupied(self) -> np.ndarray:
+        """The cells with points in them, [V, 3], x slowest."""
+        if self.layout == "coo":
+            assert self.coords is not None
+            return self.coords
+        if self.layout == "bits":
+            return np.argwhere(self._cells)
+        for name in ("occupancy", "count"):
+            if name in self.channels:
+                return np.argwhere(self.dense()[self.channels.index(name)])
+        raise MessageError(
+            f"channels are {list(self.channels)}, expected `occupancy` or `count` to tell cells from empty ones"
+        )
+
+    def centres_m(self) -> np.ndarray:
+        """The middles of the occupied cells, [V, 3] float64, metres."""
+        centres: np.ndarray = np.asarray(self.origin_m) + (self.occupied() + 0.5) * np.asarray(self.voxel_size_m)
+        return centres
+
+    def channel(self, name: str) -> np.ndarray:
+        """One channel as [X, Y, Z]."""
+        if name not in self.channels:
+            raise KeyError(f"no channel {name!r}: channels are {list(self.channels)}")
+        found: np.ndarray = self.dense()[self.channels.index(name)]
+        return found
+
+    @functools.cached_property
+    def _cells(self) -> np.ndarray:
+        assert self.values is not None
+        count = math.prod(self.grid_shape)
+        return np.unpackbits(self.values, count=count, bitorder="little").astype(bool).reshape(self.grid_shape)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Cloud:
+    """A point cloud: a column [N] for each field, `x`, `y` and `z` in metres among them."""
+
+    columns: Mapping[str, np.ndarray]
+    timestamp_ns: int
+    frame_id: str | None = None
+
+    def __len__(self) -> int:
+        return len(self.columns["x"])
+
+    def __getitem__(self, field: str) -> np.ndarray:
+        if field not in self.columns:
+            raise KeyError(f"no field {field!r}: fields are {list(self.columns)}")
+        return self.columns[field]
+
+    @property
+    def points_m(self) -> np.ndarray:
+        """x, y and z as [N, 3] float32."""
+        return np.stack([self.columns[axis] for axis in "xyz"], axis=1).astype(np.float32, copy=False)
+
+    @classmethod
+    def from_event(cls, event: Mapping[str, Any], *, copy: bool = True) -> Cloud:
+        """Takes a cloud in either form, a struct or a flat array [N, C] with `fields`."""
+        value, metadata = messages.parts(event)
+        value, copy = messages.on_host(value, metadata, copy)
+        columns = messages.columns(value) if messages.is_columns(value) else {"": messages.flat(value)}
+        if copy:
+            columns = {name: owned(column) for name, column in columns.items()}
+        return cls.of_columns(columns, metadata, messages.integer(metadata, "timestamp_ns"))
+
+    @classmethod
+    def of_columns(cls, columns: Mapping[str, np.ndarray], metadata: Mapping[str, Any], timestamp_ns: int) -> Cloud:
+        """Of a column for each field, or of one flat array by the name ``""``."""
+        if "" in columns:
+            fields = messages.strings(metadata, "fields") if "fields" in metadata else ("x", "y", "z")
+            flat = columns[""]
+            if flat.size % len(fields):
+                raise MessageError(f"{flat.size} values are no rows of fields {list(fields)}")
+            columns = dict(zip(fields, flat.reshape(-1, len(fields)).T, strict=True))
+        missing = [axis for axis in "xyz" if axis not in columns]
+        if missing:
+            raise MessageError(f"fields are {list(columns)}, expected x, y and z among them")
+        return cls(dict(columns), timestamp_ns, metadata.get("frame_id"))
+
+
+def _floats(metadata: Mapping[str, Any], key: str) -> tuple[float, float, float]:
+    values = tuple(float(x) for x in messages.get(metadata, key))
+    if len(values) != 3:
+        raise MessageError(f"{key} has {len(values)} entries, expected 3")
+    return values

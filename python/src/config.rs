@@ -1,0 +1,96 @@
+//! Configurations, read as the nodes read theirs.
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use robocache::app::{App, AppError, Config, Plugin};
+use robocache::device::{DeviceChoice, Placement};
+use std::cell::RefCell;
+use std::path::Path;
+use std::rc::Rc;
+
+/// The text of a configuration, and the file that it came from.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct Source {
+    text: String,
+    file: String,
+}
+
+impl Source {
+    /// Makes an operation of one section of the configuration. `later` are keys that a later version will have.
+    pub fn build<T: 'static>(
+        &self,
+        section: &'static str,
+        later: &'static [&'static str],
+        placement: Placement,
+        make: impl Fn(&App) -> Result<T, AppError> + 'static,
+    ) -> Result<T, AppError> {
+        let made = Rc::new(RefCell::new(None));
+        let config = Config::parse(Path::new(&self.file), &self.text)?;
+        let app = App::new().with_config(config).with_placement(placement);
+        let plugin = Section {
+            name: section,
+            later,
+            make,
+            made: made.clone(),
+        };
+        app.add_plugin(plugin).build(|_| false)?;
+        made.take()
+            .ok_or_else(|| self.refused(section, "the section is not used"))
+    }
+
+    /// The refusal of a section.
+    pub fn refused(&self, section: &str, problem: impl Into<String>) -> AppError {
+        AppError::Config {
+            file: self.file.clone().into(),
+            section: section.into(),
+            problem: problem.into(),
+        }
+    }
+}
+
+/// A configuration is wrong: the file, the section, the key, what came and what is allowed.
+pub fn refusal(error: AppError) -> PyErr {
+    PyValueError::new_err(error.to_string())
+}
+
+/// What is made of a section, as a plugin is.
+struct Section<T, F> {
+    name: &'static str,
+    later: &'static [&'static str],
+    make: F,
+    made: Rc<RefCell<Option<T>>>,
+}
+
+impl<T, F: Fn(&App) -> Result<T, AppError>> Plugin for Section<T, F> {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn later(&self) -> &'static [&'static str] {
+        self.later
+    }
+
+    fn build(&self, app: &mut App) -> Result<(), AppError> {
+        let made = (self.make)(app)?;
+        self.made.replace(Some(made));
+        Ok(())
+    }
+}
+
+/// The devices by the argument `device`. `None`: the CPU.
+pub fn placement(device: Option<&str>) -> PyResult<Placement> {
+    let choice = match device {
+        None | Some("cpu") => DeviceChoice::Cpu,
+        Some("auto") => DeviceChoice::Auto,
+        Some("cuda") => DeviceChoice::Cuda(None),
+        Some(other) => match other.strip_prefix("cuda:").and_then(|ordinal| ordinal.parse().ok()) {
+            Some(ordinal) => DeviceChoice::Cuda(Some(ordinal)),
+            None => {
+                let words = format!("`device` is {other:?} (allowed: None, auto, cpu, cuda, cuda:N)");
+                return Err(PyValueError::new_err(words));
+            }
+        },
+    };
+    Placement::resolve(choice, None).map_err(|error| PyValueError::new_err(format!("`device`: {error}")))
+}

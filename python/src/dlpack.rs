@@ -1,0 +1,307 @@
+//! DLPack 1.0: its structs, and capsules of them.
+//!
+//! See <https://dmlc.github.io/dlpack/latest/c_api.html>.
+
+use pyo3::exceptions::PyBufferError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyCapsule;
+use std::ffi::{CStr, c_void};
+use std::ptr::NonNull;
+
+pub const CPU: i32 = 1;
+pub const CUDA: i32 = 2;
+/// Page-locked host memory.
+pub const CUDA_HOST: i32 = 3;
+
+pub const READ_ONLY: u64 = 1;
+pub const IS_COPIED: u64 = 2;
+
+const MAJOR: u32 = 1;
+
+const PLAIN: &CStr = c"dltensor";
+const VERSIONED: &CStr = c"dltensor_versioned";
+/// The consumer has taken the tensor out of the capsule, and calls its deleter.
+const USED_PLAIN: &CStr = c"used_dltensor";
+const USED_VERSIONED: &CStr = c"used_dltensor_versioned";
+
+/// `DLDevice`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DlDevice {
+    pub kind: i32,
+    pub ordinal: i32,
+}
+
+/// `DLDataType`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DlDataType {
+    pub code: u8,
+    pub bits: u8,
+    pub lanes: u16,
+}
+
+/// `DLTensor`. Strides count elements.
+#[repr(C)]
+pub struct DlTensor {
+    pub data: *mut c_void,
+    pub device: DlDevice,
+    pub ndim: i32,
+    pub dtype: DlDataType,
+    pub shape: *mut i64,
+    pub strides: *mut i64,
+    pub byte_offset: u64,
+}
+
+/// `DLManagedTensor`.
+#[repr(C)]
+struct Plain {
+    tensor: DlTensor,
+    context: *mut c_void,
+    deleter: Option<unsafe extern "C" fn(*mut Self)>,
+}
+
+/// `DLManagedTensorVersioned`.
+#[repr(C)]
+struct Versioned {
+    version: [u32; 2],
+    context: *mut c_void,
+    deleter: Option<unsafe extern "C" fn(*mut Self)>,
+    flags: u64,
+    tensor: DlTensor,
+}
+
+/// What a capsule keeps alive: the tensor's dimensions, and whatever owns its memory.
+pub struct Exported<O> {
+    shape: Vec<i64>,
+    strides: Vec<i64>,
+    _owner: O,
+}
+
+/// A tensor to hand out.
+pub struct Export<O> {
+    pub data: *mut c_void,
+    pub device: DlDevice,
+    pub dtype: DlDataType,
+    pub shape: Vec<i64>,
+    pub strides: Vec<i64>,
+    pub owner: O,
+}
+
+impl<O: Send + 'static> Export<O> {
+    /// A capsule, of the form that knows flags if `is_versioned`.
+    pub fn into_capsule(self, py: Python<'_>, is_versioned: bool, flags: u64) -> PyResult<Bound<'_, PyAny>> {
+        let mut exported = Box::new(Exported {
+            shape: self.shape,
+            strides: self.strides,
+            _owner: self.owner,
+        });
+        let tensor = DlTensor {
+            data: self.data,
+            device: self.device,
+            ndim: exported.shape.len() as i32,
+            dtype: self.dtype,
+            shape: exported.shape.as_mut_ptr(),
+            strides: exported.strides.as_mut_ptr(),
+            byte_offset: 0,
+        };
+        let context: *mut c_void = Box::into_raw(exported).cast();
+        if is_versioned {
+            let managed = Box::new(Versioned {
+                version: [MAJOR, 0],
+                context,
+                deleter: Some(delete_versioned::<O>),
+                flags,
+                tensor,
+            });
+            new_capsule(py, Box::into_raw(managed).cast(), VERSIONED, drop_versioned)
+        } else {
+            let managed = Box::new(Plain {
+                tensor,
+                context,
+                deleter: Some(delete_plain::<O>),
+            });
+            new_capsule(py, Box::into_raw(managed).cast(), PLAIN, drop_plain)
+        }
+    }
+}
+
+fn new_capsule<'py>(
+    py: Python<'py>,
+    managed: *mut c_void,
+    name: &'static CStr,
+    destructor: ffi::PyCapsule_Destructor,
+) -> PyResult<Bound<'py, PyAny>> {
+    // SAFETY: the name is static, and the destructor is that of what `managed` points to.
+    unsafe {
+        let capsule = ffi::PyCapsule_New(managed, name.as_ptr(), Some(destructor));
+        Bound::from_owned_ptr_or_err(py, capsule)
+    }
+}
+
+unsafe extern "C" fn delete_plain<O>(managed: *mut Plain) {
+    // SAFETY: both boxes were made by `into_capsule`, and whoever has the tensor deletes it once.
+    unsafe { drop(Box::from_raw(Box::from_raw(managed).context.cast::<Exported<O>>())) };
+}
+
+unsafe extern "C" fn delete_versioned<O>(managed: *mut Versioned) {
+    // SAFETY: as in `delete_plain`.
+    unsafe { drop(Box::from_raw(Box::from_raw(managed).context.cast::<Exported<O>>())) };
+}
+
+unsafe extern "C" fn drop_plain(capsule: *mut ffi::PyObject) {
+    // SAFETY: a capsule that still has this name has a tensor that nobody took.
+    unsafe {
+        if ffi::PyCapsule_IsValid(capsule, PLAIN.as_ptr()) == 1 {
+            let managed = ffi::PyCapsule_GetPointer(capsule, PLAIN.as_ptr()).cast::<Plain>();
+            release_plain(managed);
+        }
+    }
+}
+
+unsafe extern "C" fn drop_versioned(capsule: *mut ffi::PyObject) {
+    // SAFETY: as in `drop_plain`.
+    unsafe {
+        if ffi::PyCapsule_IsValid(capsule, VERSIONED.as_ptr()) == 1 {
+            let managed = ffi::PyCapsule_GetPointer(capsule, VERSIONED.as_ptr()).cast::<Versioned>();
+            release_versioned(managed);
+        }
+    }
+}
+
+/// # Safety
+/// The tensor is the caller's, and is not used any more.
+unsafe fn release_plain(managed: *mut Plain) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if let Some(deleter) = (*managed).deleter {
+            deleter(managed);
+        }
+    }
+}
+
+/// # Safety
+/// As of [`release_plain`].
+unsafe fn release_versioned(managed: *mut Versioned) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if let Some(deleter) = (*managed).deleter {
+            deleter(managed);
+        }
+    }
+}
+
+/// A tensor taken out of a capsule. It is given back when dropped.
+pub struct Imported(Managed);
+
+enum Managed {
+    Plain(ManagedPlain),
+    Versioned(ManagedVersioned),
+}
+
+/// A tensor of the form without flags.
+struct ManagedPlain(NonNull<Plain>);
+
+/// A tensor of the form with flags.
+struct ManagedVersioned(NonNull<Versioned>);
+
+// SAFETY: DLPack lets every thread read a tensor and call its deleter.
+unsafe impl Send for Imported {}
+// SAFETY: it is only read.
+unsafe impl Sync for Imported {}
+
+impl Drop for ManagedPlain {
+    fn drop(&mut self) {
+        // SAFETY: it was taken out of a capsule, which does not release it any more.
+        unsafe { release_plain(self.0.as_ptr()) }
+    }
+}
+
+impl Drop for ManagedVersioned {
+    fn drop(&mut self) {
+        // SAFETY: as of `ManagedPlain`.
+        unsafe { release_versioned(self.0.as_ptr()) }
+    }
+}
+
+impl Imported {
+    /// Takes the tensor out of a capsule of either form.
+    pub fn from_capsule(capsule: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let object = capsule.cast::<PyCapsule>()?.as_ptr();
+        // SAFETY: the pointer is asked for by the name that the capsule has, whose type it says; after the renaming the
+        // capsule's destructor leaves the tensor alone.
+        unsafe {
+            if ffi::PyCapsule_IsValid(object, VERSIONED.as_ptr()) == 1 {
+                let managed = ffi::PyCapsule_GetPointer(object, VERSIONED.as_ptr()).cast::<Versioned>();
+                let major = (*managed).version[0];
+                if major != MAJOR {
+                    return Err(PyBufferError::new_err(format!(
+                        "DLPack {major} came (allowed: {MAJOR})"
+                    )));
+                }
+                ffi::PyCapsule_SetName(object, USED_VERSIONED.as_ptr());
+                return Ok(Self(Managed::Versioned(ManagedVersioned(NonNull::new_unchecked(
+                    managed,
+                )))));
+            }
+            if ffi::PyCapsule_IsValid(object, PLAIN.as_ptr()) == 1 {
+                let managed = ffi::PyCapsule_GetPointer(object, PLAIN.as_ptr()).cast::<Plain>();
+                ffi::PyCapsule_SetName(object, USED_PLAIN.as_ptr());
+                return Ok(Self(Managed::Plain(ManagedPlain(NonNull::new_unchecked(managed)))));
+            }
+        }
+        Err(PyBufferError::new_err(
+            "the capsule holds no DLPack tensor, or one that was taken already",
+        ))
+    }
+
+    /// Its flags, such as [`READ_ONLY`]; 0 of the form that has none.
+    pub fn flags(&self) -> u64 {
+        match &self.0 {
+            Managed::Plain(_) => 0,
+            // SAFETY: the tensor lives until it is released.
+            Managed::Versioned(managed) => unsafe { managed.0.as_ref().flags },
+        }
+    }
+
+    /// The tensor.
+    pub fn tensor(&self) -> &DlTensor {
+        // SAFETY: the tensor lives until it is released.
+        unsafe {
+            match &self.0 {
+                Managed::Plain(managed) => &managed.0.as_ref().tensor,
+                Managed::Versioned(managed) => &managed.0.as_ref().tensor,
+            }
+        }
+    }
+}
+
+impl DlTensor {
+    /// Its dimensions.
+    pub fn shape(&self) -> &[i64] {
+        // SAFETY: the shape has `ndim` dimensions, which live as long as the tensor.
+        unsafe { dimensions(self.shape, self.ndim) }
+    }
+
+    /// Its strides, in elements; empty: row-major without gaps.
+    pub fn strides(&self) -> &[i64] {
+        // SAFETY: as of the shape, where it is not null.
+        unsafe { dimensions(self.strides, self.ndim) }
+    }
+
+    /// The address of the first element.
+    pub fn address(&self) -> u64 {
+        self.data as u64 + self.byte_offset
+    }
+}
+
+/// # Safety
+/// `to` is null, or points to `ndim` numbers that live for `'a`.
+unsafe fn dimensions<'a>(to: *const i64, ndim: i32) -> &'a [i64] {
+    match to.is_null() || ndim <= 0 {
+        true => &[],
+        // SAFETY: the caller's promise.
+        false => unsafe { std::slice::from_raw_parts(to, ndim as usize) },
+    }
+}

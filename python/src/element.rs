@@ -1,0 +1,110 @@
+//! What the elements of an array are, and where they lie.
+
+use pyo3::exceptions::{PyBufferError, PyValueError};
+use pyo3::prelude::*;
+use robocache::device::Dtype;
+use std::fmt;
+
+/// The type of an array's elements: those of tensors, and the truth values of masks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Element {
+    /// A number.
+    Number(Dtype),
+    /// A byte that is 0 or 1.
+    Bool,
+}
+
+impl Element {
+    /// What bfloat16 is to a library that does not have it.
+    pub const BITS: Self = Self::Number(Dtype::UInt16);
+
+    /// The name, such as `float32`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Number(dtype) => dtype.name(),
+            Self::Bool => "bool",
+        }
+    }
+
+    /// Bytes an element takes.
+    pub fn size(self) -> usize {
+        match self {
+            Self::Number(dtype) => dtype.size(),
+            Self::Bool => 1,
+        }
+    }
+
+    /// The code and the bits by which DLPack says it.
+    pub fn dlpack(self) -> (u8, u8) {
+        let code = match self {
+            Self::Bool => 6,
+            Self::Number(dtype) => match dtype {
+                Dtype::Int8 | Dtype::Int16 | Dtype::Int32 | Dtype::Int64 => 0,
+                Dtype::UInt8 | Dtype::UInt16 | Dtype::UInt32 | Dtype::UInt64 => 1,
+                Dtype::Float16 | Dtype::Float32 | Dtype::Float64 => 2,
+                Dtype::BFloat16 => 4,
+            },
+        };
+        (code, 8 * self.size() as u8)
+    }
+
+    /// The type that DLPack says so.
+    pub fn from_dlpack(code: u8, bits: u8) -> Option<Self> {
+        let numbers = Dtype::ALL.into_iter().map(Self::Number);
+        numbers
+            .chain([Self::Bool])
+            .find(|element| element.dlpack() == (code, bits))
+    }
+}
+
+impl From<Dtype> for Element {
+    fn from(dtype: Dtype) -> Self {
+        Self::Number(dtype)
+    }
+}
+
+/// Where an array's memory is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Memory of the host.
+    Host,
+    /// Memory of the device of that ordinal.
+    Cuda(usize),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Host => f.write_str("cpu"),
+            Self::Cuda(ordinal) => write!(f, "cuda:{ordinal}"),
+        }
+    }
+}
+
+impl Place {
+    /// Checks a stream by DLPack's numbers: `None` is the legacy default stream, -1 none, 1 the legacy default, 2 the
+    /// thread's default, and another positive number a handle. 0 could be any of them.
+    pub fn check_stream(self, stream: Option<isize>) -> PyResult<()> {
+        match (self, stream) {
+            (_, None) | (Self::Cuda(_), Some(-1 | 1..)) => Ok(()),
+            (Self::Cuda(_), Some(other)) => Err(PyValueError::new_err(format!(
+                "stream {other} (allowed: None, -1 for none, 1 for the legacy default stream, 2 for the thread's, a handle)"
+            ))),
+            (Self::Host, Some(other)) => Err(PyBufferError::new_err(format!(
+                "stream {other} for memory of the host (allowed: None)"
+            ))),
+        }
+    }
+}
+
+/// Memory of the host as bytes. Where there are none, they are aligned for whatever they are seen as.
+///
+/// # Safety
+/// There are so many bytes at that address, which nobody writes during `'a`.
+pub unsafe fn bytes<'a>(address: u64, len: usize) -> &'a [u8] {
+    match len {
+        0 => bytemuck::cast_slice::<u64, u8>(&[]),
+        // SAFETY: the caller's promise.
+        _ => unsafe { std::slice::from_raw_parts(address as *const u8, len) },
+    }
+}

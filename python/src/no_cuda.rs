@@ -1,0 +1,60 @@
+//! In place of `cuda.rs` where the package was built without CUDA: there is no stream, so nothing here is ever called.
+
+use crate::arrays::Array;
+use crate::element::Element;
+use crate::resample::Form;
+use crate::ring::Lent;
+use crate::tensor::Tensor;
+use crate::voxelize::{CloudArrays, Made};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use robocache::device::ring::{RingError, Taken};
+use robocache::ops::resample::ResampleConfig;
+use robocache::ops::voxelize::VoxelizeConfig;
+
+/// A payload of a ring on a device, which nobody can have opened.
+pub fn lend(taken: Taken, _: bool) -> Result<Lent, RingError> {
+    drop(taken);
+    unreachable!("a ring on a device without CUDA")
+}
+
+pub enum Stream {}
+
+impl Stream {
+    pub fn open(ordinal: usize, _: Option<isize>) -> PyResult<Self> {
+        Err(PyValueError::new_err(format!(
+            "cuda:{ordinal}: this build of robocache has no CUDA (allowed: arrays of the host)"
+        )))
+    }
+
+    pub fn ordinal(&self) -> usize {
+        match *self {}
+    }
+
+    pub fn handle(&self) -> isize {
+        match *self {}
+    }
+
+    pub fn fetch(&self, _: &Array, _: &mut [u8]) -> PyResult<()> {
+        match *self {}
+    }
+
+    pub fn upload(&self, _: &[u8], _: Element, _: Vec<i64>) -> PyResult<Tensor> {
+        match *self {}
+    }
+
+    pub fn resample(
+        &self,
+        _: &ResampleConfig,
+        _: &Form,
+        _: &Array,
+        _: &Array,
+        _: &Array,
+    ) -> PyResult<(Tensor, Tensor)> {
+        match *self {}
+    }
+
+    pub fn voxelize(&self, _: &VoxelizeConfig, _: &CloudArrays) -> PyResult<Made> {
+        match *self {}
+    }
+}

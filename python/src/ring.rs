@@ -1,0 +1,230 @@
+//! Payloads in rings of other processes.
+
+use crate::cuda;
+use crate::element::{Element, Place};
+use crate::tensor::{Memory, Part, Tensor};
+use pyo3::create_exception;
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use robocache::device::HostBuf;
+use robocache::device::ring::{self, Readers, Taken, Ticket};
+use robocache::stream::{self, Cells, SlotLayout};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+create_exception!(
+    robocache,
+    RingError,
+    PyRuntimeError,
+    "A payload can't be taken from a ring."
+);
+create_exception!(
+    robocache,
+    StaleError,
+    RingError,
+    "The payload was overwritten before it was taken."
+);
+create_exception!(
+    robocache,
+    TornError,
+    RingError,
+    "The payload was overwritten while it was read."
+);
+create_exception!(
+    robocache,
+    ProducerGone,
+    RingError,
+    "The process that published the payload is gone."
+);
+
+/// The rings that a process reads.
+struct Own {
+    pid: u32,
+    readers: Mutex<Readers>,
+}
+
+/// Those of this process, or of the one that it was forked from. Once made they stay.
+static OWN: AtomicPtr<Own> = AtomicPtr::new(std::ptr::null_mut());
+/// Payloads that were copied.
+static COPIED: AtomicU64 = AtomicU64::new(0);
+
+/// Memory of a payload for other libraries.
+pub struct Lent {
+    pub address: u64,
+    pub place: Place,
+    pub owner: Arc<dyn Memory>,
+}
+
+impl Memory for Taken {}
+
+/// The rings that this process reads. One that was forked leaves those of its parent alone: they lease the parent's slots,
+/// and a thread of the parent may have had the lock.
+fn readers() -> MutexGuard<'static, Readers> {
+    let pid = std::process::id();
+    let mut found = OWN.load(Ordering::Acquire);
+    loop {
+        // SAFETY: what it points to stays.
+        if let Some(own) = unsafe { found.as_ref() }
+            && own.pid == pid
+        {
+            return own.readers.lock().unwrap_or_else(PoisonError::into_inner);
+        }
+        let readers = Mutex::default();
+        let made = Box::into_raw(Box::new(Own { pid, readers }));
+        match OWN.compare_exchange(found, made, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => found = made,
+            Err(other) => {
+                // SAFETY: it was made here, and nobody has it.
+                drop(unsafe { Box::from_raw(made) });
+                found = other;
+            }
+        }
+    }
+}
+
+/// A payload that was taken from a ring: its columns.
+#[pyclass(frozen, module = "robocache")]
+pub struct Resident {
+    layout: SlotLayout,
+    lent: Lent,
+    /// The slot in which it is, where it was not copied.
+    taken: Option<Taken>,
+    is_copy: bool,
+}
+
+/// Takes a payload: a copy of it, or where it lies.
+#[pyfunction]
+#[pyo3(signature = (ring, slot, generation, nbytes, *, copy=true))]
+pub fn take(
+    py: Python<'_>,
+    ring: String,
+    slot: usize,
+    generation: u64,
+    nbytes: usize,
+    copy: bool,
+) -> PyResult<Resident> {
+    let ticket = Ticket {
+        ring,
+        slot,
+        generation,
+        nbytes,
+    };
+    py.detach(|| Resident::take(&ticket, copy)).map_err(failed)
+}
+
+impl Resident {
+    fn take(ticket: &Ticket, copy: bool) -> Result<Self, ring::RingError> {
+        // A second lease of the same slot says later whether it was overwritten.
+        let (taken, watched) = {
+            let mut readers = readers();
+            let taken = readers.take(ticket)?;
+            let watched = (!copy).then(|| readers.take(ticket)).transpose()?;
+            (taken, watched)
+        };
+        let stream::Resident { taken, layout } = stream::Resident::of(taken)?;
+        let lent = match (taken.gpu().is_some(), copy) {
+            (true, _) => cuda::lend(taken, copy)?,
+            (false, true) => {
+                let mut memory = HostBuf::default();
+                memory.resize(taken.len());
+                taken.copy_to(0, memory.bytes_mut())?;
+                Lent {
+                    address: memory.bytes().as_ptr() as u64,
+                    place: Place::Host,
+                    owner: Arc::new(memory),
+                }
+            }
+            (false, false) => Lent {
+                address: taken.address(),
+                place: Place::Host,
+                owner: Arc::new(taken),
+            },
+        };
+        COPIED.fetch_add(u64::from(copy), Ordering::Relaxed);
+        Ok(Self {
+            layout,
+            lent,
+            taken: watched,
+            is_copy: copy,
+        })
+    }
+
+    fn tensor(&self, at: usize, element: Element, shape: Vec<i64>) -> Tensor {
+        let part = Part {
+            address: self.lent.address + at as u64,
+            shape,
+            element,
+            place: self.lent.place,
+            is_read_only: !self.is_copy,
+        };
+        // SAFETY: the layout is within the payload, which its owner holds. A payload that lies where it was published may be
+        // overwritten by its producer: `is_intact` says so.
+        unsafe { Tensor::new(part, self.lent.owner.clone()) }
+    }
+}
+
+#[pymethods]
+impl Resident {
+    /// The elements of each column by its name: `[rows]`, `[rows, n]`, or all of them where rows differ in length. The name of
+    /// a flat array is empty.
+    #[getter]
+    fn columns<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let columns = PyDict::new(py);
+        let layout = self.layout.layout();
+        for (i, column) in layout.columns.iter().enumerate() {
+            let rows = layout.rows as i64;
+            let shape = match column.cells {
+                Cells::One => vec![rows],
+                Cells::Fixed(n) => vec![rows, n as i64],
+                Cells::Ragged(total) => vec![total as i64],
+            };
+            let tensor = self.tensor(self.layout.column(i).0, column.dtype.into(), shape);
+            columns.set_item(&*column.name, tensor)?;
+        }
+        Ok(columns)
+    }
+
+    /// `cpu` or `cuda:N`.
+    #[getter]
+    fn device(&self) -> String {
+        self.lent.place.to_string()
+    }
+
+    /// The offsets of the rows of a column whose rows differ in length.
+    fn offsets(&self, column: &str) -> Option<Tensor> {
+        let columns = &self.layout.layout().columns;
+        let i = columns.iter().position(|it| it.name == column)?;
+        let (at, bytes) = self.layout.offsets(i);
+        let element = Element::Number(robocache::device::Dtype::Int32);
+        (bytes > 0).then(|| self.tensor(at, element, vec![(bytes / 4) as i64]))
+    }
+
+    /// Whether the payload still is what was published. A copy always is.
+    #[getter]
+    fn is_intact(&self) -> bool {
+        self.taken.as_ref().is_none_or(Taken::is_intact)
+    }
+}
+
+/// What was counted in this process: payloads `taken`, those that were `stale` or `torn`, and those that were `copied`.
+#[pyfunction]
+pub fn ring_counters(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    let counters = py.detach(|| readers().counters());
+    let dict = PyDict::new(py);
+    dict.set_item("taken", counters.taken)?;
+    dict.set_item("stale", counters.stale)?;
+    dict.set_item("torn", counters.torn)?;
+    dict.set_item("copied", COPIED.load(Ordering::Relaxed))?;
+    Ok(dict)
+}
+
+fn failed(error: ring::RingError) -> PyErr {
+    let words = error.to_string();
+    match error {
+        ring::RingError::Stale { .. } => StaleError::new_err(words),
+        ring::RingError::Torn { .. } => TornError::new_err(words),
+        ring::RingError::ProducerGone { .. } => ProducerGone::new_err(words),
+        _ => RingError::new_err(words),
+    }
+}

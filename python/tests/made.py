@@ -1,0 +1,54 @@
+"""Messages made by hand, as the nodes publish them."""
+
+import numpy as np
+import pyarrow as pa
+
+MS = 1_000_000
+
+
+def metadata(t_ms=100, valid=(1, 1, 1, 1), age_ms=(5, 1, 5, 1), epoch=0, **more) -> dict:
+    """Of a window of two rows 20 ms apart: `camera` is two columns, `force` one."""
+    return {
+        "shape": [2, 3],
+        "timestamp_ns": t_ms * MS,
+        "timestamps_ns": [(t_ms - 20) * MS, t_ms * MS],
+        "modalities": ["camera", "force"],
+        "offsets": [0, 2, 3],
+        "valid": list(valid),
+        "age_ns": [a * MS if a >= 0 else -1 for a in age_ms],
+        "epoch": epoch,
+        "late_samples": 3,
+        "trigger": "grid",
+        "wait_ns": 7,
+        "device": "cpu",
+        "compute_us": 12.0,
+        **more,
+    }
+
+
+def fused(values=(1, 2, 3, 4, 5, 6), dtype=np.float32, **keywords) -> dict:
+    """An event of `fused`."""
+    return event(pa.array(np.array(values, dtype)), metadata(**keywords), "fused")
+
+
+def event(value, metadata: dict, name: str = "input") -> dict:
+    return {"type": "INPUT", "id": name, "value": value, "metadata": metadata}
+
+
+GRID = {"origin_m": [0.0, 1.0, 2.0], "voxel_size_m": [0.5, 0.5, 1.0], "grid_shape": [2, 3, 4]}
+
+
+def observation(columns: dict, t_ms=100, grids_ms=(), **more) -> dict:
+    """An event of `observation`: the older row has the first of the grids, the newest the last one."""
+    count = len(grids_ms)
+    said = {
+        "attached": ["grids"],
+        "grid_index": [0, count - 1] if count else [-1, -1],
+        "grid_age_ns": [(t_ms - 20 - grids_ms[0]) * MS, (t_ms - grids_ms[-1]) * MS] if count else [-1, -1],
+        "grids.timestamps_ns": [ms * MS for ms in grids_ms],
+        **{f"grids.{key}": value for key, value in more.pop("said", {}).items()},
+    }
+    columns = {"fused": np.arange(1, 7, dtype=np.float32), **columns}
+    lists = {name: pa.ListArray.from_arrays([0, len(column)], pa.array(column)) for name, column in columns.items()}
+    row = pa.StructArray.from_arrays(list(lists.values()), names=list(lists))
+    return event(row, metadata(t_ms, **said, **more), "observation")

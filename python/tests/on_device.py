@@ -1,0 +1,173 @@
+"""Arrays on a GPU, which must be there: test_devices.py runs this on the driver of tests/emulator.
+
+`Device` stands for the arrays of a GPU library: whatever it holds lies on cuda:0, and its library is this module.
+"""
+
+import sys
+
+import numpy as np
+import pytest
+
+import robocache as rc
+
+N = 2000
+
+
+class Device:
+    """An array on a GPU."""
+
+    streams: list = []
+
+    def __init__(self, tensor):
+        self.tensor = tensor
+
+    def __dlpack__(self, *, stream=None, max_version=None):
+        Device.streams.append(stream)
+        return self.tensor.__dlpack__(stream=stream, max_version=max_version)
+
+    def __dlpack_device__(self):
+        return self.tensor.__dlpack_device__()
+
+    def __getitem__(self, index):
+        return Device(rc.Tensor.from_dlpack(host(self)[host(index)]).to("cuda:0"))
+
+
+def from_dlpack(tensor) -> Device:
+    """What makes this module a library of arrays."""
+    return Device(tensor)
+
+
+sys.modules[__name__.partition(".")[0]] = sys.modules[__name__]
+
+
+def on_gpu(array) -> Device:
+    return Device(rc.Tensor.from_dlpack(np.ascontiguousarray(array)).to("cuda:0"))
+
+
+def host(array: Device) -> np.ndarray:
+    assert isinstance(array, Device) and array.__dlpack_device__() == (2, 0)
+    tensor = array.tensor.to("cpu")
+    return np.from_dlpack(tensor.bits() if tensor.dtype == "bfloat16" else tensor)
+
+
+def check(got: Device, wanted: np.ndarray) -> None:
+    got = host(got)
+    assert got.dtype == wanted.dtype and got.shape == wanted.shape and got.tobytes() == wanted.tobytes()
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(4)
+
+
+def test_there_and_back():
+    array = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    check(on_gpu(array), array)
+    assert on_gpu(array).tensor.device == "cuda:0"
+    with pytest.raises(ValueError, match="from cpu to cuda:N, and back"):
+        on_gpu(array).tensor.to("cuda:1")
+    with pytest.raises(ValueError, match="stream 0"):
+        on_gpu(array).tensor.__dlpack__(stream=0)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "f2"])
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("mode", ["linear", "previous", "nearest", "cubic", "pchip"])
+def test_resample(rng, dtype, shared, mode):
+    times = np.cumsum(rng.integers(1, 20_000_000, (5, 40)), axis=1)
+    values = rng.normal(size=(5, 40, 3)).astype(dtype)
+    values[2, 7, 1] = np.nan
+    targets = np.sort(rng.integers(-5_000_000, 500_000_000, 33 if shared else (5, 33)))
+    limits = {"max_age_ms": 8} if mode in ("previous", "nearest") else {"max_gap_ms": 18, "extrapolate_ms": 4}
+    wanted = rc.resample(times, values, targets, interpolation=mode, **limits)
+    got = rc.resample(on_gpu(times), on_gpu(values), on_gpu(targets), interpolation=mode, **limits)
+    check(got.values, wanted.values)
+    check(got.valid, wanted.valid)
+    assert 0 < wanted.valid.sum() < wanted.valid.size and got.counters["invalid"] is None
+    one = rc.resample(on_gpu(times[0]), on_gpu(values[0, :, 0]), on_gpu(targets if shared else targets[0]), interpolation=mode)
+    check(one.values, rc.resample(times[0], values[0, :, 0], targets if shared else targets[0], interpolation=mode).values)
+
+
+@pytest.mark.parametrize("layout", ["dense", "bits", "coo"])
+def test_voxelize(rng, layout):
+    points = rng.uniform(-3, 3, (N, 4)).astype(np.float32)
+    points[5, 1], points[6, 3] = np.inf, np.nan
+    channels = ["occupancy"] if layout == "bits" else ["occupancy", "count", "mean_x", "max_i"]
+    config = {"origin_m": [-2] * 3, "voxel_size_m": [0.25] * 3, "shape": [16] * 3, "channels": channels, "layout": layout}
+    wanted = rc.voxelize(points, fields=["x", "y", "z", "i"], config=config)
+    got = rc.voxelize(on_gpu(points), fields=["x", "y", "z", "i"], config=config)
+    assert got.counters == wanted.counters and got.unusable == wanted.unusable
+    for name in ("values", "coords", "features"):
+        if getattr(wanted, name) is not None:
+            check(getattr(got, name), getattr(wanted, name))
+    with pytest.raises(ValueError, match="several clouds"):
+        rc.voxelize([on_gpu(points), points], fields=["x", "y", "z", "i"], config=config, inputs=["a", "a"])
+    with pytest.raises(ValueError, match="dict of fields on a device"):
+        rc.voxelize({name: on_gpu(points[:, i]) for i, name in enumerate("xyzi")}, config=config)
+
+
+def test_fuse(rng):
+    config = {
+        "rate_hz": 50,
+        "window": 4,
+        "dtype": "bfloat16",
+        "modalities": [
+            {"input": "a", "dim": 3, "interpolation": "linear", "max_gap_ms": 30},
+            {"input": "b", "dim": 2, "interpolation": "previous"},
+        ],
+    }
+    streams = {
+        name: (np.cumsum(rng.integers(1, 40_000_000, 100)), rng.normal(size=(100, dim)).astype(np.float32))
+        for name, dim in (("a", 3), ("b", 2))
+    }
+    wanted = rc.fuse(streams, config)
+    for device in (None, "cuda"):
+        # Stamps may be on the host.
+        got = rc.fuse({name: (times, on_gpu(values)) for name, (times, values) in streams.items()}, config, device=device)
+        for name in ("fused", "valid", "age_ns", "timestamps_ns", "epoch"):
+            check(getattr(got, name), getattr(wanted, name))
+        same = rc.fuse(streams, config, device=device)
+        assert same.fused.tobytes() == wanted.fused.tobytes() and isinstance(same.fused, np.ndarray)
+    aligned = rc.align({name: (on_gpu(times), on_gpu(values)) for name, (times, values) in streams.items()}, config)
+    check(aligned["b"].fused, np.ascontiguousarray(wanted.of("b")))
+
+
+def test_streams(rng):
+    times, values = np.arange(10), rng.normal(size=10)
+    Device.streams.clear()
+    rc.resample(on_gpu(times), on_gpu(values), on_gpu(times), stream=1)
+    # The library is told of the stream that reads its arrays: a handle, and for all the same.
+    asked = [stream for stream in Device.streams if stream is not None]
+    assert len(asked) == 3 and len(set(asked)) == 1 and asked[0] > 2
+    with pytest.raises(ValueError, match="stream 0 "):
+        rc.resample(on_gpu(times), on_gpu(values), on_gpu(times), stream=0)
+
+
+def test_what_is_refused(rng):
+    times, values = np.arange(10), rng.normal(size=10)
+    with pytest.raises(ValueError, match="`times_ns` is on cpu, `values` on cuda:0"):
+        rc.resample(times, on_gpu(values), on_gpu(times))
+    with pytest.raises(ValueError, match="row 0: timestamp 1 is 8, after 9"):
+        rc.resample(on_gpu(times[::-1]), on_gpu(values), on_gpu(times))
+    with pytest.raises(ValueError, match=r"out of range \(allowed: \+-2\^61\)"):
+        rc.resample(on_gpu(times + 2**62), on_gpu(values), on_gpu(times))
+    with pytest.raises(ValueError, match="`device` is cpu"):
+        rc.resample(on_gpu(times), on_gpu(values), on_gpu(times), device="cpu")
+    with pytest.raises(RuntimeError, match="cuda:77"):
+        rc.Tensor.from_dlpack(values).to("cuda:77")
+
+
+def test_two_devices(rng):
+    times, values = np.arange(10), rc.Tensor.from_dlpack(rng.normal(size=10))
+    try:
+        values = values.to("cuda:1")
+    except RuntimeError as error:
+        pytest.skip(str(error))
+    with pytest.raises(ValueError, match="`values` is on cuda:1, another array on cuda:0"):
+        rc.resample(on_gpu(times), values, on_gpu(times))
+
+
+def test_a_tensor_without_a_library_stays_one(rng):
+    values = rc.Tensor.from_dlpack(rng.normal(size=10)).to("cuda:0")
+    times = rc.Tensor.from_dlpack(np.arange(10)).to("cuda:0")
+    assert isinstance(rc.resample(times, values, times).values, rc.Tensor)

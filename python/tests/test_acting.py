@@ -1,0 +1,138 @@
+"""Gates, histories and action chunks, on timelines that a reader can check by hand."""
+
+import math
+
+import numpy as np
+import pytest
+
+from made import MS, fused, observation
+from robocache import Chunks, Gate, History, Observation
+
+
+def at(t_ms=100, **keywords) -> Observation:
+    return Observation.from_event(fused(t_ms=t_ms, **keywords))
+
+
+@pytest.mark.parametrize(
+    ("valid", "age_ms", "refusal"),
+    [
+        ((1, 1, 1, 1), (5, 1, 5, 1), None),
+        ((1, 0, 1, 1), (5, 1, 5, 1), None),  # an older row may be masked
+        ((1, 1, 0, 1), (5, 1, 5, 1), None),  # the camera is not required
+        ((1, 1, 1, 0), (5, 1, 5, 1), "force invalid"),
+        ((1, 1, 1, 1), (5, 1, 5, 20), None),
+        ((1, 1, 1, 1), (5, 1, 5, 21), "force too old"),
+        ((1, 1, 1, 1), (5, 1, 5, -1), "force too old"),
+    ],
+)
+def test_the_newest_row_decides_whether_the_robot_holds(valid, age_ms, refusal):
+    assert Gate({"force": 20.0}).refusal(at(valid=valid, age_ms=age_ms)) == refusal
+
+
+def test_an_observation_without_the_required_modality_is_refused():
+    assert Gate({"tactile": 1.0}).refusal(at()) == "tactile absent"
+
+
+def test_the_first_observation_of_an_epoch_is_refused():
+    gate = Gate()
+    assert [gate.refusal(at(epoch=epoch)) for epoch in (4, 4, 5, 5)] == [None, None, "epoch changed", None]
+
+
+def test_an_answer_without_an_observation_is_refused():
+    assert Gate().refusal(Observation.from_message(np.empty(0, np.float32), {"error": "too early"})) == "too early"
+
+
+@pytest.mark.parametrize(("grids_ms", "refusal"), [((90,), None), ((75,), "grids too old"), ((), "grids absent")])
+def test_an_attached_grid_may_be_required(grids_ms, refusal):
+    got = Observation.from_event(
+        observation({"grids": np.zeros(len(grids_ms))}, grids_ms=grids_ms, said={"shape": [len(grids_ms), 1]})
+    )
+    assert Gate(attached_max_age_ms={"grids": 20.0}).refusal(got) == refusal
+    assert Gate(attached_max_age_ms={"clouds": 20.0}).refusal(got) == "clouds absent"
+
+
+def test_a_front_end_that_repeats_itself_is_found():
+    gate = Gate(max_delay_ms=50.0)
+    assert gate.refusal(at(100), now_ns=150 * MS) is None
+    assert gate.refusal(at(100), now_ns=151 * MS) == "observation too late"
+
+
+def row(t_ms: int, value: float, valid=(1, 1), age_ms=(0, 0), epoch=0) -> Observation:
+    """An observation whose newest row is `value` in every column."""
+    return at(t_ms, values=[0, 0, 0, value, value, value], valid=(0, 0, *valid), age_ms=(0, 0, *age_ms), epoch=epoch)
+
+
+def column(steps) -> list:
+    return [None if math.isnan(x) else x for x in steps.values[:, 2]]
+
+
+def test_a_history_starts_with_the_oldest_step_and_never_with_zeros():
+    history = History(3)
+    steps = history.push(row(20, 1.0))
+    assert (column(steps), steps.padded.tolist(), steps.values.shape) == ([1, 1, 1], [True, True, False], (3, 3))
+    assert steps.valid.all() and steps.timestamps_ns.tolist() == [20 * MS] * 3
+    steps = history.push(row(40, 2.0))
+    assert (column(steps), steps.padded.tolist()) == ([1, 1, 2], [True, False, False])
+    assert column(history.push(row(60, 3.0))) == [1, 2, 3]
+    assert column(history.push(row(80, 4.0))) == [2, 3, 4] and len(history) == 3
+
+
+def test_steps_before_a_sensor_spoke_repeat_the_oldest_valid_one():
+    history = History(3)
+    first = history.push(row(20, 1.0, valid=(1, 0), age_ms=(0, -1)))
+    assert column(first) == [None] * 3 and first.padded.all() and not first.valid[:, 1].any()
+    assert column(history.push(row(40, 2.0))) == [2, 2, 2]
+    steps = history.push(row(60, 3.0))
+    assert (column(steps), steps.padded.tolist()) == ([2, 2, 3], [True, False, False])
+
+
+def test_a_drop_out_is_not_painted_over():
+    history = History(3)
+    history.push(row(20, 1.0))
+    history.push(row(40, 2.0, valid=(1, 0), age_ms=(0, 30)))
+    steps = history.push(row(60, 3.0))
+    assert (
+        column(steps) == [1, None, 3] and steps.valid[:, 1].tolist() == [True, False, True] and not steps.padded.any()
+    )
+    assert column(history.push(row(80, 4.0))) == [None, 3, 4]
+
+
+def test_a_history_forgets_the_old_clock():
+    history = History(2)
+    history.push(row(100, 1.0))
+    assert column(history.push(row(20, 2.0, epoch=1))) == [2, 2]
+
+
+def test_a_history_of_some_modalities():
+    steps = History(2, ["force"]).push(row(20, 1.0, valid=(0, 1), age_ms=(-1, 0)))
+    assert steps.values.tolist() == [[1], [1]] and steps.valid.all()
+    with pytest.raises(KeyError, match="gripper"):
+        History(2, ["gripper"]).push(row(20, 1.0))
+    with pytest.raises(ValueError, match="steps is 0"):
+        History(0)
+
+
+def test_chunks_average_what_was_said_about_the_same_step():
+    chunks = Chunks(period_ns=20, decay=0.5)
+    assert chunks.add(0, np.array([[1.0], [2.0], [3.0]], np.float32)).tolist() == [[1.0], [2.0], [3.0]]
+    # One step later the first chunk says 2, 3 with half the weight; nothing earlier reaches the last step.
+    assert np.allclose(chunks.add(20, np.array([[5.0], [6.0], [7.0]], np.float32)), [[4.0], [5.0], [7.0]])
+    # Four steps later all of it has run out.
+    assert chunks.add(100, np.array([[9.0], [9.0], [9.0]], np.float32)).tolist() == [[9.0], [9.0], [9.0]]
+    assert len(chunks) == 1
+
+
+def test_chunks_of_different_lengths():
+    chunks = Chunks(period_ns=20, decay=1.0)
+    chunks.add(0, np.array([[0.0], [2.0], [4.0]]))
+    assert chunks.add(20, np.array([[4.0]])).tolist() == [[3.0]]
+    assert chunks.add(40, np.array([[6.0], [8.0]])).tolist() == [[5.0], [8.0]]
+
+
+def test_the_weights_of_act():
+    """exp(-0.01 i), i from the oldest chunk on: huggingface/lerobot@7427f318, modeling_act.py, ACTTemporalEnsembler."""
+    chunks, said = Chunks(period_ns=20, decay=math.exp(0.01)), [1.0, 5.0, 9.0]
+    for i, value in enumerate(said):
+        got = chunks.add(20 * i, np.full((4, 1), value))
+    weights = np.exp(-0.01 * np.arange(3))
+    assert got[0, 0] == pytest.approx(np.dot(weights, said) / weights.sum(), rel=1e-6)

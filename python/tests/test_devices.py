@@ -1,0 +1,20 @@
+"""Arrays on a GPU: the cases of on_device.py on the driver of tests/emulator (`make emulator`)."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+EMULATOR = pathlib.Path(__file__).parents[2] / "target" / "emulator"
+
+
+def test_arrays_on_a_gpu():
+    if not EMULATOR.is_dir():
+        pytest.fail("the emulator is not built: make emulator")
+    env = {**os.environ, "LD_LIBRARY_PATH": str(EMULATOR), "EMULATOR_DEVICES": "2"}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(pathlib.Path(__file__).parent / "on_device.py")]
+    done = subprocess.run(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout[-6000:]
+    assert " passed" in done.stdout and "skipped" not in done.stdout

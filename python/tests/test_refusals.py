@@ -1,0 +1,216 @@
+"""What is wrong with arguments: clear words, and nothing leaked."""
+
+import os
+import pathlib
+import resource
+
+import numpy as np
+import pytest
+
+import robocache as rc
+
+CALLS = int(os.environ.get("ROBOCACHE_PYTHON_CALLS", "3000"))
+MODALITY = {"input": "a", "dim": 2, "interpolation": "linear"}
+FUSE = {"rate_hz": 100, "modalities": [MODALITY]}
+GRID = {"origin_m": [0] * 3, "voxel_size_m": [1] * 3, "shape": [4] * 3, "channels": ["count"], "layout": "dense"}
+TIMES = np.arange(5) * 10_000_000
+VALUES = np.ones((5, 2), np.float32)
+
+
+def fuse(times=TIMES, values=VALUES, config=FUSE, **keys):
+    return rc.fuse({"a": (times, values)}, config, **keys)
+
+
+REFUSED = {
+    # name: (call, exception, words in order)
+    "a list": (lambda: fuse(times=[1, 2]), TypeError, "`a: times_ns` is a list (allowed: an array that speaks DLPack"),
+    "float times": (lambda: fuse(times=TIMES / 1e9), TypeError, "`a: times_ns` is float64 (allowed: int64)"),
+    "truth values": (lambda: fuse(values=VALUES > 0), TypeError, "`a: values` is bool (allowed: float32, "),
+    "complex values": (lambda: fuse(values=VALUES + 1j), TypeError, "`a: values` has elements of DLPack's type 5"),
+    "text": (lambda: fuse(values=VALUES.astype(str)), BufferError, "`a: values`, a numpy.ndarray: "),
+    "other endianness": (lambda: fuse(values=VALUES.astype(">f4")), BufferError, "`a: values`, a numpy.ndarray: "),
+    "lengths": (lambda: fuse(times=TIMES[:4]), ValueError, "`a: values` has shape [5, 2] (allowed with `dim` 2 and 4 times: [4, 2])"),
+    "width": (lambda: fuse(values=VALUES[:, :1]), ValueError, "has shape [5, 1] (allowed with `dim` 2 and 5 times: [5, 2])"),
+    "times of two axes": (lambda: fuse(times=VALUES.astype(int)), ValueError, "`a: times_ns` has shape [5, 2] (allowed: [S])"),
+    "no pair": (lambda: rc.fuse({"a": VALUES}, FUSE), TypeError, "stream `a` is a ndarray (allowed: a pair"),
+    "no stream": (lambda: rc.fuse({}, FUSE), ValueError, "modality `a` has no stream (there are: none)"),
+    "another stream": (lambda: rc.fuse({"b": (TIMES, VALUES)}, FUSE), ValueError, "stream `b` is no input of a modality (allowed: a)"),
+    "a key": (
+        lambda: fuse(config={**FUSE, "windw": 3}),
+        ValueError,
+        "config: fuse: windw: unknown field `windw`, expected one of `rate_hz`, `window`",
+    ),
+    "a key deep down": (
+        lambda: fuse(config={**FUSE, "modalities": [{**MODALITY, "max_gap": 3}]}),
+        ValueError,
+        "config: fuse: modalities[0].max_gap: unknown field `max_gap`, expected one of",
+    ),
+    "a value": (lambda: fuse(config={**FUSE, "rate_hz": -1}), ValueError, "config: fuse: rate_hz: "),
+    "a timer": (lambda: fuse(config={**FUSE, "trigger": {"timer": "x"}}), ValueError, "config: fuse: trigger: timer: not offered"),
+    "attach of align": (
+        lambda: rc.align({"a": (TIMES, VALUES)}, {**FUSE, "attach": [{"input": "x"}]}),
+        ValueError,
+        "config: align: attach: align can't attach messages",
+    ),
+    "no config": (lambda: fuse(config=3), TypeError, "`config` is a int (allowed: a dict, the path of a YAML file)"),
+    "a config of objects": (lambda: fuse(config={"rate_hz": object()}), TypeError, "`config` has a object (allowed: numbers"),
+    "no file": (lambda: fuse(config="/nowhere.yml"), FileNotFoundError, "/nowhere.yml"),
+    "a device": (lambda: fuse(device="gpu"), ValueError, '`device` is "gpu" (allowed: None, auto, cpu, cuda, cuda:N)'),
+    "a device that is not there": (lambda: fuse(device="cuda:99"), ValueError, "`device`: `cuda:99` can't be used: "),
+    "unsorted": (
+        lambda: rc.resample(TIMES[::-1], VALUES, TIMES),
+        ValueError,
+        "`times_ns`: row 0: timestamp 1 is 30000000, after 40000000 (allowed: ascending",
+    ),
+    "out of range": (lambda: rc.resample(TIMES + 2**62, VALUES, TIMES), ValueError, "out of range (allowed: +-2^61)"),
+    "integers": (lambda: rc.resample(TIMES, VALUES.astype(int), TIMES), TypeError, "`values` is int64 (allowed: float32, float64, "),
+    "a batch": (
+        lambda: rc.resample(np.stack([TIMES] * 2), np.stack([VALUES] * 3), TIMES),
+        ValueError,
+        "`values` has shape [3, 5, 2] (allowed: with `times_ns` [2, 5]: [2, 5], or with an axis",
+    ),
+    "targets": (lambda: rc.resample(TIMES, VALUES, VALUES.astype(int)), ValueError, "`targets_ns` has shape [5, 2] (allowed: [T])"),
+    "a row": (
+        lambda: rc.resample([TIMES, TIMES], [VALUES, VALUES[:, :1]], [TIMES, TIMES]),
+        ValueError,
+        "`values[1]` is float32 [5, 1] (allowed: [S] or [S, D] in each row",
+    ),
+    "two configs": (lambda: rc.resample(TIMES, VALUES, TIMES, config={}, fill_value=1), TypeError, "`config` and `fill_value`"),
+    "a mode": (
+        lambda: rc.resample(TIMES, VALUES, TIMES, interpolation="euler"),
+        ValueError,
+        "config: resample: interpolation: `euler` is no interpolation",
+    ),
+    "a rotation's width": (lambda: rc.resample(TIMES, VALUES, TIMES, interpolation="slerp"), ValueError, "slerp"),
+    "names of columns": (
+        lambda: rc.voxelize(VALUES, config=GRID),
+        ValueError,
+        "`points` has shape [5, 2], and `fields` 3 names (allowed: one for each column)",
+    ),
+    "a field": (
+        lambda: rc.voxelize({"x": TIMES, "y": TIMES}, config=GRID),
+        ValueError,
+        "no field `z`: the cloud has x, y",
+    ),
+    "columns": (
+        lambda: rc.voxelize({"x": TIMES, "y": TIMES, "z": TIMES[:3]}, config=GRID),
+        ValueError,
+        "`points: z` has shape [3] (allowed: [5], as its first field has)",
+    ),
+    "an input": (
+        lambda: rc.voxelize([VALUES], inputs=["b"], fields=["x", "y"], config={**GRID, "inputs": [{"input": "a"}]}),
+        ValueError,
+        "`points` is of input `b` (allowed: a)",
+    ),
+    "a channel": (lambda: rc.voxelize({}, config=GRID), ValueError, "`points` is an empty dict"),
+    "a huge grid": (
+        lambda: rc.voxelize(np.ones((2, 3)), config={**GRID, "shape": [2000] * 3}),
+        ValueError,
+        "config: voxelize: shape: [2000, 2000, 2000] is ",
+    ),
+    "no folder": (lambda: rc.Recording("/nowhere"), FileNotFoundError, "/nowhere"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_words(name):
+    call, error, words = REFUSED[name]
+    with pytest.raises(error) as caught:
+        call()
+    assert words in str(caught.value)
+
+
+def test_a_file_is_named(tmp_path):
+    path = tmp_path / "robot.yml"
+    path.write_text("device: cuda\nfuse:\n  rate_hz: 100\n  modalities:\n    - {input: a, dim: 2, interpolation: linear, latency: 3}\n")
+    with pytest.raises(ValueError, match=r"robot\.yml: fuse: modalities\[0\]\.latency: unknown field `latency`"):
+        fuse(config=path)
+    path.write_text(path.read_text().replace("latency", "latency_ms"))
+    # `device:` of the file is that of nodes.
+    assert len(fuse(config=path)) == len(fuse(config=str(path))) == 4
+    with pytest.raises(ValueError, match=r"robot\.yml: configuration: the section `align:` is missing"):
+        rc.align({"a": (TIMES, VALUES)}, path)
+
+
+def test_what_is_attached_is_left_out_with_a_warning():
+    config = {**FUSE, "attach": [{"input": "voxels"}, {"input": "map", "output": "maps"}]}
+    with pytest.warns(UserWarning, match="config: fuse: attach: `voxels`, `map` left out") as warned:
+        fused = fuse(config=config)
+    assert warned[0].filename == __file__
+    assert fused.fused.tobytes() == fuse().fused.tobytes()
+    with pytest.raises(ValueError, match=r"config: fuse: attach\[0\]\.outpt: unknown field"):
+        fuse(config={**FUSE, "attach": [{"input": "voxels", "outpt": "a"}]})
+
+
+def test_a_whole_file_as_a_dict():
+    whole = {"device": "auto", "fuse": FUSE, "voxelize": GRID}
+    assert fuse(config=whole).fused.tobytes() == fuse().fused.tobytes()
+
+
+def test_a_recording_that_is_none(tmp_path):
+    with pytest.raises(ValueError, match="no stream"):
+        rc.Recording(tmp_path)
+    (tmp_path / "a.arrow").write_bytes(b"none")
+    with pytest.raises(ValueError, match=r"a\.arrow"):
+        rc.Recording(tmp_path)["a"]
+
+
+def test_what_can_not_be_used_is_counted():
+    values = VALUES.copy()
+    values[1, 0], values[3, 1] = np.nan, np.inf
+    times = TIMES.copy()
+    times[4] = 2**62
+    fused = fuse(times=times, values=values)
+    assert fused.dropped == {"a": {"nonfinite": 2, "stamp_out_of_range": 1}}
+    # They are left out: 0 and 20 ms are there.
+    assert fused.valid[:, 0, 0].tolist() == [True, True, True]
+
+
+def resident() -> int:
+    return int(pathlib.Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+def test_refusals_leak_nothing():
+    """Arrays large enough that one which is kept would show."""
+    times, values = np.arange(5000), np.ones((5000, 3), np.float32)
+
+    def refused():
+        for call in (
+            lambda: fuse(times=times, values=values),
+            lambda: fuse(times=times[::2], values=values[::-1]),
+            lambda: rc.resample(times[::-1], values, times),
+            lambda: rc.resample([times, times[::-1]], [values, values], [times, times]),
+            lambda: rc.voxelize(values[:, :2], config=GRID),
+            lambda: rc.Tensor.from_dlpack(values).__dlpack__(stream=1),
+        ):
+            with pytest.raises((ValueError, BufferError)):
+                call()
+
+    for _ in range(50):
+        refused()
+    before = resident()
+    for _ in range(CALLS // 6):
+        refused()
+    grown = resident() - before
+    assert grown < 4 << 20, f"{grown} bytes more after {CALLS} calls"
+
+
+def test_what_is_handed_out_comes_back():
+    """Capsules that nobody took, arrays that were made of them, and results."""
+    values = np.ones((1 << 18, 1), np.float32)
+    times = np.arange(len(values)) * 10_000_000
+
+    def use():
+        for version in (None, (1, 0)):
+            rc.Tensor.from_dlpack(values.copy()).__dlpack__(max_version=version)
+        np.from_dlpack(rc.Tensor.from_dlpack(values.copy()))
+        np.from_dlpack(rc.Tensor.from_dlpack(values), copy=True)
+        rc.resample(times, values, times)
+
+    for _ in range(5):
+        use()
+    before = resident()
+    for _ in range(40):
+        use()
+    grown = resident() - before
+    assert grown < 8 << 20, f"{grown} bytes more"
