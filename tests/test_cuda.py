@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from harness import ROOT, refusal, said, same_bits, send
+from harness import ROOT, on_device, refusal, said, same_bits, send
 from oracle import MS
+from test_ring import check_rings
 
 EMULATOR = ROOT / "target" / "emulator"
 ON_GPU = os.environ.get("ROBOCACHE_TEST_GPU") == "1"
@@ -93,12 +94,6 @@ WORK = {
     "fuse": ("fuse", fuse(), samples, "force", "fused"),
     "resample": ("resample", RESAMPLE, trajectories, "trajectories", "resampled"),
 }
-
-
-def on_device(node: dict, environment: dict) -> None:
-    """Has a node started in this environment. dora does not hand `env: LD_LIBRARY_PATH` on."""
-    settings = [f"{key}={value}" for key, value in environment.items()]
-    node.update(path="/usr/bin/env", args=" ".join([*settings, node["path"], node["args"]]))
 
 
 def add(flow, name: str, work: str, keys: dict, environment: dict | None = None) -> None:
@@ -350,3 +345,14 @@ def test_auto_takes_the_cpu_where_there_is_no_device_and_says_why(flow, library,
     lines = [line for line in done.logs["auto"].splitlines() if "device cpu (auto: " in line]
     assert len(lines) == 1 and reason in lines[0]
     assert "panicked" not in done.logs["auto"]
+
+
+@pytest.mark.parametrize("view", [False, True], ids=["copies", "where-they-lie"])
+def test_what_comes_by_a_ring_on_the_device_is_what_comes_in_the_message(flow, view):
+    log = check_rings(flow, "cuda", {"device": "cuda"}, device(), *["view"] * view)
+    assert "payloads in 1 rings, 0 overwritten while in use, 0 not waited for" in log, log
+
+
+def test_a_grid_of_a_device_comes_to_shared_memory_that_is_page_locked(flow):
+    log = check_rings(flow, "shared", {"device": "cuda"}, device())
+    assert "not page-locked" not in log, log

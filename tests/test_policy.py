@@ -4,12 +4,11 @@ import json
 
 import numpy as np
 import onnx
-import pyarrow as pa
 import pytest
+from robocache import Gate, MessageError
 
 import make_model
 import policy as policy_node
-from observation import Chunks, Gate, MessageError, Observation
 from report import Report, percentiles, table
 
 MS = 1_000_000
@@ -42,6 +41,10 @@ def message(t_ms=100, valid=(1, 1, 1, 1), age_ms=(5, 1, 5, 1), epoch=0, values=(
         "grid_index": [0, grids - 1] if grids else [-1, -1],
         "grid_age_ns": [(t_ms - 20 - grids_ms[0]) * MS, (t_ms - grids_ms[-1]) * MS] if grids else [-1, -1],
         "grids.shape": [grids, *shape],
+        "grids.channels": ["occupancy"],
+        "grids.grid_shape": list(shape[1:]),
+        "grids.origin_m": [0.0] * 3,
+        "grids.voxel_size_m": [0.4] * 3,
         "grids.timestamps_ns": [ms * MS for ms in grids_ms],
     }
     stacked = [np.full(shape, ms / 100, np.float32).reshape(-1) for ms in grids_ms]
@@ -63,83 +66,6 @@ def policy(model):
 def observe(policy, t_ms=100, **kwargs):
     columns, metadata = message(t_ms, **kwargs)
     return policy.observe(columns, metadata, t_ms * MS + 4 * MS)[1]
-
-
-def test_invalid_entries_are_zeroed_and_the_received_array_is_left_alone():
-    columns, metadata = message(valid=(1, 0, 0, 1))
-    observation = Observation.from_message(columns, metadata)
-    assert observation.fused.tolist() == [[1, 2, 0], [0, 0, 6]]
-    assert columns["fused"].tolist() == [1, 2, 3, 4, 5, 6]
-
-
-def test_the_grid_is_that_of_the_newest_row():
-    grid = Observation.from_message(*message(100, grids_ms=(70, 90))).grid
-    assert (grid.timestamp_ns, grid.age_ns, grid.voxels.shape) == (90 * MS, 10 * MS, (1, 8, 8, 4))
-    assert np.all(grid.voxels == np.float32(0.9))
-    assert Observation.from_message(*message(100)).grid is None
-
-
-def test_the_columns_of_a_message_are_those_of_its_only_row():
-    row = pa.array([{"fused": [1.0, 2.0], "grids": []}], pa.struct({"fused": pa.list_(pa.float32()), "grids": pa.list_(pa.float32())}))
-    columns = policy_node.columns(row)
-    assert {name: column.tolist() for name, column in columns.items()} == {"fused": [1.0, 2.0], "grids": []}
-    with pytest.raises(MessageError, match="0 rows of float"):
-        policy_node.columns(pa.array([], pa.float32()))
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "named"),
-    [
-        ("shape", [2, 4], "shape"),
-        ("valid", [1, 1, 1], "valid has 3 entries, expected 4"),
-        ("offsets", [0, 2, 4], "offsets"),
-        ("timestamps_ns", [1], "timestamps_ns has 1 entries, expected 2"),
-        ("epoch", None, "no 'epoch'"),
-        ("attached", ["clouds"], "expected 'grids' in it"),
-        ("grid_index", [0], "grid_index has 1 entries, expected 2"),
-        ("grids.shape", [1, 8, 8, 4], "dense grids"),
-        ("grids.shape", [1, 1, 8, 8, 8], "dense grids"),
-    ],
-)
-def test_a_message_that_breaks_the_contract_is_named(key, value, named):
-    columns, metadata = message(grids_ms=(90,))
-    if value is None:
-        del metadata[key]
-    else:
-        metadata[key] = value
-    with pytest.raises(MessageError, match=named):
-        Observation.from_message(columns, metadata)
-
-
-@pytest.mark.parametrize(
-    ("valid", "age_ms", "refusal"),
-    [
-        ((1, 1, 1, 1), (5, 1, 5, 1), None),
-        ((1, 0, 1, 1), (5, 1, 5, 1), None),  # an older row may be masked
-        ((1, 1, 0, 1), (5, 1, 5, 1), None),  # the camera is not required
-        ((1, 1, 1, 0), (5, 1, 5, 1), "force invalid"),
-        ((1, 1, 1, 1), (5, 1, 5, 20), None),
-        ((1, 1, 1, 1), (5, 1, 5, 21), "force too old"),
-        ((1, 1, 1, 1), (5, 1, 5, -1), "force too old"),
-    ],
-)
-def test_the_newest_row_decides_whether_the_robot_holds(valid, age_ms, refusal):
-    observation = Observation.from_message(*message(valid=valid, age_ms=age_ms))
-    assert Gate({"force": 20.0}).refusal(observation) == refusal
-
-
-def test_an_observation_without_the_required_modality_is_refused():
-    assert Gate({"tactile": 1.0}).refusal(Observation.from_message(*message())) == "tactile absent"
-
-
-def test_chunks_average_what_was_said_about_the_same_step():
-    chunks = Chunks(period_ns=20, decay=0.5)
-    assert chunks.add(0, np.array([[1.0], [2.0], [3.0]], np.float32)).tolist() == [[1.0], [2.0], [3.0]]
-    # One step later the first chunk says 2, 3 with half the weight; nothing earlier reaches the last step.
-    assert np.allclose(chunks.add(20, np.array([[5.0], [6.0], [7.0]], np.float32)), [[4.0], [5.0], [7.0]])
-    # Four steps later all of it has run out.
-    assert chunks.add(100, np.array([[9.0], [9.0], [9.0]], np.float32)).tolist() == [[9.0], [9.0], [9.0]]
-    assert len(chunks) == 1
 
 
 def test_the_policy_acts_refuses_and_counts(policy):
@@ -188,6 +114,16 @@ def test_what_the_model_was_not_made_for_is_said(policy):
     metadata["modalities"] = ["force", "camera"]
     with pytest.raises(MessageError, match="modalities"):
         policy.observe(columns, metadata, 0)
+    columns, metadata = message()
+    metadata = {key.replace("grids.", "clouds."): value for key, value in metadata.items()} | {"attached": ["clouds"]}
+    with pytest.raises(MessageError, match="expected 'grids' in it"):
+        policy.observe(columns, metadata, 0)
+
+
+def test_an_answer_without_an_observation_is_refused(policy):
+    assert policy.observe({}, {"error": "it asks for 1 ns", "timestamp_ns": 1}, 0)[1] is None
+    report = policy.report.as_dict()
+    assert (report["observations"], report["refused"]) == (0, {"it asks for 1 ns": 1})
 
 
 def test_a_requirement_that_the_model_does_not_know_stops_the_start(model):

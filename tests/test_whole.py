@@ -1,6 +1,6 @@
 """Whole dataflows, as a user runs them: the demo, recording and replay, and the demo on a daemon that was there before.
 
-Needs the release binaries (`make build`) and out/policy.onnx; `make test` makes both.
+Needs the release binaries, the Python package and out/policy.onnx: `make build python out/policy.onnx`.
 """
 
 import json

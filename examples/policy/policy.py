@@ -17,9 +17,8 @@ import time
 
 import numpy as np
 import onnxruntime
-import pyarrow as pa
+import robocache as rc
 from dora import Node
-from observation import Chunks, Gate, MessageError, Observation
 from report import Report
 
 ACTION_FIELDS = [f"joint_{i}" for i in range(1, 8)] + ["gripper"]
@@ -28,7 +27,7 @@ ACTION_FIELDS = [f"joint_{i}" for i in range(1, 8)] + ["gripper"]
 class Policy:
     """The network and the rules around it; `observe` takes messages, the node does the rest."""
 
-    def __init__(self, model: pathlib.Path, gate: Gate):
+    def __init__(self, model: pathlib.Path, gate: rc.Gate):
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1
         self.session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
@@ -40,98 +39,91 @@ class Policy:
         if unknown:
             raise ValueError(f"--require names {unknown}, the model was made for {list(self.modalities)}")
         self.gate = gate
-        self.chunks = Chunks(self.period_ns)
-        self.last: Observation | None = None
+        self.chunks = rc.Chunks(self.period_ns)
+        self.last: rc.Observation | None = None
         self.report = Report()
         # The first run is the slowest; it belongs before the dataflow starts.
         self.session.run(None, {name: np.zeros(shape, np.float32) for name, shape in self.shapes.items()})
 
-    def observe(self, columns: dict[str, np.ndarray], metadata: dict, received_ns: int):
+    def observe(self, value, metadata: dict, received_ns: int):
         """Takes an `observation`; returns it and its action chunk [horizon, 8], None where it refuses."""
-        observation = Observation.from_message(columns, metadata)
-        if observation.modalities != self.modalities:
-            raise MessageError(f"modalities are {observation.modalities}, the model was made for {self.modalities}")
+        # The network is fed the mask, and was trained on zeros where it is 0.
+        observation = rc.Observation.from_message(value, metadata, invalid=0.0)
+        if observation.error is None and observation.modalities != self.modalities:
+            raise rc.MessageError(f"modalities are {observation.modalities}, the model was made for {self.modalities}")
+        if observation.error is None and "grids" not in observation.attached:
+            raise rc.MessageError(f"attached is {list(observation.attached)}, expected 'grids' in it")
+        refusal = self.gate.refusal(observation)
+        if observation.error is not None:
+            self.report.refused[refusal] += 1
+            return observation, None
         self._check_shape("fused", observation.fused.shape)
-        if observation.grid is not None:
-            self._check_shape("voxels", observation.grid.voxels.shape)
-        self.report.observation(observation, received_ns)
+        grid = observation.attached["grids"].at(-1)
+        if grid is not None:
+            self._check_shape("voxels", grid.dense().shape)
+        self.report.observation(observation, grid, received_ns)
         last, self.last = self.last, observation
         if last is not None and last.epoch != observation.epoch:
             self.chunks.clear()
             self.report.epoch_changes += 1
-            self.report.refused["epoch changed"] += 1
-            return observation, None
-        if last is not None:
+        elif last is not None:
             steps = round((observation.timestamp_ns - last.timestamp_ns) / self.period_ns)
             self.report.rows_missed += max(steps - 1, 0)
-        refusal = self.gate.refusal(observation)
         if refusal is not None:
             self.report.refused[refusal] += 1
             return observation, None
-        return observation, self._act(observation)
+        return observation, self._act(observation, grid)
 
-    def _act(self, observation: Observation) -> np.ndarray:
-        grid = observation.grid
-        voxels = np.zeros(self.shapes["voxels"], np.float32) if grid is None else grid.voxels[None]
+    def _act(self, observation: rc.Observation, grid: rc.Voxels | None) -> np.ndarray:
+        voxels = np.zeros(self.shapes["voxels"], np.float32) if grid is None else grid.dense()[None].astype(np.float32)
         start = time.perf_counter_ns()
         (chunk,) = self.session.run(
             ["action"],
             {
-                "fused": observation.fused[None],
+                "fused": observation.fused[None].astype(np.float32),
                 "valid": observation.valid[None].astype(np.float32),
                 "voxels": voxels,
                 "voxels_valid": np.full((1, 1), grid is not None, np.float32),
             },
         )
-        self.report.action((time.perf_counter_ns() - start) / 1e3, grid)
+        age_ns = None if grid is None else int(observation.attached["grids"].age_ns[-1])
+        self.report.action((time.perf_counter_ns() - start) / 1e3, age_ns)
         return self.chunks.add(observation.timestamp_ns, chunk[0])
 
     def _check_shape(self, name: str, shape: tuple) -> None:
         if self.shapes[name][1:] != shape:
-            raise MessageError(f"{name} is {list(shape)}, the model was made for {list(self.shapes[name][1:])}")
+            raise rc.MessageError(f"{name} is {list(shape)}, the model was made for {list(self.shapes[name][1:])}")
 
 
 def run(node: Node, policy: Policy) -> None:
-    """Drains the node's events until its input has closed or the dataflow is stopped."""
+    """Drains the node's events until there are none left."""
     for event in node:
         match event["type"]:
             case "INPUT" if event["id"] == "observation":
                 try:
-                    observation, chunk = policy.observe(columns(event["value"]), event["metadata"], time.time_ns())
-                except MessageError as error:
+                    observation, chunk = policy.observe(event["value"], event["metadata"], time.time_ns())
+                except rc.MessageError as error:
                     if not policy.report.malformed["observation"]:
                         print(f"policy: observation: {error}; it and its like are counted, not used", file=sys.stderr)
                     policy.report.malformed["observation"] += 1
                     continue
                 if chunk is not None:
                     send(node, policy, observation, chunk)
-            case "INPUT_CLOSED":
-                return
-            # dora says STOP before it hands out the inputs that are queued already: the loop ends after them.
+            # dora says INPUT_CLOSED and STOP before it hands out what is queued already: the loop ends after that.
             case "ERROR":
                 print(f"policy: dora: {event.get('error')}", file=sys.stderr)
 
 
-def columns(value: pa.Array) -> dict[str, np.ndarray]:
-    """The columns of the only row of an `observation`, without a copy."""
-    if not pa.types.is_struct(value.type) or len(value) != 1:
-        raise MessageError(f"the payload is {len(value)} rows of {value.type}, expected one row of a struct")
-    lists = zip(value.type, value.flatten(), strict=True)
-    return {field.name: column.flatten().to_numpy(zero_copy_only=False) for field, column in lists}
-
-
-def send(node: Node, policy: Policy, observation: Observation, chunk: np.ndarray) -> None:
+def send(node: Node, policy: Policy, observation: rc.Observation, chunk: np.ndarray) -> None:
     start, period = observation.timestamp_ns, policy.period_ns
-    node.send_output(
+    rc.send(
+        node,
         "action",
-        pa.array(chunk.reshape(-1), pa.float32()),
-        {
-            "shape": [int(n) for n in chunk.shape],
-            "timestamp_ns": start,
-            "timestamps_ns": [start + period * step for step in range(1, len(chunk) + 1)],
-            "fields": ACTION_FIELDS,
-            "epoch": observation.epoch,
-        },
+        chunk,
+        timestamp_ns=start,
+        timestamps_ns=[start + period * step for step in range(1, len(chunk) + 1)],
+        fields=ACTION_FIELDS,
+        epoch=observation.epoch,
     )
 
 
@@ -165,10 +157,11 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
 def main() -> int:
     args = arguments()
     try:
-        policy = Policy(args.model, Gate(dict(args.require)))
+        policy = Policy(args.model, rc.Gate(dict(args.require)))
     except Exception as error:  # onnxruntime raises types of its own, which share no other base
         print(f"policy: {args.model}: {error}", file=sys.stderr)
         return 2
+    rc.wait_for_consumers()
     run(Node(), policy)
     print(policy.report.as_table(), flush=True)
     print(policy.report.as_json(), flush=True)

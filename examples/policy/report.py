@@ -40,7 +40,7 @@ class Report:
         self.rows_missed = 0
         self.device = "-"
 
-    def observation(self, observation, received_ns: int) -> None:
+    def observation(self, observation, grid, received_ns: int) -> None:
         self.modalities = observation.modalities
         if self._observations == 0:
             self._first_ns = received_ns
@@ -51,20 +51,20 @@ class Report:
         latency_ns = received_ns - observation.timestamp_ns
         if abs(latency_ns) < WALL_CLOCK_NS:
             self._latencies_ns.append(latency_ns)
-        self._fuse_us.append(observation.compute_us)
-        self.device = observation.device
-        if observation.grid is not None and observation.grid.timestamp_ns != self._grid_ns:
-            self._grid_ns = observation.grid.timestamp_ns
+        self._fuse_us.append(float(observation.metadata.get("compute_us", "nan")))
+        self.device = observation.metadata.get("device", "unknown")
+        if grid is not None and grid.timestamp_ns != self._grid_ns:
+            self._grid_ns = grid.timestamp_ns
             self.grids += 1
         self.epoch = observation.epoch
         self.late_samples = observation.late_samples
 
-    def action(self, inference_us: float, grid) -> None:
+    def action(self, inference_us: float, grid_age_ns: int | None) -> None:
         self.actions += 1
         self._inference_us.append(inference_us)
-        if grid is not None:
+        if grid_age_ns is not None:
             self.voxels_used += 1
-            self._voxel_ages_ns.append(grid.age_ns)
+            self._voxel_ages_ns.append(grid_age_ns)
 
     def as_dict(self) -> dict:
         count, span_ns = self._observations, self._last_ns - self._first_ns

@@ -1,0 +1,88 @@
+"""From a sensor's message to a torch tensor on the GPU: by a ring on the device, and by the host.
+
+    python benches/handoff.py [--seconds N] > out/handoff.jsonl
+
+Runs a dataflow for each payload and each way, in turn: a source, a node on the GPU, and a policy that puts what comes
+on the GPU as its best user would. Rows on standard output: `whole` is from the source's stamp to the tensor, `hop` from
+the node's sending to the tensor, `bare` the same of a message without a payload. The nodes must have been built, and a
+Python with torch and CUDA run this.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import pickle
+import statistics
+import subprocess
+import sys
+import tempfile
+
+import yaml
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PARTS = pathlib.Path(__file__).with_name("handoff")
+DORA = os.environ.get("DORA", "dora")
+
+GRID = {"origin_m": [-6.4] * 3, "voxel_size_m": [0.05] * 3, "shape": [256] * 3, "inputs": [{"input": "lidar"}]}
+MODALITIES = [
+    {"input": name, "dim": dim, "interpolation": "previous"} for name, dim in (("force", 6), ("proprio", 15), ("camera", 128))
+]
+FUSE = {"rate_hz": 50, "window": 16, "trigger": {"stream": "camera"}, "modalities": MODALITIES}
+# The node, its section, its inputs, its output, messages a second
+PAYLOADS = {
+    "fused 16 x 149": ("fuse", FUSE, ["force", "proprio", "camera"], "fused", 50),
+    "bits 256^3": ("voxelize", {**GRID, "layout": "bits", "channels": ["occupancy"]}, ["lidar"], "voxels", 20),
+    "dense 256^3": ("voxelize", {**GRID, "layout": "dense", "channels": ["occupancy"]}, ["lidar"], "voxels", 10),
+    "batch 64 x 1024 x 32": ("resample", {"interpolation": "linear"}, ["trajectories"], "resampled", 10),
+}
+
+
+def run(payload: str, residence: str, seconds: float, device: str) -> dict:
+    kind, section, inputs, output, rate = PAYLOADS[payload]
+    with tempfile.TemporaryDirectory(prefix="handoff-") as folder:
+        folder = pathlib.Path(folder)
+        (folder / "config.yml").write_text(yaml.safe_dump({"device": device, "plugins": [{kind: {**section, "residence": residence}}]}))
+        python = {"path": sys.executable}
+        pool = {"shared_memory_pool_size": "512MB"}
+        nodes = [
+            {"id": "source", **python, **pool, "outputs": [*inputs, "bare"]},
+            {"id": "node", "path": str(ROOT / "target/release/robocache-node"), **pool, "outputs": [output]},
+            {"id": "policy", **python, **pool},
+        ]
+        nodes[0]["args"] = f"{PARTS / 'source.py'} {kind} {rate} {seconds}"
+        nodes[1]["args"] = f"--config {folder / 'config.yml'}"
+        nodes[1]["inputs"] = {name: {"source": f"source/{name}", "queue_size": 100} for name in inputs}
+        nodes[2]["args"] = f"{PARTS / 'policy.py'} {folder / 'times.pickle'}"
+        nodes[2]["inputs"] = {name: {"source": source, "queue_size": 4} for name, source in
+                              (("tensor", f"node/{output}"), ("bare", "source/bare"))}
+        (folder / "flow.yml").write_text(yaml.safe_dump({"nodes": nodes}))
+        done = subprocess.run([DORA, "run", "flow.yml"], cwd=folder, capture_output=True, text=True, timeout=120)
+        if done.returncode != 0 or not (folder / "times.pickle").exists():
+            raise SystemExit(f"{payload}, {residence}: exit code {done.returncode}\n{done.stdout[-6000:]}")
+        return pickle.loads((folder / "times.pickle").read_bytes())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=10)
+    parser.add_argument("--device", default="cuda", help="device of the node")
+    parser.add_argument("--residences", nargs="+", default=["cuda", "host"])
+    parser.add_argument("--payloads", nargs="+", default=list(PAYLOADS), choices=list(PAYLOADS))
+    arguments = parser.parse_args()
+    for payload in arguments.payloads:
+        for residence in arguments.residences:
+            print(f"{payload} by {residence}", file=sys.stderr)
+            times = run(payload, residence, arguments.seconds, arguments.device)
+            row = {"op": "handoff", "config": payload, "by": residence, "messages": len(times["whole"])}
+            row |= {"residences": times["residences"], "counters": times["counters"], "device": times["device"]}
+            for what in ("whole", "hop", "take", "bare"):
+                # The first messages open the ring and warm the device up.
+                ordered = sorted(times[what][min(10, len(times[what]) // 4) :])
+                row[f"{what}_us_p50"] = round(statistics.median(ordered) / 1e3, 1)
+                row[f"{what}_us_p99"] = round(ordered[int(0.99 * (len(ordered) - 1))] / 1e3, 1)
+            print(json.dumps(row), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""Attention over what robocache publishes: tokens of modalities at the times of their capture, masked by what is valid.
+
+There is a token for each modality in each row of a window. Its key carries which modality it is, and the time of its
+sample as Fourier features. The mask of `torch.nn.functional.scaled_dot_product_attention` is made of `valid`. The
+queries are times too, such as those of the actions to come, so that streams of any rate meet where the policy acts.
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class Tokens:
+    """A batch of windows, ready for attention.
+
+    `values` has a tensor [B, T, D_m] for each modality, 0 where it is not valid; `times_s` [B, T, M] float32 is when
+    each sample was taken, seconds before the newest row (so it is 0 or less); `valid` [B, T, M] bool; `whole` says that
+    all of it is True.
+    """
+
+    def __init__(self, values: list[torch.Tensor], times_s: torch.Tensor, valid: torch.Tensor, whole: bool = False):
+        self.values, self.times_s, self.valid, self.whole = values, times_s, valid, whole
+
+    @classmethod
+    def of(cls, observations: list, device: torch.device | str = "cpu", each_sample_once: bool = False) -> "Tokens":
+        """Of observations of the same modalities (`robocache.Observation`).
+
+        A stream slower than the rows stands in several of them. With `each_sample_once`, the oldest of these alone is
+        attended to; it is meant for `previous` and `nearest`, which hold samples, and not for modes that blend them.
+        """
+        stack = lambda name: torch.stack([torch.from_numpy(getattr(o, name)) for o in observations])  # noqa: E731
+        valid, age_ns, targets_ns = stack("valid"), stack("age_ns"), stack("timestamps_ns")
+        # Differences are taken in int64: float32 has 128 s between neighbours where nanoseconds since 1970 are.
+        capture_ns = targets_ns[:, :, None] - age_ns
+        times_s = (capture_ns - targets_ns[:, -1:, None]).float() * 1e-9
+        # An entry without a sample has no time of its own; it is masked, and must be a number all the same.
+        times_s = torch.where(age_ns >= 0, times_s, 0.0)
+        if each_sample_once:
+            again = torch.zeros_like(valid)
+            again[:, 1:] = valid[:, :-1] & (capture_ns[:, 1:] == capture_ns[:, :-1])
+            valid = valid & ~again
+        fused = torch.stack([o.tensor.torch().float() for o in observations])
+        offsets, measured = observations[0].offsets, stack("valid")
+        values = [
+            # NaN times 0 is NaN, so what is masked must be 0 before it is multiplied.
+            torch.where(measured[:, :, m, None], fused[:, :, offsets[m] : offsets[m + 1]], 0.0).to(device)
+            for m in range(len(offsets) - 1)
+        ]
+        # Looked at here, on the host, because on a GPU the question would be a wait.
+        return cls(values, times_s.to(device), valid.to(device), whole=bool(valid.all()))
+
+
+class TimeEncoding(nn.Module):
+    """Fourier features of times: sine and cosine of `bands` periods, spaced geometrically."""
+
+    def __init__(self, bands: int = 16, shortest_s: float = 0.004, longest_s: float = 8.0):
+        super().__init__()
+        periods = shortest_s * (longest_s / shortest_s) ** torch.linspace(0, 1, bands)
+        self.register_buffer("rates", 2 * math.pi / periods)
+
+    @property
+    def width(self) -> int:
+        return 2 * len(self.rates)
+
+    def forward(self, times_s: torch.Tensor) -> torch.Tensor:
+        """Times of any shape, seconds, to [..., 2 * bands]."""
+        angles = times_s[..., None] * self.rates
+        return torch.cat([angles.sin(), angles.cos()], dim=-1)
+
+
+class TimeAttention(nn.Module):
+    """Cross-attention from times to the tokens of all modalities: fused multimodal, over irregular stamps.
+
+    `dims` are the D_m of the modalities. One more key, which belongs to no sensor and is always valid, takes the weight
+    where nothing is: a query without a valid key would be NaN.
+    """
+
+    def __init__(self, dims: list[int], width: int = 128, heads: int = 4):
+        super().__init__()
+        self.heads = heads
+        self.time = TimeEncoding()
+        self.embed = nn.ModuleList(nn.Linear(dim, width) for dim in dims)
+        self.modality = nn.Parameter(torch.randn(len(dims), width) / math.sqrt(width))
+        self.key_time = nn.Linear(self.time.width, width, bias=False)
+        self.query = nn.Linear(self.time.width, width)
+        self.key_value = nn.Linear(width, 2 * width)
+        self.nothing = nn.Parameter(torch.randn(1, 1, width) / math.sqrt(width))
+        self.out = nn.Linear(width, width)
+
+    def forward(self, tokens: Tokens, query_times_s: torch.Tensor) -> torch.Tensor:
+        """What is known at each time of `query_times_s` [B, Q], seconds from the newest row on: [B, Q, width]."""
+        embedded = torch.stack([embed(values) for embed, values in zip(self.embed, tokens.values)], dim=2)
+        keys = (embedded + self.modality + self.key_time(self.time(tokens.times_s))).flatten(1, 2)
+        batch = len(keys)
+        keys = torch.cat([self.nothing.expand(batch, -1, -1), keys], dim=1)
+        # [B, 1, 1, 1 + T * M]; True is attended to. Without a mask, torch has a kernel that is twice to thrice as fast.
+        mask = None if tokens.whole else F.pad(tokens.valid.flatten(1, 2), (1, 0), value=True)[:, None, None, :]
+        split = lambda x: x.unflatten(-1, (self.heads, -1)).transpose(1, 2)  # noqa: E731
+        key, value = map(split, self.key_value(keys).chunk(2, dim=-1))
+        query = split(self.query(self.time(query_times_s)))
+        attended = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+        return self.out(attended.transpose(1, 2).flatten(2))
