@@ -6,14 +6,14 @@ mod rotation;
 
 pub use blend::{Interpolation, Limits, Pick, QuaternionOrder, Rule, pick};
 
-/// Nanoseconds of so many milliseconds, rounded to the nearest.
+/// Nanoseconds of so many milliseconds, rounded to the nearest; half a nanosecond away from zero.
 pub fn ms_to_ns(ms: f64) -> i64 {
     (ms * 1e6).round() as i64
 }
 
 /// Stamps beyond +-2^61 ns are refused, so that differences of stamps can't overflow.
 pub fn is_stamp_in_range(stamp_ns: i64) -> bool {
-    const GREATEST: i64 = i64::MAX / 4;
+    const GREATEST: i64 = 1 << 61;
     (-GREATEST..=GREATEST).contains(&stamp_ns)
 }
 

@@ -695,7 +695,8 @@ impl Oracle {
         }
         target = self.skipped_to.filter(|_| self.runs).unwrap_or(target);
         if self.runs {
-            self.forget(target - (self.window - 1) * self.stride * self.period);
+            let earliest = target - (self.emit_every - 1) * self.period;
+            self.forget(earliest - (self.window - 1) * self.stride * self.period);
         }
         if self.horizon().is_none_or(|horizon| target > horizon) {
             return None;
@@ -714,8 +715,8 @@ impl Oracle {
         Some(observation)
     }
 
-    /// Reading: a buffer holds what the next observation of the grid can need: the sample at or before the oldest row
-    /// of its window, and all that follow; and those by which the next ones will be settled.
+    /// Reading: a buffer holds what an observation one step of the grid after the last one can need: the sample at or before
+    /// the oldest row of its window, and all that follow; and those by which the next ones will be settled.
     fn forget(&mut self, oldest_row: i128) {
         for stream in &mut self.streams {
             let latency = stream.latency;

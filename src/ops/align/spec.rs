@@ -367,7 +367,9 @@ impl AlignConfig {
                 ),
             ));
         }
-        let wanted = ((steps * period + waits) * 1e-9 * SENSOR_RATE).min(fit(LONG_HISTORY_BYTES) as f64);
+        // A clock jump may bring a window as soon as a grid step after the last observation.
+        let span = (steps + (self.emit_every - 1) as f64) * period + waits;
+        let wanted = (span * 1e-9 * SENSOR_RATE).min(fit(LONG_HISTORY_BYTES) as f64);
         let usual = fit(HISTORY_BYTES).clamp(64.min(fit(MAX_HISTORY_BYTES)), 1 << 20);
         Ok(usual.max(wanted as usize).max(least.ceil() as usize))
     }

@@ -449,7 +449,8 @@ impl Timeline {
         if self.trigger != Trigger::Grid {
             return from < to;
         }
-        let oldest_row = self.next.map(|next| self.back(next, (self.window - 1) * self.stride));
+        let steps = (self.window - 1) * self.stride;
+        let oldest_row = self.next.map(|next| self.back(self.earliest(next), steps));
         let from = from.max(oldest_row.unwrap_or(i64::MIN));
         from < to && self.grid.time(self.grid.index_at_or_after(from)) < to
     }

@@ -3,9 +3,7 @@ use super::epsilon::Epsilon;
 use super::exact::Exact;
 use super::spec::{InputSpec, PolicySpec, Spec};
 use super::{ConfigError, DropReason, Entry, GroupingConfig, Ledger, Outcome};
-
-/// Stamps that are further from 0 are no times.
-const STAMP_RANGE: std::ops::RangeInclusive<i64> = -(1 << 61)..=1 << 61;
+use crate::time::is_stamp_in_range;
 
 /// Groups messages of several streams in sets, one of each.
 ///
@@ -95,7 +93,7 @@ impl<M> Grouper<M> {
         bytes: usize,
         item: impl FnOnce() -> M,
     ) -> Result<Arrival, StampError> {
-        if !STAMP_RANGE.contains(&stamp_ns) {
+        if !is_stamp_in_range(stamp_ns) {
             return Err(StampError(stamp_ns));
         }
         let time = stamp_ns - self.inputs[input].spec.latency;

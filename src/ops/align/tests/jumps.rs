@@ -30,6 +30,35 @@ fn a_stamp_that_goes_back_by_no_more_than_reset_is_only_late() {
 }
 
 #[test]
+fn a_jump_between_two_observations_finds_the_samples_of_every_window_after_the_last_one() {
+    let mut t = Script::new("window: 3, emit_every: 3", &["input: a", "input: b"]);
+    for step in 0..=10 {
+        t.push("a", 10 * step, step as f32, &[]);
+    }
+    t.push("b", 0, 10.0, &["-20: a=0!@- b=0!@- | -10: a=0!@- b=0!@- | 0: a=0@0 b=10@0"]);
+    t.push("b", 2000, 11.0, &[
+        "10: a=1@0 b=10@10 | 20: a=2@0 b=10@20 | 30: a=3@0 b=10@30",
+        "40: a=4@0 b=10@40 | 50: a=5@0 b=10@50 | 60: a=6@0 b=10@60",
+        "70: a=7@0 b=10@70 | 80: a=8@0 b=10@80 | 90: a=9@0 b=10@90",
+    ]);
+    t.push("b", 45, 12.0, &[]);
+    // 120 ms would have come next; after the jump it is 100 ms, and its window begins at 80.
+    t.push("b", 100, 13.0, &["80: a=8@0 b=12@35 | 90: a=9@0 b=12@45 | 100: a=10@0 b=13@0 late=1 epoch=1"]);
+}
+
+#[test]
+fn a_jump_of_a_stream_that_nobody_waits_for_skips_no_target() {
+    let mut t = Script::new("emit_every: 7", &["input: a", "input: c, wait: false, reset_ms: 5"]);
+    t.push("a", 0, 1.0, &["0: a=1@0 c=0!@-"]);
+    t.push("c", 0, 5.0, &[]);
+    t.push("a", 70, 2.0, &["70: a=2@0 c=5@70 late=1"]);
+    t.push("c", 95, 6.0, &[]);
+    t.push("c", 80, 7.0, &[]);
+    t.push("a", 90, 3.0, &["80: a=2@10 c=7@0 late=1 epoch=1"]);
+    t.push("a", 150, 4.0, &["150: a=4@0 c=7@70 late=1 epoch=1"]);
+}
+
+#[test]
 fn reset_is_a_second_where_it_is_not_said() {
     let mut t = Script::new("", &["input: a"]);
     t.push("a", 2000, 1.0, &["2000: a=1@0"]);

@@ -137,8 +137,14 @@ impl Timeline {
         let Some(next) = self.next else {
             return self.first_target();
         };
-        self.forget(next);
+        self.forget(self.earliest(next));
         Some(Next::at(next))
+    }
+
+    /// The earliest target of the grid that may come before the next one: a clock jump lets the grid start anew right after
+    /// the last one sent, whatever `emit_every` is.
+    pub(super) fn earliest(&self, next: i64) -> i64 {
+        self.back(next, self.emit_every - 1)
     }
 
     /// The first sample of the leader that is the `every`-th after the last target or later, and `min_interval` after it.
