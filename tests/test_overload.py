@@ -10,15 +10,23 @@ import pyarrow as pa
 from harness import send
 from oracle import MS
 
-# An observation of so many rows takes the operation tens of milliseconds.
+# An observation of so many rotations takes the operation tens of milliseconds. Another one takes it in the same process, so that
+# nothing large leaves the node: past what dora's pool holds, its transport keeps payloads in the node's own memory.
+CHANNELS = 1024
+ROTATIONS = [{"channels": [at, at + 4], "interpolation": "slerp"} for at in range(0, CHANNELS, 4)]
 SLOW = {
+    "name": "slow",
     "rate_hz": 1000,
-    "window": 1 << 18,
+    "window": 1 << 11,
     "modalities": [
-        {"input": "force", "dim": 16, "interpolation": "linear"},
+        {"input": "force", "dim": CHANNELS, "groups": ROTATIONS},
         {"input": "text", "dim": 1, "interpolation": "previous", "wait": False},
         {"input": "unstamped", "dim": 1, "interpolation": "previous", "wait": False},
     ],
+}
+NEWEST = {
+    "rate_hz": 1000,
+    "modalities": [{"input": "slow/fused", "dim": CHANNELS + 2, "interpolation": "previous"}],
 }
 FLOOD = 200_000
 
@@ -30,35 +38,40 @@ def resident_mb(pid: int) -> float:
 
 def test_a_flood_while_the_operations_are_busy(flow):
     """Messages that can't be read on one input, and on another one more of them than it holds, without a stamp."""
-    force = [send("force", np.full(16, i, np.float32), i * MS) for i in range(300)]
+    force = [send("force", np.full(CHANNELS, 0.5, np.float32), i * MS + MS // 2) for i in range(2000)]
     text, unstamped = send("text", pa.array(["a"]), 0), send("unstamped", np.float32([1]), None)
-    flow.sender([*force, *[text, unstamped] * (FLOOD // 2)], shared_memory_pool_size="8MB")
-    edges = {name: {"source": f"sender/{name}", "queue_size": 1000} for name in ("force", "text", "unstamped")}
-    flow.robocache("fuse", {"device": "cpu", "fuse": SLOW}, edges, ["fused"], shared_memory_pool_size="256MB")
+    # Pauses, or a busy machine has much of the flood wait inside dora, where nobody counts its memory.
+    flood = [*[text, unstamped] * 500, ("sleep", 0.02)] * (FLOOD // 1000)
+    flow.sender([*force, *flood], shared_memory_pool_size="8MB")
+    queues = {"force": 2000, "text": 1000, "unstamped": 1000}
+    edges = {name: {"source": f"sender/{name}", "queue_size": size} for name, size in queues.items()}
+    flow.robocache("node", {"device": "cpu", "plugins": [{"fuse": SLOW}, {"fuse": NEWEST}]}, edges, ["fused"])
     megabytes = []
     with flow.start(150) as wait:
         while flow.pids("sender") or not megabytes:
-            for pid in flow.pids("fuse"):
+            for pid in flow.pids("node"):
                 # It may end meanwhile.
                 with contextlib.suppress(OSError):
                     megabytes.append(resident_mb(pid))
             time.sleep(0.2)
         done = wait()
     assert done.code == 0, done.output[-3000:]
-    log = done.logs["fuse"]
+    log = done.logs["node"]
 
     def counted(what: str) -> int:
         found = re.findall(rf"^[A-Z]+ {re.escape(what)}: (\d+) in all", log, re.MULTILINE)
         assert len(found) <= 1, log
         return int(found[0]) if found else 0
 
-    # dora's transport may lose a few of a burst; what came is counted to the last message.
-    assert 0.99 * FLOOD // 2 <= counted("input `text`") <= FLOOD // 2, log
+    # What came is counted to the last message, and so is what dora drops before; its transport may lose a few of a burst.
+    text = counted("input `text`") + counted("input `text`: lost by dora")
+    assert 0.99 * FLOOD // 2 <= text <= FLOOD // 2, log
     unstamped = int(re.search(r"^INFO messages without `timestamp_ns`: (\d+) in all", log, re.MULTILINE)[1])
-    assert 0.99 * FLOOD // 2 <= unstamped <= FLOOD // 2, log
+    assert 0.99 * FLOOD // 2 <= unstamped + counted("input `unstamped`: lost by dora") <= FLOOD // 2, log
     # All but the newest thousand of what came at once.
     assert 0.5 * unstamped < counted("input `unstamped`: overload") <= unstamped - 1000, log
     # Tens of thousands of them waited together, in one line.
     assert max(int(n) for n in re.findall(r"\((\d+) since the last line", log)) > 10_000, log
-    # Observations take 16 MB each, and a few of them are on their way at a time.
-    assert max(megabytes) < 120, megabytes
+    # The large observation takes 8 MB. With room for 100,000 messages in the queue it was 300 MB and more in all.
+    print(max(megabytes))
+    assert max(megabytes) < 150, [log, megabytes[::max(1,len(megabytes)//40)]]

@@ -110,6 +110,7 @@ impl Node {
             faults: &mut shared.faults,
             sink,
             arrival_ns: None,
+            handed_on: 0,
         };
         (self.operation.as_mut(), out)
     }

@@ -5,6 +5,9 @@ use crate::device::Dtype;
 use crate::device::cuda::{Budget, CudaError, DeviceBuf, Gpu};
 use crate::stream::{Header, Layout, Message, Payload};
 
+/// Bytes of messages between operations that one call should publish at most, before it lets them be taken.
+const MOST_ON_THE_WAY: usize = 16 << 20;
+
 /// Where published messages go: a dataflow, or a test.
 pub trait Sink {
     /// Makes room for a payload of this layout, has `fill` write the payload and the header, which is empty before, and sends
@@ -110,6 +113,8 @@ pub struct Outbox<'a> {
     pub(super) sink: &'a mut dyn Sink,
     /// When the message that the operation works on came to this host.
     pub(super) arrival_ns: Option<i64>,
+    /// Bytes that this call has published to operations of this process.
+    pub(super) handed_on: usize,
 }
 
 impl Outbox<'_> {
@@ -117,6 +122,12 @@ impl Outbox<'_> {
     pub fn is_wanted(&self, output: usize) -> bool {
         let route = &self.outputs[output];
         route.published || !route.consumers.is_empty()
+    }
+
+    /// Whether this call has published enough to the operations of this process, which take it once the call returns. What
+    /// has more says so ([`Operation::has_more`](super::Operation::has_more)) and goes on later.
+    pub fn is_full(&self) -> bool {
+        self.handed_on >= MOST_ON_THE_WAY
     }
 
     /// Publishes a message: `fill` writes the payload and the header, once. Nothing is done where nobody listens.
@@ -249,6 +260,7 @@ impl Outbox<'_> {
     /// Puts a message on its way to an input of an operation.
     fn hand_on(&mut self, route: &OutputRoute, (operation, input): (usize, usize), mut message: Message) {
         message.arrival_ns = self.arrival_ns;
+        self.handed_on += message.capacity();
         self.internal.pending.push_back(Delivery {
             operation,
             input,

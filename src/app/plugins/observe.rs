@@ -102,6 +102,7 @@ impl Observe {
     fn publish_due(&mut self, out: &mut Outbox<'_>) -> bool {
         let mut published = 0;
         while published < AT_ONCE
+            && !out.is_full()
             && let Some(target) = self.aligner.due()
         {
             published += 1;
@@ -141,7 +142,7 @@ impl Observe {
         if let Some(error) = self.aligner.take_lost() {
             out.end(error);
         }
-        published < AT_ONCE
+        published < AT_ONCE && !out.is_full()
     }
 
     /// Answers the requests that waited and get no observation.

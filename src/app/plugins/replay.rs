@@ -183,6 +183,9 @@ impl Operation for Replay {
                     return Ok(Wake::At(pace.due));
                 }
             }
+            if out.is_full() {
+                break;
+            }
             match self.reader.next_into(&mut self.message) {
                 Ok(Some(stream)) => self.publish(self.wanted[stream], out),
                 Ok(None) => return self.end(),
