@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from robocache import _native
+from robocache._yaml import flow
 
 Array = Any
 """An array of a library that speaks DLPack."""
@@ -32,18 +32,7 @@ def source(section: str, config: Config) -> _native.Source:
         raise TypeError(f"`config` is a {type(config).__qualname__} (allowed: a dict, the path of a YAML file)")
     # A whole file, as a YAML library reads it, or the section alone.
     whole = config if isinstance(config.get(section), Mapping) else {section: config}
-    # JSON is YAML.
-    return {"text": json.dumps(whole, default=_plain), "file": "config"}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return dict(value)
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    if isinstance(value, os.PathLike):
-        return os.fspath(value)
-    raise TypeError(f"`config` has a {type(value).__qualname__} (allowed: numbers, text, lists, dicts)")
+    return {"text": flow(whole), "file": "config"}
 
 
 def taker(like: Array) -> Taker:

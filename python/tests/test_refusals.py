@@ -46,6 +46,16 @@ REFUSED = {
         "config: fuse: modalities[0].max_gap: unknown field `max_gap`, expected one of",
     ),
     "a value": (lambda: fuse(config={**FUSE, "rate_hz": -1}), ValueError, "config: fuse: rate_hz: "),
+    "a number that the type lacks": (
+        lambda: fuse(config={**FUSE, "fill_value": np.nan}),
+        ValueError,
+        "config: fuse: fill_value: NaN (allowed in float32: -3.4",
+    ),
+    "an infinite fill": (
+        lambda: rc.resample(TIMES, VALUES, TIMES, fill_value=-np.inf),
+        ValueError,
+        "config: resample: fill_value: `-inf` (allowed: a finite float32 or .nan)",
+    ),
     "a timer": (lambda: fuse(config={**FUSE, "trigger": {"timer": "x"}}), ValueError, "config: fuse: trigger: timer: not offered"),
     "attach of align": (
         lambda: rc.align({"a": (TIMES, VALUES)}, {**FUSE, "attach": [{"input": "x"}]}),

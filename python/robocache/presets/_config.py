@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from robocache._yaml import flow
 
 # How many values a modality has, or its keys as the configuration has them.
 Modalities = Mapping[str, int | Mapping[str, Any]]
@@ -46,23 +47,7 @@ def _lines(value: Mapping[str, Any], indent: int) -> list[str]:
         if isinstance(entry, Mapping):
             lines += [f"{' ' * indent}{key}:", *_lines(entry, indent + 2)]
         elif isinstance(entry, list) and any(isinstance(item, Mapping) for item in entry):
-            lines += [f"{' ' * indent}{key}:", *(f"{' ' * (indent + 2)}- {_flow(item)}" for item in entry)]
+            lines += [f"{' ' * indent}{key}:", *(f"{' ' * (indent + 2)}- {flow(item)}" for item in entry)]
         else:
-            lines.append(f"{' ' * indent}{key}: {_flow(entry)}")
+            lines.append(f"{' ' * indent}{key}: {flow(entry)}")
     return lines
-
-
-def _flow(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{key}: {_flow(entry)}" for key, entry in value.items()) + " }"
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(_flow(entry) for entry in value) + "]"
-    # A word that YAML takes as it is, but for those that it takes for something else.
-    if (
-        isinstance(value, str)
-        and value.replace("_", "a").isalnum()
-        and not value[0].isdigit()
-        and value not in ("null", "true", "false", "yes", "no", "on", "off")
-    ):
-        return value
-    return json.dumps(value)
