@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from robocache import _native
-from robocache._arrays import Array, Config, Taker, host_taker, source, taker
+from robocache._arrays import Array, Config, Taker, a, host_taker, source, taker
 
 Streams = Mapping[str, tuple[Array, Array]]
 """By the input of a modality: `times_ns` `[S]` int64, and values `[S, dim]` of any numbers, or `[S]` if `dim` is 1."""
@@ -107,7 +107,9 @@ def align(
 def _observe(
     section: str, streams: Streams, config: Config, device: str | None, stream: int | None
 ) -> list[_native.Observed]:
-    triples = [(name, *_pair(name, pair)) for name, pair in streams.items()]
+    if not isinstance(streams, Mapping):
+        raise TypeError(f"`streams` is {a(streams)} (allowed: a dict of pairs of times_ns and values)")
+    triples = [(_name(name), *_pair(name, pair)) for name, pair in streams.items()]
     text = source(section, config)
     return warned(_native.observe(section, triples, text, device, stream), text)
 
@@ -123,8 +125,15 @@ def warned(observed: list[_native.Observed], text: _native.Source) -> list[_nati
 
 def _pair(name: str, pair: tuple[Array, Array]) -> tuple[Array, Array]:
     if not isinstance(pair, tuple | list) or len(pair) != 2:
-        raise TypeError(f"stream `{name}` is a {type(pair).__qualname__} (allowed: a pair of times_ns and values)")
+        many = f" of {len(pair)}" if isinstance(pair, tuple | list) else ""
+        raise TypeError(f"stream `{name}` is {a(pair)}{many} (allowed: a pair of times_ns and values)")
     return pair[0], pair[1]
+
+
+def _name(name: str) -> str:
+    if not isinstance(name, str):
+        raise TypeError(f"the name of a stream is {name!r} (allowed: text)")
+    return name
 
 
 def gathered(observed: _native.Observed, take: Taker) -> Observations:
@@ -199,9 +208,12 @@ def resample(
         raise TypeError(f"`config` and {', '.join(f'`{key}`' for key in keys)} (allowed: one or the other)")
     text = source("resample", keys if config is None else config)
     if not isinstance(times_ns, list | tuple):
-        take = taker(values)
         got, valid, counted = _native.resample(times_ns, values, targets_ns, text, device, stream)
+        take = taker(values)
         return Resampled(take(got), take(valid), dict(counted))
+    for name, given in (("values", values), ("targets_ns", targets_ns)):
+        if not isinstance(given, Sequence) and not hasattr(given, "__dlpack__"):
+            raise TypeError(f"`{name}` is {a(given)} (allowed with a list of `times_ns`: a list, too)")
     if not len(times_ns) == len(values) == len(targets_ns):
         lengths = f"{len(times_ns)} `times_ns`, {len(values)} `values` and {len(targets_ns)} `targets_ns`"
         raise ValueError(f"lists of {lengths} (allowed: as many of each)")
@@ -279,6 +291,9 @@ def voxelize(
     clouds = list(points) if isinstance(points, list | tuple) else [points]
     if not clouds:
         raise ValueError("`points` is an empty list (allowed: a cloud, or at least one)")
+    for key, names in (("fields", fields), ("inputs", inputs)):
+        if names is not None and (isinstance(names, str) or not isinstance(names, Sequence)):
+            raise TypeError(f"`{key}` is {a(names)} (allowed: a list of names)")
     if inputs is not None and len(inputs) != len(clouds):
         raise ValueError(f"{len(inputs)} `inputs` of {len(clouds)} clouds (allowed: one for each)")
     if isinstance(config, Mapping) and "inputs" not in config and "voxelize" not in config:

@@ -3,6 +3,7 @@
 use crate::arrays::{Array, Arrays};
 use crate::config::{Source, placement, refusal};
 use crate::element::Element;
+use crate::recording::unreadable;
 use crate::tensor::Tensor;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -10,8 +11,9 @@ use robocache::app::AppError;
 use robocache::device::{Dtype, Placement, Values};
 use robocache::ops::align::{AlignConfig, Aligner, Masks, PushError, Pushed, SampleError, Target, Timeline};
 use robocache::stream::Message;
-use robocache::stream::recording::{ReadError, Reader};
+use robocache::stream::recording::Reader;
 use std::collections::HashMap;
+use std::fmt::Display;
 
 /// The observations of whole streams, row by row: a row that several windows show is stored once.
 #[pyclass(frozen, get_all, module = "robocache")]
@@ -74,6 +76,7 @@ struct Samples {
     name: String,
     times: Array,
     values: Array,
+    dtype: Dtype,
     dim: usize,
 }
 
@@ -142,7 +145,7 @@ impl Run {
     }
 
     /// Takes what became of a sample, and the observations that it made due.
-    fn pushed(&mut self, modality: usize, pushed: Result<Pushed, PushError>) -> Result<(), String> {
+    fn pushed(&mut self, modality: usize, pushed: Result<Pushed, PushError>) -> PyResult<()> {
         match pushed {
             Ok(_) => {}
             Err(PushError::Sample(error)) => {
@@ -151,21 +154,21 @@ impl Run {
                     SampleError::NoRotation { .. } => 1,
                     SampleError::StampOutOfRange(_) => 2,
                     SampleError::WrongLength { .. } => 3,
-                    SampleError::Elsewhere => return Err(error.to_string()),
+                    SampleError::Elsewhere => return Err(PyValueError::new_err(error.to_string())),
                 };
                 self.dropped[modality][reason] += 1;
             }
-            Err(error) => return Err(error.to_string()),
+            Err(error @ PushError::Device(_)) => return Err(PyRuntimeError::new_err(error.to_string())),
         }
         self.take_due()
     }
 
-    fn take_due(&mut self) -> Result<(), String> {
+    fn take_due(&mut self) -> PyResult<()> {
         while let Some(target) = self.aligner.due() {
             self.take(target);
         }
         match self.aligner.take_lost() {
-            Some(error) => Err(error.to_string()),
+            Some(error) => Err(PyRuntimeError::new_err(error.to_string())),
             None => Ok(()),
         }
     }
@@ -181,7 +184,7 @@ impl Run {
     }
 
     /// The streams have ended: what waited for more of them is due.
-    fn finish(&mut self) -> Result<(), String> {
+    fn finish(&mut self) -> PyResult<()> {
         for modality in 0..self.aligner.timeline().modalities() {
             self.aligner.close(modality);
         }
@@ -195,7 +198,7 @@ impl Run {
 
     /// Runs over arrays. Samples go in as a replay by stamp gives them: of all streams the one whose next stamp is the
     /// least, or whose name sorts first; those of one stream in their order, also where stamps go back.
-    fn over_arrays(&mut self, streams: &[Samples]) -> Result<(), String> {
+    fn over_arrays(&mut self, streams: &[Samples]) -> PyResult<()> {
         let mut order: Vec<usize> = (0..streams.len()).collect();
         order.sort_by(|&a, &b| streams[a].name.cmp(&streams[b].name));
         let mut next = vec![0; streams.len()];
@@ -210,30 +213,30 @@ impl Run {
             };
             let (samples, at) = (&streams[modality], next[modality]);
             next[modality] += 1;
-            let Element::Number(dtype) = samples.values.element() else {
-                return Err("truth values".to_owned());
-            };
-            let values = Values::new(dtype, samples.values.bytes()).slice(at * samples.dim, (at + 1) * samples.dim);
+            let values =
+                Values::new(samples.dtype, samples.values.bytes()).slice(at * samples.dim, (at + 1) * samples.dim);
             let pushed = self.aligner.push(modality, stamp_ns, values);
             self.pushed(modality, pushed)?;
         }
     }
 
     /// Runs over a recording. `sources` are the streams that the modalities come from.
-    fn over_recording(&mut self, mut reader: Reader, sources: &[String]) -> Result<(), String> {
+    fn over_recording(&mut self, mut reader: Reader, path: &str, sources: &[String]) -> PyResult<()> {
         reader.retain(|stream| sources.iter().any(|source| source == stream));
         let modality_of: Vec<Option<usize>> = reader
             .streams()
             .map(|stream| sources.iter().position(|source| source == stream))
             .collect();
         let mut message = Message::default();
-        let words = |error: ReadError| error.to_string();
-        while let Some(stream) = reader.next_into(&mut message).map_err(words)? {
+        while let Some(stream) = reader.next_into(&mut message).map_err(unreadable)? {
             let Some(modality) = modality_of[stream] else { continue };
-            let name = &sources[modality];
-            message.check().map_err(|error| format!("stream `{name}`: {error}"))?;
+            let words = |problem: &dyn Display| {
+                let name = &sources[modality];
+                PyValueError::new_err(format!("{path}: stream `{name}`: {problem}"))
+            };
+            message.check().map_err(|error| words(&error))?;
             let samples = self.aligner.samples(modality, &message);
-            let mut samples = samples.map_err(|error| format!("stream `{name}`: {error}"))?;
+            let mut samples = samples.map_err(|error| words(&error))?;
             while let Some(pushed) = self.aligner.push_next(&mut samples, &message) {
                 self.pushed(modality, pushed)?;
             }
@@ -337,7 +340,7 @@ pub fn observe(
         let mut run = Run::new(aligner);
         run.over_arrays(&samples).map(|()| run)
     });
-    run.map_err(PyRuntimeError::new_err)?.into_observed(py, &attached)
+    run?.into_observed(py, &attached)
 }
 
 /// Runs `section`, align or fuse, over a recording. `streams` are pairs of a modality's input and the stream that it is
@@ -361,7 +364,7 @@ pub fn observe_recording(
             "`streams` names `{unknown}`, no input of a modality (allowed: {allowed})"
         )));
     }
-    let reader = Reader::open(path).map_err(|error| PyValueError::new_err(error.to_string()))?;
+    let reader = Reader::open(path).map_err(unreadable)?;
     let sources: Vec<String> = inputs
         .iter()
         .map(|input| streams.get(input).unwrap_or(input).clone())
@@ -377,10 +380,9 @@ pub fn observe_recording(
     }
     let run = py.detach(|| {
         let mut run = Run::new(aligner);
-        run.over_recording(reader, &sources).map(|()| run)
+        run.over_recording(reader, path, &sources).map(|()| run)
     });
-    let run = run.map_err(|error| PyRuntimeError::new_err(format!("{path}: {error}")))?;
-    run.into_observed(py, &attached)
+    run?.into_observed(py, &attached)
 }
 
 fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
@@ -402,7 +404,7 @@ impl Samples {
         let times = arrays.take_to_host(&times_name, times)?;
         let values = arrays.take_to_host(&values_name, values)?;
         times.expect_dtype(&times_name, &[Dtype::Int64])?;
-        values.expect_dtype(&values_name, &Dtype::ALL)?;
+        let dtype = values.expect_dtype(&values_name, &Dtype::ALL)?;
         let &[samples] = times.shape() else {
             return Err(PyValueError::new_err(format!(
                 "`{times_name}` has shape {:?} (allowed: [S])",
@@ -429,6 +431,7 @@ impl Samples {
             name: name.to_owned(),
             times,
             values,
+            dtype,
             dim,
         })
     }

@@ -2,16 +2,25 @@
 
 use crate::element::Element;
 use crate::tensor::Tensor;
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use robocache::device::{Dtype, HostBuf};
-use robocache::stream::recording::Reader;
+use robocache::stream::recording::{ReadError, Reader};
 use robocache::stream::{Cells, Message};
+use std::io;
 use std::sync::{Mutex, PoisonError};
 
+/// A recording can't be read: `OSError` where the system says so, else `ValueError`.
+pub fn unreadable(error: ReadError) -> PyErr {
+    match &error {
+        ReadError::Io { source, .. } => io::Error::new(source.kind(), error.to_string()).into(),
+        _ => PyValueError::new_err(error.to_string()),
+    }
+}
+
 fn open(path: &str, stream: &str) -> PyResult<Reader> {
-    let mut reader = Reader::open(path).map_err(|error| PyValueError::new_err(error.to_string()))?;
+    let mut reader = Reader::open(path).map_err(unreadable)?;
     if reader.streams().all(|name| name != stream) {
         let names: Vec<&str> = reader.streams().collect();
         return Err(PyValueError::new_err(format!(
@@ -27,35 +36,31 @@ fn open(path: &str, stream: &str) -> PyResult<Reader> {
 #[pyfunction]
 pub fn read_samples(py: Python<'_>, path: &str, stream: &str) -> PyResult<(Tensor, Tensor)> {
     let mut reader = open(path, stream)?;
-    let read = py.detach(|| {
+    let words = |problem: String| PyValueError::new_err(format!("{path}: stream `{stream}` {problem}"));
+    let (times, values, (dtype, dim)) = py.detach(|| {
         let (mut times, mut values, mut form) = (Vec::new(), Vec::new(), None);
         let mut message = Message::default();
-        while reader
-            .next_into(&mut message)
-            .map_err(|error| error.to_string())?
-            .is_some()
-        {
+        while reader.next_into(&mut message).map_err(unreadable)?.is_some() {
             let Some(flat) = message.flat() else {
-                return Err("holds structs, such as clouds (allowed: samples; `messages` has the others)".to_owned());
+                let problem = "holds structs, such as clouds (allowed: samples; `messages` has the others)";
+                return Err(words(problem.to_owned()));
             };
             let rows = message.header.timestamps_ns.len().max(1);
             let came = (flat.dtype(), flat.len() / rows);
             let &mut (dtype, dim) = form.get_or_insert(came);
             if came != (dtype, dim) {
                 let (other, width) = came;
-                return Err(format!(
+                return Err(words(format!(
                     "has samples of {dim} {dtype} and of {width} {other} values (allowed: one form)"
-                ));
+                )));
             }
-            for sample in message.samples(dim).map_err(|error| error.to_string())? {
+            for sample in message.samples(dim).map_err(|error| words(error.to_string()))? {
                 times.push(sample.stamp_ns);
                 values.extend_from_slice(sample.values.bytes());
             }
         }
         Ok((times, values, form.unwrap_or((Dtype::Float32, 0))))
-    });
-    let (times, values, (dtype, dim)) =
-        read.map_err(|error| PyValueError::new_err(format!("{path}: stream `{stream}` {error}")))?;
+    })?;
     let samples = times.len();
     Ok((
         Tensor::of_vec(times, Dtype::Int64, &[samples]),
@@ -94,7 +99,7 @@ impl Messages {
             let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
             reader.next_into(&mut message).map(|stream| stream.map(|_| message))
         });
-        let read = read.map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
+        let read = read.map_err(unreadable)?;
         let Some(mut message) = read else { return Ok(None) };
         if let Some(skipped) = message.skipped().first() {
             return Err(PyValueError::new_err(format!(

@@ -4,6 +4,7 @@ import os
 import pathlib
 import resource
 
+import convert
 import numpy as np
 import pytest
 
@@ -27,8 +28,41 @@ REFUSED = {
     "float times": (lambda: fuse(times=TIMES / 1e9), TypeError, "`a: times_ns` is float64 (allowed: int64)"),
     "truth values": (lambda: fuse(values=VALUES > 0), TypeError, "`a: values` is bool (allowed: float32, "),
     "complex values": (lambda: fuse(values=VALUES + 1j), TypeError, "`a: values` has elements of DLPack's type 5"),
-    "text": (lambda: fuse(values=VALUES.astype(str)), BufferError, "`a: values`, a numpy.ndarray: "),
-    "other endianness": (lambda: fuse(values=VALUES.astype(">f4")), BufferError, "`a: values`, a numpy.ndarray: "),
+    "text": (lambda: fuse(values=VALUES.astype(str)), TypeError, "`a: values`, a numpy.ndarray: its dtype is <U32 (allowed: "),
+    "other endianness": (
+        lambda: fuse(values=VALUES.astype(">f4")),
+        TypeError,
+        "`a: values`, a numpy.ndarray: its dtype is >f4 (allowed: bool, integers and floats in the byte order of this machine)",
+    ),
+    "objects": (lambda: fuse(values=VALUES.astype(object)), TypeError, "`a: values`, a numpy.ndarray: its dtype is object"),
+    "times of a calendar": (
+        lambda: fuse(times=TIMES.astype("datetime64[ns]")),
+        TypeError,
+        "`a: times_ns`, a numpy.ndarray: its dtype is datetime64[ns] (allowed: int64 nanoseconds, `.astype(",
+    ),
+    "a mask": (
+        lambda: fuse(values=np.ma.masked_array(VALUES, VALUES > 0)),
+        TypeError,
+        "`a: values` is a numpy.ma.MaskedArray, whose mask would be lost (allowed: ",
+    ),
+    "None for a stream": (lambda: rc.fuse({"a": None}, FUSE), TypeError, "stream `a` is None (allowed: a pair"),
+    "text for a stream": (lambda: rc.align({"a": "ab"}, FUSE), TypeError, "stream `a` is a str (allowed: a pair"),
+    "three arrays": (lambda: rc.fuse({"a": (TIMES, VALUES, 1)}, FUSE), TypeError, "stream `a` is a tuple of 3 (allowed: a pair"),
+    "None for values": (lambda: fuse(values=None), TypeError, "`a: values` is None (allowed: an array"),
+    "no streams": (lambda: rc.fuse(None, FUSE), TypeError, "`streams` is None (allowed: a dict of pairs"),
+    "a stream's name": (lambda: rc.fuse({1: (TIMES, VALUES)}, FUSE), TypeError, "the name of a stream is 1 (allowed: text)"),
+    "no trajectory": (lambda: rc.resample(TIMES, None, TIMES), TypeError, "`values` is None (allowed: an array"),
+    "a list beside none": (lambda: rc.resample([TIMES], None, [TIMES]), TypeError, "`values` is None (allowed with a list"),
+    "seconds of the seed": (
+        lambda: rc.resample_trajectories(VALUES[None], "x", TIMES[None]),
+        TypeError,
+        "`source_times` is a str (allowed: an array of seconds)",
+    ),
+    "one name for columns": (
+        lambda: rc.voxelize(VALUES, fields="xy", config=GRID),
+        TypeError,
+        "`fields` is a str (allowed: a list of names)",
+    ),
     "lengths": (lambda: fuse(times=TIMES[:4]), ValueError, "`a: values` has shape [5, 2] (allowed with `dim` 2 and 4 times: [4, 2])"),
     "width": (lambda: fuse(values=VALUES[:, :1]), ValueError, "has shape [5, 1] (allowed with `dim` 2 and 5 times: [5, 2])"),
     "times of two axes": (lambda: fuse(times=VALUES.astype(int)), ValueError, "`a: times_ns` has shape [5, 2] (allowed: [S])"),
@@ -163,6 +197,34 @@ def test_a_recording_that_is_none(tmp_path):
     (tmp_path / "a.arrow").write_bytes(b"none")
     with pytest.raises(ValueError, match=r"a\.arrow"):
         rc.Recording(tmp_path)["a"]
+
+
+def test_a_damaged_recording_is_a_wrong_value(tmp_path):
+    convert.write(tmp_path / "r", {"a": convert.Stream(TIMES, VALUES)})
+    (file,) = (tmp_path / "r").iterdir()
+    whole = file.read_bytes()
+    at = whole.index(VALUES[:2].tobytes())
+    broken = whole[: at - 64] + b"\xff" * 64 + whole[at:]
+    file.write_bytes(broken)
+    recording = rc.Recording(tmp_path / "r")
+    for read in (
+        lambda: recording["a"],
+        lambda: list(recording.messages("a")),
+        lambda: recording.windows(FUSE),
+    ):
+        with pytest.raises(ValueError, match=r"a\.arrow: damaged at byte"):
+            read()
+    file.write_bytes(whole)
+    with pytest.raises(ValueError, match="r: stream `a`: a message of 5 values .*dim.* 3|r: stream `a`: .*3"):
+        recording.windows({**FUSE, "modalities": [{**MODALITY, "dim": 3}]})
+
+
+def test_arrays_that_numpy_does_not_hand_out_are_copied():
+    packed = np.zeros(5, [("a", "f4", 2), ("flag", "u1")])
+    packed["a"] = values = np.arange(10).reshape(5, 2)
+    read_only = values.astype(np.float32)
+    read_only.setflags(write=False)
+    assert fuse(values=packed["a"]).fused.tobytes() == fuse(values=read_only).fused.tobytes() == fuse(values=values).fused.tobytes()
 
 
 def test_what_can_not_be_used_is_counted():
