@@ -31,7 +31,7 @@ def source(section: str, config: Config) -> _native.Source:
     if not isinstance(config, Mapping):
         raise TypeError(f"`config` is {a(config)} (allowed: a dict, the path of a YAML file)")
     # A whole file, as a YAML library reads it, or the section alone.
-    whole = config if isinstance(config.get(section), Mapping) else {section: config}
+    whole = config if isinstance(config.get(section), Mapping) or "plugins" in config else {section: config}
     return {"text": flow(whole), "file": "config"}
 
 
