@@ -72,6 +72,10 @@
 mod batch;
 mod error;
 mod framing;
+#[cfg(target_os = "linux")]
+mod map;
+#[cfg(target_os = "linux")]
+mod mapped;
 mod pending;
 mod reader;
 mod schema;
@@ -79,6 +83,8 @@ mod text;
 mod writer;
 
 pub use error::{ReadError, WriteError};
+#[cfg(target_os = "linux")]
+pub use mapped::Mapped;
 pub use reader::{Order, Reader};
 pub use writer::Writer;
 
