@@ -29,6 +29,7 @@ import numpy as np
 
 from robocache import _native
 from robocache._arrays import Array, Config, Taker, a, host_taker, source, taker
+from robocache._memory import free_bytes
 
 Streams = Mapping[str, tuple[Array, Array]]
 """By the input of a modality: `times_ns` `[S]` int64, and values `[S, dim]` of any numbers, or `[S]` if `dim` is 1."""
@@ -90,7 +91,12 @@ def fuse(
     `stream` is a CUDA stream whose work is waited for, beside the one that the library says its arrays are on: 1 the
     legacy default, 2 the thread's, or a handle.
 
-    Raises `ValueError` where the configuration or a shape is wrong, `TypeError` where a type is.
+    Warns of a stream whose times are so close that they can't be nanoseconds, and of two streams that have no time in
+    common.
+
+    Raises `ValueError` where the configuration or a shape is wrong, `TypeError` where a type is, and `MemoryError`, before
+    anything is computed, where the observations do not fit into the memory that is free: a stream whose clock was set, or
+    that was silent for a year, makes a target of every period in between.
     """
     (observed,) = _observe("fuse", streams, config, device, stream)
     return gathered(observed, taker(next(iter(streams.values()))[1]))
@@ -111,7 +117,7 @@ def _observe(
         raise TypeError(f"`streams` is {a(streams)} (allowed: a dict of pairs of times_ns and values)")
     triples = [(_name(name), *_pair(name, pair)) for name, pair in streams.items()]
     text = source(section, config)
-    return warned(_native.observe(section, triples, text, device, stream), text)
+    return warned(_native.observe(section, triples, text, free_bytes(), device, stream), text)
 
 
 def warned(observed: list[_native.Observed], text: _native.Source) -> list[_native.Observed]:
@@ -120,7 +126,33 @@ def warned(observed: list[_native.Observed], text: _native.Source) -> list[_nati
         names = ", ".join(f"`{name}`" for name in observed[0].attached)
         left = "observations have the rows alone, and wait for their streams alone"
         warnings.warn(f"{text['file']}: fuse: attach: {names} left out: {left}", stacklevel=4)
+    for doubt in _doubts(observed[0].spans if observed else []):
+        warnings.warn(doubt, stacklevel=4)
     return observed
+
+
+# No sensor has a sample in less time, while times in microseconds that are taken for nanoseconds have.
+_LEAST_STEP_NS = 10_000
+
+
+def _doubts(spans: Sequence[tuple[str, int, int, int]]) -> Iterator[str]:
+    """What says that times are not nanoseconds, or not of one clock."""
+    # One sample, such as of a map that does not change, may be of any time.
+    spans = [span for span in spans if span[3] > 1]
+    for name, first, last, samples in spans:
+        step_ns = (last - first) / (samples - 1)
+        if step_ns < _LEAST_STEP_NS:
+            yield (
+                f"stream `{name}`: {samples} samples from {first} to {last} ns are {step_ns:.3g} ns apart: are its times "
+                f"nanoseconds?"
+            )
+    if spans:
+        early, late = min(spans, key=lambda span: span[2]), max(spans, key=lambda span: span[1])
+        if early[2] < late[1]:
+            yield (
+                f"stream `{early[0]}` is from {early[1]} to {early[2]} ns, stream `{late[0]}` from {late[1]} to {late[2]} ns: "
+                f"they have no time in common. Are both in nanoseconds, and of one clock?"
+            )
 
 
 def _pair(name: str, pair: tuple[Array, Array]) -> tuple[Array, Array]:

@@ -9,6 +9,7 @@ mod cuda;
 mod cuda;
 mod dlpack;
 mod element;
+mod extent;
 mod observe;
 mod recording;
 mod resample;

@@ -3,17 +3,19 @@
 use crate::arrays::{Array, Arrays};
 use crate::config::{Source, placement, refusal};
 use crate::element::Element;
+use crate::extent::{Merge, Pace, Stamps};
 use crate::recording::unreadable;
 use crate::tensor::Tensor;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use robocache::app::AppError;
-use robocache::device::{Dtype, Placement, Values};
+use robocache::device::{Dtype, HostBuf, Placement, Values};
 use robocache::ops::align::{AlignConfig, Aligner, Masks, PushError, Pushed, SampleError, Target, Timeline};
 use robocache::stream::Message;
-use robocache::stream::recording::Reader;
+use robocache::stream::recording::{Mapped, Reader};
 use std::collections::HashMap;
 use std::fmt::Display;
+use std::path::Path;
 
 /// The observations of whole streams, row by row: a row that several windows show is stored once.
 #[pyclass(frozen, get_all, module = "robocache")]
@@ -40,6 +42,8 @@ pub struct Observed {
     dropped: Vec<(String, &'static str, u64)>,
     /// The inputs that the configuration attaches, which are left out.
     attached: Vec<String>,
+    /// Of each stream with a sample: its name, its least and its greatest stamp, and how many samples it has.
+    spans: Vec<(String, i64, i64, usize)>,
 }
 
 /// The rows of one output, as they are found.
@@ -47,7 +51,7 @@ struct Rows {
     output: usize,
     columns: usize,
     modalities: usize,
-    values: Vec<u8>,
+    values: HostBuf,
     valid: Vec<u8>,
     age_ns: Vec<i64>,
     times: Vec<i64>,
@@ -87,7 +91,7 @@ impl Rows {
             output,
             columns: of.columns(),
             modalities: of.modalities().len(),
-            values: Vec::new(),
+            values: HostBuf::default(),
             valid: Vec::new(),
             age_ns: Vec::new(),
             times: Vec::new(),
@@ -107,7 +111,9 @@ impl Rows {
             let same = known.filter(|&known| self.is(known, values, valid, age_ns));
             let at = same.unwrap_or_else(|| {
                 let at = self.times.len();
-                self.values.extend_from_slice(values);
+                let end = self.values.len();
+                self.values.resize(end + values.len());
+                self.values.bytes_mut()[end..].copy_from_slice(values);
                 self.valid.extend(valid.iter().map(|&valid| valid as u8));
                 self.age_ns.extend_from_slice(age_ns);
                 self.times.push(time);
@@ -121,7 +127,7 @@ impl Rows {
     /// Whether a row has these bits.
     fn is(&self, row: usize, values: &[u8], valid: &[i64], age_ns: &[i64]) -> bool {
         let masks = row * self.modalities..(row + 1) * self.modalities;
-        self.values[row * self.row_bytes..][..self.row_bytes] == *values
+        self.values.bytes()[row * self.row_bytes..][..self.row_bytes] == *values
             && self.age_ns[masks.clone()] == *age_ns
             && self.valid[masks]
                 .iter()
@@ -196,28 +202,16 @@ impl Run {
         Ok(())
     }
 
-    /// Runs over arrays. Samples go in as a replay by stamp gives them: of all streams the one whose next stamp is the
-    /// least, or whose name sorts first; those of one stream in their order, also where stamps go back.
-    fn over_arrays(&mut self, streams: &[Samples]) -> PyResult<()> {
-        let mut order: Vec<usize> = (0..streams.len()).collect();
-        order.sort_by(|&a, &b| streams[a].name.cmp(&streams[b].name));
-        let mut next = vec![0; streams.len()];
-        loop {
-            let heads = order.iter().filter_map(|&modality| {
-                let times: &[i64] = streams[modality].times.as_slice();
-                Some((*times.get(next[modality])?, modality))
-            });
-            // The first of those that are equal.
-            let Some((stamp_ns, modality)) = heads.min_by_key(|&(stamp_ns, _)| stamp_ns) else {
-                return self.finish();
-            };
-            let (samples, at) = (&streams[modality], next[modality]);
-            next[modality] += 1;
-            let values =
-                Values::new(samples.dtype, samples.values.bytes()).slice(at * samples.dim, (at + 1) * samples.dim);
+    /// Runs over arrays, in the order of `stamps`, which are theirs.
+    fn over_arrays(&mut self, streams: &[Samples], stamps: &[Stamps<'_>]) -> PyResult<()> {
+        for (modality, at, stamp_ns) in Merge::new(stamps) {
+            let samples = &streams[modality];
+            let values = Values::new(samples.dtype, samples.values.bytes());
+            let values = values.slice(at * samples.dim, (at + 1) * samples.dim);
             let pushed = self.aligner.push(modality, stamp_ns, values);
             self.pushed(modality, pushed)?;
         }
+        self.finish()
     }
 
     /// Runs over a recording. `sources` are the streams that the modalities come from.
@@ -244,7 +238,12 @@ impl Run {
         self.finish()
     }
 
-    fn into_observed(self, py: Python<'_>, attached: &[String]) -> PyResult<Vec<Observed>> {
+    fn into_observed(
+        self,
+        py: Python<'_>,
+        attached: &[String],
+        spans: &[(String, i64, i64, usize)],
+    ) -> PyResult<Vec<Observed>> {
         let names: Vec<String> = self.aligner.timeline().inputs().map(str::to_owned).collect();
         let (dtype, window) = (self.aligner.timeline().dtype(), self.aligner.timeline().window());
         let observations = self.epochs.len();
@@ -263,7 +262,7 @@ impl Run {
                 modalities: names[of.modalities()].to_vec(),
                 offsets: of.offsets().to_vec(),
                 dropped: dropped.collect(),
-                values: tensor(Tensor::of_bytes(&rows.values, dtype, &[count, rows.columns]))?,
+                values: tensor(Tensor::of_host(rows.values, dtype, &[count, rows.columns]))?,
                 valid: tensor(Tensor::of_vec(rows.valid, Element::Bool, &[count, modalities]))?,
                 age_ns: tensor(Tensor::of_vec(rows.age_ns, Dtype::Int64, &[count, modalities]))?,
                 timestamps_ns: tensor(Tensor::of_vec(rows.times, Dtype::Int64, &[count]))?,
@@ -271,6 +270,7 @@ impl Run {
                 epoch: tensor(Tensor::of_vec(self.epochs.clone(), Dtype::Int64, &[observations]))?,
                 late_samples: self.late_samples,
                 attached: attached.to_vec(),
+                spans: spans.to_vec(),
             });
         }
         Ok(observed)
@@ -279,7 +279,7 @@ impl Run {
 
 /// Makes the aligner of a section, without what the section attaches: the inputs of that are returned beside it. Nobody asks
 /// here, and no timer ticks.
-fn aligner(source: &Source, section: &str, placement: Placement) -> Result<(Aligner, Vec<String>), AppError> {
+fn aligner(source: &Source, section: &str, placement: Placement) -> Result<(Aligner, Vec<String>, Pace), AppError> {
     let is_split = section == "align";
     let name = if is_split { "align" } else { "fuse" };
     let made = source.build(name, &[], placement, move |app| {
@@ -289,7 +289,8 @@ fn aligner(source: &Source, section: &str, placement: Placement) -> Result<(Alig
         make(&config, app.placement()).map_err(|error| app.refused(&error))?;
         let attached = config.attach.drain(..).map(|attach| attach.input).collect();
         let aligner = make(&config, app.placement()).map_err(|error| app.refused(&error))?;
-        Ok((aligner, attached))
+        let pace = Pace::new(&config, &aligner);
+        Ok((aligner, attached, pace))
     })?;
     let timeline: &Timeline = made.0.timeline();
     if timeline.trigger_input().is_some() {
@@ -304,17 +305,18 @@ fn aligner(source: &Source, section: &str, placement: Placement) -> Result<(Alig
 
 /// Runs `section`, align or fuse, over `(name, times_ns, values)` of each stream.
 #[pyfunction]
-#[pyo3(signature = (section, streams, config, device=None, stream=None))]
+#[pyo3(signature = (section, streams, config, most_bytes, device=None, stream=None))]
 pub fn observe(
     py: Python<'_>,
     section: &str,
     streams: Vec<(String, Bound<'_, PyAny>, Bound<'_, PyAny>)>,
     config: Source,
+    most_bytes: u64,
     device: Option<&str>,
     stream: Option<isize>,
 ) -> PyResult<Vec<Observed>> {
     let placement = placement(device)?;
-    let (aligner, attached) = py.detach(|| aligner(&config, section, placement)).map_err(refusal)?;
+    let (aligner, attached, pace) = py.detach(|| aligner(&config, section, placement)).map_err(refusal)?;
     let timeline = aligner.timeline();
     for (name, ..) in &streams {
         if timeline.inputs().all(|input| input != name) {
@@ -336,27 +338,39 @@ pub fn observe(
         Samples::new(name, times, values, timeline.dim(modality), &arrays)
     });
     let samples = samples.collect::<PyResult<Vec<_>>>()?;
+    let stamps: Vec<Stamps<'_>> = samples
+        .iter()
+        .map(|samples| Stamps {
+            name: &samples.name,
+            stamps_ns: samples.times.as_slice(),
+            samples: samples.times.len(),
+        })
+        .collect();
     let run = py.detach(|| {
+        pace.check(&stamps, most_bytes, true)?;
         let mut run = Run::new(aligner);
-        run.over_arrays(&samples).map(|()| run)
+        run.over_arrays(&samples, &stamps).map(|()| run)
     });
-    run?.into_observed(py, &attached)
+    run?.into_observed(py, &attached, &spans(&stamps))
 }
 
 /// Runs `section`, align or fuse, over a recording. `streams` are pairs of a modality's input and the stream that it is
 /// recorded as, where that has another name.
 #[pyfunction]
-#[pyo3(signature = (section, path, config, streams, device=None))]
+#[pyo3(signature = (section, path, config, streams, most_bytes, is_gathered, device=None))]
+#[allow(clippy::too_many_arguments, reason = "Python names them")]
 pub fn observe_recording(
     py: Python<'_>,
     section: &str,
     path: &str,
     config: Source,
     streams: HashMap<String, String>,
+    most_bytes: u64,
+    is_gathered: bool,
     device: Option<&str>,
 ) -> PyResult<Vec<Observed>> {
     let placement = placement(device)?;
-    let (aligner, attached) = py.detach(|| aligner(&config, section, placement)).map_err(refusal)?;
+    let (aligner, attached, pace) = py.detach(|| aligner(&config, section, placement)).map_err(refusal)?;
     let inputs: Vec<String> = aligner.timeline().inputs().map(str::to_owned).collect();
     if let Some(unknown) = streams.keys().find(|key| !inputs.contains(key)) {
         let allowed = list(inputs.iter().map(String::as_str));
@@ -379,10 +393,38 @@ pub fn observe_recording(
         )));
     }
     let run = py.detach(|| {
+        let files = sources
+            .iter()
+            .map(|source| Path::new(path).join(format!("{source}.arrow")));
+        let mapped = files
+            .map(Mapped::open)
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(unreadable)?;
+        let stamps: Vec<Stamps<'_>> = inputs
+            .iter()
+            .zip(&mapped)
+            .map(|(name, stream)| Stamps {
+                name,
+                stamps_ns: stream.timestamps_ns(),
+                samples: stream.samples(),
+            })
+            .collect();
+        pace.check(&stamps, most_bytes, is_gathered)?;
         let mut run = Run::new(aligner);
-        run.over_recording(reader, path, &sources).map(|()| run)
+        run.over_recording(reader, path, &sources)
+            .map(|()| (run, spans(&stamps)))
     });
-    run?.into_observed(py, &attached)
+    let (run, spans) = run?;
+    run.into_observed(py, &attached, &spans)
+}
+
+/// The name of each stream that has a sample, its least and its greatest stamp, and how many samples it has.
+fn spans(streams: &[Stamps<'_>]) -> Vec<(String, i64, i64, usize)> {
+    let spans = streams.iter().filter_map(|of| {
+        let (least, greatest) = (of.stamps_ns.iter().min()?, of.stamps_ns.iter().max()?);
+        Some((of.name.to_owned(), *least, *greatest, of.samples))
+    });
+    spans.collect()
 }
 
 fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {

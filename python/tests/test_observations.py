@@ -113,6 +113,7 @@ def random_case(rng: np.random.Generator) -> tuple[dict, dict]:
     return config, streams
 
 
+@pytest.mark.filterwarnings("ignore:stream `s")
 def test_random_rigs():
     rng = np.random.default_rng(5)
     observations = 0

@@ -186,6 +186,70 @@ def test_what_is_attached_is_left_out_with_a_warning():
         fuse(config={**FUSE, "attach": [{"input": "voxels", "outpt": "a"}]})
 
 
+SECOND = 1_000_000_000
+
+
+@pytest.mark.parametrize("unit", [1, 1_000, 1_000_000])
+def test_times_that_are_no_nanoseconds_are_doubted(unit):
+    """A minute at 1 kHz in seconds, milliseconds or microseconds."""
+    times = (np.arange(60_000) * unit) // 1_000
+    with pytest.warns(UserWarning, match=r"stream `a`: 60000 samples from 0 to \d+ ns are \S+ ns apart: are its times nanos") as warned:
+        fuse(times=times, values=np.zeros((60_000, 2)))
+    assert warned[0].filename == __file__
+
+
+@pytest.mark.parametrize("run", [rc.fuse, rc.align])
+def test_streams_without_a_time_in_common_are_doubted(run):
+    """One clock counts from 1970, the other from the start of the machine."""
+    config = {**FUSE, "max_wait_ms": 100, "modalities": [MODALITY, MODALITY | {"input": "b"}]}
+    streams = {"a": (TIMES + 1_700_000_000 * SECOND, VALUES), "b": (TIMES, VALUES)}
+    words = (
+        r"stream `b` is from 0 to 40000000 ns, stream `a` from 1700000000000000000 to 1700000000040000000 ns: they have no time "
+        r"in common\. Are both in nanoseconds, and of one clock\?"
+    )
+    with pytest.warns(UserWarning, match=words) as warned:
+        run(streams, config)
+    assert [each.filename for each in warned] == [__file__]
+
+
+def test_a_recording_is_doubted_too(tmp_path):
+    late = convert.Stream(TIMES + SECOND, VALUES)
+    folder = convert.write(tmp_path / "r", {"a": convert.Stream(TIMES, VALUES), "b": late})
+    config = {**FUSE, "modalities": [MODALITY, MODALITY | {"input": "b"}]}
+    for read in (lambda: rc.Recording(folder).windows(config), lambda: rc.RecordingDataset(folder, config)):
+        with pytest.warns(UserWarning, match=r"stream `a` is from 0 to 40000000 ns, stream `b` from 1000000000 to") as warned:
+            read()
+        assert [each.filename for each in warned] == [__file__]
+
+
+def test_what_is_all_right_is_not_doubted(recwarn):
+    """Rates from a second to 48 kHz, spans that overlap a little, and a map that came once, long ago."""
+    config = {
+        "rate_hz": 10,
+        "modalities": [{"input": name, "dim": 1, "interpolation": "previous"} for name in ("audio", "slow", "map")],
+    }
+    audio = np.arange(48_000) * 20_833
+    slow = audio[-1] + np.arange(3) * SECOND
+    rc.fuse({name: (t, np.zeros(len(t))) for name, t in (("audio", audio), ("slow", slow), ("map", audio[:1] - SECOND))}, config)
+    assert not recwarn.list
+
+
+def test_a_file_that_lists_plugins(tmp_path):
+    path = tmp_path / "robot.yml"
+    fuse_keys = "rate_hz: 100, modalities: [{input: a, dim: 2, interpolation: linear}]"
+    path.write_text(f"plugins:\n  - voxelize: {{}}\n  - mine: {{speed: 3}}\n  - fuse: {{name: wrist, {fuse_keys}}}\n")
+    assert fuse(config=path).fused.tobytes() == fuse().fused.tobytes()
+    whole = {"plugins": [{"fuse": FUSE}, {"align": FUSE}]}
+    assert fuse(config=whole).fused.tobytes() == fuse().fused.tobytes()
+    assert list(rc.align({"a": (TIMES, VALUES)}, whole)) == ["a"]
+    with pytest.raises(ValueError, match=r"robot\.yml: configuration: the section `align:` is missing"):
+        rc.align({"a": (TIMES, VALUES)}, path)
+    path.write_text(path.read_text() + f"  - fuse: {{{fuse_keys}}}\n")
+    words = r"robot\.yml: plugins: `fuse` is listed several times: \[2\] named `wrist`, \[3\] without a name \(allowed here: once\)"
+    with pytest.raises(ValueError, match=words):
+        fuse(config=path)
+
+
 def test_a_whole_file_as_a_dict():
     whole = {"device": "auto", "fuse": FUSE, "voxelize": GRID}
     assert fuse(config=whole).fused.tobytes() == fuse().fused.tobytes()
