@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from robocache._yaml import flow
+from robocache.acting import whole
 
 # How many values a modality has, or its keys as the configuration has them.
 Modalities = Mapping[str, int | Mapping[str, Any]]
@@ -28,6 +29,8 @@ def fuse(
     max_wait_ms: float = 100.0,
 ) -> Fragment:
     """A section `fuse`: modalities on a line, no gap longer than 50 ms, and the images of the rows."""
+    if isinstance(images, str):
+        raise ValueError(f"images is {images!r}, expected a list of names")
     section: dict[str, Any] = {"rate_hz": rate_hz, "window": window, "stride": stride, "max_wait_ms": max_wait_ms}
     section["modalities"] = [_modality(name, given) for name, given in modalities.items()]
     if images:
@@ -38,7 +41,7 @@ def fuse(
 def _modality(name: str, given: int | Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(given, Mapping):
         return {"input": name, **given}
-    return {"input": name, "dim": int(given), "interpolation": "linear", "max_gap_ms": 50.0}
+    return {"input": name, "dim": whole(f"dim of {name!r}", given), "interpolation": "linear", "max_gap_ms": 50.0}
 
 
 def _lines(value: Mapping[str, Any], indent: int) -> list[str]:

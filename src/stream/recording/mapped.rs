@@ -117,10 +117,7 @@ mod tests {
             assert_eq!(message.timestamp_ns(), 10 * i as i64);
             let values = message.flat().unwrap();
             assert_eq!((values.len(), values.dtype()), (i + 1, Dtype::Float32));
-            assert_eq!(
-                bytemuck::pod_collect_to_vec::<u8, f32>(values.bytes()),
-                vec![i as f32; i + 1]
-            );
+            assert_eq!(values.bytes(), bytemuck::cast_slice::<f32, u8>(&vec![i as f32; i + 1]));
         }
         fs::remove_dir_all(folder).unwrap();
     }
