@@ -97,7 +97,8 @@ class Observed:
 
     @property
     def spans(self) -> list[tuple[str, int, int, int]]:
-        """Of each stream with a sample: its name, its least and its greatest stamp, and how many samples it has."""
+        """Of each stream with a stamp: its name, its least and its greatest one, and how many it has. Messages of several
+        samples have one."""
 
 @final
 class Grid:
@@ -146,8 +147,8 @@ def observe(
     stream: int | None = None,
 ) -> list[Observed]: ...
 def observe_recording(
-    section: str,
     path: str,
+    recorded: Sequence[str],
     config: Source,
     streams: Mapping[str, str],
     most_bytes: int,

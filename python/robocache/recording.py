@@ -133,7 +133,7 @@ class Recording:
     ) -> _native.Observed:
         path, text = os.fspath(self.path), source("fuse", config)
         observed = _native.observe_recording(
-            "fuse", path, text, dict(streams or {}), free_bytes(), is_gathered, device
+            path, self.streams, text, dict(streams or {}), free_bytes(), is_gathered, device
         )
         return warned(observed, text)[0]
 

@@ -4,7 +4,7 @@ use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
 use robocache::ops::align::{AlignConfig, Aligner, Rows, TriggerConfig};
 
-/// The stamps of one stream, in the order in which they go in.
+/// The stamps of one stream, in the order in which they go in: of its samples, or of messages that have several.
 pub struct Stamps<'a> {
     pub name: &'a str,
     pub stamps_ns: &'a [i64],
@@ -52,7 +52,8 @@ impl Iterator for Merge<'_> {
 
 /// What of a configuration says how many observations there are.
 pub struct Pace {
-    trigger: Option<TriggerConfig>,
+    /// The stream whose samples are the targets, and where the other rows of a window are.
+    trigger: Option<(usize, Rows)>,
     /// The distance of windows, and that of targets, ns.
     period_ns: i64,
     window: usize,
@@ -87,8 +88,15 @@ impl Pace {
             let ms = modality.jump_ms.or(config.max_wait_ms.map(|_| JUMP_MS));
             ms.map(|ms| (ms * 1e6) as i64)
         });
+        let trigger = match &config.trigger {
+            Some(TriggerConfig::Stream { stream, rows, .. }) => {
+                let modality = timeline.inputs().position(|input| input == stream);
+                modality.map(|modality| (modality, *rows))
+            }
+            _ => None,
+        };
         Self {
-            trigger: config.trigger.clone(),
+            trigger,
             period_ns: timeline.period_ns().max(1),
             window: timeline.window(),
             stride: config.stride,
@@ -117,16 +125,13 @@ impl Pace {
             }
         }
         let window = self.window as u64;
-        let observations = match &self.trigger {
-            Some(TriggerConfig::Stream { stream, .. }) => {
-                let of_stream = streams.iter().find(|stamps| stamps.name == stream);
-                of_stream.map_or(0, |stamps| stamps.samples as u64)
-            }
-            _ => u64::try_from(passed / i128::from(self.period_ns)).unwrap_or(u64::MAX) + 1,
+        let observations = match self.trigger {
+            Some((stream, _)) => streams[stream].samples as u64,
+            None => u64::try_from(passed / i128::from(self.period_ns)).unwrap_or(u64::MAX) + 1,
         };
         let every_window_apart = observations.saturating_mul(window);
-        let rows = match &self.trigger {
-            Some(TriggerConfig::Stream { rows: Rows::Period, .. }) => every_window_apart,
+        let rows = match self.trigger {
+            Some((_, Rows::Period)) => every_window_apart,
             _ => observations
                 .saturating_mul(self.emit_every as u64)
                 .saturating_add(window * self.stride as u64)

@@ -12,7 +12,7 @@ use robocache::app::AppError;
 use robocache::device::{Dtype, HostBuf, Placement, Values};
 use robocache::ops::align::{AlignConfig, Aligner, Masks, PushError, Pushed, SampleError, Target, Timeline};
 use robocache::stream::Message;
-use robocache::stream::recording::{Mapped, Reader};
+use robocache::stream::recording::Mapped;
 use std::collections::HashMap;
 use std::fmt::Display;
 use std::path::Path;
@@ -42,7 +42,8 @@ pub struct Observed {
     dropped: Vec<(String, &'static str, u64)>,
     /// The inputs that the configuration attaches, which are left out.
     attached: Vec<String>,
-    /// Of each stream with a sample: its name, its least and its greatest stamp, and how many samples it has.
+    /// Of each stream with a stamp: its name, its least and its greatest one, and how many it has. Messages of several
+    /// samples have one.
     spans: Vec<(String, i64, i64, usize)>,
 }
 
@@ -214,20 +215,15 @@ impl Run {
         self.finish()
     }
 
-    /// Runs over a recording. `sources` are the streams that the modalities come from.
-    fn over_recording(&mut self, mut reader: Reader, path: &str, sources: &[String]) -> PyResult<()> {
-        reader.retain(|stream| sources.iter().any(|source| source == stream));
-        let modality_of: Vec<Option<usize>> = reader
-            .streams()
-            .map(|stream| sources.iter().position(|source| source == stream))
-            .collect();
+    /// Runs over the messages of recorded streams, in the order of `stamps`, which are theirs.
+    fn over_messages(&mut self, streams: &mut [Mapped], stamps: &[Stamps<'_>], path: &str) -> PyResult<()> {
         let mut message = Message::default();
-        while let Some(stream) = reader.next_into(&mut message).map_err(unreadable)? {
-            let Some(modality) = modality_of[stream] else { continue };
+        for (modality, at, _) in Merge::new(stamps) {
             let words = |problem: &dyn Display| {
-                let name = &sources[modality];
+                let name = stamps[modality].name;
                 PyValueError::new_err(format!("{path}: stream `{name}`: {problem}"))
             };
+            streams[modality].read(at, &mut message).map_err(unreadable)?;
             message.check().map_err(|error| words(&error))?;
             let samples = self.aligner.samples(modality, &message);
             let mut samples = samples.map_err(|error| words(&error))?;
@@ -354,15 +350,15 @@ pub fn observe(
     run?.into_observed(py, &attached, &spans(&stamps))
 }
 
-/// Runs `section`, align or fuse, over a recording. `streams` are pairs of a modality's input and the stream that it is
-/// recorded as, where that has another name.
+/// Runs fuse over a recording, whose streams are `recorded`. `streams` are pairs of a modality's input and the stream that it
+/// is recorded as, where that has another name.
 #[pyfunction]
-#[pyo3(signature = (section, path, config, streams, most_bytes, is_gathered, device=None))]
+#[pyo3(signature = (path, recorded, config, streams, most_bytes, is_gathered, device=None))]
 #[allow(clippy::too_many_arguments, reason = "Python names them")]
 pub fn observe_recording(
     py: Python<'_>,
-    section: &str,
     path: &str,
+    recorded: Vec<String>,
     config: Source,
     streams: HashMap<String, String>,
     most_bytes: u64,
@@ -370,7 +366,7 @@ pub fn observe_recording(
     device: Option<&str>,
 ) -> PyResult<Vec<Observed>> {
     let placement = placement(device)?;
-    let (aligner, attached, pace) = py.detach(|| aligner(&config, section, placement)).map_err(refusal)?;
+    let (aligner, attached, pace) = py.detach(|| aligner(&config, "fuse", placement)).map_err(refusal)?;
     let inputs: Vec<String> = aligner.timeline().inputs().map(str::to_owned).collect();
     if let Some(unknown) = streams.keys().find(|key| !inputs.contains(key)) {
         let allowed = list(inputs.iter().map(String::as_str));
@@ -378,51 +374,43 @@ pub fn observe_recording(
             "`streams` names `{unknown}`, no input of a modality (allowed: {allowed})"
         )));
     }
-    let reader = Reader::open(path).map_err(unreadable)?;
     let sources: Vec<String> = inputs
         .iter()
         .map(|input| streams.get(input).unwrap_or(input).clone())
         .collect();
-    if let Some(missing) = sources
-        .iter()
-        .find(|source| reader.streams().all(|stream| stream != *source))
-    {
-        let allowed = list(reader.streams());
+    if let Some(missing) = sources.iter().find(|source| !recorded.contains(source)) {
+        let there = list(recorded.iter().map(String::as_str));
         return Err(PyValueError::new_err(format!(
-            "{path}: stream `{missing}` was not recorded (there are: {allowed})"
+            "{path}: stream `{missing}` was not recorded (there are: {there})"
         )));
     }
-    let run = py.detach(|| {
+    let (run, spans) = py.detach(|| {
         let files = sources
             .iter()
             .map(|source| Path::new(path).join(format!("{source}.arrow")));
-        let mapped = files
-            .map(Mapped::open)
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(unreadable)?;
-        let stamps: Vec<Stamps<'_>> = inputs
-            .iter()
-            .zip(&mapped)
-            .map(|(name, stream)| Stamps {
-                name,
-                stamps_ns: stream.timestamps_ns(),
-                samples: stream.samples(),
+        let mapped = files.map(Mapped::open).collect::<Result<Vec<_>, _>>();
+        let mut mapped = mapped.map_err(unreadable)?;
+        let times: Vec<Vec<i64>> = mapped.iter().map(|stream| stream.timestamps_ns().to_vec()).collect();
+        let stamps: Vec<Stamps<'_>> = (0..mapped.len())
+            .map(|i| Stamps {
+                name: &sources[i],
+                stamps_ns: &times[i],
+                samples: mapped[i].samples(),
             })
             .collect();
         pace.check(&stamps, most_bytes, is_gathered)?;
         let mut run = Run::new(aligner);
-        run.over_recording(reader, path, &sources)
-            .map(|()| (run, spans(&stamps)))
-    });
-    let (run, spans) = run?;
+        run.over_messages(&mut mapped, &stamps, path)?;
+        Ok::<_, PyErr>((run, spans(&stamps)))
+    })?;
     run.into_observed(py, &attached, &spans)
 }
 
-/// The name of each stream that has a sample, its least and its greatest stamp, and how many samples it has.
+/// The name of each stream that has a stamp, its least and its greatest one, and how many it has.
 fn spans(streams: &[Stamps<'_>]) -> Vec<(String, i64, i64, usize)> {
     let spans = streams.iter().filter_map(|of| {
         let (least, greatest) = (of.stamps_ns.iter().min()?, of.stamps_ns.iter().max()?);
-        Some((of.name.to_owned(), *least, *greatest, of.samples))
+        Some((of.name.to_owned(), *least, *greatest, of.stamps_ns.len()))
     });
     spans.collect()
 }

@@ -158,8 +158,49 @@ def test_messages_in_any_order(large):
     for index in (128, -129):
         with pytest.raises(IndexError, match=rf"camera\.arrow: message {index} of 128"):
             images[index]
-    with pytest.raises(ValueError, match=r"stream `lidar` was not recorded \(there are: camera, force\)"):
-        rc.Recording(large).messages("lidar")
+    modality = {"input": "lidar", "dim": 1, "interpolation": "previous"}
+    for read in (
+        lambda recording: recording.messages("lidar"),
+        lambda recording: recording["lidar"],
+        lambda recording: recording.windows({"rate_hz": 1, "modalities": [modality]}),
+    ):
+        with pytest.raises(ValueError, match=r"stream `lidar` was not recorded \(there are: camera, force\)"):
+            read(rc.Recording(large))
+
+
+def anonymous() -> int:
+    """Memory of the process that is no page of a file."""
+    (line,) = (line for line in open("/proc/self/status") if line.startswith("RssAnon"))
+    return int(line.split()[1]) * 1024
+
+
+def test_windows_hold_no_batch_of_the_recording(large):
+    """Of another writer, which puts all into one batch."""
+    import pyarrow as pa
+
+    whole = pa.ipc.open_file(large / "camera.arrow").read_all().combine_chunks()
+    folder = large / "one"
+    folder.mkdir()
+    with pa.ipc.new_file(folder / "camera.arrow", whole.schema) as file:
+        file.write_batch(whole.to_batches()[0])
+    del whole
+    pa.default_memory_pool().release_unused()
+    config = {"rate_hz": 2, "modalities": [{"input": "x", "dim": 1 << 20, "interpolation": "previous"}]}
+    rc.Recording(folder).messages("camera")[0]
+    before = anonymous()
+    dataset = rc.RecordingDataset(folder, config | {"rate_hz": 0.5}, streams={"x": "camera"})
+    assert [int(dataset[i]["fused"][0, 0]) for i in range(len(dataset))] == [0, 60, 121]
+    # Three rows of 4 MiB, as many as the stream's history holds, and the window at hand.
+    grown = anonymous() - before
+    assert grown < 64 << 20, f"{grown} bytes more, the file has {(folder / 'camera.arrow').stat().st_size}"
+
+
+def test_one_stream_for_two_modalities(large):
+    """Each has all of its samples."""
+    rule = {"dim": 1, "interpolation": "previous"}
+    config = {"rate_hz": 100, "modalities": [{"input": "a", **rule}, {"input": "b", "latency_ms": 10, **rule}]}
+    windows = rc.Recording(large).windows(config, streams={"a": "force", "b": "force"})
+    assert windows.valid.all() and windows.fused[3].tolist() == [[30, 40]]
 
 
 def test_clouds_of_a_real_recording_in_any_order(data, tmp_path):

@@ -32,10 +32,10 @@ impl Mapped {
             timestamps_ns: Vec::new(),
             samples: 0,
         };
-        while let Some((at, timestamps_ns, samples)) = mapped.stream.batch_at_hand()? {
-            mapped.batches.push((at, mapped.timestamps_ns.len()));
-            mapped.timestamps_ns.extend_from_slice(timestamps_ns);
-            mapped.samples += samples;
+        while let Some(batch) = mapped.stream.batch_at_hand()? {
+            mapped.batches.push((batch.at, mapped.timestamps_ns.len()));
+            mapped.timestamps_ns.extend_from_slice(batch.timestamps_ns);
+            mapped.samples += batch.samples;
             mapped.stream.next_batch()?;
         }
         Ok(mapped)

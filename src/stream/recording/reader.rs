@@ -201,20 +201,21 @@ impl Stream {
         Ok(stream)
     }
 
-    /// Where the batch is that was read, the times of its messages, and how many samples those have; `None` at the end.
+    /// The batch that was read; `None` at the end.
     ///
     /// # Errors
     /// Why it could not be read.
     #[cfg(target_os = "linux")]
-    pub fn batch_at_hand(&mut self) -> Result<Option<(u64, &[i64], usize)>, ReadError> {
+    pub fn batch_at_hand(&mut self) -> Result<Option<AtHand<'_>>, ReadError> {
         if let Some(error) = self.failed.take() {
             return Err(error);
         }
         let at_hand = self.schema.as_ref().zip(self.batch.as_ref());
-        Ok(
-            at_hand
-                .map(|((_, plan), batch)| (self.batch_at, &plan.timestamps(batch).values()[..], plan.samples(batch))),
-        )
+        Ok(at_hand.map(|((_, plan), batch)| AtHand {
+            at: self.batch_at,
+            timestamps_ns: plan.timestamps(batch).values(),
+            samples: plan.samples(batch),
+        }))
     }
 
     /// Reads the batch that starts at `at`.
@@ -406,6 +407,16 @@ impl Stream {
             .map_or(self.batches, |expected| expected.min(self.batches + 1));
         error.map_or(Ok(()), Err)
     }
+}
+
+/// A batch of messages.
+#[cfg(target_os = "linux")]
+pub(super) struct AtHand<'a> {
+    /// Where it starts in the file.
+    pub at: u64,
+    pub timestamps_ns: &'a [i64],
+    /// How many samples its messages have.
+    pub samples: usize,
 }
 
 /// What a message of a file holds.
