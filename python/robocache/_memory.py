@@ -22,8 +22,9 @@ def _left() -> Iterator[int]:
     ):
         try:
             limits = [pathlib.Path(folder, name).read_text() for name in (most, used)]
-            # What is in the group's cache is given up where memory is short.
-            cache = _fields(f"{folder}/memory.stat").get("inactive_file", 0)
+            # Pages of files, such as of a recording, are given up where memory is short.
+            pages = _fields(f"{folder}/memory.stat")
+            cache = pages.get("active_file", 0) + pages.get("inactive_file", 0)
             yield int(limits[0]) - int(limits[1]) + cache
         except (OSError, ValueError):  # no such group, or `max`
             continue

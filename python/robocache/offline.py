@@ -131,8 +131,8 @@ def warned(observed: list[_native.Observed], text: _native.Source) -> list[_nati
     return observed
 
 
-# No sensor has a sample in less time, while times in microseconds that are taken for nanoseconds have.
-_LEAST_STEP_NS = 10_000
+# Sound at 48 kHz has a sample every 20.8 us. Times in microseconds that are taken for nanoseconds are as close from 50 Hz on.
+_LEAST_STEP_NS = 20_001
 
 
 def _doubts(spans: Sequence[tuple[str, int, int, int]]) -> Iterator[str]:
