@@ -140,8 +140,9 @@ impl Pace {
         (observations, rows, longest)
     }
 
-    /// Refuses observations that do not fit into so many bytes. `is_gathered`: each window is to have rows of its own.
-    pub fn check(&self, streams: &[Stamps<'_>], most_bytes: u64, is_gathered: bool) -> PyResult<()> {
+    /// How many observations there are at most, and how many rows they show. Refuses those that do not fit into so many
+    /// bytes. `is_gathered`: each window is to have rows of its own.
+    pub fn check(&self, streams: &[Stamps<'_>], most_bytes: u64, is_gathered: bool) -> PyResult<(usize, usize)> {
         let (observations, rows, gap) = self.observations(streams);
         let (window, row_bytes) = (self.window as u64, self.row_bytes as u64);
         // A row is found by its time.
@@ -152,7 +153,7 @@ impl Pace {
             .saturating_mul(row_bytes + found_bytes)
             .saturating_add(observations.saturating_mul(index_bytes + gathered));
         if bytes <= most_bytes {
-            return Ok(());
+            return Ok((observations as usize, rows as usize));
         }
         let names: Vec<String> = streams.iter().map(|stamps| format!("`{}`", stamps.name)).collect();
         Err(PyMemoryError::new_err(format!(

@@ -6,14 +6,14 @@ use crate::element::Element;
 use crate::extent::{Merge, Pace, Stamps};
 use crate::recording::unreadable;
 use crate::tensor::Tensor;
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyMemoryError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use robocache::app::AppError;
 use robocache::device::{Dtype, HostBuf, Placement, Values};
 use robocache::ops::align::{AlignConfig, Aligner, Masks, PushError, Pushed, SampleError, Target, Timeline};
 use robocache::stream::Message;
 use robocache::stream::recording::Mapped;
-use std::collections::HashMap;
+use std::collections::{HashMap, TryReserveError};
 use std::fmt::Display;
 use std::path::Path;
 
@@ -86,9 +86,10 @@ struct Samples {
 }
 
 impl Rows {
-    fn new(aligner: &Aligner, output: usize) -> Self {
+    /// None so far, with memory for so many rows and observations.
+    fn new(aligner: &Aligner, output: usize, rows: usize, observations: usize) -> Result<Self, TryReserveError> {
         let of = &aligner.outputs()[output];
-        Self {
+        let mut made = Self {
             output,
             columns: of.columns(),
             modalities: of.modalities().len(),
@@ -99,7 +100,15 @@ impl Rows {
             index: Vec::new(),
             newest: HashMap::new(),
             row_bytes: of.columns() * aligner.timeline().dtype().size(),
-        }
+        };
+        made.values.try_reserve(rows.saturating_mul(made.row_bytes))?;
+        made.valid.try_reserve_exact(rows.saturating_mul(made.modalities))?;
+        made.age_ns.try_reserve_exact(rows.saturating_mul(made.modalities))?;
+        made.times.try_reserve_exact(rows)?;
+        made.newest.try_reserve(rows)?;
+        let window = aligner.timeline().window();
+        made.index.try_reserve_exact(observations.saturating_mul(window))?;
+        Ok(made)
     }
 
     /// Adds the rows of a window that are not there yet, and says which rows it has.
@@ -138,17 +147,24 @@ impl Rows {
 }
 
 impl Run {
-    fn new(aligner: Aligner) -> Self {
-        Self {
-            rows: (0..aligner.outputs().len())
-                .map(|output| Rows::new(&aligner, output))
-                .collect(),
-            epochs: Vec::new(),
+    /// Has memory for so many observations and rows, so that none is missing on the way.
+    fn new(aligner: Aligner, (observations, rows): (usize, usize)) -> PyResult<Self> {
+        let missing = |error: TryReserveError| {
+            PyMemoryError::new_err(format!("{observations} observations with {rows} rows: {error}"))
+        };
+        let outputs = 0..aligner.outputs().len();
+        let outputs = outputs.map(|output| Rows::new(&aligner, output, rows, observations));
+        let made = outputs.collect::<Result<Vec<_>, _>>().map_err(missing)?;
+        let mut epochs = Vec::new();
+        epochs.try_reserve_exact(observations).map_err(missing)?;
+        Ok(Self {
+            rows: made,
+            epochs,
             late_samples: 0,
             dropped: vec![[0; REASONS.len()]; aligner.timeline().modalities()],
             window: Vec::new(),
             aligner,
-        }
+        })
     }
 
     /// Takes what became of a sample, and the observations that it made due.
@@ -243,6 +259,7 @@ impl Run {
         let names: Vec<String> = self.aligner.timeline().inputs().map(str::to_owned).collect();
         let (dtype, window) = (self.aligner.timeline().dtype(), self.aligner.timeline().window());
         let observations = self.epochs.len();
+        let epoch = Py::new(py, Tensor::of_vec(self.epochs, Dtype::Int64, &[observations]))?;
         let mut observed = Vec::with_capacity(self.rows.len());
         for rows in self.rows {
             let of = &self.aligner.outputs()[rows.output];
@@ -263,7 +280,7 @@ impl Run {
                 age_ns: tensor(Tensor::of_vec(rows.age_ns, Dtype::Int64, &[count, modalities]))?,
                 timestamps_ns: tensor(Tensor::of_vec(rows.times, Dtype::Int64, &[count]))?,
                 index: tensor(Tensor::of_vec(rows.index, Dtype::Int64, &[observations, window]))?,
-                epoch: tensor(Tensor::of_vec(self.epochs.clone(), Dtype::Int64, &[observations]))?,
+                epoch: epoch.clone_ref(py),
                 late_samples: self.late_samples,
                 attached: attached.to_vec(),
                 spans: spans.to_vec(),
@@ -343,8 +360,8 @@ pub fn observe(
         })
         .collect();
     let run = py.detach(|| {
-        pace.check(&stamps, most_bytes, true)?;
-        let mut run = Run::new(aligner);
+        let most = pace.check(&stamps, most_bytes, true)?;
+        let mut run = Run::new(aligner, most)?;
         run.over_arrays(&samples, &stamps).map(|()| run)
     });
     run?.into_observed(py, &attached, &spans(&stamps))
@@ -398,8 +415,8 @@ pub fn observe_recording(
                 samples: mapped[i].samples(),
             })
             .collect();
-        pace.check(&stamps, most_bytes, is_gathered)?;
-        let mut run = Run::new(aligner);
+        let most = pace.check(&stamps, most_bytes, is_gathered)?;
+        let mut run = Run::new(aligner, most)?;
         run.over_messages(&mut mapped, &stamps, path)?;
         Ok::<_, PyErr>((run, spans(&stamps)))
     })?;

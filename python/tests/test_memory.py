@@ -77,20 +77,25 @@ def test_what_fits_is_what_was_said(monkeypatch):
     assert len(rc.fuse(given, FUSE)) == len(made)
 
 
-def test_the_limit_of_the_process_counts():
+@pytest.mark.parametrize("believed", ["free_bytes()", "1 << 62"])
+def test_the_limit_of_the_process_ends_in_a_memory_error(believed):
+    """Also where what is free was said wrongly, as it may change at any time."""
     program = f"""
 import resource, sys
 sys.path.insert(0, {os.path.dirname(__file__)!r})
 from test_memory import *
-resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
-try:
-    rc.fuse(streams(3), FUSE)
-except MemoryError as error:
-    print(error)
+from robocache._memory import free_bytes
+resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+rc.offline.free_bytes = lambda: {believed}
+for days in (0.05, 0.2, 0.5, 1, 30):
+    try:
+        rc.fuse(streams(days), FUSE)
+    except MemoryError as error:
+        print(days, error)
 """
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0 and "are free" in done.stdout, done.stderr
+    assert done.returncode == 0 and done.stdout.splitlines()[-1].startswith("30 "), done.stderr
 
 
 def resident() -> int:
