@@ -29,13 +29,13 @@ def source(section: str, config: Config) -> _native.Source:
         with open(path, encoding="utf-8") as file:
             return {"text": file.read(), "file": path}
     if not isinstance(config, Mapping):
-        raise TypeError(f"`config` is {a(config)} (allowed: a dict, the path of a YAML file)")
+        raise TypeError(f"`config` is {described(config)} (allowed: a dict, the path of a YAML file)")
     # A whole file, as a YAML library reads it, or the section alone.
     whole = config if isinstance(config.get(section), Mapping) or "plugins" in config else {section: config}
     return {"text": flow(whole), "file": "config"}
 
 
-def a(value: object) -> str:
+def described(value: object) -> str:
     """What errors call a value of a type that is not allowed."""
     return "None" if value is None else f"a {type(value).__qualname__}"
 

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from robocache import _native
-from robocache._arrays import Array, Config, Taker, a, host_taker, source, taker
+from robocache._arrays import Array, Config, Taker, described, host_taker, source, taker
 from robocache._memory import free_bytes
 
 Streams = Mapping[str, tuple[Array, Array]]
@@ -114,7 +114,7 @@ def _observe(
     section: str, streams: Streams, config: Config, device: str | None, stream: int | None
 ) -> list[_native.Observed]:
     if not isinstance(streams, Mapping):
-        raise TypeError(f"`streams` is {a(streams)} (allowed: a dict of pairs of times_ns and values)")
+        raise TypeError(f"`streams` is {described(streams)} (allowed: a dict of pairs of times_ns and values)")
     triples = [(_name(name), *_pair(name, pair)) for name, pair in streams.items()]
     text = source(section, config)
     return warned(_native.observe(section, triples, text, free_bytes(), device, stream), text)
@@ -158,7 +158,7 @@ def _doubts(spans: Sequence[tuple[str, int, int, int]]) -> Iterator[str]:
 def _pair(name: str, pair: tuple[Array, Array]) -> tuple[Array, Array]:
     if not isinstance(pair, tuple | list) or len(pair) != 2:
         many = f" of {len(pair)}" if isinstance(pair, tuple | list) else ""
-        raise TypeError(f"stream `{name}` is {a(pair)}{many} (allowed: a pair of times_ns and values)")
+        raise TypeError(f"stream `{name}` is {described(pair)}{many} (allowed: a pair of times_ns and values)")
     return pair[0], pair[1]
 
 
@@ -245,7 +245,7 @@ def resample(
         return Resampled(take(got), take(valid), dict(counted))
     for name, given in (("values", values), ("targets_ns", targets_ns)):
         if not isinstance(given, Sequence) and not hasattr(given, "__dlpack__"):
-            raise TypeError(f"`{name}` is {a(given)} (allowed with a list of `times_ns`: a list, too)")
+            raise TypeError(f"`{name}` is {described(given)} (allowed with a list of `times_ns`: a list, too)")
     if not len(times_ns) == len(values) == len(targets_ns):
         lengths = f"{len(times_ns)} `times_ns`, {len(values)} `values` and {len(targets_ns)} `targets_ns`"
         raise ValueError(f"lists of {lengths} (allowed: as many of each)")
@@ -325,7 +325,7 @@ def voxelize(
         raise ValueError("`points` is an empty list (allowed: a cloud, or at least one)")
     for key, names in (("fields", fields), ("inputs", inputs)):
         if names is not None and (isinstance(names, str) or not isinstance(names, Sequence)):
-            raise TypeError(f"`{key}` is {a(names)} (allowed: a list of names)")
+            raise TypeError(f"`{key}` is {described(names)} (allowed: a list of names)")
     if inputs is not None and len(inputs) != len(clouds):
         raise ValueError(f"{len(inputs)} `inputs` of {len(clouds)} clouds (allowed: one for each)")
     if isinstance(config, Mapping) and "inputs" not in config and "voxelize" not in config:

@@ -186,6 +186,8 @@ class RecordingDataset:
 
     def __getitem__(self, item: int | slice | Sequence[int] | np.ndarray) -> dict[str, Any]:
         """An observation, or for several of them each array with one axis more in front."""
+        if isinstance(item, tuple):
+            item = list(item)
         try:
             first = self._first[item]  # type: ignore[index]
         except IndexError:

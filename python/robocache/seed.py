@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from robocache._arrays import Array, a, library_of
+from robocache._arrays import Array, described, library_of
 from robocache.offline import resample, voxelize
 
 
@@ -107,6 +107,6 @@ def _nanoseconds(name: str, seconds: Array) -> Array:
     if hasattr(seconds, "astype"):
         return (seconds.astype("float64") * 1e9).round().astype("int64")
     if not hasattr(seconds, "double"):
-        raise TypeError(f"`{name}` is {a(seconds)} (allowed: an array of seconds)")
+        raise TypeError(f"`{name}` is {described(seconds)} (allowed: an array of seconds)")
     # PyTorch's.
     return (seconds.double() * 1e9).round().long()

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from robocache import messages
-from robocache._arrays import a
+from robocache._arrays import described
 
 _OVERLAY = "DORA_ZENOH_CONFIG_OVERLAY"
 # What NumPy names the types that a message can have.
@@ -126,7 +126,7 @@ def drain(seconds: float = 0.5) -> None:
 def _publish(node: Any, output: str, array: Any, said: dict[str, Any], metadata: Mapping[str, Any]) -> None:
     global _warned
     if not hasattr(node, "send_output"):
-        raise TypeError(f"{output}: the node is {a(node)}, expected a dora.Node")
+        raise TypeError(f"{output}: the node is {described(node)}, expected a dora.Node")
     if not isinstance(output, str) or not output:
         raise TypeError(f"the output is {output!r}, expected its name")
     if not _warned and not {_OVERLAY, "ZENOH_CONFIG"} & os.environ.keys():
@@ -226,7 +226,7 @@ def _host_array(output: str, array: Any) -> tuple[np.ndarray, str]:
     try:
         values = np.asarray(array)
     except ValueError as error:
-        raise ValueError(f"{output}: the array is {a(array)} that is none: {error}") from None
+        raise ValueError(f"{output}: the array is {described(array)} that is none: {error}") from None
     if values.dtype.name not in _DTYPES or not values.dtype.isnative:
         hint = ": pass array.astype(np.uint8)" if values.dtype == bool else ""
         raise TypeError(f"{output}: the array is {values.dtype}, expected one of {', '.join(_DTYPES)}{hint}")
