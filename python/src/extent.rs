@@ -61,6 +61,8 @@ pub struct Pace {
     emit_every: usize,
     /// By modality: a stamp that is further ahead than this is a clock jump, behind which the grid starts anew.
     jump_ns: Vec<Option<i64>>,
+    /// By modality: a stamp that is further back than this is one, too; any other is out of order.
+    reset_ns: Vec<i64>,
     /// Bytes of a row: its values, masks, ages and time, in all outputs.
     row_bytes: usize,
 }
@@ -76,6 +78,8 @@ struct Gap {
 const LARGEST_STAMP: u64 = 1 << 61;
 /// The jump ahead of a stream where the configuration says none, with `max_wait_ms`.
 const JUMP_MS: f64 = 10_000.0;
+/// The jump back of a stream where the configuration says none.
+const RESET_MS: f64 = 1000.0;
 
 impl Pace {
     pub fn new(config: &AlignConfig, aligner: &Aligner) -> Self {
@@ -87,6 +91,10 @@ impl Pace {
         let jumps = config.modalities.iter().map(|modality| {
             let ms = modality.jump_ms.or(config.max_wait_ms.map(|_| JUMP_MS));
             ms.map(|ms| (ms * 1e6) as i64)
+        });
+        let resets = config.modalities.iter().map(|modality| {
+            let ms = modality.reset_ms.unwrap_or(RESET_MS.max(modality.reorder_ms));
+            (ms * 1e6) as i64
         });
         let trigger = match &config.trigger {
             Some(TriggerConfig::Stream { stream, rows, .. }) => {
@@ -102,6 +110,7 @@ impl Pace {
             stride: config.stride,
             emit_every: config.emit_every,
             jump_ns: jumps.collect(),
+            reset_ns: resets.collect(),
             row_bytes: rows.sum(),
         }
     }
@@ -114,8 +123,12 @@ impl Pace {
             if stamp_ns.unsigned_abs() > LARGEST_STAMP {
                 continue;
             }
-            let from_ns = newest.replace(stamp_ns).unwrap_or(stamp_ns);
+            let from_ns = newest.unwrap_or(stamp_ns);
             let ns = stamp_ns.saturating_sub(from_ns);
+            if (-self.reset_ns[stream]..0).contains(&ns) {
+                continue;
+            }
+            newest = Some(stamp_ns);
             if ns > longest.ns {
                 longest = Gap { from_ns, ns };
             }

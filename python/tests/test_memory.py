@@ -173,6 +173,26 @@ def test_messages_in_any_order(large):
             read(rc.Recording(large))
 
 
+@pytest.mark.parametrize(
+    ("order", "keys"),
+    [
+        (lambda stamps: stamps, {}),
+        (lambda stamps: stamps.reshape(-1, 5)[:, [1, 0, 4, 3, 2]].ravel(), {}),  # out of order
+        (lambda stamps: stamps, {"rate_hz": 30, "emit_every": 3, "stride": 2}),
+        (lambda stamps: stamps, {"trigger": {"stream": "wrench"}}),
+        (lambda stamps: stamps, {"trigger": {"stream": "wrench", "rows": "samples"}}),
+    ],
+)
+def test_the_observations_are_counted_beforehand(monkeypatch, order, keys):
+    """As many as there are then, but for those that the start and the end lack."""
+    given = {name: (order(stamps), values) for name, (stamps, values) in streams(0).items()}
+    made = len(rc.fuse(given, FUSE | keys))
+    monkeypatch.setattr("robocache.offline.free_bytes", lambda: 0)
+    with pytest.raises(MemoryError) as refused:
+        rc.fuse(given, FUSE | keys)
+    assert made <= int(str(refused.value).split()[0]) <= made + 2
+
+
 def anonymous() -> int:
     """Memory of the process that is no page of a file."""
     (line,) = (line for line in open("/proc/self/status") if line.startswith("RssAnon"))
