@@ -107,6 +107,19 @@ def test_mask_and_voxels_reach_the_network(policy):
     assert np.all(np.abs(with_grid) <= 1.0)
 
 
+def test_an_action_that_is_no_number_is_not_sent(policy, monkeypatch):
+    horizon = policy.observe(*message(grids_ms=(100,)), received_ns=101 * MS)[1].shape
+    for poison in (np.nan, np.inf):
+        answer = np.zeros((1, *horizon), np.float32)
+        answer[0, 1, 2] = poison
+        with monkeypatch.context() as patch:
+            patch.setattr(policy, "session", type("Network", (), {"run": lambda *_: (answer,)})())
+            assert policy.observe(*message(t_ms=120, grids_ms=(100,)), received_ns=121 * MS)[1] is None
+    assert policy.report.refused == {"action not finite": 2}
+    # The next ones are not made worse by it.
+    assert np.isfinite(policy.observe(*message(t_ms=140, grids_ms=(100,)), received_ns=141 * MS)[1]).all()
+
+
 def test_what_the_model_was_not_made_for_is_said(policy):
     with pytest.raises(MessageError, match=r"voxels is \[1, 8, 8, 8\].*\[1, 8, 8, 4\]"):
         observe(policy, grids_ms=(90,), shape=(1, 8, 8, 8))

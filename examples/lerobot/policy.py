@@ -84,6 +84,9 @@ class Policy:
         start = time.perf_counter()
         chunk = self.predict(batch)
         self.inference_ms.append(1e3 * (time.perf_counter() - start))
+        if not np.isfinite(chunk).all():
+            self.counts["refused: action not finite"] += 1
+            return observation, None
         self.counts["actions"] += 1
         return observation, chunk if self.chunks is None else self.chunks.add(observation.timestamp_ns, chunk)
 

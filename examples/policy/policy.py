@@ -74,7 +74,7 @@ class Policy:
             return observation, None
         return observation, self._act(observation, grid)
 
-    def _act(self, observation: rc.Observation, grid: rc.Voxels | None) -> np.ndarray:
+    def _act(self, observation: rc.Observation, grid: rc.Voxels | None) -> np.ndarray | None:
         voxels = np.zeros(self.shapes["voxels"], np.float32) if grid is None else grid.dense()[None].astype(np.float32)
         start = time.perf_counter_ns()
         (chunk,) = self.session.run(
@@ -86,6 +86,9 @@ class Policy:
                 "voxels_valid": np.full((1, 1), grid is not None, np.float32),
             },
         )
+        if not np.isfinite(chunk).all():
+            self.report.refused["action not finite"] += 1
+            return None
         age_ns = None if grid is None else int(observation.attached["grids"].age_ns[-1])
         self.report.action((time.perf_counter_ns() - start) / 1e3, age_ns)
         return self.chunks.add(observation.timestamp_ns, chunk[0])

@@ -15,7 +15,7 @@ from robocache.attached import Attached
 from robocache.messages import MessageError
 from robocache.observation import Observation
 from robocache.offline import Grid, Observations, Resampled, align, fuse, resample, voxelize
-from robocache.recording import RecordedMessage, Recording, RecordingDataset
+from robocache.recording import RecordedMessage, RecordedMessages, Recording, RecordingDataset
 from robocache.seed import fuse_multimodal, resample_trajectories, voxelize_pointcloud
 from robocache.sending import drain, send, send_cloud, wait_for_consumers
 from robocache.tensors import MessageTensor, open_tensor
@@ -34,6 +34,7 @@ __all__ = [
     "Observations",
     "ProducerGone",
     "RecordedMessage",
+    "RecordedMessages",
     "Recording",
     "RecordingDataset",
     "Resampled",

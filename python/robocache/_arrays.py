@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from robocache import _native
+from robocache._yaml import flow
 
 Array = Any
 """An array of a library that speaks DLPack."""
@@ -29,21 +29,15 @@ def source(section: str, config: Config) -> _native.Source:
         with open(path, encoding="utf-8") as file:
             return {"text": file.read(), "file": path}
     if not isinstance(config, Mapping):
-        raise TypeError(f"`config` is a {type(config).__qualname__} (allowed: a dict, the path of a YAML file)")
+        raise TypeError(f"`config` is {described(config)} (allowed: a dict, the path of a YAML file)")
     # A whole file, as a YAML library reads it, or the section alone.
-    whole = config if isinstance(config.get(section), Mapping) else {section: config}
-    # JSON is YAML.
-    return {"text": json.dumps(whole, default=_plain), "file": "config"}
+    whole = config if isinstance(config.get(section), Mapping) or "plugins" in config else {section: config}
+    return {"text": flow(whole), "file": "config"}
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return dict(value)
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    if isinstance(value, os.PathLike):
-        return os.fspath(value)
-    raise TypeError(f"`config` has a {type(value).__qualname__} (allowed: numbers, text, lists, dicts)")
+def described(value: object) -> str:
+    """What errors call a value of a type that is not allowed."""
+    return "None" if value is None else f"a {type(value).__qualname__}"
 
 
 def taker(like: Array) -> Taker:

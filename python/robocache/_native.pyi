@@ -1,4 +1,4 @@
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict, final
 
 __version__: str
@@ -95,6 +95,11 @@ class Observed:
     def attached(self) -> list[str]:
         """The inputs that the configuration attaches, which are left out."""
 
+    @property
+    def spans(self) -> list[tuple[str, int, int, int]]:
+        """Of each stream with a stamp: its name, its least and its greatest one, and how many it has. Messages of several
+        samples have one."""
+
 @final
 class Grid:
     """A voxel grid."""
@@ -122,23 +127,35 @@ class Grid:
 
 @final
 class Messages:
-    """The messages of a recorded stream: `(timestamp_ns, shape, fields, columns)` of each."""
+    """The messages of a recorded stream, the file `path`, in any order."""
 
-    def __new__(cls, path: str, stream: str) -> Messages: ...
-    def __iter__(self) -> Iterator[tuple[int, list[int], list[str], dict[str, Tensor]]]: ...
-    def __next__(self) -> tuple[int, list[int], list[str], dict[str, Tensor]]: ...
+    def __new__(cls, path: str) -> Messages: ...
+    def __len__(self) -> int: ...
+    @property
+    def timestamps_ns(self) -> Tensor:
+        """The stamps of all messages, int64 `[N]`."""
+
+    def message(self, index: int) -> tuple[int, list[int], list[str], dict[str, Tensor]]:
+        """`(timestamp_ns, shape, fields, columns)` of a message."""
 
 def observe(
     section: str,
     streams: Sequence[tuple[str, Any, Any]],
     config: Source,
+    most_bytes: int,
     device: str | None = None,
     stream: int | None = None,
 ) -> list[Observed]: ...
 def observe_recording(
-    section: str, path: str, config: Source, streams: Mapping[str, str], device: str | None = None
+    path: str,
+    recorded: Sequence[str],
+    config: Source,
+    streams: Mapping[str, str],
+    most_bytes: int,
+    is_gathered: bool,
+    device: str | None = None,
 ) -> list[Observed]: ...
-def read_samples(path: str, stream: str) -> tuple[Tensor, Tensor]: ...
+def read_samples(path: str) -> tuple[Tensor, Tensor]: ...
 def resample(
     times: Any, values: Any, targets: Any, config: Source, device: str | None = None, stream: int | None = None
 ) -> tuple[Tensor, Tensor, list[tuple[str, int | None]]]: ...

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import math
+import operator
 import time
 from collections.abc import Mapping, Sequence
 
@@ -35,6 +37,15 @@ class Gate:
     epoch: int | None = None
     """That of the last observation."""
 
+    def __post_init__(self) -> None:
+        for key, limits in (("max_age_ms", self.max_age_ms), ("attached_max_age_ms", self.attached_max_age_ms)):
+            if not isinstance(limits, Mapping):
+                raise TypeError(f"{key} is {limits!r}, expected a limit in ms for each name: {{'force': 20.0}}")
+            for name, limit_ms in limits.items():
+                _check_limit(f"{key} of {name!r}", limit_ms)
+        if self.max_delay_ms is not None:
+            _check_limit("max_delay_ms", self.max_delay_ms)
+
     def refusal(self, observation: Observation, now_ns: int | None = None) -> str | None:
         """Why the newest row must not be acted on; None where it may be."""
         if observation.error is not None:
@@ -61,6 +72,25 @@ class Gate:
             if now_ns - observation.timestamp_ns > self.max_delay_ms * _NS_PER_MS:
                 return "observation too late"
         return None
+
+
+def whole(key: str, value: int) -> int:
+    """A whole number, as any library has it."""
+    if isinstance(value, (bool, np.bool_)) or not hasattr(value, "__index__"):
+        raise TypeError(f"{key} is {value!r}, expected a whole number")
+    return operator.index(value)
+
+
+def real(key: str, value: float) -> float:
+    """A number, as any library has it."""
+    if isinstance(value, (bool, np.bool_)) or not hasattr(value, "__float__"):
+        raise TypeError(f"{key} is {value!r}, expected a number")
+    return float(value)
+
+
+def _check_limit(key: str, limit_ms: float) -> None:
+    if not real(key, limit_ms) >= 0:
+        raise ValueError(f"{key} is {limit_ms}, expected 0 ms or more")
 
 
 def _is_too_old(age_ns: int, limit_ms: float) -> bool:
@@ -95,8 +125,10 @@ class History:
     """
 
     def __init__(self, steps: int, modalities: Sequence[str] | None = None):
-        if steps < 1:
+        if (steps := whole("steps", steps)) < 1:
             raise ValueError(f"steps is {steps}, expected 1 or more")
+        if modalities is not None and (isinstance(modalities, str) or not modalities):
+            raise ValueError(f"modalities is {modalities!r}, expected a list of one or more names")
         self._asked = modalities
         self._rows: collections.deque[tuple[np.ndarray, np.ndarray, np.ndarray, int]] = collections.deque(maxlen=steps)
         self._epoch: int | None = None
@@ -119,6 +151,9 @@ class History:
         self._epoch, self._names = observation.epoch, names
         of = [observation.index_of(name) for name in names]
         values = np.concatenate([observation[name][-1] for name in names])
+        if self._rows and len(self._rows[-1][0]) != len(values):
+            wide, before = len(values), len(self._rows[-1][0])
+            raise ValueError(f"{list(names)} are {wide} columns now and were {before}: clear() before another layout")
         self._rows.append((values, observation.valid[-1, of], observation.age_ns[-1, of], observation.timestamp_ns))
         values, valid, age_ns, stamps = (np.stack(column) for column in zip(*self._rows, strict=True))
         missing = (self._rows.maxlen or 0) - len(self._rows)
@@ -158,6 +193,10 @@ class Chunks:
     """
 
     def __init__(self, period_ns: int, decay: float = 0.5):
+        if (period_ns := whole("period_ns", period_ns)) < 1:
+            raise ValueError(f"period_ns is {period_ns}, expected 1 or more")
+        if not 0 < (decay := real("decay", decay)) < math.inf:
+            raise ValueError(f"decay is {decay}, expected a number above 0")
         self.period_ns = period_ns
         self.decay = decay
         self._history: collections.deque[tuple[int, np.ndarray]] = collections.deque()
@@ -170,9 +209,20 @@ class Chunks:
         self._history.clear()
 
     def add(self, timestamp_ns: int, chunk: np.ndarray) -> np.ndarray:
-        """Takes the chunk [horizon, A] made for `timestamp_ns`, returns the ensembled one of the same shape."""
-        horizon = len(chunk)
-        total = chunk.astype(np.float64)
+        """Takes the chunk [horizon, A] made for `timestamp_ns`, returns the ensembled one of the same shape.
+
+        Raises ValueError where its width is another than before, or a number in it is not finite.
+        """
+        timestamp_ns = whole("timestamp_ns", timestamp_ns)
+        # A copy: the caller may use the memory again.
+        chunk = np.array(chunk, np.float64)
+        wide = self._history[-1][1].shape[1] if self._history else None
+        if chunk.ndim != 2 or 0 in chunk.shape or wide not in (None, chunk.shape[1]):
+            raise ValueError(f"the chunk is {list(chunk.shape)}, expected [horizon, {wide or 'A'}]")
+        if not np.isfinite(chunk).all():
+            step = int(np.argmin(np.isfinite(chunk).all(axis=1)))
+            raise ValueError(f"the chunk has {chunk[step].tolist()} in step {step}, expected finite numbers")
+        horizon, total = len(chunk), chunk.copy()
         weights = np.ones((horizon, 1))
         kept: collections.deque[tuple[int, np.ndarray]] = collections.deque()
         for made_ns, earlier in self._history:

@@ -50,7 +50,11 @@ class Attached:
             raise MessageError(
                 f"the messages are not in this observation: wire `observation`, or the output {self.name!r}"
             )
-        count, stamp = len(self.timestamps_ns), int(self.timestamps_ns[index])
+        count = len(self.timestamps_ns)
+        if not -count <= index < count:
+            raise IndexError(f"message {index} of {count} of {self.name!r}")
+        index %= count
+        stamp = int(self.timestamps_ns[index])
         if "grid_offsets" in self.metadata:
             offsets = messages.integers(self.metadata, "grid_offsets", count + 1)
             rows = slice(int(offsets[index]), int(offsets[index + 1]))

@@ -28,7 +28,8 @@ from typing import Any
 import numpy as np
 
 from robocache import _native
-from robocache._arrays import Array, Config, Taker, host_taker, source, taker
+from robocache._arrays import Array, Config, Taker, described, host_taker, source, taker
+from robocache._memory import free_bytes
 
 Streams = Mapping[str, tuple[Array, Array]]
 """By the input of a modality: `times_ns` `[S]` int64, and values `[S, dim]` of any numbers, or `[S]` if `dim` is 1."""
@@ -90,7 +91,12 @@ def fuse(
     `stream` is a CUDA stream whose work is waited for, beside the one that the library says its arrays are on: 1 the
     legacy default, 2 the thread's, or a handle.
 
-    Raises `ValueError` where the configuration or a shape is wrong, `TypeError` where a type is.
+    Warns of a stream whose times are so close that they can't be nanoseconds, and of two streams that have no time in
+    common.
+
+    Raises `ValueError` where the configuration or a shape is wrong, `TypeError` where a type is, and `MemoryError`, before
+    anything is computed, where the observations do not fit into the memory that is free: a stream whose clock was set, or
+    that was silent for a year, makes a target of every period in between.
     """
     (observed,) = _observe("fuse", streams, config, device, stream)
     return gathered(observed, taker(next(iter(streams.values()))[1]))
@@ -107,9 +113,11 @@ def align(
 def _observe(
     section: str, streams: Streams, config: Config, device: str | None, stream: int | None
 ) -> list[_native.Observed]:
-    triples = [(name, *_pair(name, pair)) for name, pair in streams.items()]
+    if not isinstance(streams, Mapping):
+        raise TypeError(f"`streams` is {described(streams)} (allowed: a dict of pairs of times_ns and values)")
+    triples = [(_name(name), *_pair(name, pair)) for name, pair in streams.items()]
     text = source(section, config)
-    return warned(_native.observe(section, triples, text, device, stream), text)
+    return warned(_native.observe(section, triples, text, free_bytes(), device, stream), text)
 
 
 def warned(observed: list[_native.Observed], text: _native.Source) -> list[_native.Observed]:
@@ -118,13 +126,46 @@ def warned(observed: list[_native.Observed], text: _native.Source) -> list[_nati
         names = ", ".join(f"`{name}`" for name in observed[0].attached)
         left = "observations have the rows alone, and wait for their streams alone"
         warnings.warn(f"{text['file']}: fuse: attach: {names} left out: {left}", stacklevel=4)
+    for doubt in _doubts(observed[0].spans if observed else []):
+        warnings.warn(doubt, stacklevel=4)
     return observed
+
+
+# Sound at 48 kHz has a sample every 20.8 us. Times in microseconds that are taken for nanoseconds are as close from 50 Hz on.
+_LEAST_STEP_NS = 20_001
+
+
+def _doubts(spans: Sequence[tuple[str, int, int, int]]) -> Iterator[str]:
+    """What says that times are not nanoseconds, or not of one clock."""
+    # One sample, such as of a map that does not change, may be of any time.
+    spans = [span for span in spans if span[3] > 1]
+    for name, first, last, samples in spans:
+        step_ns = (last - first) / (samples - 1)
+        if step_ns < _LEAST_STEP_NS:
+            yield (
+                f"stream `{name}`: {samples} samples from {first} to {last} ns are {step_ns:.3g} ns apart: are its times "
+                f"nanoseconds?"
+            )
+    if spans:
+        early, late = min(spans, key=lambda span: span[2]), max(spans, key=lambda span: span[1])
+        if early[2] < late[1]:
+            yield (
+                f"stream `{early[0]}` is from {early[1]} to {early[2]} ns, stream `{late[0]}` from {late[1]} to {late[2]} ns: "
+                f"they have no time in common. Are both in nanoseconds, and of one clock?"
+            )
 
 
 def _pair(name: str, pair: tuple[Array, Array]) -> tuple[Array, Array]:
     if not isinstance(pair, tuple | list) or len(pair) != 2:
-        raise TypeError(f"stream `{name}` is a {type(pair).__qualname__} (allowed: a pair of times_ns and values)")
+        many = f" of {len(pair)}" if isinstance(pair, tuple | list) else ""
+        raise TypeError(f"stream `{name}` is {described(pair)}{many} (allowed: a pair of times_ns and values)")
     return pair[0], pair[1]
+
+
+def _name(name: str) -> str:
+    if not isinstance(name, str):
+        raise TypeError(f"the name of a stream is {name!r} (allowed: text)")
+    return name
 
 
 def gathered(observed: _native.Observed, take: Taker) -> Observations:
@@ -199,9 +240,12 @@ def resample(
         raise TypeError(f"`config` and {', '.join(f'`{key}`' for key in keys)} (allowed: one or the other)")
     text = source("resample", keys if config is None else config)
     if not isinstance(times_ns, list | tuple):
-        take = taker(values)
         got, valid, counted = _native.resample(times_ns, values, targets_ns, text, device, stream)
+        take = taker(values)
         return Resampled(take(got), take(valid), dict(counted))
+    for name, given in (("values", values), ("targets_ns", targets_ns)):
+        if not isinstance(given, Sequence) and not hasattr(given, "__dlpack__"):
+            raise TypeError(f"`{name}` is {described(given)} (allowed with a list of `times_ns`: a list, too)")
     if not len(times_ns) == len(values) == len(targets_ns):
         lengths = f"{len(times_ns)} `times_ns`, {len(values)} `values` and {len(targets_ns)} `targets_ns`"
         raise ValueError(f"lists of {lengths} (allowed: as many of each)")
@@ -279,6 +323,9 @@ def voxelize(
     clouds = list(points) if isinstance(points, list | tuple) else [points]
     if not clouds:
         raise ValueError("`points` is an empty list (allowed: a cloud, or at least one)")
+    for key, names in (("fields", fields), ("inputs", inputs)):
+        if names is not None and (isinstance(names, str) or not isinstance(names, Sequence)):
+            raise TypeError(f"`{key}` is {described(names)} (allowed: a list of names)")
     if inputs is not None and len(inputs) != len(clouds):
         raise ValueError(f"{len(inputs)} `inputs` of {len(clouds)} clouds (allowed: one for each)")
     if isinstance(config, Mapping) and "inputs" not in config and "voxelize" not in config:

@@ -8,15 +8,18 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import operator
 import os
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, overload
 
 import numpy as np
 
 from robocache import _native
 from robocache._arrays import Config, source, taker
+from robocache._memory import free_bytes
 from robocache.offline import Observations, about, gathered, warned
 
 
@@ -32,13 +35,59 @@ class RecordedMessage:
     """The names of a tensor's last axis, where it has any."""
 
 
+class RecordedMessages(Sequence[RecordedMessage]):
+    """The messages of a stream, in the order in which they were recorded. Only what is asked for is loaded.
+
+        clouds = recording.messages("lidar")
+        cloud = clouds[np.searchsorted(clouds.timestamps_ns, stamp_ns)]
+
+    It can be pickled, and goes to workers that are forked or spawned: there the file is opened again. The file must not be
+    cut off meanwhile.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = os.fspath(path)
+        self._native = _native.Messages(self._path)
+
+    def __reduce__(self) -> tuple[type[RecordedMessages], tuple[str]]:
+        return RecordedMessages, (self._path,)
+
+    @functools.cached_property
+    def timestamps_ns(self) -> np.ndarray:
+        """The capture time of each message, int64 `[N]`."""
+        return np.from_dlpack(self._native.timestamps_ns)
+
+    def __len__(self) -> int:
+        return len(self._native)
+
+    @overload
+    def __getitem__(self, index: int) -> RecordedMessage: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[RecordedMessage]: ...
+    def __getitem__(self, index: int | slice) -> RecordedMessage | list[RecordedMessage]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        at = operator.index(index)
+        if not -len(self) <= at < len(self):
+            raise IndexError(f"{self._path}: message {at} of {len(self)}")
+        timestamp_ns, shape, fields, columns = self._native.message(at % len(self))
+        take = taker(_HOST)
+        arrays = {name: take(tensor) for name, tensor in columns.items()}
+        if shape and "" in arrays:
+            arrays[""] = arrays[""].reshape(shape)
+        return RecordedMessage(timestamp_ns, arrays, fields)
+
+
 class Recording:
     """A folder that `robocache-record`, or a program, wrote: a stream in each of its files.
 
         recording = rc.Recording("out/recording")
         recording.streams                           # ["camera", "force", "lidar"]
         times_ns, values = recording["force"]       # [S], [S, D]
+        cloud = recording.messages("lidar")[7]      # cloud.columns["x"]
         observations = recording.windows("robocache.yml")
+
+    Nothing is loaded before it is asked for, and of a stream only what is asked for.
 
     Raises `FileNotFoundError` where there is no such folder, `ValueError` where it holds no stream.
     """
@@ -52,18 +101,21 @@ class Recording:
     def __getitem__(self, stream: str) -> tuple[np.ndarray, np.ndarray]:
         """All samples of a stream: their stamps, int64 `[S]`, ns, and values `[S, D]`, in the order in which they were
         recorded. Rows that a node masked are no samples. bfloat16 comes as uint16, its bits."""
-        times, values = _native.read_samples(os.fspath(self.path), stream)
+        times, values = _native.read_samples(self._file(stream))
         take = taker(_HOST)
         return take(times), take(values)
 
-    def messages(self, stream: str) -> Iterator[RecordedMessage]:
-        """The messages of a stream, such as clouds, one after the other. One batch of them is in memory at a time."""
-        take = taker(_HOST)
-        for timestamp_ns, shape, fields, columns in _native.Messages(os.fspath(self.path), stream):
-            arrays = {name: take(tensor) for name, tensor in columns.items()}
-            if shape and "" in arrays:
-                arrays[""] = arrays[""].reshape(shape)
-            yield RecordedMessage(timestamp_ns, arrays, fields)
+    def messages(self, stream: str) -> RecordedMessages:
+        """The messages of a stream, such as clouds, in any order: a sequence, from which each is loaded when it is asked
+        for."""
+        return RecordedMessages(self._file(stream))
+
+    def _file(self, stream: str) -> str:
+        if stream not in self.streams:
+            raise ValueError(
+                f"{self.path}: stream `{stream}` was not recorded (there are: {', '.join(self.streams)})"
+            )
+        return os.fspath(self.path / f"{stream}.arrow")
 
     def windows(
         self, config: Config, *, streams: Mapping[str, str] | None = None, device: str | None = None
@@ -74,14 +126,16 @@ class Recording:
         those of `robocache.fuse`. `streams` says by which name the input of a modality was recorded, where that is
         another one: `{"proprio": "arm_state"}`.
         """
-        return gathered(self._observe(config, streams, device), taker(_HOST))
+        return gathered(self._observe(config, streams, device, is_gathered=True), taker(_HOST))
 
     def _observe(
-        self, config: Config, streams: Mapping[str, str] | None, device: str | None
+        self, config: Config, streams: Mapping[str, str] | None, device: str | None, *, is_gathered: bool
     ) -> _native.Observed:
         path, text = os.fspath(self.path), source("fuse", config)
-        (observed,) = warned(_native.observe_recording("fuse", path, text, dict(streams or {}), device), text)
-        return observed
+        observed = _native.observe_recording(
+            path, self.streams, text, dict(streams or {}), free_bytes(), is_gathered, device
+        )
+        return warned(observed, text)[0]
 
 
 class RecordingDataset:
@@ -108,7 +162,7 @@ class RecordingDataset:
         device: str | None = None,
     ) -> None:
         recording = recording if isinstance(recording, Recording) else Recording(recording)
-        observed = recording._observe(config, streams, device)
+        observed = recording._observe(config, streams, device, is_gathered=False)
         said = about(observed)
         self.modalities: list[str] = said["modalities"]
         self.offsets: list[int] = said["offsets"]
@@ -132,6 +186,8 @@ class RecordingDataset:
 
     def __getitem__(self, item: int | slice | Sequence[int] | np.ndarray) -> dict[str, Any]:
         """An observation, or for several of them each array with one axis more in front."""
+        if isinstance(item, tuple):
+            item = list(item)
         try:
             first = self._first[item]  # type: ignore[index]
         except IndexError:

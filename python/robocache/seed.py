@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from robocache._arrays import Array, library_of
+from robocache._arrays import Array, described, library_of
 from robocache.offline import resample, voxelize
 
 
@@ -34,7 +34,7 @@ def resample_trajectories(
 
     Raises `ValueError` where shapes do not fit or times do not ascend, `TypeError` where a type is wrong.
     """
-    times, targets = _nanoseconds(source_times), _nanoseconds(target_times)
+    times, targets = _nanoseconds("source_times", source_times), _nanoseconds("target_times", target_times)
     if clamp and len(times.shape) == 2 and times.shape[1] > 0:
         targets = targets.clip(times[:, :1], times[:, -1:])
     return resample(times, source_data, targets, interpolation="linear", device=_device(device, backend)).values
@@ -103,8 +103,10 @@ def _device(device: Any, backend: str | None) -> str | None:
     return backend if device is None else str(device)
 
 
-def _nanoseconds(seconds: Array) -> Array:
+def _nanoseconds(name: str, seconds: Array) -> Array:
     if hasattr(seconds, "astype"):
         return (seconds.astype("float64") * 1e9).round().astype("int64")
+    if not hasattr(seconds, "double"):
+        raise TypeError(f"`{name}` is {described(seconds)} (allowed: an array of seconds)")
     # PyTorch's.
     return (seconds.double() * 1e9).round().long()

@@ -13,12 +13,15 @@ from typing import Any
 import numpy as np
 
 from robocache import messages
+from robocache._arrays import described
 
 _OVERLAY = "DORA_ZENOH_CONFIG_OVERLAY"
 # What NumPy names the types that a message can have.
 _DTYPES = ("float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 # Keys that dora uses by itself, and what to send in their place.
 _RESERVED = {"timestamp": "it takes the place of dora's own stamp: pass timestamp_ns"}
+# What the nodes take.
+_LARGEST_STAMP = 2**61
 _warned = False
 
 
@@ -64,11 +67,14 @@ def send(
         said["dtype"] = dtype
     said |= _stamps(output, timestamp_ns, timestamps_ns, len(values))
     if fields is not None:
+        said["fields"] = _names(output, fields)
         if len(fields) != values.shape[-1]:
             raise ValueError(
                 f"{output}: {len(fields)} fields for an array {list(values.shape)}, expected one each of the last axis"
             )
-        said["fields"] = list(fields)
+    # Of an observation there is one for each row and modality.
+    if np.size(metadata.get("valid", ())) and "modalities" not in metadata:
+        metadata["valid"] = _valid(output, metadata["valid"], len(values) if timestamps_ns is not None else 1)
     _publish(node, output, _arrow(values), said, metadata)
 
 
@@ -92,6 +98,7 @@ def send_cloud(
     if names:
         points = {name: np.ascontiguousarray(points[name]) for name in names}
     if not isinstance(points, Mapping):
+        fields = _names(output, fields)
         values, _ = _host_array(output, points)
         if values.ndim != 2 or values.shape[1] != len(fields):
             raise ValueError(
@@ -101,7 +108,7 @@ def send_cloud(
         send(node, output, points, timestamp_ns=timestamp_ns, fields=fields, **metadata)
         return
     _require_axes(output, list(points))
-    columns = {name: _host_array(f"{output}, field {name!r}", column)[0] for name, column in points.items()}
+    columns = {name: _column(f"{output}, field {name!r}", column) for name, column in points.items()}
     shapes = {name: list(column.shape) for name, column in columns.items()}
     if any(column.ndim != 1 for column in columns.values()) or len({len(column) for column in columns.values()}) != 1:
         raise ValueError(f"{output}: columns are {shapes}, expected [N] of one length")
@@ -118,6 +125,10 @@ def drain(seconds: float = 0.5) -> None:
 
 def _publish(node: Any, output: str, array: Any, said: dict[str, Any], metadata: Mapping[str, Any]) -> None:
     global _warned
+    if not hasattr(node, "send_output"):
+        raise TypeError(f"{output}: the node is {described(node)}, expected a dora.Node")
+    if not isinstance(output, str) or not output:
+        raise TypeError(f"the output is {output!r}, expected its name")
     if not _warned and not {_OVERLAY, "ZENOH_CONFIG"} & os.environ.keys():
         _warned = True
         warnings.warn(
@@ -138,8 +149,9 @@ def _stamps(output: str, timestamp_ns: Any, timestamps_ns: Any, rows: int) -> di
             raise ValueError(f"{output}: {list(stamps.shape)} timestamps_ns for {rows} rows, expected one each")
         if not np.issubdtype(stamps.dtype, np.integer):
             raise TypeError(f"{output}: timestamps_ns are {stamps.dtype}, expected integers, ns")
-        newest = int(stamps.max()) if timestamp_ns is None else _stamp(output, timestamp_ns)
-        return {"timestamp_ns": newest, "timestamps_ns": stamps.tolist()}
+        every = [_stamp(output, stamp) for stamp in stamps]
+        newest = max(every) if timestamp_ns is None else _stamp(output, timestamp_ns)
+        return {"timestamp_ns": newest, "timestamps_ns": every}
     if timestamp_ns is None:
         raise ValueError(f"{output}: no timestamp_ns: pass when it was measured, ns (time.time_ns() where that is now)")
     return {"timestamp_ns": _stamp(output, timestamp_ns)}
@@ -148,7 +160,33 @@ def _stamps(output: str, timestamp_ns: Any, timestamps_ns: Any, rows: int) -> di
 def _stamp(output: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise TypeError(f"{output}: timestamp_ns is {value!r}, expected an integer, ns")
+    if abs(int(value)) > _LARGEST_STAMP:
+        raise ValueError(f"{output}: timestamp_ns is {int(value)}, expected ns between -2^61 and 2^61")
     return int(value)
+
+
+def _column(place: str, column: Any) -> np.ndarray:
+    values, dtype = _host_array(place, column)
+    if dtype == "bfloat16":
+        raise TypeError(f"{place}: the column is bfloat16, expected another type: pass tensor.float()")
+    return values
+
+
+def _names(output: str, fields: Sequence[str]) -> list[str]:
+    """Names of columns, each of them once."""
+    if isinstance(fields, str) or not all(isinstance(name, str) for name in fields):
+        raise TypeError(f"{output}: fields are {fields!r}, expected a list of names")
+    if len(set(fields)) != len(fields):
+        raise ValueError(f"{output}: fields are {list(fields)}, expected each name once")
+    return list(fields)
+
+
+def _valid(output: str, valid: Any, samples: int) -> list[int]:
+    """Which samples are some, 0 or 1 for each."""
+    flags = np.asarray(valid)
+    if flags.shape != (samples,) or not np.isin(flags, (0, 1)).all():
+        raise ValueError(f"{output}: valid is {valid!r:.80}, expected 0 or 1 for each of {samples} samples")
+    return [int(flag) for flag in flags]
 
 
 def _require_axes(output: str, fields: Sequence[str]) -> None:
@@ -183,7 +221,12 @@ def _host_array(output: str, array: Any) -> tuple[np.ndarray, str]:
                 f"{output}: the array is on a device (DLPack type {int(kind)}), expected the CPU: copy it there first"
             )
         array = np.from_dlpack(array)
-    values = np.asarray(array)
+    if isinstance(array, np.ma.MaskedArray):
+        raise TypeError(f"{output}: the array is masked, expected one without a mask: pass array.filled(np.nan)")
+    try:
+        values = np.asarray(array)
+    except ValueError as error:
+        raise ValueError(f"{output}: the array is {described(array)} that is none: {error}") from None
     if values.dtype.name not in _DTYPES or not values.dtype.isnative:
         hint = ": pass array.astype(np.uint8)" if values.dtype == bool else ""
         raise TypeError(f"{output}: the array is {values.dtype}, expected one of {', '.join(_DTYPES)}{hint}")

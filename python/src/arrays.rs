@@ -4,7 +4,7 @@ use crate::cuda::Stream;
 use crate::dlpack::{self, DlDevice, Imported};
 use crate::element::{self, Element, Place};
 use crate::tensor::{Memory, Part, Tensor};
-use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDictMethods};
 use robocache::device::{Dtype, HostBuf, Primitive};
@@ -111,9 +111,19 @@ impl Memory for Array {}
 impl Array {
     /// The array that `object` is, where it is. `stream` is the one that its library lets wait for it.
     fn new(name: &dyn Display, object: &Bound<'_, PyAny>, place: Place, stream: Option<isize>) -> PyResult<Self> {
-        let capsule = capsule_of(object, stream).map_err(|error| {
-            let what = error.value(object.py());
-            PyBufferError::new_err(format!("`{name}`, {}: {what}", type_of(object)))
+        let capsule = capsule_of(object, stream).or_else(|error| {
+            let error = error.value(object.py());
+            // What NumPy does not hand out as it lies: elements with gaps of no whole element, or, before 2.1, read-only ones.
+            let copy = if is_numpy(object)? {
+                object.call_method0("copy").ok()
+            } else {
+                None
+            };
+            match copy.map(|copy| capsule_of(&copy, stream)) {
+                Some(Ok(capsule)) => Ok(capsule),
+                Some(Err(_)) => Err(wrong_dtype(name, object)),
+                None => Err(PyValueError::new_err(format!("`{name}`, {}: {error}", type_of(object)))),
+            }
         })?;
         let imported = Imported::from_capsule(&capsule)?;
         Self::of_imported(name, imported, place)
@@ -255,8 +265,29 @@ impl Array {
 }
 
 fn type_of(object: &Bound<'_, PyAny>) -> String {
+    if object.is_none() {
+        return "None".to_owned();
+    }
     let name = object.get_type().fully_qualified_name();
     name.map_or_else(|_| "an object".to_owned(), |name| format!("a {name}"))
+}
+
+fn is_numpy(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    object.is_instance(&object.py().import("numpy")?.getattr("ndarray")?)
+}
+
+/// The refusal of a NumPy array whose elements DLPack has no type for.
+fn wrong_dtype(name: &dyn Display, object: &Bound<'_, PyAny>) -> PyErr {
+    let dtype = object.getattr("dtype").and_then(|dtype| dtype.str());
+    let dtype = dtype.map_or_else(|_| "unknown".to_owned(), |dtype| dtype.to_string());
+    let instead = match dtype.starts_with("datetime64") {
+        true => "int64 nanoseconds, `.astype(\"datetime64[ns]\").astype(\"int64\")`",
+        false => "bool, integers and floats in the byte order of this machine",
+    };
+    PyTypeError::new_err(format!(
+        "`{name}`, {}: its dtype is {dtype} (allowed: {instead})",
+        type_of(object)
+    ))
 }
 
 fn place_of(name: &dyn Display, object: &Bound<'_, PyAny>) -> PyResult<Place> {
@@ -266,6 +297,12 @@ fn place_of(name: &dyn Display, object: &Bound<'_, PyAny>) -> PyResult<Place> {
             type_of(object)
         )));
     };
+    if object.hasattr("filled")? {
+        return Err(PyTypeError::new_err(format!(
+            "`{name}` is {}, whose mask would be lost (allowed: an array without one, such as `.filled(numpy.nan)`)",
+            type_of(object)
+        )));
+    }
     let (kind, ordinal): (i32, i32) = method.call0()?.extract()?;
     let device = DlDevice { kind, ordinal };
     match device {

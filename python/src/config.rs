@@ -26,7 +26,7 @@ impl Source {
         make: impl Fn(&App) -> Result<T, AppError> + 'static,
     ) -> Result<T, AppError> {
         let made = Rc::new(RefCell::new(None));
-        let config = Config::parse(Path::new(&self.file), &self.text)?;
+        let config = Config::parse(Path::new(&self.file), &self.text)?.only(section)?;
         let app = App::new().with_config(config).with_placement(placement);
         let plugin = Section {
             name: section,

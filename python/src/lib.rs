@@ -9,11 +9,13 @@ mod cuda;
 mod cuda;
 mod dlpack;
 mod element;
+mod extent;
 mod observe;
 mod recording;
 mod resample;
 mod ring;
 mod tensor;
+mod threads;
 mod voxelize;
 
 use pyo3::prelude::*;
@@ -37,6 +39,7 @@ mod _native {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        crate::threads::init();
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

@@ -3,15 +3,19 @@
 use crate::arrays::{Array, Arrays};
 use crate::config::{Source, placement, refusal};
 use crate::element::Element;
+use crate::extent::{Merge, Pace, Stamps};
+use crate::recording::unreadable;
 use crate::tensor::Tensor;
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyMemoryError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use robocache::app::AppError;
-use robocache::device::{Dtype, Placement, Values};
+use robocache::device::{Dtype, HostBuf, Placement, Values};
 use robocache::ops::align::{AlignConfig, Aligner, Masks, PushError, Pushed, SampleError, Target, Timeline};
 use robocache::stream::Message;
-use robocache::stream::recording::{ReadError, Reader};
-use std::collections::HashMap;
+use robocache::stream::recording::Mapped;
+use std::collections::{HashMap, TryReserveError};
+use std::fmt::Display;
+use std::path::Path;
 
 /// The observations of whole streams, row by row: a row that several windows show is stored once.
 #[pyclass(frozen, get_all, module = "robocache")]
@@ -38,6 +42,9 @@ pub struct Observed {
     dropped: Vec<(String, &'static str, u64)>,
     /// The inputs that the configuration attaches, which are left out.
     attached: Vec<String>,
+    /// Of each stream with a stamp: its name, its least and its greatest one, and how many it has. Messages of several
+    /// samples have one.
+    spans: Vec<(String, i64, i64, usize)>,
 }
 
 /// The rows of one output, as they are found.
@@ -45,7 +52,7 @@ struct Rows {
     output: usize,
     columns: usize,
     modalities: usize,
-    values: Vec<u8>,
+    values: HostBuf,
     valid: Vec<u8>,
     age_ns: Vec<i64>,
     times: Vec<i64>,
@@ -74,24 +81,34 @@ struct Samples {
     name: String,
     times: Array,
     values: Array,
+    dtype: Dtype,
     dim: usize,
 }
 
 impl Rows {
-    fn new(aligner: &Aligner, output: usize) -> Self {
+    /// None so far, with memory for so many rows and observations.
+    fn new(aligner: &Aligner, output: usize, rows: usize, observations: usize) -> Result<Self, TryReserveError> {
         let of = &aligner.outputs()[output];
-        Self {
+        let mut made = Self {
             output,
             columns: of.columns(),
             modalities: of.modalities().len(),
-            values: Vec::new(),
+            values: HostBuf::default(),
             valid: Vec::new(),
             age_ns: Vec::new(),
             times: Vec::new(),
             index: Vec::new(),
             newest: HashMap::new(),
             row_bytes: of.columns() * aligner.timeline().dtype().size(),
-        }
+        };
+        made.values.try_reserve(rows.saturating_mul(made.row_bytes))?;
+        made.valid.try_reserve_exact(rows.saturating_mul(made.modalities))?;
+        made.age_ns.try_reserve_exact(rows.saturating_mul(made.modalities))?;
+        made.times.try_reserve_exact(rows)?;
+        made.newest.try_reserve(rows)?;
+        let window = aligner.timeline().window();
+        made.index.try_reserve_exact(observations.saturating_mul(window))?;
+        Ok(made)
     }
 
     /// Adds the rows of a window that are not there yet, and says which rows it has.
@@ -104,7 +121,9 @@ impl Rows {
             let same = known.filter(|&known| self.is(known, values, valid, age_ns));
             let at = same.unwrap_or_else(|| {
                 let at = self.times.len();
-                self.values.extend_from_slice(values);
+                let end = self.values.len();
+                self.values.resize(end + values.len());
+                self.values.bytes_mut()[end..].copy_from_slice(values);
                 self.valid.extend(valid.iter().map(|&valid| valid as u8));
                 self.age_ns.extend_from_slice(age_ns);
                 self.times.push(time);
@@ -118,7 +137,7 @@ impl Rows {
     /// Whether a row has these bits.
     fn is(&self, row: usize, values: &[u8], valid: &[i64], age_ns: &[i64]) -> bool {
         let masks = row * self.modalities..(row + 1) * self.modalities;
-        self.values[row * self.row_bytes..][..self.row_bytes] == *values
+        self.values.bytes()[row * self.row_bytes..][..self.row_bytes] == *values
             && self.age_ns[masks.clone()] == *age_ns
             && self.valid[masks]
                 .iter()
@@ -128,21 +147,28 @@ impl Rows {
 }
 
 impl Run {
-    fn new(aligner: Aligner) -> Self {
-        Self {
-            rows: (0..aligner.outputs().len())
-                .map(|output| Rows::new(&aligner, output))
-                .collect(),
-            epochs: Vec::new(),
+    /// Has memory for so many observations and rows, so that none is missing on the way.
+    fn new(aligner: Aligner, (observations, rows): (usize, usize)) -> PyResult<Self> {
+        let missing = |error: TryReserveError| {
+            PyMemoryError::new_err(format!("{observations} observations with {rows} rows: {error}"))
+        };
+        let outputs = 0..aligner.outputs().len();
+        let outputs = outputs.map(|output| Rows::new(&aligner, output, rows, observations));
+        let made = outputs.collect::<Result<Vec<_>, _>>().map_err(missing)?;
+        let mut epochs = Vec::new();
+        epochs.try_reserve_exact(observations).map_err(missing)?;
+        Ok(Self {
+            rows: made,
+            epochs,
             late_samples: 0,
             dropped: vec![[0; REASONS.len()]; aligner.timeline().modalities()],
             window: Vec::new(),
             aligner,
-        }
+        })
     }
 
     /// Takes what became of a sample, and the observations that it made due.
-    fn pushed(&mut self, modality: usize, pushed: Result<Pushed, PushError>) -> Result<(), String> {
+    fn pushed(&mut self, modality: usize, pushed: Result<Pushed, PushError>) -> PyResult<()> {
         match pushed {
             Ok(_) => {}
             Err(PushError::Sample(error)) => {
@@ -151,21 +177,21 @@ impl Run {
                     SampleError::NoRotation { .. } => 1,
                     SampleError::StampOutOfRange(_) => 2,
                     SampleError::WrongLength { .. } => 3,
-                    SampleError::Elsewhere => return Err(error.to_string()),
+                    SampleError::Elsewhere => return Err(PyValueError::new_err(error.to_string())),
                 };
                 self.dropped[modality][reason] += 1;
             }
-            Err(error) => return Err(error.to_string()),
+            Err(error @ PushError::Device(_)) => return Err(PyRuntimeError::new_err(error.to_string())),
         }
         self.take_due()
     }
 
-    fn take_due(&mut self) -> Result<(), String> {
+    fn take_due(&mut self) -> PyResult<()> {
         while let Some(target) = self.aligner.due() {
             self.take(target);
         }
         match self.aligner.take_lost() {
-            Some(error) => Err(error.to_string()),
+            Some(error) => Err(PyRuntimeError::new_err(error.to_string())),
             None => Ok(()),
         }
     }
@@ -181,7 +207,7 @@ impl Run {
     }
 
     /// The streams have ended: what waited for more of them is due.
-    fn finish(&mut self) -> Result<(), String> {
+    fn finish(&mut self) -> PyResult<()> {
         for modality in 0..self.aligner.timeline().modalities() {
             self.aligner.close(modality);
         }
@@ -193,47 +219,30 @@ impl Run {
         Ok(())
     }
 
-    /// Runs over arrays. Samples go in as a replay by stamp gives them: of all streams the one whose next stamp is the
-    /// least, or whose name sorts first; those of one stream in their order, also where stamps go back.
-    fn over_arrays(&mut self, streams: &[Samples]) -> Result<(), String> {
-        let mut order: Vec<usize> = (0..streams.len()).collect();
-        order.sort_by(|&a, &b| streams[a].name.cmp(&streams[b].name));
-        let mut next = vec![0; streams.len()];
-        loop {
-            let heads = order.iter().filter_map(|&modality| {
-                let times: &[i64] = streams[modality].times.as_slice();
-                Some((*times.get(next[modality])?, modality))
-            });
-            // The first of those that are equal.
-            let Some((stamp_ns, modality)) = heads.min_by_key(|&(stamp_ns, _)| stamp_ns) else {
-                return self.finish();
-            };
-            let (samples, at) = (&streams[modality], next[modality]);
-            next[modality] += 1;
-            let Element::Number(dtype) = samples.values.element() else {
-                return Err("truth values".to_owned());
-            };
-            let values = Values::new(dtype, samples.values.bytes()).slice(at * samples.dim, (at + 1) * samples.dim);
+    /// Runs over arrays, in the order of `stamps`, which are theirs.
+    fn over_arrays(&mut self, streams: &[Samples], stamps: &[Stamps<'_>]) -> PyResult<()> {
+        for (modality, at, stamp_ns) in Merge::new(stamps) {
+            let samples = &streams[modality];
+            let values = Values::new(samples.dtype, samples.values.bytes());
+            let values = values.slice(at * samples.dim, (at + 1) * samples.dim);
             let pushed = self.aligner.push(modality, stamp_ns, values);
             self.pushed(modality, pushed)?;
         }
+        self.finish()
     }
 
-    /// Runs over a recording. `sources` are the streams that the modalities come from.
-    fn over_recording(&mut self, mut reader: Reader, sources: &[String]) -> Result<(), String> {
-        reader.retain(|stream| sources.iter().any(|source| source == stream));
-        let modality_of: Vec<Option<usize>> = reader
-            .streams()
-            .map(|stream| sources.iter().position(|source| source == stream))
-            .collect();
+    /// Runs over the messages of recorded streams, in the order of `stamps`, which are theirs.
+    fn over_messages(&mut self, streams: &mut [Mapped], stamps: &[Stamps<'_>], path: &str) -> PyResult<()> {
         let mut message = Message::default();
-        let words = |error: ReadError| error.to_string();
-        while let Some(stream) = reader.next_into(&mut message).map_err(words)? {
-            let Some(modality) = modality_of[stream] else { continue };
-            let name = &sources[modality];
-            message.check().map_err(|error| format!("stream `{name}`: {error}"))?;
+        for (modality, at, _) in Merge::new(stamps) {
+            let words = |problem: &dyn Display| {
+                let name = stamps[modality].name;
+                PyValueError::new_err(format!("{path}: stream `{name}`: {problem}"))
+            };
+            streams[modality].read(at, &mut message).map_err(unreadable)?;
+            message.check().map_err(|error| words(&error))?;
             let samples = self.aligner.samples(modality, &message);
-            let mut samples = samples.map_err(|error| format!("stream `{name}`: {error}"))?;
+            let mut samples = samples.map_err(|error| words(&error))?;
             while let Some(pushed) = self.aligner.push_next(&mut samples, &message) {
                 self.pushed(modality, pushed)?;
             }
@@ -241,10 +250,16 @@ impl Run {
         self.finish()
     }
 
-    fn into_observed(self, py: Python<'_>, attached: &[String]) -> PyResult<Vec<Observed>> {
+    fn into_observed(
+        self,
+        py: Python<'_>,
+        attached: &[String],
+        spans: &[(String, i64, i64, usize)],
+    ) -> PyResult<Vec<Observed>> {
         let names: Vec<String> = self.aligner.timeline().inputs().map(str::to_owned).collect();
         let (dtype, window) = (self.aligner.timeline().dtype(), self.aligner.timeline().window());
         let observations = self.epochs.len();
+        let epoch = Py::new(py, Tensor::of_vec(self.epochs, Dtype::Int64, &[observations]))?;
         let mut observed = Vec::with_capacity(self.rows.len());
         for rows in self.rows {
             let of = &self.aligner.outputs()[rows.output];
@@ -260,14 +275,15 @@ impl Run {
                 modalities: names[of.modalities()].to_vec(),
                 offsets: of.offsets().to_vec(),
                 dropped: dropped.collect(),
-                values: tensor(Tensor::of_bytes(&rows.values, dtype, &[count, rows.columns]))?,
+                values: tensor(Tensor::of_host(rows.values, dtype, &[count, rows.columns]))?,
                 valid: tensor(Tensor::of_vec(rows.valid, Element::Bool, &[count, modalities]))?,
                 age_ns: tensor(Tensor::of_vec(rows.age_ns, Dtype::Int64, &[count, modalities]))?,
                 timestamps_ns: tensor(Tensor::of_vec(rows.times, Dtype::Int64, &[count]))?,
                 index: tensor(Tensor::of_vec(rows.index, Dtype::Int64, &[observations, window]))?,
-                epoch: tensor(Tensor::of_vec(self.epochs.clone(), Dtype::Int64, &[observations]))?,
+                epoch: epoch.clone_ref(py),
                 late_samples: self.late_samples,
                 attached: attached.to_vec(),
+                spans: spans.to_vec(),
             });
         }
         Ok(observed)
@@ -276,7 +292,7 @@ impl Run {
 
 /// Makes the aligner of a section, without what the section attaches: the inputs of that are returned beside it. Nobody asks
 /// here, and no timer ticks.
-fn aligner(source: &Source, section: &str, placement: Placement) -> Result<(Aligner, Vec<String>), AppError> {
+fn aligner(source: &Source, section: &str, placement: Placement) -> Result<(Aligner, Vec<String>, Pace), AppError> {
     let is_split = section == "align";
     let name = if is_split { "align" } else { "fuse" };
     let made = source.build(name, &[], placement, move |app| {
@@ -286,7 +302,8 @@ fn aligner(source: &Source, section: &str, placement: Placement) -> Result<(Alig
         make(&config, app.placement()).map_err(|error| app.refused(&error))?;
         let attached = config.attach.drain(..).map(|attach| attach.input).collect();
         let aligner = make(&config, app.placement()).map_err(|error| app.refused(&error))?;
-        Ok((aligner, attached))
+        let pace = Pace::new(&config, &aligner);
+        Ok((aligner, attached, pace))
     })?;
     let timeline: &Timeline = made.0.timeline();
     if timeline.trigger_input().is_some() {
@@ -301,17 +318,18 @@ fn aligner(source: &Source, section: &str, placement: Placement) -> Result<(Alig
 
 /// Runs `section`, align or fuse, over `(name, times_ns, values)` of each stream.
 #[pyfunction]
-#[pyo3(signature = (section, streams, config, device=None, stream=None))]
+#[pyo3(signature = (section, streams, config, most_bytes, device=None, stream=None))]
 pub fn observe(
     py: Python<'_>,
     section: &str,
     streams: Vec<(String, Bound<'_, PyAny>, Bound<'_, PyAny>)>,
     config: Source,
+    most_bytes: u64,
     device: Option<&str>,
     stream: Option<isize>,
 ) -> PyResult<Vec<Observed>> {
     let placement = placement(device)?;
-    let (aligner, attached) = py.detach(|| aligner(&config, section, placement)).map_err(refusal)?;
+    let (aligner, attached, pace) = py.detach(|| aligner(&config, section, placement)).map_err(refusal)?;
     let timeline = aligner.timeline();
     for (name, ..) in &streams {
         if timeline.inputs().all(|input| input != name) {
@@ -333,27 +351,39 @@ pub fn observe(
         Samples::new(name, times, values, timeline.dim(modality), &arrays)
     });
     let samples = samples.collect::<PyResult<Vec<_>>>()?;
+    let stamps: Vec<Stamps<'_>> = samples
+        .iter()
+        .map(|samples| Stamps {
+            name: &samples.name,
+            stamps_ns: samples.times.as_slice(),
+            samples: samples.times.len(),
+        })
+        .collect();
     let run = py.detach(|| {
-        let mut run = Run::new(aligner);
-        run.over_arrays(&samples).map(|()| run)
+        let most = pace.check(&stamps, most_bytes, true)?;
+        let mut run = Run::new(aligner, most)?;
+        run.over_arrays(&samples, &stamps).map(|()| run)
     });
-    run.map_err(PyRuntimeError::new_err)?.into_observed(py, &attached)
+    run?.into_observed(py, &attached, &spans(&stamps))
 }
 
-/// Runs `section`, align or fuse, over a recording. `streams` are pairs of a modality's input and the stream that it is
-/// recorded as, where that has another name.
+/// Runs fuse over a recording, whose streams are `recorded`. `streams` are pairs of a modality's input and the stream that it
+/// is recorded as, where that has another name.
 #[pyfunction]
-#[pyo3(signature = (section, path, config, streams, device=None))]
+#[pyo3(signature = (path, recorded, config, streams, most_bytes, is_gathered, device=None))]
+#[allow(clippy::too_many_arguments, reason = "Python names them")]
 pub fn observe_recording(
     py: Python<'_>,
-    section: &str,
     path: &str,
+    recorded: Vec<String>,
     config: Source,
     streams: HashMap<String, String>,
+    most_bytes: u64,
+    is_gathered: bool,
     device: Option<&str>,
 ) -> PyResult<Vec<Observed>> {
     let placement = placement(device)?;
-    let (aligner, attached) = py.detach(|| aligner(&config, section, placement)).map_err(refusal)?;
+    let (aligner, attached, pace) = py.detach(|| aligner(&config, "fuse", placement)).map_err(refusal)?;
     let inputs: Vec<String> = aligner.timeline().inputs().map(str::to_owned).collect();
     if let Some(unknown) = streams.keys().find(|key| !inputs.contains(key)) {
         let allowed = list(inputs.iter().map(String::as_str));
@@ -361,26 +391,45 @@ pub fn observe_recording(
             "`streams` names `{unknown}`, no input of a modality (allowed: {allowed})"
         )));
     }
-    let reader = Reader::open(path).map_err(|error| PyValueError::new_err(error.to_string()))?;
     let sources: Vec<String> = inputs
         .iter()
         .map(|input| streams.get(input).unwrap_or(input).clone())
         .collect();
-    if let Some(missing) = sources
-        .iter()
-        .find(|source| reader.streams().all(|stream| stream != *source))
-    {
-        let allowed = list(reader.streams());
+    if let Some(missing) = sources.iter().find(|source| !recorded.contains(source)) {
+        let there = list(recorded.iter().map(String::as_str));
         return Err(PyValueError::new_err(format!(
-            "{path}: stream `{missing}` was not recorded (there are: {allowed})"
+            "{path}: stream `{missing}` was not recorded (there are: {there})"
         )));
     }
-    let run = py.detach(|| {
-        let mut run = Run::new(aligner);
-        run.over_recording(reader, &sources).map(|()| run)
+    let (run, spans) = py.detach(|| {
+        let files = sources
+            .iter()
+            .map(|source| Path::new(path).join(format!("{source}.arrow")));
+        let mapped = files.map(Mapped::open).collect::<Result<Vec<_>, _>>();
+        let mut mapped = mapped.map_err(unreadable)?;
+        let times: Vec<Vec<i64>> = mapped.iter().map(|stream| stream.timestamps_ns().to_vec()).collect();
+        let stamps: Vec<Stamps<'_>> = (0..mapped.len())
+            .map(|i| Stamps {
+                name: &sources[i],
+                stamps_ns: &times[i],
+                samples: mapped[i].samples(),
+            })
+            .collect();
+        let most = pace.check(&stamps, most_bytes, is_gathered)?;
+        let mut run = Run::new(aligner, most)?;
+        run.over_messages(&mut mapped, &stamps, path)?;
+        Ok::<_, PyErr>((run, spans(&stamps)))
+    })?;
+    run.into_observed(py, &attached, &spans)
+}
+
+/// The name of each stream that has a stamp, its least and its greatest one, and how many it has.
+fn spans(streams: &[Stamps<'_>]) -> Vec<(String, i64, i64, usize)> {
+    let spans = streams.iter().filter_map(|of| {
+        let (least, greatest) = (of.stamps_ns.iter().min()?, of.stamps_ns.iter().max()?);
+        Some((of.name.to_owned(), *least, *greatest, of.stamps_ns.len()))
     });
-    let run = run.map_err(|error| PyRuntimeError::new_err(format!("{path}: {error}")))?;
-    run.into_observed(py, &attached)
+    spans.collect()
 }
 
 fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
@@ -402,7 +451,7 @@ impl Samples {
         let times = arrays.take_to_host(&times_name, times)?;
         let values = arrays.take_to_host(&values_name, values)?;
         times.expect_dtype(&times_name, &[Dtype::Int64])?;
-        values.expect_dtype(&values_name, &Dtype::ALL)?;
+        let dtype = values.expect_dtype(&values_name, &Dtype::ALL)?;
         let &[samples] = times.shape() else {
             return Err(PyValueError::new_err(format!(
                 "`{times_name}` has shape {:?} (allowed: [S])",
@@ -429,6 +478,7 @@ impl Samples {
             name: name.to_owned(),
             times,
             values,
+            dtype,
             dim,
         })
     }

@@ -2,105 +2,124 @@
 
 use crate::element::Element;
 use crate::tensor::Tensor;
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use robocache::device::{Dtype, HostBuf};
-use robocache::stream::recording::Reader;
+use robocache::stream::recording::{Mapped, ReadError};
 use robocache::stream::{Cells, Message};
-use std::sync::{Mutex, PoisonError};
+use std::io;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-fn open(path: &str, stream: &str) -> PyResult<Reader> {
-    let mut reader = Reader::open(path).map_err(|error| PyValueError::new_err(error.to_string()))?;
-    if reader.streams().all(|name| name != stream) {
-        let names: Vec<&str> = reader.streams().collect();
-        return Err(PyValueError::new_err(format!(
-            "{path}: stream `{stream}` was not recorded (there are: {})",
-            names.join(", ")
-        )));
+/// A recording can't be read: `OSError` where the system says so, else `ValueError`.
+pub fn unreadable(error: ReadError) -> PyErr {
+    match &error {
+        ReadError::Io { source, .. } => io::Error::new(source.kind(), error.to_string()).into(),
+        _ => PyValueError::new_err(error.to_string()),
     }
-    reader.retain(|name| name == stream);
-    Ok(reader)
 }
 
-/// The samples of a stream: their stamps, int64 `[S]`, and values `[S, D]`.
+/// The samples of a stream, the file `path`: their stamps, int64 `[S]`, and values `[S, D]`.
 #[pyfunction]
-pub fn read_samples(py: Python<'_>, path: &str, stream: &str) -> PyResult<(Tensor, Tensor)> {
-    let mut reader = open(path, stream)?;
-    let read = py.detach(|| {
-        let (mut times, mut values, mut form) = (Vec::new(), Vec::new(), None);
+pub fn read_samples(py: Python<'_>, path: &str) -> PyResult<(Tensor, Tensor)> {
+    let words = |problem: String| PyValueError::new_err(format!("{path}: {problem}"));
+    let (times, values, dtype, dim) = py.detach(|| {
+        let mut stream = Mapped::open(path).map_err(unreadable)?;
+        let mut times = Vec::with_capacity(stream.samples());
+        let (mut values, mut form) = (HostBuf::default(), None);
         let mut message = Message::default();
-        while reader
-            .next_into(&mut message)
-            .map_err(|error| error.to_string())?
-            .is_some()
-        {
+        for i in 0..stream.timestamps_ns().len() {
+            stream.read(i, &mut message).map_err(unreadable)?;
             let Some(flat) = message.flat() else {
-                return Err("holds structs, such as clouds (allowed: samples; `messages` has the others)".to_owned());
+                let problem = "structs, such as clouds (allowed: samples; `messages` has the others)";
+                return Err(words(problem.to_owned()));
             };
             let rows = message.header.timestamps_ns.len().max(1);
             let came = (flat.dtype(), flat.len() / rows);
-            let &mut (dtype, dim) = form.get_or_insert(came);
+            let &mut (dtype, dim) = form.get_or_insert_with(|| {
+                values.resize(stream.samples() * came.1 * came.0.size());
+                came
+            });
             if came != (dtype, dim) {
                 let (other, width) = came;
-                return Err(format!(
-                    "has samples of {dim} {dtype} and of {width} {other} values (allowed: one form)"
-                ));
+                return Err(words(format!(
+                    "samples of {dim} {dtype} and of {width} {other} values (allowed: one form)"
+                )));
             }
-            for sample in message.samples(dim).map_err(|error| error.to_string())? {
+            for sample in message.samples(dim).map_err(|error| words(error.to_string()))? {
+                let bytes = sample.values.bytes();
+                let (at, end) = (times.len() * bytes.len(), (times.len() + 1) * bytes.len());
+                if values.len() < end {
+                    values.resize(end);
+                }
+                values.bytes_mut()[at..end].copy_from_slice(bytes);
                 times.push(sample.stamp_ns);
-                values.extend_from_slice(sample.values.bytes());
             }
         }
-        Ok((times, values, form.unwrap_or((Dtype::Float32, 0))))
-    });
-    let (times, values, (dtype, dim)) =
-        read.map_err(|error| PyValueError::new_err(format!("{path}: stream `{stream}` {error}")))?;
+        let (dtype, dim) = form.unwrap_or((Dtype::Float32, 0));
+        values.resize(times.len() * dim * dtype.size());
+        Ok((times, values, dtype, dim))
+    })?;
     let samples = times.len();
     Ok((
         Tensor::of_vec(times, Dtype::Int64, &[samples]),
-        Tensor::of_bytes(&values, dtype, &[samples, dim]),
+        Tensor::of_host(values, dtype, &[samples, dim]),
     ))
 }
 
-/// The messages of a stream, one after the other: stamp, columns and metadata.
+/// The messages of a stream, the file `path`, in any order: stamp, columns and metadata.
 #[pyclass(frozen, module = "robocache")]
 pub struct Messages {
     path: String,
-    stream: String,
-    reader: Mutex<Reader>,
+    stream: Mutex<Mapped>,
 }
 
 #[pymethods]
 impl Messages {
     #[new]
-    fn new(path: &str, stream: &str) -> PyResult<Self> {
+    fn new(py: Python<'_>, path: &str) -> PyResult<Self> {
+        let stream = py.detach(|| Mapped::open(path)).map_err(unreadable)?;
         Ok(Self {
             path: path.to_owned(),
-            stream: stream.to_owned(),
-            reader: Mutex::new(open(path, stream)?),
+            stream: Mutex::new(stream),
         })
     }
 
-    fn __iter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
-        this
+    fn __len__(&self) -> usize {
+        self.stream().timestamps_ns().len()
     }
 
-    /// `(timestamp_ns, shape, fields, columns)`. The only column of a flat array has no name.
+    /// The stamps of all messages, int64 `[N]`.
+    #[getter]
+    fn timestamps_ns(&self) -> Tensor {
+        let stream = self.stream();
+        let stamps = stream.timestamps_ns();
+        Tensor::of_vec(stamps.to_vec(), Dtype::Int64, &[stamps.len()])
+    }
+
+    /// `(timestamp_ns, shape, fields, columns)` of a message. The only column of a flat array has no name.
     #[allow(clippy::type_complexity, reason = "Python sees a tuple")]
-    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<(i64, Vec<i64>, Vec<String>, Bound<'py, PyDict>)>> {
-        let read = py.detach(|| {
+    fn message<'py>(
+        &self,
+        py: Python<'py>,
+        index: usize,
+    ) -> PyResult<(i64, Vec<i64>, Vec<String>, Bound<'py, PyDict>)> {
+        let count = self.__len__();
+        if index >= count {
+            return Err(PyIndexError::new_err(format!(
+                "{}: message {index} of {count}",
+                self.path
+            )));
+        }
+        let mut message = py.detach(|| {
             let mut message = Message::default();
-            let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
-            reader.next_into(&mut message).map(|stream| stream.map(|_| message))
-        });
-        let read = read.map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
-        let Some(mut message) = read else { return Ok(None) };
+            let read = self.stream().read(index, &mut message);
+            read.map(|()| message).map_err(unreadable)
+        })?;
         if let Some(skipped) = message.skipped().first() {
             return Err(PyValueError::new_err(format!(
-                "{}: stream `{}`: column `{}` is {} ({})",
+                "{}: column `{}` is {} ({})",
                 self.path,
-                self.stream,
                 skipped.field.name(),
                 skipped.field.data_type(),
                 skipped.reason
@@ -114,12 +133,18 @@ impl Messages {
         }
         let header = &message.header;
         let fields = header.fields.iter().cloned().collect();
-        Ok(Some((
+        Ok((
             message.timestamp_ns(),
             header.shape.as_slice().to_vec(),
             fields,
             columns,
-        )))
+        ))
+    }
+}
+
+impl Messages {
+    fn stream(&self) -> MutexGuard<'_, Mapped> {
+        self.stream.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -4,6 +4,7 @@ use crate::arrays::{Array, Arrays};
 use crate::config::{Source, placement, refusal};
 use crate::element::{Element, Place};
 use crate::tensor::Tensor;
+use crate::threads;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use robocache::device::{Dtype, HostBuf, Placement};
@@ -244,7 +245,7 @@ pub fn resample(
     let resampler = resampler(&read, &config, device)?;
     let batch = Batch::regular(&form, &times, &values, &targets)?;
     let (values, valid, counters) = py
-        .detach(|| batch.run(form.dtype, resampler))
+        .detach(|| threads::share(|| batch.run(form.dtype, resampler)))?
         .map_err(PyValueError::new_err)?;
     Ok((
         Tensor::of_host(values, form.dtype, &form.values_shape()),
@@ -296,7 +297,7 @@ pub fn resample_ragged(
     let resampler = resampler(&read, &config, device)?;
     let targets = batch.targets.len();
     let (values, valid, counters) = py
-        .detach(|| batch.run(dtype, resampler))
+        .detach(|| threads::share(|| batch.run(dtype, resampler)))?
         .map_err(PyValueError::new_err)?;
     let shape: Vec<usize> = [targets].into_iter().chain(dim).collect();
     Ok((

@@ -4,6 +4,7 @@ use crate::arrays::{Array, Arrays};
 use crate::config::{Source, placement, refusal};
 use crate::element::{Element, Place};
 use crate::tensor::Tensor;
+use crate::threads;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use robocache::app::AppError;
@@ -283,7 +284,7 @@ fn on_host(
     mut voxelizer: Voxelizer,
     clouds: &[CloudArrays],
 ) -> PyResult<Grid> {
-    let made = py.detach(|| {
+    let make = || {
         let messages: Vec<Message> = clouds.iter().map(CloudArrays::message).collect();
         for (i, message) in messages.iter().enumerate() {
             voxelizer
@@ -325,6 +326,6 @@ fn on_host(
             saturated,
             unusable,
         })
-    });
-    made?.into_grid(py, config)
+    };
+    py.detach(|| threads::share(make))??.into_grid(py, config)
 }

@@ -136,3 +136,64 @@ def test_the_weights_of_act():
         got = chunks.add(20 * i, np.full((4, 1), value))
     weights = np.exp(-0.01 * np.arange(3))
     assert got[0, 0] == pytest.approx(np.dot(weights, said) / weights.sum(), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "words"),
+    [
+        (lambda: Gate({"force": -1.0}), ValueError, "max_age_ms of 'force' is -1.0, expected 0 ms or more"),
+        (lambda: Gate({"force": math.nan}), ValueError, "max_age_ms of 'force' is nan"),
+        (lambda: Gate({"force": "20"}), TypeError, "max_age_ms of 'force' is '20', expected a number"),
+        (lambda: Gate(["force"]), TypeError, "max_age_ms is ['force'], expected a limit in ms for each name"),
+        (lambda: Gate(attached_max_age_ms={"grids": None}), TypeError, "attached_max_age_ms of 'grids' is None"),
+        (lambda: Gate(max_delay_ms=math.nan), ValueError, "max_delay_ms is nan"),
+        (lambda: History(-1), ValueError, "steps is -1, expected 1 or more"),
+        (lambda: History(2.5), TypeError, "steps is 2.5, expected a whole number"),
+        (lambda: History(True), TypeError, "steps is True"),
+        (lambda: History(2, "force"), ValueError, "modalities is 'force', expected a list of one or more names"),
+        (lambda: History(2, []), ValueError, "modalities is [], expected a list"),
+        (lambda: Chunks(0), ValueError, "period_ns is 0, expected 1 or more"),
+        (lambda: Chunks(2e7), TypeError, "period_ns is 20000000.0, expected a whole number"),
+        (lambda: Chunks(20, math.nan), ValueError, "decay is nan, expected a number above 0"),
+        (lambda: Chunks(20, -0.5), ValueError, "decay is -0.5"),
+        (lambda: Chunks(20).add(1.5, [[1.0]]), TypeError, "timestamp_ns is 1.5"),
+        (lambda: Chunks(20).add(0, [1.0, 2.0]), ValueError, "the chunk is [2], expected [horizon, A]"),
+        (lambda: Chunks(20).add(0, np.zeros((0, 3))), ValueError, "the chunk is [0, 3], expected [horizon, A]"),
+        (lambda: Chunks(20).add(0, [[1.0, 2.0], [3.0, math.nan]]), ValueError, "[3.0, nan] in step 1, expected finite numbers"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(make, error, words):
+    with pytest.raises(error) as caught:
+        make()
+    assert words in str(caught.value)
+
+
+def test_numbers_of_numpy_are_numbers():
+    assert Gate({"force": np.float32(20)}, max_delay_ms=np.int64(3)).refusal(at(), now_ns=100 * MS) is None
+    assert Gate({"force": math.inf}).refusal(at()) is None
+    assert len(History(np.int64(2)).push(at()).values) == 2
+    assert Chunks(np.int64(20), np.float32(0.5)).add(np.uint64(3), [[1]]).tolist() == [[1]]
+
+
+def test_chunks_of_another_width_are_refused():
+    chunks = Chunks(20)
+    chunks.add(0, np.zeros((3, 1)))
+    with pytest.raises(ValueError, match=r"the chunk is \[3, 2\], expected \[horizon, 1\]"):
+        chunks.add(20, np.zeros((3, 2)))
+    chunks.clear()
+    assert chunks.add(20, np.zeros((3, 2))).shape == (3, 2)
+
+
+def test_a_chunk_may_be_overwritten_by_the_next():
+    chunks, buffer = Chunks(period_ns=20, decay=1.0), np.array([[0.0], [2.0]])
+    chunks.add(0, buffer)
+    buffer[:] = 4
+    assert chunks.add(20, buffer).tolist() == [[3.0], [4.0]]
+
+
+def test_a_history_says_that_columns_changed():
+    history = History(2, ["force"])
+    history.push(at())
+    wider = Observation.from_event(fused(t_ms=120, offsets=[0, 1, 3]))
+    with pytest.raises(ValueError, match=r"\['force'\] are 2 columns now and were 1: clear\(\) before another layout"):
+        history.push(wider)

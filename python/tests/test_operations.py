@@ -129,3 +129,20 @@ def test_bfloat16_bits_in_and_out():
     config = {"rate_hz": 100, "dtype": "bfloat16", "modalities": [{"input": "a", "dim": 1, "interpolation": "linear"}]}
     fused = rc.fuse({"a": (np.array([0, 20 * MS]), values.astype(np.float32))}, config).fused
     assert fused.dtype == np.uint16 and fused.view(ml_dtypes.bfloat16).ravel().tolist() == [1.0, 1.5, 2.0]
+
+
+@pytest.mark.parametrize("fill", [float("nan"), np.float32("nan"), np.float64(-1.5)])
+def test_numbers_of_a_configuration_are_those_of_yaml(tmp_path, fill):
+    """JSON has no NaN."""
+    times, values, targets = np.array([0, MS]), np.ones((2, 1), np.float32), np.array([0, 2 * MS])
+    path = tmp_path / "robot.yml"
+    path.write_text(f"resample: {{ interpolation: linear, fill_value: {'.nan' if np.isnan(fill) else fill} }}\n")
+    got = rc.resample(times, values, targets, interpolation="linear", fill_value=fill)
+    wanted = np.array([[1], [fill]], np.float32)
+    assert got.values.tobytes() == rc.resample(times, values, targets, config=path).values.tobytes() == wanted.tobytes()
+
+
+@pytest.mark.parametrize("name", ["é", "a b", "😀", "NO", "0x1", "1e3", ".nan", "~", "a: b", "[a]", "tab\t", "#", "'", '"'])
+def test_text_of_a_configuration_stays_text(name):
+    config = {"rate_hz": 100, "modalities": [{"input": name, "dim": 1, "interpolation": "previous"}]}
+    assert rc.fuse({name: (np.array([0]), np.array([1.0]))}, config).modalities == [name]

@@ -444,3 +444,111 @@ def test_the_nodes_take_the_configuration(name, tmp_path):
             [node, "--check", "--config", tmp_path / "config.yml"], capture_output=True, text=True, timeout=30
         )
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+ALL = {
+    "act": lambda o, **k: act.inputs(o, state=["arm"], **k),
+    "lerobot_diffusion": lambda o, **k: lerobot_diffusion.inputs(o, state=["arm"], **k),
+    "diffusion_policy": lambda o, **k: diffusion_policy.inputs(o, low_dim={"state": ["arm"]}, **k),
+    "dp3": lambda o, **k: dp3.inputs(o, agent_pos=["arm"], **k),
+    "octo": lambda o, **k: octo.inputs(o, proprio=["arm"], images={}, **k),
+    "smolvla": lambda o, **k: smolvla.inputs(o, state=["arm"], images={"a": "top"}, task="", **k),
+    "openpi": lambda o, **k: openpi.inputs(o, state=["arm"], images={"base_0_rgb": "top"}, prompt="", **k),
+    "groot_n17": lambda o, **k: groot_n17.inputs(o, state=["arm"], video={"a": "top"}, task="", **k),
+}
+
+
+def state_of(made: dict) -> np.ndarray:
+    """The newest row of the state, by whichever name."""
+    for key in ("observation.state", "state", "agent_pos", "proprio"):
+        if key in made:
+            found = made[key]["arm"] if isinstance(made[key], dict) else made[key]
+            return found.reshape(-1, 3)[-1]
+    raise AssertionError(list(made))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_whatever_is_not_valid_is_refused_held_or_filled(name):
+    """Three rows: two for the policies that take two, and one to look back on."""
+    rows, images = [OLDER, NEWEST, [30, 31, 32, 33]], {"top": [1, 2, 3]}
+    masked = observe(rows, invalid=[(2, "arm")], images=images)
+    with pytest.raises(InvalidObservation, match="'arm' is not valid in row -1 of the window.*500 ms old"):
+        ALL[name](masked)
+    assert state_of(ALL[name](masked, on_invalid="hold")).tolist() == NEWEST[:3]
+    assert state_of(ALL[name](masked, on_invalid="fill", fill=-7)).tolist() == [-7] * 3
+    nothing = observe(rows, unborn=[(row, "arm") for row in range(3)], images=images)
+    for on_invalid in ("refuse", "hold"):
+        with pytest.raises(InvalidObservation, match="'arm' is not valid in row .*: it has no sample yet"):
+            ALL[name](nothing, on_invalid=on_invalid)
+    assert state_of(ALL[name](nothing, on_invalid="fill", fill=-7)).tolist() == [-7] * 3
+    for keys, words in (
+        ({"on_invalid": "ignore"}, "on_invalid is 'ignore'"),
+        ({"on_invalid": "fill", "fill": float("nan")}, "fill is nan, expected a finite number"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            ALL[name](masked, **keys)
+    with pytest.raises(TypeError, match=r"the observation is a dict, expected Observation.from_event\(event\)"):
+        ALL[name]({"type": "INPUT"})
+
+
+def test_octo_acts_on_its_newest_step_whatever_is_filled():
+    made = octo.inputs(
+        observe(unborn=[(0, "arm"), (1, "arm")]), proprio=["arm"], images={}, on_invalid="fill", fill=0.0
+    )
+    assert made["timestep_pad_mask"].tolist() == [[False, True]]
+    assert made["pad_mask_dict"]["proprio"].tolist() == [[False, False]]
+
+
+@pytest.mark.parametrize(
+    ("ask", "error", "words"),
+    [
+        (lambda o: act.inputs(o, state="arm"), ValueError, "the columns are 'arm', expected a list of modalities"),
+        (lambda o: act.inputs(o, state=["arm", "arm"]), ValueError, "columns 0 to 3 of 'arm' are asked for twice"),
+        (
+            lambda o: act.inputs(o, state=[("arm", 0, 2), "gripper", ("arm", 1, 3)]),
+            ValueError,
+            "columns 1 to 2 of 'arm' are asked for twice",
+        ),
+        (lambda o: act.inputs(o, state=[("arm", 0)]), ValueError, "a column is ('arm', 0), expected a modality, or"),
+        (lambda o: act.inputs(o, state=[None]), ValueError, "a column is None, expected a modality"),
+        (lambda o: act.inputs(o, state=[("arm", 0, 1.5)]), TypeError, "a column of 'arm' is 1.5, expected a whole number"),
+        (lambda o: lerobot_diffusion.inputs(o, state=["arm"], steps=0), ValueError, "steps is 0, expected 1 or more"),
+        (lambda o: diffusion_policy.inputs(o, low_dim={"a": ["arm"]}, steps=-1), ValueError, "steps is -1"),
+        (lambda o: act.inputs(o, state=["arm"], images=["top"]), TypeError, "images is ['top'], expected an attached stream"),
+        (lambda o: groot_n17.inputs(o, state="arm", video={}, task=""), ValueError, "state is 'arm', expected a list"),
+        (lambda o: act.config({"arm": 2.5}), TypeError, "dim of 'arm' is 2.5, expected a whole number"),
+        (lambda o: act.config({"arm": 2}, images="top"), ValueError, "images is 'top', expected a list of names"),
+        (lambda o: lerobot_diffusion.config({"arm": 3}, fps=0), ValueError, "expected a multiple of fps, 0"),
+        (lambda o: o.attached["top"].message(-3), IndexError, "message -3 of 2 of 'top'"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(ask, error, words):
+    with pytest.raises(error) as caught:
+        ask(observe(images=BOTH))
+    assert words in str(caught.value)
+
+
+def test_keys_of_groot_may_share_columns():
+    made = groot_n17.inputs(observe(images=BOTH), state={"all": ["arm"], "xy": [("arm", 0, 2)]}, video={"a": "top"}, task="")
+    assert made["state"]["all"].tolist() == [[NEWEST[:3]]] and made["state"]["xy"].tolist() == [[NEWEST[:2]]]
+
+
+@pytest.mark.parametrize("copy", [False, True])
+def test_whatever_the_memory_of_the_message_is_like(copy):
+    """bfloat16, read-only, and not contiguous; what the policy gets is its own."""
+    wanted = act.inputs(observe(), state=["arm", "gripper"])["observation.state"]
+    plain = observe()
+    bits = (np.array([OLDER, NEWEST], np.float32).view(np.uint32) >> 16).astype(np.uint16)
+    for values, dtype in (
+        (bits, "bfloat16"),
+        (np.asfortranarray(np.array([OLDER, NEWEST], np.float32)), None),
+        (np.array([OLDER, NEWEST], np.float16), None),
+    ):
+        values.setflags(write=False)
+        metadata = {key: value for key, value in plain.metadata.items() if key != "attached"}
+        metadata |= {"dtype": dtype} if dtype else {}
+        got = Observation.from_message(values, metadata, invalid=None, copy=copy)
+        made = act.inputs(got, state=["arm", "gripper"])["observation.state"]
+        assert made.tolist() == wanted.tolist() and made.dtype == np.float32
+        made[:] = 0
+        assert got["arm"][-1].tolist() == NEWEST[:3]

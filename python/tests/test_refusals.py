@@ -4,6 +4,7 @@ import os
 import pathlib
 import resource
 
+import convert
 import numpy as np
 import pytest
 
@@ -27,8 +28,41 @@ REFUSED = {
     "float times": (lambda: fuse(times=TIMES / 1e9), TypeError, "`a: times_ns` is float64 (allowed: int64)"),
     "truth values": (lambda: fuse(values=VALUES > 0), TypeError, "`a: values` is bool (allowed: float32, "),
     "complex values": (lambda: fuse(values=VALUES + 1j), TypeError, "`a: values` has elements of DLPack's type 5"),
-    "text": (lambda: fuse(values=VALUES.astype(str)), BufferError, "`a: values`, a numpy.ndarray: "),
-    "other endianness": (lambda: fuse(values=VALUES.astype(">f4")), BufferError, "`a: values`, a numpy.ndarray: "),
+    "text": (lambda: fuse(values=VALUES.astype(str)), TypeError, "`a: values`, a numpy.ndarray: its dtype is <U32 (allowed: "),
+    "other endianness": (
+        lambda: fuse(values=VALUES.astype(">f4")),
+        TypeError,
+        "`a: values`, a numpy.ndarray: its dtype is >f4 (allowed: bool, integers and floats in the byte order of this machine)",
+    ),
+    "objects": (lambda: fuse(values=VALUES.astype(object)), TypeError, "`a: values`, a numpy.ndarray: its dtype is object"),
+    "times of a calendar": (
+        lambda: fuse(times=TIMES.astype("datetime64[ns]")),
+        TypeError,
+        "`a: times_ns`, a numpy.ndarray: its dtype is datetime64[ns] (allowed: int64 nanoseconds, `.astype(",
+    ),
+    "a mask": (
+        lambda: fuse(values=np.ma.masked_array(VALUES, VALUES > 0)),
+        TypeError,
+        "`a: values` is a numpy.ma.MaskedArray, whose mask would be lost (allowed: ",
+    ),
+    "None for a stream": (lambda: rc.fuse({"a": None}, FUSE), TypeError, "stream `a` is None (allowed: a pair"),
+    "text for a stream": (lambda: rc.align({"a": "ab"}, FUSE), TypeError, "stream `a` is a str (allowed: a pair"),
+    "three arrays": (lambda: rc.fuse({"a": (TIMES, VALUES, 1)}, FUSE), TypeError, "stream `a` is a tuple of 3 (allowed: a pair"),
+    "None for values": (lambda: fuse(values=None), TypeError, "`a: values` is None (allowed: an array"),
+    "no streams": (lambda: rc.fuse(None, FUSE), TypeError, "`streams` is None (allowed: a dict of pairs"),
+    "a stream's name": (lambda: rc.fuse({1: (TIMES, VALUES)}, FUSE), TypeError, "the name of a stream is 1 (allowed: text)"),
+    "no trajectory": (lambda: rc.resample(TIMES, None, TIMES), TypeError, "`values` is None (allowed: an array"),
+    "a list beside none": (lambda: rc.resample([TIMES], None, [TIMES]), TypeError, "`values` is None (allowed with a list"),
+    "seconds of the seed": (
+        lambda: rc.resample_trajectories(VALUES[None], "x", TIMES[None]),
+        TypeError,
+        "`source_times` is a str (allowed: an array of seconds)",
+    ),
+    "one name for columns": (
+        lambda: rc.voxelize(VALUES, fields="xy", config=GRID),
+        TypeError,
+        "`fields` is a str (allowed: a list of names)",
+    ),
     "lengths": (lambda: fuse(times=TIMES[:4]), ValueError, "`a: values` has shape [5, 2] (allowed with `dim` 2 and 4 times: [4, 2])"),
     "width": (lambda: fuse(values=VALUES[:, :1]), ValueError, "has shape [5, 1] (allowed with `dim` 2 and 5 times: [5, 2])"),
     "times of two axes": (lambda: fuse(times=VALUES.astype(int)), ValueError, "`a: times_ns` has shape [5, 2] (allowed: [S])"),
@@ -46,6 +80,16 @@ REFUSED = {
         "config: fuse: modalities[0].max_gap: unknown field `max_gap`, expected one of",
     ),
     "a value": (lambda: fuse(config={**FUSE, "rate_hz": -1}), ValueError, "config: fuse: rate_hz: "),
+    "a number that the type lacks": (
+        lambda: fuse(config={**FUSE, "fill_value": np.nan}),
+        ValueError,
+        "config: fuse: fill_value: NaN (allowed in float32: -3.4",
+    ),
+    "an infinite fill": (
+        lambda: rc.resample(TIMES, VALUES, TIMES, fill_value=-np.inf),
+        ValueError,
+        "config: resample: fill_value: `-inf` (allowed: a finite float32 or .nan)",
+    ),
     "a timer": (lambda: fuse(config={**FUSE, "trigger": {"timer": "x"}}), ValueError, "config: fuse: trigger: timer: not offered"),
     "attach of align": (
         lambda: rc.align({"a": (TIMES, VALUES)}, {**FUSE, "attach": [{"input": "x"}]}),
@@ -142,6 +186,70 @@ def test_what_is_attached_is_left_out_with_a_warning():
         fuse(config={**FUSE, "attach": [{"input": "voxels", "outpt": "a"}]})
 
 
+SECOND = 1_000_000_000
+
+
+@pytest.mark.parametrize("unit", [1, 1_000, 1_000_000])
+def test_times_that_are_no_nanoseconds_are_doubted(unit):
+    """A minute at 50 Hz in seconds, milliseconds or microseconds."""
+    times = (np.arange(3_000) * unit) // 50
+    with pytest.warns(UserWarning, match=r"stream `a`: 3000 samples from 0 to \d+ ns are \S+ ns apart: are its times nanos") as warned:
+        fuse(times=times, values=np.zeros((3_000, 2)))
+    assert warned[0].filename == __file__
+
+
+@pytest.mark.parametrize("run", [rc.fuse, rc.align])
+def test_streams_without_a_time_in_common_are_doubted(run):
+    """One clock counts from 1970, the other from the start of the machine."""
+    config = {**FUSE, "max_wait_ms": 100, "modalities": [MODALITY, MODALITY | {"input": "b"}]}
+    streams = {"a": (TIMES + 1_700_000_000 * SECOND, VALUES), "b": (TIMES, VALUES)}
+    words = (
+        r"stream `b` is from 0 to 40000000 ns, stream `a` from 1700000000000000000 to 1700000000040000000 ns: they have no time "
+        r"in common\. Are both in nanoseconds, and of one clock\?"
+    )
+    with pytest.warns(UserWarning, match=words) as warned:
+        run(streams, config)
+    assert [each.filename for each in warned] == [__file__]
+
+
+def test_a_recording_is_doubted_too(tmp_path):
+    late = convert.Stream(TIMES + SECOND, VALUES)
+    folder = convert.write(tmp_path / "r", {"a": convert.Stream(TIMES, VALUES), "b": late})
+    config = {**FUSE, "modalities": [MODALITY, MODALITY | {"input": "b"}]}
+    for read in (lambda: rc.Recording(folder).windows(config), lambda: rc.RecordingDataset(folder, config)):
+        with pytest.warns(UserWarning, match=r"stream `a` is from 0 to 40000000 ns, stream `b` from 1000000000 to") as warned:
+            read()
+        assert [each.filename for each in warned] == [__file__]
+
+
+def test_what_is_all_right_is_not_doubted(recwarn):
+    """Rates from a second to 48 kHz, spans that overlap a little, and a map that came once, long ago."""
+    config = {
+        "rate_hz": 10,
+        "modalities": [{"input": name, "dim": 1, "interpolation": "previous"} for name in ("audio", "slow", "map")],
+    }
+    audio = np.arange(48_000) * 20_833
+    slow = audio[-1] + np.arange(3) * SECOND
+    rc.fuse({name: (t, np.zeros(len(t))) for name, t in (("audio", audio), ("slow", slow), ("map", audio[:1] - SECOND))}, config)
+    assert not recwarn.list
+
+
+def test_a_file_that_lists_plugins(tmp_path):
+    path = tmp_path / "robot.yml"
+    fuse_keys = "rate_hz: 100, modalities: [{input: a, dim: 2, interpolation: linear}]"
+    path.write_text(f"plugins:\n  - voxelize: {{}}\n  - mine: {{speed: 3}}\n  - fuse: {{name: wrist, {fuse_keys}}}\n")
+    assert fuse(config=path).fused.tobytes() == fuse().fused.tobytes()
+    whole = {"plugins": [{"fuse": FUSE}, {"align": FUSE}]}
+    assert fuse(config=whole).fused.tobytes() == fuse().fused.tobytes()
+    assert list(rc.align({"a": (TIMES, VALUES)}, whole)) == ["a"]
+    with pytest.raises(ValueError, match=r"robot\.yml: configuration: the section `align:` is missing"):
+        rc.align({"a": (TIMES, VALUES)}, path)
+    path.write_text(path.read_text() + f"  - fuse: {{{fuse_keys}}}\n")
+    words = r"robot\.yml: plugins: `fuse` is listed several times: \[2\] named `wrist`, \[3\] without a name \(allowed here: once\)"
+    with pytest.raises(ValueError, match=words):
+        fuse(config=path)
+
+
 def test_a_whole_file_as_a_dict():
     whole = {"device": "auto", "fuse": FUSE, "voxelize": GRID}
     assert fuse(config=whole).fused.tobytes() == fuse().fused.tobytes()
@@ -153,6 +261,34 @@ def test_a_recording_that_is_none(tmp_path):
     (tmp_path / "a.arrow").write_bytes(b"none")
     with pytest.raises(ValueError, match=r"a\.arrow"):
         rc.Recording(tmp_path)["a"]
+
+
+def test_a_damaged_recording_is_a_wrong_value(tmp_path):
+    convert.write(tmp_path / "r", {"a": convert.Stream(TIMES, VALUES)})
+    (file,) = (tmp_path / "r").iterdir()
+    whole = file.read_bytes()
+    at = whole.index(VALUES[:2].tobytes())
+    broken = whole[: at - 64] + b"\xff" * 64 + whole[at:]
+    file.write_bytes(broken)
+    recording = rc.Recording(tmp_path / "r")
+    for read in (
+        lambda: recording["a"],
+        lambda: list(recording.messages("a")),
+        lambda: recording.windows(FUSE),
+    ):
+        with pytest.raises(ValueError, match=r"a\.arrow: damaged at byte"):
+            read()
+    file.write_bytes(whole)
+    with pytest.raises(ValueError, match="r: stream `a`: a message of 5 values .*dim.* 3|r: stream `a`: .*3"):
+        recording.windows({**FUSE, "modalities": [{**MODALITY, "dim": 3}]})
+
+
+def test_arrays_that_numpy_does_not_hand_out_are_copied():
+    packed = np.zeros(5, [("a", "f4", 2), ("flag", "u1")])
+    packed["a"] = values = np.arange(10).reshape(5, 2)
+    read_only = values.astype(np.float32)
+    read_only.setflags(write=False)
+    assert fuse(values=packed["a"]).fused.tobytes() == fuse(values=read_only).fused.tobytes() == fuse(values=values).fused.tobytes()
 
 
 def test_what_can_not_be_used_is_counted():

@@ -125,6 +125,9 @@ def test_an_array_of_another_device_is_refused(node):
         (np.zeros(2, complex), TypeError, "array is complex128"),
         ("text", TypeError, "array is <U4"),
         (pa.array([[1]]), TypeError, "array is list"),
+        (None, TypeError, "array is object"),
+        ([[1], [2, 3]], ValueError, "array is a list that is none"),
+        (np.ma.masked_array([1.0], [True]), TypeError, "array is masked, .*: pass array.filled"),
     ],
 )
 def test_what_is_no_tensor_is_refused(node, array, error, named):
@@ -141,6 +144,11 @@ def test_what_is_no_tensor_is_refused(node, array, error, named):
         ({"timestamps_ns": [1]}, ValueError, "1. timestamps_ns for 2 rows"),
         ({"timestamps_ns": [1.0, 2.0]}, TypeError, "timestamps_ns are float64"),
         ({"timestamp_ns": 1, "fields": ["x"]}, ValueError, r"1 fields for an array \[2, 3\]"),
+        ({"timestamp_ns": 1, "fields": "xyz"}, TypeError, "fields are 'xyz', expected a list of names"),
+        ({"timestamp_ns": 1, "fields": ["x", "y", "x"]}, ValueError, "expected each name once"),
+        ({"timestamp_ns": 2**62}, ValueError, "timestamp_ns is 4611686018427387904, expected ns between"),
+        ({"timestamps_ns": [1, 2], "valid": [1, 2]}, ValueError, r"valid is \[1, 2\], expected 0 or 1 for each of 2 samples"),
+        ({"timestamps_ns": [1, 2], "valid": [1]}, ValueError, r"valid is \[1\], expected 0 or 1 for each of 2 samples"),
         ({"timestamp_ns": 1, "timestamp": 1}, ValueError, "'timestamp' can't be sent"),
         ({"timestamp_ns": 1, "shape": [6]}, ValueError, "'shape' is that of the array"),
         ({"timestamp_ns": 1, "frame_id": None}, TypeError, "frame_id is None.*leave out"),
@@ -179,12 +187,39 @@ def test_clouds(node):
         (np.zeros((2, 4)), r"cloud of fields \['x', 'y', 'z'\] is \[2, 4\], expected \[N, 3\]"),
         ({"x": np.zeros(2), "y": np.zeros(2)}, "expected x, y and z"),
         ({"x": np.zeros(2), "y": np.zeros(2), "z": np.zeros(3)}, "of one length"),
+        (np.zeros((2, 0)), r"is \[2, 0\], expected \[N, 3\]"),
         ({"x": np.zeros(4)[::2], "y": np.zeros(2), "z": np.zeros(2)}, "field 'x': .* not contiguous"),
     ],
 )
 def test_what_is_no_cloud_is_refused(node, points, named):
     with pytest.raises(ValueError, match=named):
         rc.send_cloud(node, "lidar", points, timestamp_ns=1)
+
+
+def test_names_of_a_cloud_are_told_apart(node):
+    with pytest.raises(ValueError, match="lidar: fields are .* expected each name once"):
+        rc.send_cloud(node, "lidar", np.zeros((2, 4)), timestamp_ns=1, fields=["x", "y", "z", "x"])
+    with pytest.raises(TypeError, match="lidar: fields are 'xyz'"):
+        rc.send_cloud(node, "lidar", np.zeros((2, 3)), timestamp_ns=1, fields="xyz")
+
+
+def test_columns_of_bfloat16_are_refused_and_not_sent_as_bits(node):
+    torch = pytest.importorskip("torch", reason="torch is not installed: its tensors are not sent")
+    x = torch.zeros(2, dtype=torch.bfloat16)
+    with pytest.raises(TypeError, match=r"field 'x': the column is bfloat16, .*: pass tensor.float\(\)"):
+        rc.send_cloud(node, "lidar", {"x": x, "y": x, "z": x}, timestamp_ns=1)
+
+
+def test_truth_values_say_which_samples_are_some(node):
+    rc.send(node, "wrench", np.zeros((2, 1)), timestamps_ns=[1, 2], valid=np.array([True, False]))
+    assert only(node)[2]["valid"] == [1, 0] and type(only(node)[2]["valid"][0]) is int
+
+
+def test_what_is_no_node_is_named():
+    with pytest.raises(TypeError, match="force: the node is None, expected a dora.Node"):
+        rc.send(None, "force", np.zeros(3), timestamp_ns=1)
+    with pytest.raises(TypeError, match="the output is 3, expected its name"):
+        rc.send(Node(), 3, np.zeros(3), timestamp_ns=1)
 
 
 @pytest.mark.parametrize(

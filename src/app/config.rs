@@ -96,6 +96,33 @@ impl Config {
         })
     }
 
+    /// Leaves one operation of it: of `plugins:` the entry of this name, without its own name; without an entry, or
+    /// without `plugins:`, the section of this name.
+    ///
+    /// # Errors
+    /// Several entries of `plugins:` with this name.
+    pub fn only(mut self, plugin: &str) -> Result<Self, AppError> {
+        let listed = self.plugins.take().unwrap_or_default().into_iter().enumerate();
+        let mut found = Vec::new();
+        for (i, (_, mut section)) in listed.filter(|(_, (name, _))| name == plugin) {
+            let name = take_name(&mut section).map_err(|problem| self.error(plugin, problem))?;
+            found.push((i, name, section));
+        }
+        if found.len() > 1 {
+            let entries = found.iter().map(|(i, name, _)| match name {
+                Some(name) => format!("[{i}] named `{name}`"),
+                None => format!("[{i}] without a name"),
+            });
+            let entries = entries.collect::<Vec<_>>().join(", ");
+            let problem = format!("`{plugin}` is listed several times: {entries} (allowed here: once)");
+            return Err(self.error("plugins", problem));
+        }
+        if let Some((_, _, section)) = found.pop() {
+            self.sections.insert(plugin.to_owned(), section);
+        }
+        Ok(self)
+    }
+
     /// The file it came from.
     pub(super) fn file(&self) -> &Path {
         &self.file
@@ -463,6 +490,23 @@ mod tests {
         let config = parse("device: cuda:4711\nfuse: {}").unwrap();
         assert!(config.placement(true).is_ok() && config.placement(false).is_err());
         assert!(parse("device: gpu\nfuse: {}").is_err());
+    }
+
+    #[test]
+    fn one_operation_is_taken_of_a_list_of_plugins() {
+        let section_of = |text: &str| {
+            let steps = parse(text)?.only("fuse")?.steps(&plugins(&["fuse"]))?;
+            Ok::<_, AppError>(serde_yaml::to_string(&steps[0].section).unwrap())
+        };
+        let listed = "plugins: [{mine: {}}, {fuse: {name: wrist, window: 2}}]\nfuse: {window: 3}";
+        assert_eq!(section_of(listed).unwrap(), "window: 2\n");
+        assert_eq!(section_of("fuse: {window: 3}").unwrap(), "window: 3\n");
+        let words = |text: &str| section_of(text).unwrap_err().to_string();
+        assert_eq!(
+            words("plugins: [{voxelize: {}}, {fuse: {}}, {fuse: {name: wrist}}]"),
+            "robot.yml: plugins: `fuse` is listed several times: [1] without a name, [2] named `wrist` (allowed here: once)"
+        );
+        assert!(words("plugins: [{voxelize: {}}]").contains("the section `fuse:` is missing"));
     }
 
     #[test]

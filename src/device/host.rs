@@ -1,5 +1,6 @@
 use super::cuda::{Gpu, PinnedBuf};
 use bytemuck::{Pod, Zeroable};
+use std::collections::TryReserveError;
 
 /// Where buffers on the host get their memory from. Clones are the same source; the default is pageable memory.
 #[derive(Clone, Default)]
@@ -64,6 +65,20 @@ impl HostBuf {
             self.grow(bytes);
         }
         self.bytes = bytes;
+    }
+
+    /// Gets memory for so many bytes in all, so that growing to them allocates nothing. It stays untouched until then.
+    ///
+    /// # Errors
+    /// There is not so much pageable memory.
+    pub fn try_reserve(&mut self, bytes: usize) -> Result<(), TryReserveError> {
+        match &mut self.memory {
+            Memory::Pageable(lines) => {
+                let more = bytes.div_ceil(size_of::<Line>()).saturating_sub(lines.len());
+                lines.try_reserve_exact(more)
+            }
+            Memory::PageLocked(_) => Ok(()),
+        }
     }
 
     fn grow(&mut self, bytes: usize) {

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from robocache._yaml import flow
+from robocache.acting import whole
 
 # How many values a modality has, or its keys as the configuration has them.
 Modalities = Mapping[str, int | Mapping[str, Any]]
@@ -27,6 +29,8 @@ def fuse(
     max_wait_ms: float = 100.0,
 ) -> Fragment:
     """A section `fuse`: modalities on a line, no gap longer than 50 ms, and the images of the rows."""
+    if isinstance(images, str):
+        raise ValueError(f"images is {images!r}, expected a list of names")
     section: dict[str, Any] = {"rate_hz": rate_hz, "window": window, "stride": stride, "max_wait_ms": max_wait_ms}
     section["modalities"] = [_modality(name, given) for name, given in modalities.items()]
     if images:
@@ -37,7 +41,7 @@ def fuse(
 def _modality(name: str, given: int | Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(given, Mapping):
         return {"input": name, **given}
-    return {"input": name, "dim": int(given), "interpolation": "linear", "max_gap_ms": 50.0}
+    return {"input": name, "dim": whole(f"dim of {name!r}", given), "interpolation": "linear", "max_gap_ms": 50.0}
 
 
 def _lines(value: Mapping[str, Any], indent: int) -> list[str]:
@@ -46,23 +50,7 @@ def _lines(value: Mapping[str, Any], indent: int) -> list[str]:
         if isinstance(entry, Mapping):
             lines += [f"{' ' * indent}{key}:", *_lines(entry, indent + 2)]
         elif isinstance(entry, list) and any(isinstance(item, Mapping) for item in entry):
-            lines += [f"{' ' * indent}{key}:", *(f"{' ' * (indent + 2)}- {_flow(item)}" for item in entry)]
+            lines += [f"{' ' * indent}{key}:", *(f"{' ' * (indent + 2)}- {flow(item)}" for item in entry)]
         else:
-            lines.append(f"{' ' * indent}{key}: {_flow(entry)}")
+            lines.append(f"{' ' * indent}{key}: {flow(entry)}")
     return lines
-
-
-def _flow(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{key}: {_flow(entry)}" for key, entry in value.items()) + " }"
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(_flow(entry) for entry in value) + "]"
-    # A word that YAML takes as it is, but for those that it takes for something else.
-    if (
-        isinstance(value, str)
-        and value.replace("_", "a").isalnum()
-        and not value[0].isdigit()
-        and value not in ("null", "true", "false", "yes", "no", "on", "off")
-    ):
-        return value
-    return json.dumps(value)

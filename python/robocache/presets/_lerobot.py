@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from robocache.observation import Observation
-from robocache.presets._rows import Columns, OnInvalid, rows, to_channels_first
+from robocache.presets._rows import Columns, OnInvalid, cameras, rows, to_channels_first
 from robocache.presets._rows import images as images_of
 
 
@@ -27,7 +27,7 @@ def batch(
         made["observation.environment_state"] = rows(observation, environment_state, steps, on_invalid, fill).values[
             None
         ]
-    for camera, name in (images or {}).items():
+    for camera, name in cameras(images).items():
         stacked = images_of(observation, name, steps, taken.padded, on_invalid)[0]
         made[f"observation.images.{camera}"] = to_channels_first(stacked)[None]
     return made

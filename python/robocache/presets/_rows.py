@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Literal, TypeVar
 
 import numpy as np
 
-from robocache.acting import Steps, pad_start
+from robocache.acting import Steps, pad_start, real, whole
 from robocache.attached import Attached
 from robocache.observation import Observation
 from robocache.voxels import Cloud, Voxels
@@ -41,7 +42,12 @@ def rows(observation: Observation, columns: Columns, steps: int, on_invalid: OnI
         raise ValueError(f"on_invalid is {on_invalid!r}, expected 'refuse', 'hold' or 'fill'")
     if not columns:
         raise ValueError("no columns are asked for")
+    if isinstance(columns, str):
+        raise ValueError(f"the columns are {columns!r}, expected a list of modalities, or of (modality, begin, end)")
     check(observation, steps)
+    if on_invalid == "fill" and not math.isfinite(real("fill", fill)):
+        raise ValueError(f"fill is {fill}, expected a finite number")
+    _check_once(observation, columns)
     taken = [_take(observation, column) for column in columns]
     names = [name for name, _ in taken]
     of = [observation.index_of(name) for name in names]
@@ -73,10 +79,22 @@ def rows(observation: Observation, columns: Columns, steps: int, on_invalid: OnI
 
 def check(observation: Observation, steps: int) -> None:
     """That there are enough rows."""
+    if not isinstance(observation, Observation):
+        came = type(observation).__qualname__
+        raise TypeError(f"the observation is a {came}, expected Observation.from_event(event)")
+    if whole("steps", steps) < 1:
+        raise ValueError(f"steps is {steps}, expected 1 or more")
     if observation.error is not None:
         raise InvalidObservation(observation.error)
     if len(observation) < steps:
         raise ValueError(f"the window has {len(observation)} rows, the policy takes {steps}: set `window` of fuse")
+
+
+def cameras(images: Mapping[str, str] | None) -> Mapping[str, str]:
+    """The attached stream of each camera."""
+    if images is not None and not isinstance(images, Mapping):
+        raise TypeError(f"images is {images!r}, expected an attached stream for each camera: {{'camera': 'stream'}}")
+    return images or {}
 
 
 def images(
@@ -147,13 +165,33 @@ def _attached(observation: Observation, name: str) -> Attached:
 
 
 def _take(observation: Observation, column: str | tuple[str, int, int]) -> tuple[str, np.ndarray]:
+    name, begin, end = _span(observation, column)
+    return name, observation[name][:, begin:end]
+
+
+def _span(observation: Observation, column: str | tuple[str, int, int]) -> tuple[str, int, int]:
+    """The name of a modality, and which of its columns are meant."""
+    is_span = isinstance(column, tuple | list) and len(column) == 3 and isinstance(column[0], str)
+    if not isinstance(column, str) and not is_span:
+        raise ValueError(f"a column is {column!r}, expected a modality, or (modality, begin, end)")
+    name = column if isinstance(column, str) else column[0]
+    width = observation[name].shape[1]
     if isinstance(column, str):
-        return column, observation[column]
-    name, begin, end = column
-    values = observation[name]
-    if not 0 <= begin < end <= values.shape[1]:
-        raise ValueError(f"columns {begin} to {end} of {name!r}, which has {values.shape[1]}")
-    return name, values[:, begin:end]
+        return name, 0, width
+    begin, end = (whole(f"a column of {name!r}", number) for number in column[1:])
+    if not 0 <= begin < end <= width:
+        raise ValueError(f"columns {begin} to {end} of {name!r}, which has {width}")
+    return name, begin, end
+
+
+def _check_once(observation: Observation, columns: Columns) -> None:
+    """That no column is asked for twice: no policy was trained on that."""
+    spans = sorted(_span(observation, column) for column in columns)
+    for (name, begin, end), (other, again, until) in zip(spans, spans[1:]):
+        if name == other and again < end:
+            raise ValueError(
+                f"columns {again} to {min(end, until)} of {name!r} are asked for twice, in {list(columns)}"
+            )
 
 
 def _why(observation: Observation, row: int, name: str, on_invalid: OnInvalid) -> str:

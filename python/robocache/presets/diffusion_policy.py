@@ -8,7 +8,7 @@ import numpy as np
 
 from robocache.observation import Observation
 from robocache.presets import _config
-from robocache.presets._rows import Columns, OnInvalid, rows, to_channels_first
+from robocache.presets._rows import Columns, OnInvalid, cameras, rows, to_channels_first
 from robocache.presets._rows import images as images_of
 
 STEPS = 2
@@ -40,6 +40,6 @@ def inputs(
         taken = rows(observation, columns, steps, on_invalid, fill)
         padded = taken.padded if padded is None else padded & taken.padded
         made[key] = taken.values[None]
-    for key, name in (images or {}).items():
+    for key, name in cameras(images).items():
         made[key] = to_channels_first(images_of(observation, name, steps, padded, on_invalid)[0])[None]
     return made

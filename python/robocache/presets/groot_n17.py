@@ -11,7 +11,7 @@ import numpy as np
 
 from robocache.observation import Observation
 from robocache.presets import _config
-from robocache.presets._rows import Columns, OnInvalid, rows
+from robocache.presets._rows import Columns, OnInvalid, cameras, rows
 from robocache.presets._rows import images as images_of
 
 
@@ -44,16 +44,18 @@ def inputs(
     `state.<key>` [1, T, D] float32; `video.<camera>` [1, T, H, W, 3] uint8; `language.<key>` [[text]]. The horizons and
     keys are those of `policy.get_modality_config()`. There is no mask.
     """
+    if isinstance(state, str):
+        raise ValueError(f"state is {state!r}, expected a list of modalities, or the columns of each key")
     columns = state if isinstance(state, Mapping) else {name: [name] for name in state}
     taken = {key: rows(observation, names, state_steps, on_invalid, fill) for key, names in columns.items()}
     # Of as many rows as the video has, whether they are before the start.
-    every = [name for names in columns.values() for name in names]
-    padded = rows(observation, every, video_steps, "fill", 0.0).padded
+    every = [name if isinstance(name, str) else name[0] for names in columns.values() for name in names]
+    padded = rows(observation, list(dict.fromkeys(every)), video_steps, "fill", 0.0).padded
     return {
         "state": {key: part.values[None] for key, part in taken.items()},
         "video": {
             camera: images_of(observation, name, video_steps, padded, on_invalid)[0][None]
-            for camera, name in video.items()
+            for camera, name in cameras(video).items()
         },
         "language": {language_key: [[task]]},
     }

@@ -28,7 +28,7 @@ def config(
     window: int = STEPS,
 ) -> _config.Fragment:
     """Modalities in the order of the state; rows are a frame of `fps` apart, windows come at `rate_hz`."""
-    stride = rate_hz / fps
+    stride = rate_hz / fps if fps > 0 else 0
     if stride < 1 or abs(stride - round(stride)) > 1e-9:
         raise ValueError(f"rate_hz is {rate_hz}, expected a multiple of fps, {fps}")
     return _config.fuse(modalities, images, rate_hz=rate_hz, window=window, stride=round(stride))

@@ -11,7 +11,7 @@ from typing import Any
 
 from robocache.observation import Observation
 from robocache.presets import _config
-from robocache.presets._rows import Columns, OnInvalid, rows
+from robocache.presets._rows import Columns, InvalidObservation, OnInvalid, cameras, rows
 from robocache.presets._rows import images as images_of
 
 STEPS = 2
@@ -42,15 +42,16 @@ def inputs(
     taken = rows(observation, proprio, steps, on_invalid, fill)
     made: dict[str, Any] = {"proprio": taken.values[None]}
     masks = {"proprio": taken.valid[None]}
-    for key, name in images.items():
+    for key, name in cameras(images).items():
         stacked, valid = images_of(observation, name, steps, taken.padded)
         if not valid.any():
-            raise ValueError(
+            raise InvalidObservation(
                 f"attached {name!r} has no image in any of {steps} steps: its shape is not known, leave {key!r} out"
             )
         made[f"image_{key}"] = stacked[None]
         masks[f"image_{key}"] = valid[None]
-    # The newest step is never one before the start: it is what there is to act on.
     made["timestep_pad_mask"] = ~taken.padded[None]
+    # The newest step is never one before the start: it is what there is to act on, also where all of it is filled.
+    made["timestep_pad_mask"][:, -1] = True
     made["pad_mask_dict"] = masks
     return made

@@ -12,7 +12,7 @@ import numpy as np
 
 from robocache.observation import Observation
 from robocache.presets import _config
-from robocache.presets._rows import Columns, InvalidObservation, OnInvalid, rows
+from robocache.presets._rows import Columns, InvalidObservation, OnInvalid, cameras, rows
 from robocache.presets._rows import images as images_of
 
 Model = Literal["pi0", "pi05", "pi0_fast"]
@@ -48,7 +48,7 @@ def inputs(
     """
     if model not in CAMERAS:
         raise ValueError(f"model is {model!r}, expected one of {list(CAMERAS)}")
-    unknown = sorted(images.keys() - set(CAMERAS[model]))
+    unknown = sorted(cameras(images).keys() - set(CAMERAS[model]))
     if unknown:
         raise ValueError(f"images names {unknown}, the cameras of {model} are {list(CAMERAS[model])}")
     taken = rows(observation, state, 1, on_invalid, fill)

@@ -13,7 +13,7 @@ import numpy as np
 
 from robocache.observation import Observation
 from robocache.presets import _config
-from robocache.presets._rows import Columns, InvalidObservation, OnInvalid, rows, to_channels_first
+from robocache.presets._rows import Columns, InvalidObservation, OnInvalid, cameras, rows, to_channels_first
 from robocache.presets._rows import images as images_of
 
 
@@ -39,7 +39,7 @@ def inputs(
     there is no image, and `observation.images.<camera>_padding_mask` [1] bool, False there; `task` [1] text.
     """
     made: dict[str, Any] = {"observation.state": rows(observation, state, 1, on_invalid, fill).values, "task": [task]}
-    found = {camera: images_of(observation, name, 1) for camera, name in images.items()}
+    found = {camera: images_of(observation, name, 1) for camera, name in cameras(images).items()}
     seen = [stacked for stacked, valid in found.values() if valid[0]]
     if not seen:
         raise InvalidObservation(f"none of the cameras {list(images)} has an image in the newest row")

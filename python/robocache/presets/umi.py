@@ -11,7 +11,7 @@ import numpy as np
 
 from robocache.observation import Observation
 from robocache.presets import _config
-from robocache.presets._rows import Columns, OnInvalid, rows, to_channels_first
+from robocache.presets._rows import Columns, OnInvalid, cameras, rows, to_channels_first
 from robocache.presets._rows import images as images_of
 from robocache.presets.rotations import pose_matrix, rot6d_rows
 
@@ -88,6 +88,6 @@ def inputs(
         f"{key}_eef_rot_axis_angle_wrt_start": rot6d_rows(since_start[:, :3, :3]),
         f"{key}_gripper_width": rows(observation, gripper, steps, on_invalid, fill).values,
     }
-    for camera, name in (images or {}).items():
+    for camera, name in cameras(images).items():
         made[f"{camera}_rgb"] = to_channels_first(images_of(observation, name, steps, taken.padded, on_invalid)[0])
     return {name: values[None].astype(np.float32) for name, values in made.items()}

@@ -189,6 +189,14 @@ impl Plan {
         self.times(&batch.rows)
     }
 
+    /// How many samples the messages of a batch have.
+    #[cfg(target_os = "linux")]
+    pub fn samples(&self, batch: &Batch) -> usize {
+        let rows = 0..batch.rows.num_rows();
+        rows.map(|row| self.int64_row(&batch.rows, self.timestamps, row).len().max(1))
+            .sum()
+    }
+
     /// When the messages of a batch came, where the recorder kept it.
     pub fn arrivals<'a>(&self, batch: &'a Batch) -> Option<&'a Int64Array> {
         self.arrival

@@ -3,6 +3,8 @@
 //! The Arrow crate encodes and decodes the messages. What it does not offer is here: a footer in a file that still grows,
 //! reading a file without one, and custom metadata of a batch.
 
+#[cfg(target_os = "linux")]
+use super::map::Map;
 use crate::arrow::buffer::Buffer;
 use crate::arrow::datatypes::{DataType, Fields, Schema};
 use crate::arrow::error::ArrowError;
@@ -14,6 +16,8 @@ use crate::arrow::ipc::{
 use flatbuffers::FlatBufferBuilder;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
+#[cfg(target_os = "linux")]
+use std::sync::Arc;
 
 /// The start of a file: the magic, padded to 8 bytes, to which messages are aligned.
 pub(super) const START: [u8; 8] = *b"ARROW1\0\0";
@@ -110,6 +114,9 @@ pub(super) struct Messages {
     len: u64,
     /// The batches by the footer, in file order; `None` without a valid footer.
     batches: Option<Vec<Span>>,
+    /// The file as memory, where bodies are not to be copied.
+    #[cfg(target_os = "linux")]
+    map: Option<Arc<Map>>,
 }
 
 #[derive(Clone, Copy)]
@@ -178,6 +185,8 @@ pub(super) fn open(mut file: File) -> io::Result<Option<Messages>> {
         at: there as u64,
         len,
         batches,
+        #[cfg(target_os = "linux")]
+        map: None,
     }))
 }
 
@@ -225,6 +234,20 @@ fn spans(footer: &Footer<'_>, footer_at: u64) -> Option<Vec<Span>> {
 }
 
 impl Messages {
+    /// Leaves the bodies of messages in the file: they are loaded where they are looked at.
+    #[cfg(target_os = "linux")]
+    pub fn map(&mut self) -> io::Result<()> {
+        self.map = Some(Arc::new(Map::new(self.file.get_ref(), self.len)?));
+        Ok(())
+    }
+
+    /// Goes to the message that starts at `at`.
+    #[cfg(target_os = "linux")]
+    pub fn seek(&mut self, at: u64) -> io::Result<()> {
+        self.at = at;
+        self.file.seek(SeekFrom::Start(at)).map(|_| ())
+    }
+
     /// Where the next message starts.
     pub fn at(&self) -> u64 {
         self.at
@@ -292,13 +315,22 @@ impl Messages {
         if let Some(known) = known.filter(|&known| known != len) {
             return Err(Stop::Torn(format!("a message of {len} bytes, the footer has {known}")));
         }
-        let mut bytes = vec![0; body as usize];
-        self.file.read_exact(&mut bytes)?;
+        let body = self.body(self.at + 8 + size, body)?;
         self.at += len;
-        Ok(Frame {
-            header,
-            body: Buffer::from_vec(bytes),
-        })
+        Ok(Frame { header, body })
+    }
+
+    /// The next so many bytes, which start at `at`.
+    fn body(&mut self, at: u64, bytes: u64) -> io::Result<Buffer> {
+        #[cfg(target_os = "linux")]
+        if let Some(map) = &self.map {
+            self.file.seek_relative(bytes as i64)?;
+            return Ok(map.buffer(at, bytes));
+        }
+        let _ = at;
+        let mut copy = vec![0; bytes as usize];
+        self.file.read_exact(&mut copy)?;
+        Ok(Buffer::from_vec(copy))
     }
 }
 

@@ -33,8 +33,8 @@
 //! which they came, and so under `max_wait_ms` the observations of an operation that got them in the same process.
 //!
 //! [`Writer`] makes such a folder, message by message, and a process that dies loses at most what came in the last half
-//! second. [`Reader`] gives the messages of all streams in the order of time, and of a damaged file what is whole. Any
-//! Arrow reader can open the files of a recording that was finished, and as a stream from byte 8 on those of one that
+//! second. [`Reader`] gives the messages of all streams in the order of time, and of a damaged file what is whole;
+//! [`Mapped`] those of one stream in any order, loading what is asked for. Any Arrow reader can open the files of a recording that was finished, and as a stream from byte 8 on those of one that
 //! was not. [`Reader`] reads those of other writers: batches of any size, columns in any order, `shape`,
 //! `timestamps_ns`, `valid` and `arrival_ns` optional; not compressed.
 //!
@@ -72,6 +72,10 @@
 mod batch;
 mod error;
 mod framing;
+#[cfg(target_os = "linux")]
+mod map;
+#[cfg(target_os = "linux")]
+mod mapped;
 mod pending;
 mod reader;
 mod schema;
@@ -79,6 +83,8 @@ mod text;
 mod writer;
 
 pub use error::{ReadError, WriteError};
+#[cfg(target_os = "linux")]
+pub use mapped::Mapped;
 pub use reader::{Order, Reader};
 pub use writer::Writer;
 

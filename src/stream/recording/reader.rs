@@ -37,7 +37,8 @@ pub struct Reader {
     order: Order,
 }
 
-struct Stream {
+/// One file of a recording.
+pub(super) struct Stream {
     name: String,
     path: PathBuf,
     messages: Messages,
@@ -45,6 +46,8 @@ struct Stream {
     /// The batch with the next message, which is its row `row`.
     batch: Option<Batch>,
     row: usize,
+    /// Where that batch starts.
+    batch_at: u64,
     /// Rows before this batch, of those that could be counted.
     rows_before: u64,
     /// Batches that were read, or told of as damaged.
@@ -149,14 +152,25 @@ impl Reader {
 
 impl Stream {
     fn open(path: PathBuf) -> Result<Self, ReadError> {
+        Self::open_with(path, |_| Ok(()))
+    }
+
+    /// Opens a file whose elements are not read before they are looked at.
+    #[cfg(target_os = "linux")]
+    pub fn map(path: PathBuf) -> Result<Self, ReadError> {
+        Self::open_with(path, Messages::map)
+    }
+
+    fn open_with(path: PathBuf, prepare: impl FnOnce(&mut Messages) -> io::Result<()>) -> Result<Self, ReadError> {
         let io = |source: io::Error| ReadError::Io {
             path: path.clone(),
             source,
         };
         let opened = File::open(&path).and_then(framing::open).map_err(io)?;
-        let Some(messages) = opened else {
+        let Some(mut messages) = opened else {
             return Err(ReadError::NotArrow { path });
         };
+        prepare(&mut messages).map_err(io)?;
         if messages.expected().is_none() {
             warn!(
                 "{}: no valid footer, reading up to the last whole batch",
@@ -171,6 +185,7 @@ impl Stream {
             schema: None,
             batch: None,
             row: 0,
+            batch_at: 0,
             rows_before: 0,
             batches: 0,
             ended: false,
@@ -184,6 +199,50 @@ impl Stream {
             result => result?,
         }
         Ok(stream)
+    }
+
+    /// The batch that was read; `None` at the end.
+    ///
+    /// # Errors
+    /// Why it could not be read.
+    #[cfg(target_os = "linux")]
+    pub fn batch_at_hand(&mut self) -> Result<Option<AtHand<'_>>, ReadError> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        let at_hand = self.schema.as_ref().zip(self.batch.as_ref());
+        Ok(at_hand.map(|((_, plan), batch)| AtHand {
+            at: self.batch_at,
+            timestamps_ns: plan.timestamps(batch).values(),
+            samples: plan.samples(batch),
+        }))
+    }
+
+    /// Reads the batch that starts at `at`.
+    #[cfg(target_os = "linux")]
+    pub fn go_to(&mut self, at: u64) -> Result<(), ReadError> {
+        self.messages.seek(at).map_err(|source| ReadError::Io {
+            path: self.path.clone(),
+            source,
+        })?;
+        self.ended = false;
+        self.next_batch()
+    }
+
+    /// Reads a message of the batch at hand.
+    #[cfg(target_os = "linux")]
+    pub fn read_row(&self, row: usize, message: &mut Message) -> Result<(), ReadError> {
+        match self.schema.as_ref().zip(self.batch.as_ref()) {
+            Some(((_, plan), batch)) if row < batch.rows.num_rows() => plan.read(batch, row, message),
+            _ => {
+                return Err(ReadError::Damaged {
+                    path: self.path.clone(),
+                    at: self.batch_at,
+                    problem: "the file was written over while it was read".to_owned(),
+                });
+            }
+        }
+        Ok(())
     }
 
     fn time_ns(&self, order: Order) -> Option<i64> {
@@ -210,7 +269,7 @@ impl Stream {
 
     /// Goes on to the next batch that has a row; `batch` is `None` at the end. After an error, the next call goes on
     /// behind what can't be read.
-    fn next_batch(&mut self) -> Result<(), ReadError> {
+    pub(super) fn next_batch(&mut self) -> Result<(), ReadError> {
         self.batch = None;
         self.row = 0;
         while !self.ended {
@@ -239,6 +298,7 @@ impl Stream {
                     self.batches += 1;
                     if rows > 0 {
                         self.batch = Some(batch);
+                        self.batch_at = at;
                         return Ok(());
                     }
                 }
@@ -347,6 +407,16 @@ impl Stream {
             .map_or(self.batches, |expected| expected.min(self.batches + 1));
         error.map_or(Ok(()), Err)
     }
+}
+
+/// A batch of messages.
+#[cfg(target_os = "linux")]
+pub(super) struct AtHand<'a> {
+    /// Where it starts in the file.
+    pub at: u64,
+    pub timestamps_ns: &'a [i64],
+    /// How many samples its messages have.
+    pub samples: usize,
 }
 
 /// What a message of a file holds.

@@ -1,0 +1,198 @@
+//! How far streams reach in time, and how many observations that makes, before any is made.
+
+use pyo3::exceptions::PyMemoryError;
+use pyo3::prelude::*;
+use robocache::ops::align::{AlignConfig, Aligner, Rows, TriggerConfig};
+
+/// The stamps of one stream, in the order in which they go in: of its samples, or of messages that have several.
+pub struct Stamps<'a> {
+    pub name: &'a str,
+    pub stamps_ns: &'a [i64],
+    /// How many samples those are.
+    pub samples: usize,
+}
+
+/// The samples of all streams as a replay by stamp gives them: of all streams the one whose next stamp is the least, or whose
+/// name sorts first; those of one stream in their order, also where stamps go back.
+pub struct Merge<'a> {
+    streams: &'a [Stamps<'a>],
+    /// The streams by name.
+    order: Vec<usize>,
+    next: Vec<usize>,
+}
+
+impl<'a> Merge<'a> {
+    pub fn new(streams: &'a [Stamps<'a>]) -> Self {
+        let mut order: Vec<usize> = (0..streams.len()).collect();
+        order.sort_by_key(|&stream| streams[stream].name);
+        Self {
+            streams,
+            order,
+            next: vec![0; streams.len()],
+        }
+    }
+}
+
+impl Iterator for Merge<'_> {
+    /// The stream, which of its samples, and the stamp.
+    type Item = (usize, usize, i64);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let heads = self.order.iter().filter_map(|&stream| {
+            let stamp_ns = *self.streams[stream].stamps_ns.get(self.next[stream])?;
+            Some((stamp_ns, stream))
+        });
+        // The first of those that are equal.
+        let (stamp_ns, stream) = heads.min_by_key(|&(stamp_ns, _)| stamp_ns)?;
+        let at = self.next[stream];
+        self.next[stream] += 1;
+        Some((stream, at, stamp_ns))
+    }
+}
+
+/// What of a configuration says how many observations there are.
+pub struct Pace {
+    /// The stream whose samples are the targets, and where the other rows of a window are.
+    trigger: Option<(usize, Rows)>,
+    /// The distance of windows, and that of targets, ns.
+    period_ns: i64,
+    window: usize,
+    stride: usize,
+    emit_every: usize,
+    /// By modality: a stamp that is further ahead than this is a clock jump, behind which the grid starts anew.
+    jump_ns: Vec<Option<i64>>,
+    /// By modality: a stamp that is further back than this is one, too; any other is out of order.
+    reset_ns: Vec<i64>,
+    /// Bytes of a row: its values, masks, ages and time, in all outputs.
+    row_bytes: usize,
+}
+
+/// The longest time in which no sample comes.
+#[derive(Default)]
+struct Gap {
+    from_ns: i64,
+    ns: i64,
+}
+
+/// What the nodes take.
+const LARGEST_STAMP: u64 = 1 << 61;
+/// The jump ahead of a stream where the configuration says none, with `max_wait_ms`.
+const JUMP_MS: f64 = 10_000.0;
+/// The jump back of a stream where the configuration says none.
+const RESET_MS: f64 = 1000.0;
+
+impl Pace {
+    pub fn new(config: &AlignConfig, aligner: &Aligner) -> Self {
+        let timeline = aligner.timeline();
+        let rows = aligner.outputs().iter().map(|output| {
+            let masks = output.modalities().len() * (1 + size_of::<i64>());
+            output.columns() * timeline.dtype().size() + masks + size_of::<i64>()
+        });
+        let jumps = config.modalities.iter().map(|modality| {
+            let ms = modality.jump_ms.or(config.max_wait_ms.map(|_| JUMP_MS));
+            ms.map(|ms| (ms * 1e6) as i64)
+        });
+        let resets = config.modalities.iter().map(|modality| {
+            let ms = modality.reset_ms.unwrap_or(RESET_MS.max(modality.reorder_ms));
+            (ms * 1e6) as i64
+        });
+        let trigger = match &config.trigger {
+            Some(TriggerConfig::Stream { stream, rows, .. }) => {
+                let modality = timeline.inputs().position(|input| input == stream);
+                modality.map(|modality| (modality, *rows))
+            }
+            _ => None,
+        };
+        Self {
+            trigger,
+            period_ns: timeline.period_ns().max(1),
+            window: timeline.window(),
+            stride: config.stride,
+            emit_every: config.emit_every,
+            jump_ns: jumps.collect(),
+            reset_ns: resets.collect(),
+            row_bytes: rows.sum(),
+        }
+    }
+
+    /// How many observations there are at most, the rows that they show, and the longest gap.
+    fn observations(&self, streams: &[Stamps<'_>]) -> (u64, u64, Gap) {
+        let (mut newest, mut passed, mut longest) = (None, 0_i128, Gap::default());
+        for (stream, _, stamp_ns) in Merge::new(streams) {
+            // What is out of range is dropped.
+            if stamp_ns.unsigned_abs() > LARGEST_STAMP {
+                continue;
+            }
+            let from_ns = newest.unwrap_or(stamp_ns);
+            let ns = stamp_ns.saturating_sub(from_ns);
+            if (-self.reset_ns[stream]..0).contains(&ns) {
+                continue;
+            }
+            newest = Some(stamp_ns);
+            if ns > longest.ns {
+                longest = Gap { from_ns, ns };
+            }
+            // Behind a jump there are targets from its stamp on alone. A stamp that goes back may have them sent again.
+            if ns > 0 && self.jump_ns[stream].is_none_or(|jump_ns| ns <= jump_ns) {
+                passed += i128::from(ns);
+            }
+        }
+        let window = self.window as u64;
+        let observations = match self.trigger {
+            Some((stream, _)) => streams[stream].samples as u64,
+            None => u64::try_from(passed / i128::from(self.period_ns)).unwrap_or(u64::MAX) + 1,
+        };
+        let every_window_apart = observations.saturating_mul(window);
+        let rows = match self.trigger {
+            Some((_, Rows::Period)) => every_window_apart,
+            _ => observations
+                .saturating_mul(self.emit_every as u64)
+                .saturating_add(window * self.stride as u64)
+                .min(every_window_apart),
+        };
+        (observations, rows, longest)
+    }
+
+    /// How many observations there are at most, and how many rows they show. Refuses those that do not fit into so many
+    /// bytes. `is_gathered`: each window is to have rows of its own.
+    pub fn check(&self, streams: &[Stamps<'_>], most_bytes: u64, is_gathered: bool) -> PyResult<(usize, usize)> {
+        let (observations, rows, gap) = self.observations(streams);
+        let (window, row_bytes) = (self.window as u64, self.row_bytes as u64);
+        // A row is found by its time.
+        let found_bytes = 4 * size_of::<i64>() as u64;
+        let index_bytes = (window + 1) * size_of::<i64>() as u64;
+        let gathered = if is_gathered { window * row_bytes } else { 0 };
+        let bytes = rows
+            .saturating_mul(row_bytes + found_bytes)
+            .saturating_add(observations.saturating_mul(index_bytes + gathered));
+        if bytes <= most_bytes {
+            return Ok((observations as usize, rows as usize));
+        }
+        let names: Vec<String> = streams.iter().map(|stamps| format!("`{}`", stamps.name)).collect();
+        Err(PyMemoryError::new_err(format!(
+            "{observations} observations of {window} rows are {}, and {} are free. The longest time without a sample of {} \
+             is {}, after {} ns (allowed: what fits; cut the streams there, or give `jump_ms`, a larger `emit_every` or a \
+             smaller `window`)",
+            size(bytes),
+            size(most_bytes),
+            names.join(", "),
+            duration(gap.ns),
+            gap.from_ns
+        )))
+    }
+}
+
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..10_000_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
+        _ => format!("{:.1} GB", bytes as f64 / 1e9),
+    }
+}
+
+fn duration(ns: i64) -> String {
+    let seconds = ns as f64 / 1e9;
+    match seconds {
+        86_400.0.. => format!("{:.1} days", seconds / 86_400.0),
+        _ => format!("{seconds:.3} s"),
+    }
+}

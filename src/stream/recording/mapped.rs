@@ -1,0 +1,146 @@
+use super::ReadError;
+use super::reader::Stream;
+use crate::stream::Message;
+use std::path::Path;
+
+/// One stream of a recording, whose messages can be read in any order.
+///
+/// Opening it looks at where the messages are, not at their elements: the file is mapped, and what no message that is read
+/// has in it is never loaded. The file must not be cut off meanwhile; that it grows does no harm, and is not seen.
+///
+/// As with [`Reader`](super::Reader), a file without a valid footer is read up to its last whole batch.
+pub struct Mapped {
+    stream: Stream,
+    /// Of each batch that has a row: where it is in the file, and its first message.
+    batches: Vec<(u64, usize)>,
+    /// Which of them the stream is at.
+    current: Option<usize>,
+    timestamps_ns: Vec<i64>,
+    samples: usize,
+}
+
+impl Mapped {
+    /// Opens the file of a stream.
+    ///
+    /// # Errors
+    /// A file that can't be read, is none of a recording, or is damaged.
+    pub fn open(file: impl AsRef<Path>) -> Result<Self, ReadError> {
+        let mut mapped = Self {
+            stream: Stream::map(file.as_ref().to_owned())?,
+            batches: Vec::new(),
+            current: None,
+            timestamps_ns: Vec::new(),
+            samples: 0,
+        };
+        while let Some(batch) = mapped.stream.batch_at_hand()? {
+            mapped.batches.push((batch.at, mapped.timestamps_ns.len()));
+            mapped.timestamps_ns.extend_from_slice(batch.timestamps_ns);
+            mapped.samples += batch.samples;
+            mapped.stream.next_batch()?;
+        }
+        Ok(mapped)
+    }
+
+    /// The `timestamp_ns` of each message, in the order in which they were recorded.
+    pub fn timestamps_ns(&self) -> &[i64] {
+        &self.timestamps_ns
+    }
+
+    /// How many samples the messages have, those that are masked among them.
+    pub fn samples(&self) -> usize {
+        self.samples
+    }
+
+    /// Makes `message` the one of this index.
+    ///
+    /// # Errors
+    /// The file was changed meanwhile.
+    ///
+    /// # Panics
+    /// If there are not so many messages.
+    pub fn read(&mut self, index: usize, message: &mut Message) -> Result<(), ReadError> {
+        assert!(
+            index < self.timestamps_ns.len(),
+            "message {index} of {}",
+            self.timestamps_ns.len()
+        );
+        let batch = self.batches.partition_point(|&(_, first)| first <= index) - 1;
+        let (at, first) = self.batches[batch];
+        if self.current != Some(batch) {
+            self.current = None;
+            self.stream.go_to(at)?;
+            self.current = Some(batch);
+        }
+        self.stream.read_row(index - first, message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::Dtype;
+    use crate::stream::Layout;
+    use crate::stream::recording::Writer;
+    use std::fs;
+    use std::time::{Duration, Instant};
+
+    /// A folder with a stream `a` of `count` messages, message i of i + 1 values i, in batches of four.
+    fn recorded(name: &str, count: usize) -> std::path::PathBuf {
+        let folder = std::env::temp_dir().join(format!("robocache-mapped-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        let mut writer = Writer::create(&folder).unwrap();
+        let (start, mut message) = (Instant::now(), Message::default());
+        for i in 0..count {
+            message.write(&Layout::flat(Dtype::Float32, i + 1), |payload, header| {
+                let values: &mut [f32] = payload.column(0);
+                values.fill(i as f32);
+                header.timestamp_ns.set(10 * i as i64);
+            });
+            let now = start + Duration::from_secs((i / 4) as u64);
+            writer.tick(now).unwrap();
+            writer.append("a", &message, now).unwrap();
+        }
+        writer.finish().unwrap();
+        folder
+    }
+
+    #[test]
+    fn messages_are_read_in_any_order() {
+        let folder = recorded("order", 21);
+        let mut mapped = Mapped::open(folder.join("a.arrow")).unwrap();
+        assert_eq!(mapped.timestamps_ns(), (0..21).map(|i| 10 * i).collect::<Vec<i64>>());
+        assert_eq!(mapped.samples(), 21);
+        assert!(mapped.batches.len() > 1);
+        let mut message = Message::default();
+        for i in [20, 0, 3, 4, 19, 19, 7] {
+            mapped.read(i, &mut message).unwrap();
+            assert_eq!(message.timestamp_ns(), 10 * i as i64);
+            let values = message.flat().unwrap();
+            assert_eq!((values.len(), values.dtype()), (i + 1, Dtype::Float32));
+            assert_eq!(values.bytes(), bytemuck::cast_slice::<f32, u8>(&vec![i as f32; i + 1]));
+        }
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_was_cut_off_ends_with_its_last_whole_batch() {
+        let folder = recorded("cut", 21);
+        let file = folder.join("a.arrow");
+        let whole = fs::read(&file).unwrap();
+        let mut counts = Vec::new();
+        for len in (0..whole.len()).step_by(97) {
+            fs::write(&file, &whole[..len]).unwrap();
+            let Ok(mut mapped) = Mapped::open(&file) else { continue };
+            let count = mapped.timestamps_ns().len();
+            if let Some(last) = count.checked_sub(1) {
+                mapped.read(last, &mut Message::default()).unwrap();
+            }
+            counts.push(count);
+        }
+        assert!(
+            counts.is_sorted() && counts.contains(&4) && counts.contains(&20),
+            "{counts:?}"
+        );
+        fs::remove_dir_all(folder).unwrap();
+    }
+}
