@@ -1,5 +1,7 @@
 //! The `robocache` command: one module a subcommand, and what they share in `output` and `stats`.
 
+mod check;
+mod config;
 mod info;
 mod output;
 mod stats;
@@ -31,6 +33,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Info(info::Args),
+    Check(check::Args),
 }
 
 fn main() -> ExitCode {
@@ -46,6 +49,7 @@ fn main() -> ExitCode {
     let output = Output::new(json);
     let done = match command {
         Command::Info(args) => info::run(&args, &output),
+        Command::Check(args) => check::run(&args, &output),
     };
     done.unwrap_or_else(|error| {
         output.remark(format_args!("{error:#}"));

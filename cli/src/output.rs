@@ -2,17 +2,51 @@
 
 use serde::Serialize;
 use std::fmt::{self, Display};
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 
 /// Where the result goes, and in which form.
 pub struct Output {
     json: bool,
+    colour: bool,
+}
+
+/// How well something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// Worth knowing, and nothing wrong.
+    Note,
+    Warning,
+    Error,
+}
+
+impl Level {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Note => "note",
+            Self::Warning => "warning",
+            Self::Error => "error",
+        }
+    }
+
+    /// The code of its colour on a terminal.
+    fn colour(self) -> &'static str {
+        match self {
+            Self::Note => "36",
+            Self::Warning => "33",
+            Self::Error => "31",
+        }
+    }
 }
 
 impl Output {
-    /// As text, or as JSON.
+    /// As text, in colour on a terminal that `NO_COLOR` does not forbid it on; or as JSON.
     pub fn new(json: bool) -> Self {
-        Self { json }
+        let is_plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        Self {
+            json,
+            colour: !json && !is_plain && std::io::stdout().is_terminal(),
+        }
     }
 
     /// Writes the result: as JSON what it serializes to, else what `text` makes of it.
@@ -30,6 +64,16 @@ impl Output {
     /// Writes a remark.
     pub fn remark(&self, text: impl Display) {
         let _ = writeln!(std::io::stderr(), "robocache: {text}");
+    }
+
+    /// A level in words.
+    pub fn level(&self, level: Level) -> String {
+        let word = level.word();
+        if self.colour {
+            format!("\x1b[{}m{word}\x1b[0m", level.colour())
+        } else {
+            word.to_owned()
+        }
     }
 }
 
