@@ -127,13 +127,13 @@ impl Plugin for Noted {
             _ => Section::Observe(app.config()?),
         };
         let own_name = Some(app.name()).filter(|&name| name != plugin).map(str::to_owned);
-        // The recording may not have been made yet.
-        let is_replay = matches!(section, Section::Replay(_));
+        // Nothing is written here, and what is replayed may not have been recorded yet.
+        let is_recording = matches!(section, Section::Record(_) | Section::Replay(_));
         self.notes.borrow_mut().push(Operation {
             plugin,
             own_name,
             section,
         });
-        if is_replay { Ok(()) } else { self.plugin.build(app) }
+        if is_recording { Ok(()) } else { self.plugin.build(app) }
     }
 }

@@ -5,6 +5,7 @@ mod config;
 mod info;
 mod output;
 mod stats;
+mod trial;
 
 use clap::{Parser, Subcommand};
 use output::Output;
@@ -34,6 +35,7 @@ struct Cli {
 enum Command {
     Info(info::Args),
     Check(check::Args),
+    Try(trial::Args),
 }
 
 fn main() -> ExitCode {
@@ -50,6 +52,7 @@ fn main() -> ExitCode {
     let done = match command {
         Command::Info(args) => info::run(&args, &output),
         Command::Check(args) => check::run(&args, &output),
+        Command::Try(args) => trial::run(&args, &output),
     };
     done.unwrap_or_else(|error| {
         output.remark(format_args!("{error:#}"));

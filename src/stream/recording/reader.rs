@@ -100,14 +100,18 @@ impl Reader {
         Ok((Self { streams, order }, refused))
     }
 
+    /// Whether every stream says when its messages came, as [`Order::Arrival`] needs it.
+    pub fn has_arrivals(&self) -> bool {
+        self.streams.iter().all(Stream::has_arrivals)
+    }
+
     /// Gives the messages in another order.
     ///
     /// # Errors
     /// A stream whose file does not say when its messages came.
     pub fn in_order(mut self, order: Order) -> Result<Self, ReadError> {
-        let says = |stream: &Stream| stream.schema.as_ref().is_none_or(|(_, plan)| plan.has_arrivals());
         if order == Order::Arrival
-            && let Some(stream) = self.streams.iter().find(|stream| !says(stream))
+            && let Some(stream) = self.streams.iter().find(|stream| !stream.has_arrivals())
         {
             return Err(ReadError::NoArrivals {
                 path: stream.path.clone(),
@@ -204,6 +208,10 @@ impl Stream {
             result => result?,
         }
         Ok(stream)
+    }
+
+    fn has_arrivals(&self) -> bool {
+        self.schema.as_ref().is_none_or(|(_, plan)| plan.has_arrivals())
     }
 
     fn time_ns(&self, order: Order) -> Option<i64> {
