@@ -2,6 +2,7 @@
 
 mod check;
 mod config;
+mod doctor;
 mod info;
 mod output;
 mod stats;
@@ -36,6 +37,7 @@ enum Command {
     Info(info::Args),
     Check(check::Args),
     Try(trial::Args),
+    Doctor(doctor::Args),
 }
 
 fn main() -> ExitCode {
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
         Command::Info(args) => info::run(&args, &output),
         Command::Check(args) => check::run(&args, &output),
         Command::Try(args) => trial::run(&args, &output),
+        Command::Doctor(args) => doctor::run(&args, &output),
     };
     done.unwrap_or_else(|error| {
         output.remark(format_args!("{error:#}"));

@@ -14,6 +14,7 @@ pub struct Output {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
+    Ok,
     /// Worth knowing, and nothing wrong.
     Note,
     Warning,
@@ -23,6 +24,7 @@ pub enum Level {
 impl Level {
     fn word(self) -> &'static str {
         match self {
+            Self::Ok => "ok",
             Self::Note => "note",
             Self::Warning => "warning",
             Self::Error => "error",
@@ -32,6 +34,7 @@ impl Level {
     /// The code of its colour on a terminal.
     fn colour(self) -> &'static str {
         match self {
+            Self::Ok => "32",
             Self::Note => "36",
             Self::Warning => "33",
             Self::Error => "31",

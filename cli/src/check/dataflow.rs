@@ -7,8 +7,8 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Messages that dora keeps for an input that does not say.
-const QUEUE_SIZE: usize = 10;
+/// Messages that a node of robocache keeps for an input that does not say.
+const QUEUE_SIZE: usize = 1024;
 
 #[derive(Deserialize)]
 pub struct Dataflow {
@@ -193,7 +193,7 @@ mod tests {
             .edges()
             .map(|(input, edge)| (input, edge.queue_size, edge.is_lossless()))
             .collect();
-        assert_eq!(edges, [("a", 10, false), ("d", 3, true)]);
+        assert_eq!(edges, [("a", 1024, false), ("d", 3, true)]);
         assert_eq!(tidy(Path::new("../a/./b/../c")), Path::new("../a/c"));
         assert_eq!(parts_of_type("robocache/v1/Wrench[dim=6]"), Some(("Wrench", Some(6))));
         assert_eq!(parts_of_type("std/core/v1/Bytes"), None);
