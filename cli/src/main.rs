@@ -4,6 +4,7 @@ mod check;
 mod config;
 mod doctor;
 mod info;
+mod new;
 mod output;
 mod stats;
 mod trial;
@@ -38,6 +39,7 @@ enum Command {
     Check(check::Args),
     Try(trial::Args),
     Doctor(doctor::Args),
+    New(new::Args),
 }
 
 fn main() -> ExitCode {
@@ -56,6 +58,7 @@ fn main() -> ExitCode {
         Command::Check(args) => check::run(&args, &output),
         Command::Try(args) => trial::run(&args, &output),
         Command::Doctor(args) => doctor::run(&args, &output),
+        Command::New(args) => new::run(&args, &output),
     };
     done.unwrap_or_else(|error| {
         output.remark(format_args!("{error:#}"));
