@@ -1,6 +1,6 @@
 //! How many times real time `robocache try` is: an hour of 1 kHz x 6, 500 Hz x 15 and 30 Hz x 128.
 //!
-//! `cargo bench -p robocache-cli --bench try`, with a number of seconds behind `--` for less than an hour.
+//! `cargo bench --workspace --bench try`, with a number of seconds behind `--` for less than an hour.
 
 #![allow(clippy::unwrap_used)]
 

@@ -61,7 +61,18 @@ fn main() -> ExitCode {
         Command::New(args) => new::run(&args, &output),
     };
     done.unwrap_or_else(|error| {
-        output.remark(format_args!("{error:#}"));
+        output.remark(in_words(&error));
         ExitCode::from(2)
     })
+}
+
+/// An error with its causes, of which some say those below them themselves.
+fn in_words(error: &eyre::Report) -> String {
+    let mut words = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !words.contains(&cause) {
+            words = format!("{words}: {cause}");
+        }
+    }
+    words
 }

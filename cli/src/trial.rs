@@ -101,7 +101,7 @@ pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
     loop {
         match reader.next_into(&mut message) {
             Ok(Some(stream)) => {
-                fed.message(streams[stream], message.timestamp_ns());
+                fed.message(streams[stream], &message);
                 graph.message(streams[stream], &message, &mut tally);
             }
             Ok(None) => break,
@@ -126,8 +126,9 @@ pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
 
 /// What came from the recording.
 struct Fed {
+    messages: u64,
     /// For each input.
-    messages: Vec<u64>,
+    samples: Vec<u64>,
     /// The first and the last stamp.
     span_ns: Option<(i64, i64)>,
 }
@@ -135,13 +136,16 @@ struct Fed {
 impl Fed {
     fn new(inputs: usize) -> Self {
         Self {
-            messages: vec![0; inputs],
+            messages: 0,
+            samples: vec![0; inputs],
             span_ns: None,
         }
     }
 
-    fn message(&mut self, input: usize, stamp_ns: i64) {
-        self.messages[input] += 1;
+    fn message(&mut self, input: usize, message: &Message) {
+        self.messages += 1;
+        self.samples[input] += message.header.timestamps_ns.len().max(1) as u64;
+        let stamp_ns = message.timestamp_ns();
         let (first, last) = self.span_ns.unwrap_or((stamp_ns, stamp_ns));
         self.span_ns = Some((first.min(stamp_ns), last.max(stamp_ns)));
     }

@@ -542,3 +542,46 @@ fn exit_codes_tell_errors_from_warnings() {
         no_flow.err
     );
 }
+
+#[test]
+fn one_process_takes_what_its_operations_publish() {
+    let folder = project();
+    let config = std::fs::read_to_string(folder.path("robocache.yml")).unwrap();
+    let section = |name: &str| {
+        let (_, from) = config.split_once(&format!("\n{name}:")).unwrap();
+        let lines = from
+            .lines()
+            .take_while(|line| line.is_empty() || line.starts_with(' ') || line.starts_with('#'));
+        let indented: Vec<String> = lines.skip(1).map(|line| format!("    {line}\n")).collect();
+        format!("  - {name}:\n{}", indented.concat())
+    };
+    let plugins = |names: [&str; 2]| format!("plugins:\n{}{}", section(names[0]), section(names[1]));
+    let dataflow = "nodes:
+  - { id: robot, path: robocache-sim, args: --config robocache.yml, shared_memory_pool_size: 64MB,
+      outputs: [camera, force, proprio, lidar] }
+  - { id: all, path: robocache-node, args: --config node.yml, shared_memory_pool_size: 64MB,
+      inputs: { camera: robot/camera, force: robot/force, proprio: robot/proprio, lidar: robot/lidar },
+      outputs: [observation] }
+  - { id: policy, path: policy.py, inputs: { observation: all/observation } }
+";
+    folder.write("one.yml", dataflow);
+    folder.write("node.yml", &plugins(["voxelize", "fuse"]));
+    assert_eq!(check(&folder.0, &["--dataflow", "one.yml"]), (0, vec![]));
+    // The grids are there, inside: their period is known.
+    replace(&folder, "node.yml", "max_age_ms: 250", "max_age_ms: 50");
+    let (_, found) = check(&folder.0, &["--dataflow", "one.yml"]);
+    assert!(
+        says(&found[0], ("warning", "fuse.attach[0].max_age_ms", "every 100 ms")),
+        "{found:#?}"
+    );
+    folder.write("node.yml", &plugins(["fuse", "voxelize"]));
+    let (code, found) = check(&folder.0, &["--dataflow", "one.yml"]);
+    assert_eq!(code, 2);
+    assert!(
+        says(
+            &found[0],
+            ("error", "nodes.all.inputs", "asks for `voxels`, which is not wired")
+        ),
+        "{found:#?}"
+    );
+}

@@ -185,3 +185,20 @@ fn what_can_not_be_tried_is_refused() {
         assert!(done.err.contains(expected), "{}", done.err);
     }
 }
+
+#[test]
+fn what_can_not_be_read_is_told_beside_the_verdict() {
+    let folder = Folder::new();
+    half(&folder);
+    folder.write("recording/a.arrow", "no Arrow at all");
+    let report = attempt(&folder, FUSE, &["--json"]).json();
+    assert!(
+        report["problems"][0]
+            .as_str()
+            .unwrap()
+            .contains("a.arrow: no Arrow IPC file"),
+        "{report:#}"
+    );
+    assert_eq!(report["missing"], serde_json::json!(["a"]));
+    assert_eq!(report["observations"][0]["streams"][1]["valid"], 1.0);
+}

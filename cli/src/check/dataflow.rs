@@ -7,9 +7,6 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Messages that a node of robocache keeps for an input that does not say.
-const QUEUE_SIZE: usize = 1024;
-
 #[derive(Deserialize)]
 pub struct Dataflow {
     pub nodes: Vec<Node>,
@@ -18,8 +15,10 @@ pub struct Dataflow {
 #[derive(Deserialize)]
 pub struct Node {
     pub id: String,
-    #[serde(default, alias = "hub")]
-    path: Option<String>,
+    #[serde(default)]
+    path: Option<Value>,
+    #[serde(default)]
+    hub: Option<Value>,
     #[serde(default)]
     args: Option<String>,
     #[serde(default)]
@@ -47,14 +46,11 @@ enum Input {
 #[derive(Clone, Deserialize)]
 pub struct Edge {
     pub source: String,
-    #[serde(default = "queue_size")]
-    pub queue_size: usize,
+    /// Without it a node of robocache keeps 1,024 messages, or 64 MiB.
+    #[serde(default)]
+    pub queue_size: Option<usize>,
     #[serde(default)]
     queue_policy: Option<String>,
-}
-
-fn queue_size() -> usize {
-    QUEUE_SIZE
 }
 
 impl Edge {
@@ -94,7 +90,7 @@ impl Node {
                 Input::Full(edge) => edge.clone(),
                 Input::Source(source) => Edge {
                     source: source.clone(),
-                    queue_size: QUEUE_SIZE,
+                    queue_size: None,
                     queue_policy: None,
                 },
             };
@@ -108,7 +104,7 @@ impl Node {
 
     /// The name of its program, without robocache's prefix, where it has that.
     pub fn program(&self) -> Option<&str> {
-        let path = self.path.as_deref()?;
+        let path = self.path.as_ref().or(self.hub.as_ref())?.as_str()?;
         let name = path.rsplit('/').next().unwrap_or(path);
         name.split('@').next().unwrap_or(name).strip_prefix("robocache-")
     }
@@ -193,7 +189,7 @@ mod tests {
             .edges()
             .map(|(input, edge)| (input, edge.queue_size, edge.is_lossless()))
             .collect();
-        assert_eq!(edges, [("a", 1024, false), ("d", 3, true)]);
+        assert_eq!(edges, [("a", None, false), ("d", Some(3), true)]);
         assert_eq!(tidy(Path::new("../a/./b/../c")), Path::new("../a/c"));
         assert_eq!(parts_of_type("robocache/v1/Wrench[dim=6]"), Some(("Wrench", Some(6))));
         assert_eq!(parts_of_type("std/core/v1/Bytes"), None);

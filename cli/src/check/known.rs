@@ -1,7 +1,8 @@
 //! What is known of a stream before anything runs.
 
-use super::dataflow::{Dataflow, Node, parts_of_type};
+use super::dataflow::{Dataflow, Node, parts_of_type, tidy};
 use crate::config::{Operation, Section};
+use robocache::app::plugins::Speed;
 use robocache::ops::align::{AlignConfig, FUSED, OBSERVATION, TriggerConfig};
 use robocache::ops::voxelize::{VoxelLayout, VoxelizeConfig};
 use robocache::stream::Message;
@@ -11,7 +12,7 @@ use robocache_sim::lidar::{COLUMNS, RINGS};
 use robocache_sim::signals::{CAMERA_DIM, PROPRIO_DIM, WRENCH_DIM};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Messages of a recording that are looked at.
 const MESSAGES: usize = 20_000;
@@ -88,7 +89,12 @@ impl Kind {
             return Some(Self::Window(header.offsets.last().map(|&columns| columns as usize)));
         }
         if header.grid_shape.is_present() {
-            return None;
+            let layout = match message.flat() {
+                None => VoxelLayout::Coo,
+                Some(_) if header.shape.len() == 3 => VoxelLayout::Bits,
+                Some(_) => VoxelLayout::Dense,
+            };
+            return Some(Self::Grid(layout));
         }
         let fields: Vec<String> = match message.flat() {
             Some(_) => header.fields.iter().cloned().collect(),
@@ -161,54 +167,6 @@ fn observation_rate(config: &AlignConfig, input: &dyn Fn(&str) -> Known) -> Opti
     }
 }
 
-/// What an operation publishes, given what its inputs are.
-pub fn outputs(operation: &Operation, folder: &Path, input: &dyn Fn(&str) -> Known) -> Vec<(String, Known)> {
-    let mut found: Vec<(String, Known)> = match &operation.section {
-        Section::Sim(config) => {
-            let streams = ["camera", "force", "proprio", "lidar"];
-            streams
-                .map(|stream| (stream.to_owned(), Known::of_sim(stream, config)))
-                .into()
-        }
-        Section::Voxelize(config) => {
-            let clouds: Vec<Known> = config.inputs.iter().map(|cloud| input(&cloud.input)).collect();
-            vec![("voxels".to_owned(), Known::of_grid(config, &clouds))]
-        }
-        Section::Observe(config) => observations(operation.plugin == "fuse", config, input),
-        Section::Clock(config) => {
-            let inputs = config.inputs.iter();
-            inputs.map(|clock| (clock.input.clone(), input(&clock.input))).collect()
-        }
-        Section::Group(config) => {
-            let inputs = config.inputs.iter();
-            inputs.map(|group| (group.input.clone(), input(&group.input))).collect()
-        }
-        Section::Resample => vec![("resampled".to_owned(), Known::default())],
-        Section::Replay(config) => {
-            let unpaced =
-                (config.speed == robocache::app::plugins::Speed::Max).then(|| "replay.speed is max".to_owned());
-            let streams = recorded(&folder.join(&config.path)).unwrap_or_default();
-            let streams = streams.into_iter();
-            streams
-                .map(|(name, known)| {
-                    (
-                        name,
-                        Known {
-                            unpaced: unpaced.clone(),
-                            ..known
-                        },
-                    )
-                })
-                .collect()
-        }
-        Section::Record(_) => Vec::new(),
-    };
-    for (name, _) in &mut found {
-        *name = operation.output(name);
-    }
-    found
-}
-
 fn observations(is_fuse: bool, config: &AlignConfig, input: &dyn Fn(&str) -> Known) -> Vec<(String, Known)> {
     let rate_hz = observation_rate(config, input);
     let is_replayed = config
@@ -251,8 +209,11 @@ fn observations(is_fuse: bool, config: &AlignConfig, input: &dyn Fn(&str) -> Kno
     found
 }
 
+/// What a recording has of each of its streams.
+type Recording = Vec<(String, Known)>;
+
 /// The streams of a recording, by its first messages; `None` where there is no recording.
-pub fn recorded(folder: &Path) -> Option<Vec<(String, Known)>> {
+fn recorded(folder: &Path) -> Option<Recording> {
     /// Messages, the first and the newest stamp.
     type Seen = (u64, i64, i64);
     let (mut reader, _) = Reader::open_readable(folder).ok()?;
@@ -291,9 +252,10 @@ pub fn recorded(folder: &Path) -> Option<Vec<(String, Known)>> {
 pub struct Streams<'a> {
     pub dataflow: &'a Dataflow,
     /// The operations of each of its nodes that is one of robocache's.
-    pub operations: &'a BTreeMap<String, Vec<Operation>>,
-    pub folder: &'a Path,
+    operations: &'a BTreeMap<String, Vec<Operation>>,
+    folder: &'a Path,
     found: RefCell<BTreeMap<String, Known>>,
+    recordings: RefCell<BTreeMap<PathBuf, Option<Recording>>>,
 }
 
 impl<'a> Streams<'a> {
@@ -303,6 +265,7 @@ impl<'a> Streams<'a> {
             operations,
             folder,
             found: RefCell::default(),
+            recordings: RefCell::default(),
         }
     }
 
@@ -344,11 +307,60 @@ impl<'a> Streams<'a> {
         }
     }
 
+    /// What is in the recording that `path` names; `None` where there is none.
+    pub fn recording(&self, path: &Path) -> Option<Recording> {
+        let folder = tidy(&self.folder.join(path));
+        let mut recordings = self.recordings.borrow_mut();
+        recordings
+            .entry(folder)
+            .or_insert_with_key(|folder| recorded(folder))
+            .clone()
+    }
+
+    /// What an operation publishes, given what its inputs are.
+    pub fn outputs(&self, operation: &Operation, input: &dyn Fn(&str) -> Known) -> Vec<(String, Known)> {
+        let mut found: Vec<(String, Known)> = match &operation.section {
+            Section::Sim(config) => {
+                let streams = ["camera", "force", "proprio", "lidar"];
+                streams
+                    .map(|stream| (stream.to_owned(), Known::of_sim(stream, config)))
+                    .into()
+            }
+            Section::Voxelize(config) => {
+                let clouds: Vec<Known> = config.inputs.iter().map(|cloud| input(&cloud.input)).collect();
+                vec![("voxels".to_owned(), Known::of_grid(config, &clouds))]
+            }
+            Section::Observe(config) => observations(operation.plugin == "fuse", config, input),
+            Section::Clock(config) => {
+                let inputs = config.inputs.iter();
+                inputs.map(|clock| (clock.input.clone(), input(&clock.input))).collect()
+            }
+            Section::Group(config) => {
+                let inputs = config.inputs.iter();
+                inputs.map(|group| (group.input.clone(), input(&group.input))).collect()
+            }
+            Section::Resample => vec![("resampled".to_owned(), Known::default())],
+            Section::Replay(config) => {
+                let unpaced = (config.speed == Speed::Max).then(|| "replay.speed is max".to_owned());
+                let mut streams = self.recording(&config.path).unwrap_or_default();
+                streams
+                    .iter_mut()
+                    .for_each(|(_, known)| known.unpaced.clone_from(&unpaced));
+                streams
+            }
+            Section::Record(_) => Vec::new(),
+        };
+        for (name, _) in &mut found {
+            *name = operation.output(name);
+        }
+        found
+    }
+
     /// The outputs of a node of robocache.
-    pub fn outputs_of(&self, node: &Node) -> Vec<(String, Known)> {
+    fn outputs_of(&self, node: &Node) -> Vec<(String, Known)> {
         let mut inside: Vec<(String, Known)> = Vec::new();
         for operation in self.operations.get(&node.id).into_iter().flatten() {
-            let found = outputs(operation, self.folder, &|name| self.input(node, &inside, name));
+            let found = self.outputs(operation, &|name| self.input(node, &inside, name));
             inside.extend(found);
         }
         inside

@@ -333,15 +333,18 @@ impl Checker<'_> {
         }
         if let Some(grid) = config.message_bytes().filter(|_| slowest.is_finite()) {
             let each_second = grid as f64 * slowest;
+            let found = format!(
+                "{:?} as `{}` is {} a grid and {} a second",
+                config.shape,
+                config.layout,
+                bytes(grid as u64),
+                bytes(each_second as u64)
+            );
             if each_second > MANY_BYTES {
-                let problem = format!(
-                    "{:?} as `{}` is {} a grid and {} a second: `coo` or `bits` send less",
-                    config.shape,
-                    config.layout,
-                    bytes(grid as u64),
-                    bytes(each_second as u64)
-                );
-                self.warn("shape", problem);
+                self.warn("shape", format!("{found}: `coo` or `bits` send less"));
+            } else {
+                let at = format!("{}.shape", self.label);
+                self.findings.note(self.file, at, found);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! What is wrong between the nodes of a dataflow.
 
 use super::dataflow::{Dataflow, Edge, Node, parts_of_type, tidy};
-use super::known::{Kind, Known, Streams, pooled, recorded};
+use super::known::{Kind, Known, Streams, pooled};
 use super::{Findings, PROGRAMS, section};
 use crate::config::{self, Built, Operation, Section};
 use crate::output::{bytes, figure};
@@ -122,7 +122,7 @@ impl Checker<'_> {
             let streams = &self.streams;
             let input = |name: &str| streams.input(own.node, &inside, name);
             section::check(&own.config, operation, &input, self.findings);
-            let found = super::known::outputs(operation, self.folder, &input);
+            let found = self.streams.outputs(operation, &input);
             inside.extend(found);
             self.trigger(own, operation);
         }
@@ -203,40 +203,38 @@ impl Checker<'_> {
             sender.output_types.get(output)
         });
         self.configured_width(own, input, typed.or(sent));
-        if edge.is_lossless() {
-            return;
+        if !edge.is_lossless()
+            && let Some(queue_size) = edge.queue_size
+        {
+            self.queue(queue_size, edge, &known, &format!("{at}.queue_size"));
         }
-        let is_large = !matches!(known.kind, Some(Kind::Samples(_) | Kind::Tick | Kind::Window(_)) | None);
+    }
+
+    /// Whether a queue holds what comes while the node is busy, and no more than the machine can.
+    fn queue(&mut self, queue_size: usize, edge: &Edge, known: &Known, at: &str) {
+        let is_large = matches!(known.kind, Some(Kind::Cloud(_) | Kind::Grid(_)));
         let needed = match known.rate_hz {
             // One in work, and one that waits.
             _ if is_large => 2,
             Some(rate) => rate.round() as usize,
             None => 0,
         };
-        if edge.queue_size < needed && known.kind != Some(Kind::Tick) {
+        if queue_size < needed && known.kind != Some(Kind::Tick) {
             let problem = match (is_large, known.rate_hz) {
                 (false, Some(rate)) => format!(
-                    "{}, and `{}` has {} messages a second: a busy node loses some (allowed: a second of them, {needed} or more)",
-                    edge.queue_size,
+                    "{queue_size}, and `{}` has {} messages a second: a busy node loses some (allowed: a second of them, \
+                     {needed} or more)",
                     edge.source,
                     figure(rate)
                 ),
-                _ => format!(
-                    "{}: while one is worked on the next is lost (allowed: {needed} or more)",
-                    edge.queue_size
-                ),
+                _ => format!("{queue_size}: while one is worked on the next is lost (allowed: {needed} or more)"),
             };
-            self.findings.warn(self.file, format!("{at}.queue_size"), problem);
+            self.findings.warn(self.file, at, problem);
         }
-        let held = known.bytes.unwrap_or(0).saturating_mul(edge.queue_size as u64);
+        let held = known.bytes.unwrap_or(0).saturating_mul(queue_size as u64);
         if held > LARGE_QUEUE {
-            let problem = format!(
-                "{} messages of `{}` may take {}",
-                edge.queue_size,
-                edge.source,
-                bytes(held)
-            );
-            self.findings.warn(self.file, format!("{at}.queue_size"), problem);
+            let problem = format!("{queue_size} messages of `{}` may take {}", edge.source, bytes(held));
+            self.findings.warn(self.file, at, problem);
         }
     }
 
@@ -492,7 +490,7 @@ impl Checker<'_> {
         };
         for (replay, path) in paths(true) {
             let folder = tidy(&self.folder.join(path));
-            if recorded(&folder).is_none() {
+            if self.streams.recording(path).is_none() {
                 self.findings.note(
                     &replay.config,
                     "replay.path",

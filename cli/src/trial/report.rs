@@ -131,7 +131,7 @@ impl Report {
             } else {
                 "stamp"
             },
-            messages: run.fed.messages.iter().sum(),
+            messages: run.fed.messages,
             recorded_s: run.fed.seconds(),
             took_s: run.took.as_secs_f64(),
             observations,
@@ -213,9 +213,14 @@ fn missed(config: &AlignConfig, counts: &Counts, run: &Run<'_>) -> Option<u64> {
             let (first, last) = counts.span_ns?;
             (last.saturating_sub(first) / period) as u64 + 1
         }
-        Some(TriggerConfig::Stream { stream, every, .. }) => {
+        Some(TriggerConfig::Stream {
+            stream,
+            every,
+            min_interval_ms: 0.0,
+            ..
+        }) => {
             let input = run.inputs.iter().position(|input| input == stream)?;
-            run.fed.messages[input] / *every as u64
+            run.fed.samples[input] / *every as u64
         }
         Some(_) => return None,
     };
