@@ -297,11 +297,6 @@ const MISTAKES: &[Mistake] = &[
         ("warning", "voxelize.max_wait_ms", "ends all grids"),
     ),
     sensors(
-        "  max_voxels: 50000\n",
-        "",
-        ("warning", "voxelize.max_voxels", "nothing bounds"),
-    ),
-    sensors(
         "rotation_xyzw: [0, 0, 1, 0]",
         "rotation_xyzw: [0, 0, 1, 1]",
         (
@@ -584,4 +579,12 @@ fn one_process_takes_what_its_operations_publish() {
         ),
         "{found:#?}"
     );
+    folder.write(
+        "node.yml",
+        &plugins(["fuse", "voxelize"]).replace("- voxelize:", "- voxelise:"),
+    );
+    let (code, found) = check(&folder.0, &["--dataflow", "one.yml"]);
+    assert_eq!(code, 2);
+    let unknown = ("error", "plugins", "`voxelise` is no plugin of this node");
+    assert!(says(&found[0], unknown), "{found:#?}");
 }

@@ -202,3 +202,21 @@ fn what_can_not_be_read_is_told_beside_the_verdict() {
     assert_eq!(report["missing"], serde_json::json!(["a"]));
     assert_eq!(report["observations"][0]["streams"][1]["valid"], 1.0);
 }
+
+/// A clock that is set while it is recorded leaves seconds without number that nobody counts one by one.
+#[test]
+fn a_clock_that_jumps_ahead_by_decades_takes_no_longer() {
+    let folder = Folder::new();
+    let stamps = (0..100).chain(170_000_000_000..170_000_000_100).map(|i| i * 10 * MS);
+    let messages = stamps.flat_map(|stamp| [("a", sample(stamp, &[1.0])), ("b", sample(stamp, &[1.0, 2.0]))]);
+    record(&folder.path("recording"), messages);
+    let start = std::time::Instant::now();
+    let report = attempt(&folder, FUSE, &["--json"]).json();
+    assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
+    let fused = &report["observations"][0];
+    assert!(
+        fused["epoch"].as_i64().unwrap() > 0 && fused["missed"].is_null(),
+        "{report:#}"
+    );
+    assert_eq!(fused["fewest_in_a_second"], 0);
+}

@@ -290,8 +290,9 @@ impl Checker<'_> {
             self.warn("max_wait_ms", problem.to_owned());
         }
         if config.layout == VoxelLayout::Coo && config.max_voxels.is_none() {
-            let problem = "absent: nothing bounds the size of a message (allowed: the most cells that are occupied)";
-            self.warn("max_voxels", problem.to_owned());
+            let at = format!("{}.max_voxels", self.label);
+            self.findings
+                .note(self.file, at, "absent: nothing bounds the size of a message");
         }
         if config.layout == VoxelLayout::Dense && config.dtype != Dtype::Float32 {
             self.counts(config);

@@ -175,16 +175,6 @@ fn section_of<'a>(output: &str, run: &Run<'a>) -> Option<&'a AlignConfig> {
 impl Observations {
     fn new(output: String, mut counts: Counts, run: &Run<'_>) -> Self {
         let count = counts.messages;
-        let whole: Vec<i64> = counts.seconds.keys().copied().collect();
-        let fewest = match whole.as_slice() {
-            [first, .., last] if last - first > 1 => {
-                let between = first + 1..*last;
-                between
-                    .map(|second| counts.seconds.get(&second).copied().unwrap_or(0))
-                    .min()
-            }
-            _ => None,
-        };
         let validity = |mut seen: Seen| Validity {
             name: seen.name,
             valid: seen.valid as f64 / count.max(1) as f64,
@@ -193,7 +183,7 @@ impl Observations {
         Self {
             count,
             rate_hz: rate(&counts),
-            fewest_in_a_second: fewest,
+            fewest_in_a_second: fewest(&counts),
             missed: section_of(&output, run).and_then(|config| missed(config, &counts, run)),
             late_samples: counts.late,
             epoch: counts.epoch,
@@ -205,8 +195,25 @@ impl Observations {
     }
 }
 
-/// How many observations are missing of those that there should be.
+/// The fewest in a second that is wholly between the first and the last.
+fn fewest(counts: &Counts) -> Option<u64> {
+    let (&first, _) = counts.seconds.first_key_value()?;
+    let (&last, _) = counts.seconds.last_key_value()?;
+    let between = Some(last - first - 1).filter(|&seconds| seconds > 0)?;
+    let some = counts.seconds.range(first + 1..last).map(|(_, &count)| count);
+    // A second without any is not among them.
+    if (some.clone().count() as i64) < between {
+        Some(0)
+    } else {
+        some.min()
+    }
+}
+
+/// How many observations are missing of those that there should be. After a clock jump nobody knows.
 fn missed(config: &AlignConfig, counts: &Counts, run: &Run<'_>) -> Option<u64> {
+    if counts.epoch > 0 {
+        return None;
+    }
     let expected = match &config.trigger {
         None => {
             let period = (1e9 / config.rate_hz).round() as i64 * config.emit_every as i64;
