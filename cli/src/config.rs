@@ -1,6 +1,6 @@
 //! Configuration files as the library reads them.
 
-use robocache::app::plugins::{self, RecordConfig, ReplayConfig};
+use robocache::app::plugins::{self, AlignPlugin, GroupPlugin, RecordConfig, ReplayConfig};
 use robocache::app::{App, AppError, Config, OutputResidence, Plugin};
 use robocache::ops::align::AlignConfig;
 use robocache::ops::clock::ClockConfig;
@@ -62,6 +62,16 @@ pub struct Built {
     pub residences: Vec<(String, OutputResidence)>,
 }
 
+/// The plugin of this name, in a process with others. Align and group publish under the names of their inputs, which
+/// others may publish, too: their own names stand before these.
+pub fn named_plugin(name: &str) -> Option<Box<dyn Plugin>> {
+    match name {
+        "align" => Some(Box::new(AlignPlugin::default().with_name(name))),
+        "group" => Some(Box::new(GroupPlugin::default().with_name(name))),
+        _ => plugins(Some(name)).pop(),
+    }
+}
+
 /// Every plugin, robocache's own and the simulated robot, or the one of this name.
 pub fn plugins(named: Option<&str>) -> Vec<Box<dyn Plugin>> {
     let mut found = plugins::all();
@@ -110,6 +120,10 @@ impl Plugin for Noted {
         self.plugin.name()
     }
 
+    fn own_name(&self) -> Option<&str> {
+        self.plugin.own_name()
+    }
+
     fn later(&self) -> &'static [&'static str] {
         self.plugin.later()
     }
@@ -126,7 +140,9 @@ impl Plugin for Noted {
             "voxelize" => Section::Voxelize(app.config()?),
             _ => Section::Observe(app.config()?),
         };
-        let own_name = Some(app.name()).filter(|&name| name != plugin).map(str::to_owned);
+        // Where the file gives it none, its name is that of the plugin.
+        let own_name = Some(app.name()).filter(|&name| name != plugin || self.own_name().is_some());
+        let own_name = own_name.map(str::to_owned);
         // Nothing is written here, and what is replayed may not have been recorded yet.
         let is_recording = matches!(section, Section::Record(_) | Section::Replay(_));
         self.notes.borrow_mut().push(Operation {

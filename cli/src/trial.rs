@@ -18,7 +18,7 @@ use std::time::Instant;
 use tally::Tally;
 
 /// What runs where a configuration has sections for nodes of their own: each takes the outputs of those before it, as
-/// the nodes of a dataflow do. Align and group publish under the names of their inputs, so they come last.
+/// the nodes of a dataflow do.
 const ORDER: [&str; 6] = ["clock", "voxelize", "fuse", "align", "group", "resample"];
 
 /// Runs a configuration over a recording: would it have worked?
@@ -163,11 +163,8 @@ fn build(args: &Args) -> eyre::Result<(Graph, Vec<Operation>)> {
         config::plugins(None)
     } else {
         let there: BTreeSet<&str> = config.sections().collect();
-        ORDER
-            .iter()
-            .filter(|name| there.contains(*name))
-            .flat_map(|name| config::plugins(Some(name)))
-            .collect()
+        let names = ORDER.iter().filter(|name| there.contains(*name));
+        names.filter_map(|name| config::named_plugin(name)).collect()
     };
     if plugins.is_empty() {
         eyre::bail!(

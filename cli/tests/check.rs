@@ -588,3 +588,67 @@ fn one_process_takes_what_its_operations_publish() {
     let unknown = ("error", "plugins", "`voxelise` is no plugin of this node");
     assert!(says(&found[0], unknown), "{found:#?}");
 }
+
+#[test]
+fn mistakes_in_what_the_examples_do_not_have_are_found() {
+    let sim = "sim: { duration_s: 1 }\n";
+    let robot = "nodes:
+  - { id: robot, path: robocache-sim, args: --config robot.yml, shared_memory_pool_size: 64MB, outputs: [camera, force, lidar] }
+  - { id: eyes, path: eyes.py, inputs: { camera: robot/camera, force: robot/force, lidar: robot/lidar, out: own/OUTPUT } }
+  - { id: own, path: robocache-NODE, args: --config robot.yml, shared_memory_pool_size: 64MB, inputs: { INPUTS }, outputs: [OUTPUT] }
+";
+    let cases = [
+        (
+            ("group", "camera: robot/camera, force: robot/force", "force"),
+            "group: { inputs: [{ input: camera }, { input: force }] }",
+            ("warning", "group.queue_size", "10, and 34 messages of `force`"),
+        ),
+        (
+            ("group", "camera: robot/camera, force: robot/force", "force"),
+            "group: { queue_size: 50, inputs: [{ input: camera, min_period_ms: 50 }, { input: force }] }",
+            ("warning", "group.inputs[0].min_period_ms", "every 33.3 ms"),
+        ),
+        (
+            ("voxelize", "lidar: robot/lidar", "voxels"),
+            "voxelize: { origin_m: [0, 0, 0], voxel_size_m: [1, 1, 1], shape: [8, 8, 8], channels: [count], layout: dense, \
+             dtype: float16, inputs: [{ input: lidar }] }",
+            ("warning", "voxelize.dtype", "can't tell counts"),
+        ),
+        (
+            (
+                "voxelize",
+                "lidar: { source: robot/lidar, queue_size: 10000 }",
+                "voxels",
+            ),
+            "voxelize: { origin_m: [0, 0, 0], voxel_size_m: [1, 1, 1], shape: [8, 8, 8], channels: [count], layout: dense, \
+             inputs: [{ input: lidar }] }",
+            (
+                "warning",
+                "nodes.own.inputs.lidar.queue_size",
+                "10000 messages of `robot/lidar` may take 14.4 GB",
+            ),
+        ),
+        (
+            ("fuse", "camera: robot/camera, tick: dora/timer/hz/200", "fused"),
+            "fuse: { rate_hz: 30, max_wait_ms: 100, trigger: { timer: tick }, \
+             modalities: [{ input: camera, dim: 128, interpolation: previous }] }",
+            ("warning", "fuse.trigger", "`tick` ticks 200 times a second"),
+        ),
+        (
+            ("fuse", "camera: dora/timer/hz/200", "fused"),
+            "fuse: { rate_hz: 30, max_wait_ms: 100, modalities: [{ input: camera, dim: 128, interpolation: previous }] }",
+            ("error", "fuse.modalities[0].input", "wired to ticks of a timer"),
+        ),
+    ];
+    for ((node, inputs, output), section, expected) in cases {
+        let folder = Folder::new();
+        folder.write("robot.yml", &format!("{sim}{section}\n"));
+        let dataflow = robot
+            .replace("NODE", node)
+            .replace("INPUTS", inputs)
+            .replace("OUTPUT", output);
+        folder.write("flow.yml", &dataflow);
+        let (_, found) = check(&folder.0, &["--dataflow", "flow.yml"]);
+        assert!(found.len() == 1 && says(&found[0], expected), "{section}: {found:#?}");
+    }
+}

@@ -220,3 +220,28 @@ fn a_clock_that_jumps_ahead_by_decades_takes_no_longer() {
     );
     assert_eq!(fused["fewest_in_a_second"], 0);
 }
+
+#[test]
+fn sections_of_several_nodes_are_tried_side_by_side() {
+    let folder = Folder::new();
+    half(&folder);
+    let all = FUSE.to_owned()
+        + &FUSE.replace("fuse:", "align:")
+        + "clock: { inputs: [{ input: a, clock: realtime }] }\ngroup: { policy: exact, inputs: [{ input: a }, { input: b }] }\n";
+    let report = attempt(&folder, &all, &["--json", "--min-valid", "0.5"]);
+    assert_eq!(report.code, 0, "{}", report.err);
+    let report = report.json();
+    let names = |key: &str| {
+        let outputs = report[key].as_array().unwrap().iter();
+        outputs
+            .map(|of| (of["output"].as_str().unwrap().to_owned(), of["count"].as_u64().unwrap()))
+            .collect::<Vec<_>>()
+    };
+    let observed = [("fused", 200), ("align/a", 200), ("align/b", 200)].map(|(name, count)| (name.to_owned(), count));
+    assert_eq!(names("observations"), observed);
+    // No stamp of `a` is one of `b`.
+    assert_eq!(names("others"), []);
+    let together = all.replace("policy: exact", "policy: approximate");
+    let report = attempt(&folder, &together, &["--json", "--min-valid", "0.5"]).json();
+    assert_eq!(report["others"][0]["output"], "group/a", "{report:#}");
+}
