@@ -759,6 +759,25 @@ fn what_is_wrong_with_a_recording_is_said_with_its_file() {
 }
 
 #[test]
+fn the_streams_that_can_be_opened_are_had_beside_those_that_can_not() {
+    let folder = Folder::new();
+    record(&folder.0, &[("a", floats(1, &[1.0])), ("c", floats(2, &[2.0]))]);
+    fs::write(folder.file("b"), "hello, world").unwrap();
+    let whole = fs::read(folder.file("c")).unwrap();
+    fs::write(folder.file("c"), &whole[..whole.len() - 1]).unwrap();
+    let (reader, refused) = Reader::open_readable(&folder.0).unwrap();
+    assert_eq!(reader.streams().collect::<Vec<_>>(), ["a", "c"]);
+    assert_eq!([reader.is_finished(0), reader.is_finished(1)], [true, false]);
+    assert!(!reader.has_arrivals());
+    let refused: Vec<String> = refused.iter().map(ToString::to_string).collect();
+    assert!(
+        refused.len() == 1 && refused[0].contains("b.arrow: no Arrow IPC file"),
+        "{refused:?}"
+    );
+    assert!(Reader::open(&folder.0).is_err());
+}
+
+#[test]
 fn a_finished_file_with_a_damaged_batch_is_an_error_and_not_the_end() {
     let folder = Folder::new();
     record(

@@ -123,6 +123,16 @@ impl Config {
         Ok(self)
     }
 
+    /// The names of the sections at the top of the file, sorted.
+    pub fn sections(&self) -> impl Iterator<Item = &str> {
+        self.sections.keys().map(String::as_str)
+    }
+
+    /// Whether the file has the key `plugins:`, which lists what runs.
+    pub fn has_plugins(&self) -> bool {
+        self.plugins.is_some()
+    }
+
     /// The file it came from.
     pub(super) fn file(&self) -> &Path {
         &self.file

@@ -71,7 +71,12 @@ fn program() -> String {
 }
 
 pub(crate) fn version() -> String {
-    format!("{} (robocache {}, dora 1.1.0)", program(), env!("CARGO_PKG_VERSION"))
+    format!(
+        "{} (robocache {}, dora {})",
+        program(),
+        env!("CARGO_PKG_VERSION"),
+        super::VERSION
+    )
 }
 
 /// The words of `--help`, for a node with these plugins: the name of each, and what it does.

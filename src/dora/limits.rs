@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 const DAEMON_BYTES: usize = 64 << 20;
 /// The largest message that a node of dora decodes, whichever way it came.
 const MESSAGE_BYTES: usize = 256 << 20;
-/// Shared memory of a node, unless the dataflow says.
-const POOL_BYTES: usize = 8 << 20;
+/// Shared memory of a node, bytes, unless the dataflow says.
+pub const POOL_BYTES: usize = 8 << 20;
 /// An upper bound of the framing around a payload.
 const FRAMING_BYTES: usize = 4096;
 

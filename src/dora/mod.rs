@@ -23,12 +23,16 @@ mod runtime;
 mod sender;
 mod transport;
 
+pub use limits::POOL_BYTES;
 pub use message::read_message;
 
 use crate::app::{App, AppError, Config, Plugin};
 use arguments::{Arguments, Task};
 use std::io::Write;
 use std::process::ExitCode;
+
+/// The version of dora whose nodes these are. Its daemon and command line must be of it, too.
+pub const VERSION: &str = "1.1.0";
 
 /// Where dora's daemon says what the node is in its dataflow.
 const NODE_CONFIG: &str = "DORA_NODE_CONFIG";

@@ -26,6 +26,6 @@ mod transfer;
 pub use error::{CudaError, Unavailable};
 pub use gpu::{CudaGraph, Event, Gpu, Image, Kernel, Params};
 pub use memory::{Budget, DeviceBuf, PinnedBuf};
-pub use probe::device_count;
+pub use probe::{device_count, driver_version};
 pub(crate) use shared::PageLocked;
 pub use slice::{DeviceSlice, SliceError};

@@ -66,7 +66,11 @@ pub fn device_count() -> Result<usize, Unavailable> {
 }
 
 /// The CUDA version that the driver supports, as `cuDriverGetVersion` gives it.
-pub(super) fn driver_version() -> Result<i32, Unavailable> {
+/// 12,080 is 12.8.
+///
+/// # Errors
+/// As [`device_count`].
+pub fn driver_version() -> Result<i32, Unavailable> {
     driver().map(|driver| driver.version)
 }
 

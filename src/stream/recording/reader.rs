@@ -64,6 +64,15 @@ impl Reader {
     /// # Errors
     /// If there is no such folder or no stream in it, or a file is none of a recording.
     pub fn open(folder: impl AsRef<Path>) -> Result<Self, ReadError> {
+        let (reader, refused) = Self::open_readable(folder)?;
+        refused.into_iter().next().map_or(Ok(reader), Err)
+    }
+
+    /// Opens those streams of the recording in `folder` that can be opened, and says of each other file why it can't.
+    ///
+    /// # Errors
+    /// If there is no such folder or no stream in it.
+    pub fn open_readable(folder: impl AsRef<Path>) -> Result<(Self, Vec<ReadError>), ReadError> {
         let folder = folder.as_ref();
         let io = |source| ReadError::Io {
             path: folder.to_owned(),
@@ -81,12 +90,22 @@ impl Reader {
                 path: folder.to_owned(),
             });
         }
-        let mut streams = paths.into_iter().map(Stream::open).collect::<Result<Vec<_>, _>>()?;
+        paths.sort();
+        let (mut streams, mut refused) = (Vec::new(), Vec::new());
+        for path in paths {
+            match Stream::open(path) {
+                Ok(stream) => streams.push(stream),
+                Err(error) => refused.push(error),
+            }
+        }
         streams.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(Self {
-            streams,
-            order: Order::Stamp,
-        })
+        let order = Order::Stamp;
+        Ok((Self { streams, order }, refused))
+    }
+
+    /// Whether every stream says when its messages came, as [`Order::Arrival`] needs it.
+    pub fn has_arrivals(&self) -> bool {
+        self.streams.iter().all(Stream::has_arrivals)
     }
 
     /// Gives the messages in another order.
@@ -94,9 +113,8 @@ impl Reader {
     /// # Errors
     /// A stream whose file does not say when its messages came.
     pub fn in_order(mut self, order: Order) -> Result<Self, ReadError> {
-        let says = |stream: &Stream| stream.schema.as_ref().is_none_or(|(_, plan)| plan.has_arrivals());
         if order == Order::Arrival
-            && let Some(stream) = self.streams.iter().find(|stream| !says(stream))
+            && let Some(stream) = self.streams.iter().find(|stream| !stream.has_arrivals())
         {
             return Err(ReadError::NoArrivals {
                 path: stream.path.clone(),
@@ -110,6 +128,12 @@ impl Reader {
     /// of a graph's inputs.
     pub fn streams(&self) -> impl ExactSizeIterator<Item = &str> {
         self.streams.iter().map(|stream| stream.name.as_str())
+    }
+
+    /// Whether the file of a stream, by its index in [`streams`](Self::streams), has a valid footer: its writer ended in
+    /// order.
+    pub fn is_finished(&self, stream: usize) -> bool {
+        self.streams[stream].messages.expected().is_some()
     }
 
     /// Keeps the streams for which `keep` returns true; the others are not read any further.
@@ -243,6 +267,10 @@ impl Stream {
             }
         }
         Ok(())
+    }
+
+    fn has_arrivals(&self) -> bool {
+        self.schema.as_ref().is_none_or(|(_, plan)| plan.has_arrivals())
     }
 
     fn time_ns(&self, order: Order) -> Option<i64> {

@@ -1,0 +1,197 @@
+//! A dataflow as far as its wiring goes. What dora itself checks is left to `dora validate`.
+
+use eyre::WrapErr;
+use robocache::app::Value;
+use robocache::dora::POOL_BYTES;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+#[derive(Deserialize)]
+pub struct Dataflow {
+    pub nodes: Vec<Node>,
+}
+
+#[derive(Deserialize)]
+pub struct Node {
+    pub id: String,
+    #[serde(default)]
+    path: Option<Value>,
+    #[serde(default)]
+    hub: Option<Value>,
+    #[serde(default)]
+    args: Option<String>,
+    #[serde(default)]
+    env: BTreeMap<String, Value>,
+    #[serde(default)]
+    inputs: BTreeMap<String, Input>,
+    #[serde(default)]
+    pub outputs: Vec<String>,
+    #[serde(default)]
+    pub input_types: BTreeMap<String, String>,
+    #[serde(default)]
+    pub output_types: BTreeMap<String, String>,
+    #[serde(default)]
+    shared_memory_pool_size: Option<Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Input {
+    Source(String),
+    Full(Edge),
+}
+
+/// What is wired to an input.
+#[derive(Clone, Deserialize)]
+pub struct Edge {
+    pub source: String,
+    /// Without it a node of robocache keeps 1,024 messages, or 64 MiB.
+    #[serde(default)]
+    pub queue_size: Option<usize>,
+    #[serde(default)]
+    queue_policy: Option<String>,
+}
+
+impl Edge {
+    /// Whether its sender waits for its taker, so that nothing is lost.
+    pub fn is_lossless(&self) -> bool {
+        self.queue_policy.as_deref() == Some("backpressure")
+    }
+}
+
+impl Dataflow {
+    pub fn read(file: &Path) -> eyre::Result<Self> {
+        let text = std::fs::read_to_string(file).wrap_err_with(|| format!("{}: it can't be read", file.display()))?;
+        serde_yaml::from_str(&text).wrap_err_with(|| {
+            format!(
+                "{}: it is no dataflow (allowed: what `dora validate` takes)",
+                file.display()
+            )
+        })
+    }
+
+    /// The inputs that take an output, as the node, the input and the edge.
+    pub fn takers<'a>(&'a self, node: &'a str, output: &'a str) -> impl Iterator<Item = (&'a Node, &'a str, Edge)> {
+        self.nodes.iter().flat_map(move |taker| {
+            let edges = taker
+                .edges()
+                .filter(move |(_, edge)| edge.source.split_once('/') == Some((node, output)));
+            edges.map(move |(input, edge)| (taker, input, edge))
+        })
+    }
+}
+
+impl Node {
+    /// The inputs, sorted, each with what is wired to it.
+    pub fn edges(&self) -> impl Iterator<Item = (&str, Edge)> {
+        self.inputs.iter().map(|(name, input)| {
+            let edge = match input {
+                Input::Full(edge) => edge.clone(),
+                Input::Source(source) => Edge {
+                    source: source.clone(),
+                    queue_size: None,
+                    queue_policy: None,
+                },
+            };
+            (name.as_str(), edge)
+        })
+    }
+
+    pub fn edge(&self, input: &str) -> Option<Edge> {
+        self.edges().find(|(name, _)| *name == input).map(|(_, edge)| edge)
+    }
+
+    /// The name of its program, without robocache's prefix, where it has that.
+    pub fn program(&self) -> Option<&str> {
+        let path = self.path.as_ref().or(self.hub.as_ref())?.as_str()?;
+        let name = path.rsplit('/').next().unwrap_or(path);
+        name.split('@').next().unwrap_or(name).strip_prefix("robocache-")
+    }
+
+    /// The configuration that it reads. Paths count from the folder of the dataflow.
+    pub fn config(&self, folder: &Path) -> Option<PathBuf> {
+        let mut words = self.args.as_deref().unwrap_or_default().split_whitespace();
+        let mut from_args = None;
+        while let Some(word) = words.next() {
+            if word == "--config" {
+                from_args = words.next();
+            } else if let Some(file) = word.strip_prefix("--config=") {
+                from_args = Some(file);
+            }
+        }
+        let from_env = self.env.get("ROBOCACHE_CONFIG").and_then(Value::as_str);
+        from_args.or(from_env).map(|file| tidy(&folder.join(file)))
+    }
+
+    /// Bytes of shared memory for its outputs.
+    pub fn pool(&self) -> u64 {
+        let Some(value) = &self.shared_memory_pool_size else {
+            return POOL_BYTES as u64;
+        };
+        let of_text = |text: &str| {
+            let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+            let unit = match text[digits.len()..].to_ascii_uppercase().as_str() {
+                "GB" => 1 << 30,
+                "MB" => 1 << 20,
+                "KB" => 1 << 10,
+                _ => 1,
+            };
+            Some((digits.trim().parse::<f64>().ok()? * f64::from(unit)) as u64)
+        };
+        value
+            .as_u64()
+            .or_else(|| of_text(value.as_str()?))
+            .unwrap_or(POOL_BYTES as u64)
+    }
+}
+
+/// A path without `.` and, where a folder stands before it, `..`.
+pub fn tidy(path: &Path) -> PathBuf {
+    use std::path::Component;
+    let mut tidy = PathBuf::new();
+    for part in path.components() {
+        let after_folder = matches!(tidy.components().next_back(), Some(Component::Normal(_)));
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir if after_folder => {
+                tidy.pop();
+            }
+            part => tidy.push(part),
+        }
+    }
+    tidy
+}
+
+/// The parts of a type: `robocache/v1/Wrench[dim=6]` is `Wrench` with a `dim` of 6.
+pub fn parts_of_type(urn: &str) -> Option<(&str, Option<usize>)> {
+    let own = urn.strip_prefix("robocache/v1/")?;
+    let (name, parameters) = own.split_once('[').unwrap_or((own, ""));
+    let parameters = parameters.trim_end_matches(']').split(',');
+    let mut dims = parameters.filter_map(|parameter| parameter.trim().strip_prefix("dim="));
+    Some((name, dims.next().and_then(|dim| dim.parse().ok())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_says_its_program_its_configuration_and_its_pool() {
+        let text =
+            "{ id: a, path: ../target/release/robocache-fuse, args: --config ../x.yml, shared_memory_pool_size: 1.5MB,
+                      inputs: { a: b/c, d: { source: e/f, queue_size: 3, queue_policy: backpressure } } }";
+        let node: Node = serde_yaml::from_str(text).unwrap();
+        assert_eq!(node.program(), Some("fuse"));
+        assert_eq!(node.config(Path::new("examples")), Some("x.yml".into()));
+        assert_eq!(node.pool(), 3 << 19);
+        let edges: Vec<_> = node
+            .edges()
+            .map(|(input, edge)| (input, edge.queue_size, edge.is_lossless()))
+            .collect();
+        assert_eq!(edges, [("a", None, false), ("d", Some(3), true)]);
+        assert_eq!(tidy(Path::new("../a/./b/../c")), Path::new("../a/c"));
+        assert_eq!(parts_of_type("robocache/v1/Wrench[dim=6]"), Some(("Wrench", Some(6))));
+        assert_eq!(parts_of_type("std/core/v1/Bytes"), None);
+    }
+}

@@ -1,0 +1,406 @@
+//! What a section says that can't work, or not well, given what is known of its streams.
+
+use super::Findings;
+use super::known::{Kind, Known};
+use crate::config::{Operation, Section};
+use crate::output::{bytes, figure};
+use robocache::device::Dtype;
+use robocache::ops::align::{AlignConfig, AttachConfig, ModalityConfig};
+use robocache::ops::group::GroupingConfig;
+use robocache::ops::voxelize::{VoxelLayout, VoxelizeConfig};
+use robocache::time::Interpolation;
+use std::path::Path;
+
+/// How much quicker than it says a stream may be, for jitter.
+const TOLERANCE: f64 = 0.98;
+/// A stream of grids that a machine has better things to do than to copy, bytes a second.
+const MANY_BYTES: f64 = 1e9;
+
+/// Where findings go, and what is known of the inputs.
+struct Checker<'a> {
+    file: &'a Path,
+    label: String,
+    input: &'a dyn Fn(&str) -> Known,
+    findings: &'a mut Findings,
+}
+
+pub fn check(file: &Path, operation: &Operation, input: &dyn Fn(&str) -> Known, findings: &mut Findings) {
+    let mut checker = Checker {
+        file,
+        label: operation.label(),
+        input,
+        findings,
+    };
+    match &operation.section {
+        Section::Observe(config) => checker.observe(config),
+        Section::Voxelize(config) => checker.voxelize(config),
+        Section::Group(config) => checker.group(config),
+        Section::Clock(_) | Section::Record(_) | Section::Replay(_) | Section::Resample | Section::Sim(_) => {}
+    }
+}
+
+/// The keys that modalities and attached streams share.
+struct Timing<'a> {
+    key: String,
+    input: &'a str,
+    latency_ms: f64,
+    min_period_ms: Option<f64>,
+    jump_ms: Option<f64>,
+    wait: bool,
+}
+
+impl<'a> Timing<'a> {
+    fn of_modality(m: usize, config: &'a ModalityConfig) -> Self {
+        Self {
+            key: format!("modalities[{m}]"),
+            input: &config.input,
+            latency_ms: config.latency_ms,
+            min_period_ms: config.min_period_ms,
+            jump_ms: config.jump_ms,
+            wait: config.wait,
+        }
+    }
+
+    fn of_attached(a: usize, config: &'a AttachConfig) -> Self {
+        Self {
+            key: format!("attach[{a}]"),
+            input: &config.input,
+            latency_ms: config.latency_ms,
+            min_period_ms: config.min_period_ms,
+            jump_ms: config.jump_ms,
+            wait: config.wait,
+        }
+    }
+
+    /// The time between two messages, where something says it.
+    fn period_ms(&self, known: &Known) -> Option<f64> {
+        let period = known.rate_hz.map(|rate| 1e3 / rate);
+        period.or(self.min_period_ms.filter(|&period| period > 0.0))
+    }
+}
+
+impl Checker<'_> {
+    fn error(&mut self, key: &str, problem: String) {
+        let at = format!("{}.{key}", self.label);
+        self.findings.error(self.file, at, problem);
+    }
+
+    fn warn(&mut self, key: &str, problem: String) {
+        let at = format!("{}.{key}", self.label);
+        self.findings.warn(self.file, at, problem);
+    }
+
+    fn observe(&mut self, config: &AlignConfig) {
+        let modalities = config.modalities.iter().enumerate();
+        let streams: Vec<Timing<'_>> = modalities
+            .map(|(m, modality)| Timing::of_modality(m, modality))
+            .chain(
+                config
+                    .attach
+                    .iter()
+                    .enumerate()
+                    .map(|(a, attach)| Timing::of_attached(a, attach)),
+            )
+            .collect();
+        let known: Vec<Known> = streams.iter().map(|stream| (self.input)(stream.input)).collect();
+        for (stream, known) in streams.iter().zip(&known) {
+            self.timing(stream, known);
+        }
+        self.wait(config, &streams, &known);
+        for (m, (modality, known)) in config.modalities.iter().zip(&known).enumerate() {
+            if self.is_samples(&streams[m], modality, known) {
+                self.limits(&streams[m], modality, known);
+            }
+        }
+        let attached = streams.iter().zip(&known).skip(config.modalities.len());
+        for (attach, (stream, known)) in config.attach.iter().zip(attached) {
+            self.attached(config, attach, stream, known);
+        }
+        let rates: Option<Vec<f64>> = known[..config.modalities.len()]
+            .iter()
+            .map(|known| known.rate_hz)
+            .collect();
+        let fastest = rates.and_then(|rates| rates.into_iter().reduce(f64::max));
+        if let Some(fastest) = fastest.filter(|fastest| config.rate_hz * TOLERANCE > *fastest) {
+            let rate = figure(config.rate_hz);
+            let problem = format!(
+                "{rate} Hz, and the fastest stream has {} Hz: rows repeat what was there",
+                figure(fastest)
+            );
+            self.warn("rate_hz", problem);
+        }
+    }
+
+    fn timing(&mut self, stream: &Timing<'_>, known: &Known) {
+        let period = known.rate_hz.map(|rate| 1e3 / rate);
+        if let (Some(least), Some(period)) = (stream.min_period_ms, period)
+            && least * TOLERANCE > period
+        {
+            let problem = format!(
+                "{least} ms, and `{}` speaks every {} ms: what comes sooner counts as late (allowed: at most the period)",
+                stream.input,
+                figure(period)
+            );
+            self.warn(&format!("{}.min_period_ms", stream.key), problem);
+        }
+        if let (Some(jump), Some(period)) = (stream.jump_ms, stream.period_ms(known))
+            && jump < period
+        {
+            let problem = format!(
+                "{jump} ms, and `{}` speaks every {} ms: every sample is a clock jump",
+                stream.input,
+                figure(period)
+            );
+            self.error(&format!("{}.jump_ms", stream.key), problem);
+        }
+    }
+
+    /// Whether observations wait for long enough, and not for ever.
+    fn wait(&mut self, config: &AlignConfig, streams: &[Timing<'_>], known: &[Known]) {
+        let Some(max_wait) = config.max_wait_ms else {
+            if known.iter().any(|known| known.rate_hz.is_some() && !known.is_replayed) {
+                let problem = "null, and the streams are live: one that falls silent ends all observations (null is for \
+                               recordings)";
+                self.warn("max_wait_ms", problem.to_owned());
+            }
+            return;
+        };
+        let delay = |(stream, known): (&Timing<'_>, &Known)| match known.delay_ms {
+            Some(delay) => Some(delay + stream.latency_ms),
+            // It can't be published before it is stamped.
+            None => (stream.latency_ms > 0.0).then_some(stream.latency_ms),
+        };
+        let delays: Vec<Option<f64>> = streams.iter().zip(known).map(delay).collect();
+        let quickest = delays
+            .iter()
+            .map(|delay| delay.unwrap_or(0.0))
+            .fold(f64::INFINITY, f64::min);
+        for (stream, delay) in streams.iter().zip(&delays).filter(|(stream, _)| stream.wait) {
+            let behind = delay.unwrap_or(0.0) - quickest.max(0.0);
+            if behind > max_wait {
+                let problem = format!(
+                    "{max_wait} ms, and `{}` comes {} ms after the quickest stream: it is masked, and its samples are late",
+                    stream.input,
+                    figure(behind)
+                );
+                self.warn("max_wait_ms", problem);
+            }
+        }
+    }
+
+    /// Whether a stream that comes as it should is valid between its samples.
+    fn limits(&mut self, stream: &Timing<'_>, modality: &ModalityConfig, known: &Known) {
+        let Some(period) = stream.period_ms(known) else { return };
+        let whole = [(
+            stream.key.clone(),
+            modality.interpolation,
+            modality.max_age_ms,
+            modality.max_gap_ms,
+        )];
+        let groups = modality.groups.iter().enumerate().map(|(g, group)| {
+            let key = format!("{}.groups[{g}]", stream.key);
+            let mode = group.interpolation.or(modality.interpolation);
+            (
+                key,
+                mode,
+                group.max_age_ms.or(modality.max_age_ms),
+                group.max_gap_ms.or(modality.max_gap_ms),
+            )
+        });
+        let rules: Vec<_> = if modality.groups.is_empty() {
+            whole.into()
+        } else {
+            groups.collect()
+        };
+        for (key, mode, max_age, max_gap) in rules {
+            let (name, limit, needed) = match mode {
+                Some(Interpolation::Previous) => ("max_age_ms", max_age, period),
+                Some(Interpolation::Nearest) => ("max_age_ms", max_age, period / 2.0),
+                _ => ("max_gap_ms", max_gap, period),
+            };
+            if let Some(limit) = limit.filter(|&limit| limit < needed * TOLERANCE) {
+                let problem = format!(
+                    "{limit} ms, and `{}` speaks every {} ms: it is masked between its samples (allowed: {} ms or more)",
+                    modality.input,
+                    figure(period),
+                    figure(needed)
+                );
+                self.warn(&format!("{key}.{name}"), problem);
+            }
+        }
+    }
+
+    /// Whether what comes may be samples, of whatever width.
+    fn is_samples(&mut self, stream: &Timing<'_>, modality: &ModalityConfig, known: &Known) -> bool {
+        let Some(kind) = &known.kind else { return true };
+        if matches!(kind, Kind::Cloud(_) | Kind::Tick) {
+            let problem = format!(
+                "`{}` is wired to {} (allowed: samples)",
+                modality.input,
+                kind.in_words()
+            );
+            self.error(&format!("{}.input", stream.key), problem);
+            return false;
+        }
+        if let Some(width) = kind.width().filter(|&width| width != modality.dim) {
+            let problem = format!(
+                "{}, and a sample of `{}` has {width} values",
+                modality.dim, modality.input
+            );
+            self.error(&format!("{}.dim", stream.key), problem);
+        }
+        true
+    }
+
+    fn attached(&mut self, config: &AlignConfig, attach: &AttachConfig, stream: &Timing<'_>, known: &Known) {
+        if known.kind == Some(Kind::Tick) {
+            let problem = format!("`{}` is wired to a timer, whose ticks hold nothing", attach.input);
+            self.error(&format!("{}.input", stream.key), problem);
+        }
+        let Some(period) = stream.period_ms(known) else { return };
+        if let Some(max_age) = attach.max_age_ms.filter(|&max_age| max_age < period * TOLERANCE) {
+            let problem = format!(
+                "{max_age} ms, and `{}` comes every {} ms: rows between are without one (allowed: {} ms or more)",
+                attach.input,
+                figure(period),
+                figure(period)
+            );
+            self.warn(&format!("{}.max_age_ms", stream.key), problem);
+        }
+        if let Some(message) = known.bytes {
+            let rows = attach.rows.unwrap_or(config.window).saturating_sub(1) * config.stride;
+            let held_ms = rows as f64 * 1e3 / config.rate_hz + config.max_wait_ms.unwrap_or(0.0);
+            let held = (held_ms / period).ceil() + 2.0;
+            let needed = held * super::known::pooled(message) as f64 / f64::from(1 << 20);
+            if needed > attach.max_held_mb {
+                let problem = format!(
+                    "{} MiB, and a window needs {held} messages of `{}`, {} MiB: the oldest are dropped",
+                    attach.max_held_mb,
+                    attach.input,
+                    figure(needed)
+                );
+                self.warn(&format!("{}.max_held_mb", stream.key), problem);
+            }
+        }
+    }
+
+    fn voxelize(&mut self, config: &VoxelizeConfig) {
+        if config.inputs.len() > 1 && config.max_wait_ms.is_none() {
+            let problem = "absent with several inputs: one that falls silent ends all grids";
+            self.warn("max_wait_ms", problem.to_owned());
+        }
+        if config.layout == VoxelLayout::Coo && config.max_voxels.is_none() {
+            let at = format!("{}.max_voxels", self.label);
+            self.findings
+                .note(self.file, at, "absent: nothing bounds the size of a message");
+        }
+        if config.layout == VoxelLayout::Dense && config.dtype != Dtype::Float32 {
+            self.counts(config);
+        }
+        let mut slowest = f64::INFINITY;
+        for (i, cloud) in config.inputs.iter().enumerate() {
+            let key = format!("inputs[{i}]");
+            if let Some(extrinsic) = &cloud.extrinsic {
+                let norm = extrinsic
+                    .rotation_xyzw
+                    .iter()
+                    .map(|part| part * part)
+                    .sum::<f64>()
+                    .sqrt();
+                if (norm - 1.0).abs() > 0.01 {
+                    let problem = format!(
+                        "{:?} has a length of {}: it is normalized, if that is what was meant (allowed: a unit \
+                         quaternion, x y z w)",
+                        extrinsic.rotation_xyzw,
+                        figure(norm)
+                    );
+                    self.warn(&format!("{key}.extrinsic.rotation_xyzw"), problem);
+                }
+            }
+            let known = (self.input)(&cloud.input);
+            slowest = slowest.min(known.rate_hz.unwrap_or(f64::INFINITY));
+            match &known.kind {
+                Some(Kind::Cloud(Some(fields))) => self.fields(config, &cloud.input, fields),
+                Some(Kind::Cloud(None)) | None => {}
+                Some(kind) => {
+                    let problem = format!(
+                        "`{}` is wired to {} (allowed: point clouds)",
+                        cloud.input,
+                        kind.in_words()
+                    );
+                    self.error(&format!("{key}.input"), problem);
+                }
+            }
+        }
+        if let Some(grid) = config.message_bytes().filter(|_| slowest.is_finite()) {
+            let each_second = grid as f64 * slowest;
+            let found = format!(
+                "{:?} as `{}` is {} a grid and {} a second",
+                config.shape,
+                config.layout,
+                bytes(grid as u64),
+                bytes(each_second as u64)
+            );
+            if each_second > MANY_BYTES {
+                self.warn("shape", format!("{found}: `coo` or `bits` send less"));
+            } else {
+                let at = format!("{}.shape", self.label);
+                self.findings.note(self.file, at, found);
+            }
+        }
+    }
+
+    /// Counts above what an element can tell apart.
+    fn counts(&mut self, config: &VoxelizeConfig) {
+        if config.channels.iter().any(|channel| channel.to_string() == "count") {
+            let problem = format!(
+                "`{}` can't tell counts above its precision apart (allowed: float32)",
+                config.dtype
+            );
+            self.warn("dtype", problem);
+        }
+    }
+
+    /// Whether the clouds have what channels are computed from.
+    fn fields(&mut self, config: &VoxelizeConfig, input: &str, fields: &[String]) {
+        for (c, channel) in config.channels.iter().map(ToString::to_string).enumerate() {
+            let of = ["mean_", "max_", "min_"]
+                .iter()
+                .find_map(|prefix| channel.strip_prefix(prefix));
+            if let Some(field) = of.filter(|field| !fields.iter().any(|came| came == field)) {
+                let fields = fields.join(", ");
+                let problem =
+                    format!("`{channel}`, and the clouds of `{input}` have no field `{field}` (they have {fields})");
+                self.error(&format!("channels[{c}]"), problem);
+            }
+        }
+    }
+
+    fn group(&mut self, config: &GroupingConfig) {
+        let known: Vec<Known> = config.inputs.iter().map(|input| (self.input)(&input.input)).collect();
+        let slowest = known
+            .iter()
+            .filter_map(|known| known.rate_hz)
+            .fold(f64::INFINITY, f64::min);
+        for (i, (input, known)) in config.inputs.iter().zip(&known).enumerate() {
+            if let (Some(least), Some(rate)) = (input.min_period_ms, known.rate_hz)
+                && least * TOLERANCE > 1e3 / rate
+            {
+                let problem = format!(
+                    "{least} ms, and `{}` speaks every {} ms",
+                    input.input,
+                    figure(1e3 / rate)
+                );
+                self.warn(&format!("inputs[{i}].min_period_ms"), problem);
+            }
+            let waits = known.rate_hz.map_or(0.0, |rate| (rate / slowest).ceil());
+            if waits > config.queue_size as f64 {
+                let problem = format!(
+                    "{}, and {waits} messages of `{}` come between two of the slowest input: the oldest are dropped",
+                    config.queue_size, input.input
+                );
+                self.warn("queue_size", problem);
+            }
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Configuration files as the library reads them.
+
+use robocache::app::plugins::{self, AlignPlugin, GroupPlugin, RecordConfig, ReplayConfig};
+use robocache::app::{App, AppError, Config, OutputResidence, Plugin};
+use robocache::ops::align::AlignConfig;
+use robocache::ops::clock::ClockConfig;
+use robocache::ops::group::GroupingConfig;
+use robocache::ops::voxelize::VoxelizeConfig;
+use robocache_sim::config::SimConfig;
+use robocache_sim::plugin::SimPlugin;
+use std::cell::RefCell;
+use std::path::Path;
+use std::rc::Rc;
+
+/// A section, read.
+#[derive(Clone)]
+pub enum Section {
+    /// Of `fuse`, and of `align`.
+    Observe(AlignConfig),
+    Clock(ClockConfig),
+    Group(GroupingConfig),
+    Record(RecordConfig),
+    Replay(ReplayConfig),
+    Resample,
+    Sim(SimConfig),
+    Voxelize(VoxelizeConfig),
+}
+
+/// An operation that a configuration asks for.
+#[derive(Clone)]
+pub struct Operation {
+    /// The plugin's name: the key of its section.
+    pub plugin: &'static str,
+    /// Its own name, where it has one.
+    pub own_name: Option<String>,
+    pub section: Section,
+}
+
+impl Operation {
+    /// What errors call it.
+    pub fn label(&self) -> String {
+        match &self.own_name {
+            None => self.plugin.to_owned(),
+            Some(name) => format!("{} `{name}`", self.plugin),
+        }
+    }
+
+    /// What one of its outputs is called outside of it.
+    pub fn output(&self, output: &str) -> String {
+        match &self.own_name {
+            None => output.to_owned(),
+            Some(name) => format!("{name}/{output}"),
+        }
+    }
+}
+
+/// What a node's configuration comes to.
+pub struct Built {
+    pub operations: Vec<Operation>,
+    /// The inputs that have to come from the dataflow.
+    pub inputs: Vec<String>,
+    pub residences: Vec<(String, OutputResidence)>,
+}
+
+/// The plugin of this name, in a process with others. Align and group publish under the names of their inputs, which
+/// others may publish, too: their own names stand before these.
+pub fn named_plugin(name: &str) -> Option<Box<dyn Plugin>> {
+    match name {
+        "align" => Some(Box::new(AlignPlugin::default().with_name(name))),
+        "group" => Some(Box::new(GroupPlugin::default().with_name(name))),
+        _ => plugins(Some(name)).pop(),
+    }
+}
+
+/// Every plugin, robocache's own and the simulated robot, or the one of this name.
+pub fn plugins(named: Option<&str>) -> Vec<Box<dyn Plugin>> {
+    let mut found = plugins::all();
+    if named.is_some() {
+        found.push(Box::new(SimPlugin));
+    }
+    found.retain(|plugin| named.is_none_or(|name| plugin.name() == name));
+    found
+}
+
+/// Checks what a node with these plugins would make of a file.
+///
+/// # Errors
+/// A configuration that can't be used.
+pub fn check(file: &Path, plugins: Vec<Box<dyn Plugin>>) -> Result<Built, AppError> {
+    let read = Rc::default();
+    let graph = with_notes(App::new().with_config(Config::read(file)?), plugins, &read).check()?;
+    let operations = read.take();
+    Ok(Built {
+        operations,
+        inputs: graph.external_inputs().map(|(input, _)| input.to_owned()).collect(),
+        residences: graph.residences().to_vec(),
+    })
+}
+
+/// Operations in the order in which their plugins are built.
+pub type Notes = Rc<RefCell<Vec<Operation>>>;
+
+/// Adds plugins whose sections are kept in `notes` as they are read.
+pub fn with_notes(app: App, plugins: Vec<Box<dyn Plugin>>, notes: &Notes) -> App {
+    let noted = plugins.into_iter().map(|plugin| {
+        let notes = notes.clone();
+        Box::new(Noted { plugin, notes }) as Box<dyn Plugin>
+    });
+    app.add_plugins(noted)
+}
+
+/// A plugin whose sections are kept as they are read.
+struct Noted {
+    plugin: Box<dyn Plugin>,
+    notes: Notes,
+}
+
+impl Plugin for Noted {
+    fn name(&self) -> &'static str {
+        self.plugin.name()
+    }
+
+    fn own_name(&self) -> Option<&str> {
+        self.plugin.own_name()
+    }
+
+    fn later(&self) -> &'static [&'static str] {
+        self.plugin.later()
+    }
+
+    fn build(&self, app: &mut App) -> Result<(), AppError> {
+        let plugin = self.name();
+        let section = match plugin {
+            "clock" => Section::Clock(app.config()?),
+            "group" => Section::Group(app.config()?),
+            "record" => Section::Record(app.config()?),
+            "replay" => Section::Replay(app.config()?),
+            "resample" => Section::Resample,
+            "sim" => Section::Sim(app.config()?),
+            "voxelize" => Section::Voxelize(app.config()?),
+            _ => Section::Observe(app.config()?),
+        };
+        // Where the file gives it none, its name is that of the plugin.
+        let own_name = Some(app.name()).filter(|&name| name != plugin || self.own_name().is_some());
+        let own_name = own_name.map(str::to_owned);
+        // Nothing is written here, and what is replayed may not have been recorded yet.
+        let is_recording = matches!(section, Section::Record(_) | Section::Replay(_));
+        self.notes.borrow_mut().push(Operation {
+            plugin,
+            own_name,
+            section,
+        });
+        if is_recording { Ok(()) } else { self.plugin.build(app) }
+    }
+}

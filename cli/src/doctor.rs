@@ -1,0 +1,124 @@
+//! `robocache doctor`: whether a machine is fit for a dataflow.
+
+mod device;
+mod system;
+
+use crate::output::{Level, Output};
+use serde::Serialize;
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+/// Says whether this machine is fit for a dataflow
+///
+/// It looks at dora, shared memory, the NVIDIA driver and each of its devices (on which it runs a kernel, whose result it
+/// compares with the CPU's), the clock, limits, the governor of the CPU, the release of Jetson Linux, and the Python
+/// package.
+#[derive(clap::Args)]
+#[command(after_help = "Exit codes:
+  0   there is no error
+  1   there is one")]
+pub struct Args {
+    /// Where the root of the machine's file system is
+    #[arg(long, default_value = "/", hide = true)]
+    root: PathBuf,
+}
+
+#[derive(Serialize)]
+struct Report {
+    errors: usize,
+    warnings: usize,
+    checks: Vec<Check>,
+}
+
+/// What was looked at, and what was found.
+#[derive(Serialize)]
+pub struct Check {
+    pub level: Level,
+    pub name: String,
+    pub found: String,
+}
+
+impl Check {
+    pub fn new(level: Level, name: impl Into<String>, found: impl Into<String>) -> Self {
+        Self {
+            level,
+            name: name.into(),
+            found: found.into(),
+        }
+    }
+}
+
+pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
+    let root = &args.root;
+    let mut checks = vec![dora(), system::shared_memory(root)];
+    checks.extend(device::checks(root));
+    checks.push(system::clock());
+    checks.extend(system::limits());
+    checks.extend(system::governor(root));
+    checks.extend(system::jetson(root));
+    checks.push(python());
+    let count = |level| checks.iter().filter(|check| check.level == level).count();
+    let report = Report {
+        errors: count(Level::Error),
+        warnings: count(Level::Warning),
+        checks,
+    };
+    output.result(&report, |report| text(report, output))?;
+    Ok(ExitCode::from(u8::from(report.errors > 0)))
+}
+
+fn text(report: &Report, output: &Output) -> String {
+    let mut text = String::new();
+    for Check { level, name, found } in &report.checks {
+        // Writing to a string can't fail.
+        let _ = writeln!(text, "{}: {name}: {found}", output.level(*level));
+    }
+    let _ = writeln!(text, "{} errors, {} warnings", report.errors, report.warnings);
+    text
+}
+
+/// The first line that a program says, or why it can't be had.
+fn said(program: &str, words: &[&str]) -> Result<String, String> {
+    let output = Command::new(program).args(words).output();
+    let output = output.map_err(|error| format!("`{program}` can't be run: {error}"))?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+    if output.status.success() {
+        return Ok(text(&output.stdout).lines().next().unwrap_or_default().to_owned());
+    }
+    let problem = text(&output.stderr);
+    Err(format!("`{program}`: {}", problem.lines().last().unwrap_or("it fails")))
+}
+
+/// dora's command line, which brings the daemon.
+fn dora() -> Check {
+    let needed = robocache::dora::VERSION;
+    match said("dora", &["--version"]) {
+        Ok(line) if line.split_whitespace().any(|word| word == needed) => Check::new(Level::Ok, "dora", line),
+        Ok(line) => Check::new(
+            Level::Error,
+            "dora",
+            format!("{line} (allowed: {needed}, which the nodes are built for)"),
+        ),
+        Err(problem) => Check::new(Level::Error, "dora", format!("{problem} (allowed: {needed} on PATH)")),
+    }
+}
+
+/// The Python package, which policies in Python need.
+fn python() -> Check {
+    let needed = env!("CARGO_PKG_VERSION");
+    let program = "import robocache; print(robocache.__version__)";
+    match said("python3", &["-c", program]) {
+        Ok(version) if version == needed => Check::new(Level::Ok, "Python package", version),
+        Ok(version) => Check::new(
+            Level::Warning,
+            "Python package",
+            format!("{version} (this command is {needed})"),
+        ),
+        Err(problem) => Check::new(
+            Level::Note,
+            "Python package",
+            format!("{problem} (policies in Python need it)"),
+        ),
+    }
+}

@@ -1,0 +1,311 @@
+//! `robocache info`: what a recording holds, stream by stream.
+
+use crate::output::{Output, Table, bytes, figure, figure_or_dash};
+use crate::stats::Spread;
+use robocache::device::{Dtype, Values};
+use robocache::stream::Message;
+use robocache::stream::recording::Reader;
+use serde::Serialize;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// A step longer than so many times the median one has lost a sample.
+const GAP: f64 = 1.5;
+
+/// Says what a recording holds: rates, gaps, order, payloads
+///
+/// A step is the time from the newest sample so far to the next newer one; a gap is a step of more than 1.5 times the
+/// median one, and as many samples are lost in it as median steps would have room for. Of messages that carry several
+/// samples each counts.
+#[derive(clap::Args)]
+#[command(after_help = "Exit codes:
+  0   all of it can be read
+  1   a part of it can't be read, and the rest is told
+  2   it is no recording")]
+pub struct Args {
+    /// The folder of the recording
+    recording: PathBuf,
+}
+
+#[derive(Serialize)]
+struct Info {
+    recording: PathBuf,
+    /// From the first stamp of any stream to the last.
+    duration_s: f64,
+    bytes: u64,
+    streams: Vec<Stream>,
+    /// What can't be read.
+    problems: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Stream {
+    name: String,
+    messages: u64,
+    samples: u64,
+    rate_hz: Option<f64>,
+    step_ms: Option<Spread>,
+    gaps: u64,
+    lost: u64,
+    out_of_order: u64,
+    duplicates: u64,
+    first_ns: Option<i64>,
+    last_ns: Option<i64>,
+    /// After the first stamp of any stream.
+    start_s: Option<f64>,
+    /// Before the last stamp of any stream.
+    end_s: Option<f64>,
+    /// Values that are NaN or infinite.
+    nonfinite: u64,
+    /// From the stamp of a message to its arrival at the recorder.
+    delay_ms: Option<Spread>,
+    bytes: u64,
+    payload: Option<String>,
+    frame_id: Option<String>,
+    /// Whether the recorder ended in order.
+    is_finished: bool,
+}
+
+/// What has been seen of a stream.
+#[derive(Default)]
+struct Seen {
+    messages: u64,
+    samples: u64,
+    out_of_order: u64,
+    duplicates: u64,
+    first_ns: Option<i64>,
+    newest_ns: Option<i64>,
+    steps_ns: Vec<i64>,
+    delays_ns: Vec<i64>,
+    nonfinite: u64,
+    payload: Option<String>,
+    frame_id: Option<String>,
+}
+
+pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
+    let info = read(&args.recording)?;
+    output.result(&info, text)?;
+    Ok(ExitCode::from(u8::from(!info.problems.is_empty())))
+}
+
+fn read(folder: &Path) -> eyre::Result<Info> {
+    let (mut reader, refused) = Reader::open_readable(folder)?;
+    let mut problems: Vec<String> = refused.iter().map(ToString::to_string).collect();
+    let names: Vec<String> = reader.streams().map(str::to_owned).collect();
+    let finished: Vec<bool> = (0..names.len()).map(|stream| reader.is_finished(stream)).collect();
+    let mut seen: Vec<Seen> = names.iter().map(|_| Seen::default()).collect();
+    let (mut message, mut scratch) = (Message::default(), Vec::new());
+    loop {
+        match reader.next_into(&mut message) {
+            Ok(Some(stream)) => seen[stream].message(&message, &mut scratch),
+            Ok(None) => break,
+            Err(error) => problems.push(error.to_string()),
+        }
+    }
+    let first = seen.iter().filter_map(|seen| seen.first_ns).min();
+    let last = seen.iter().filter_map(|seen| seen.newest_ns).max();
+    let mut streams = Vec::with_capacity(names.len());
+    for ((name, seen), is_finished) in names.into_iter().zip(seen).zip(finished) {
+        let file = folder.join(format!("{name}.arrow"));
+        if !is_finished {
+            problems.push(format!(
+                "{}: no valid footer: read up to the last whole batch",
+                file.display()
+            ));
+        }
+        let bytes = std::fs::metadata(file)?.len();
+        streams.push(seen.into_stream(name, (first, last), bytes, is_finished));
+    }
+    Ok(Info {
+        recording: folder.to_owned(),
+        duration_s: seconds(first, last).unwrap_or(0.0),
+        bytes: streams.iter().map(|stream| stream.bytes).sum(),
+        streams,
+        problems,
+    })
+}
+
+fn seconds(from: Option<i64>, to: Option<i64>) -> Option<f64> {
+    Some(to?.saturating_sub(from?) as f64 * 1e-9)
+}
+
+impl Seen {
+    fn message(&mut self, message: &Message, scratch: &mut Vec<f32>) {
+        let header = &message.header;
+        self.messages += 1;
+        // A window of observations repeats all rows but the newest.
+        if header.timestamps_ns.is_empty() || header.modalities.is_present() {
+            self.sample(message.timestamp_ns());
+        } else {
+            header.timestamps_ns.iter().for_each(|&stamp_ns| self.sample(stamp_ns));
+        }
+        if let Some(arrival_ns) = message.arrival_ns {
+            self.delays_ns.push(arrival_ns.saturating_sub(message.timestamp_ns()));
+        }
+        self.nonfinite += message
+            .columns()
+            .iter()
+            .map(|column| nonfinite(column.values(), scratch))
+            .sum::<u64>();
+        if self.payload.is_none() {
+            self.payload = Some(payload(message));
+            self.frame_id = header.frame_id.get().cloned();
+        }
+    }
+
+    fn sample(&mut self, stamp_ns: i64) {
+        self.samples += 1;
+        self.first_ns = Some(self.first_ns.map_or(stamp_ns, |first| first.min(stamp_ns)));
+        let newest = *self.newest_ns.get_or_insert(stamp_ns);
+        match stamp_ns.saturating_sub(newest) {
+            ..0 => self.out_of_order += 1,
+            0 => self.duplicates += u64::from(self.samples > 1),
+            step => {
+                self.steps_ns.push(step);
+                self.newest_ns = Some(stamp_ns);
+            }
+        }
+    }
+
+    fn into_stream(
+        mut self,
+        name: String,
+        (first, last): (Option<i64>, Option<i64>),
+        bytes: u64,
+        is_finished: bool,
+    ) -> Stream {
+        let steps = Spread::of_ns(&mut self.steps_ns);
+        let median_ns = steps.map_or(f64::INFINITY, |steps| steps.p50 * 1e6);
+        let gaps = self
+            .steps_ns
+            .iter()
+            .map(|&step| step as f64 / median_ns)
+            .filter(|&steps| steps > GAP);
+        let (gaps, lost) = gaps.fold((0, 0), |(gaps, lost), steps| {
+            (gaps + 1, lost + steps.round() as u64 - 1)
+        });
+        let span = seconds(self.first_ns, self.newest_ns).filter(|&span| span > 0.0);
+        Stream {
+            name,
+            messages: self.messages,
+            samples: self.samples,
+            rate_hz: span.map(|span| self.steps_ns.len() as f64 / span),
+            step_ms: steps,
+            gaps,
+            lost,
+            out_of_order: self.out_of_order,
+            duplicates: self.duplicates,
+            first_ns: self.first_ns,
+            last_ns: self.newest_ns,
+            start_s: seconds(first, self.first_ns),
+            end_s: seconds(self.newest_ns, last),
+            nonfinite: self.nonfinite,
+            delay_ms: Spread::of_ns(&mut self.delays_ns),
+            bytes,
+            payload: self.payload,
+            frame_id: self.frame_id,
+            is_finished,
+        }
+    }
+}
+
+/// How many values are NaN or infinite.
+fn nonfinite(values: Values<'_>, scratch: &mut Vec<f32>) -> u64 {
+    let count = match values.dtype() {
+        Dtype::Float32 => values
+            .as_slice::<f32>()
+            .iter()
+            .filter(|value| !value.is_finite())
+            .count(),
+        Dtype::Float64 => values
+            .as_slice::<f64>()
+            .iter()
+            .filter(|value| !value.is_finite())
+            .count(),
+        Dtype::Float16 | Dtype::BFloat16 => {
+            scratch.resize(values.len(), 0.0);
+            values.to_f32(scratch);
+            scratch.iter().filter(|value| !value.is_finite()).count()
+        }
+        _ => 0,
+    };
+    count as u64
+}
+
+/// The form of the payload of a message, such as `float32 [16, 149]` or `{x: float32, ring: uint16}`.
+fn payload(message: &Message) -> String {
+    if let Some(values) = message.flat() {
+        let shape = match message.header.shape.as_slice() {
+            [] => vec![values.len() as i64],
+            shape => shape.to_vec(),
+        };
+        let fields = &message.header.fields;
+        let fields = match fields.is_empty() {
+            true => String::new(),
+            false => format!(" {}", fields.iter().map(String::as_str).collect::<Vec<_>>().join(" ")),
+        };
+        return format!("{} {shape:?}{fields}", values.dtype());
+    }
+    let columns = message.columns().iter();
+    let columns: Vec<String> = columns
+        .map(|column| format!("{}: {}", column.name, column.dtype))
+        .collect();
+    format!("{{{}}}", columns.join(", "))
+}
+
+fn text(info: &Info) -> String {
+    let streams = info.streams.len();
+    let mut text = format!(
+        "{}: {streams} {}, {} s, {}\n",
+        info.recording.display(),
+        if streams == 1 { "stream" } else { "streams" },
+        figure(info.duration_s),
+        bytes(info.bytes)
+    );
+    let mut table = Table::new([
+        "<stream",
+        "messages",
+        "rate Hz",
+        "step p50",
+        "p99",
+        "max ms",
+        "gaps",
+        "lost",
+        "disorder",
+        "twice",
+        "starts at s",
+        "ends before s",
+        "NaN, inf",
+        "delay p50 ms",
+        "size",
+        "<payload of the first",
+    ]);
+    for stream in &info.streams {
+        let step = |of: fn(&Spread) -> f64| figure_or_dash(stream.step_ms.as_ref().map(of));
+        table.row([
+            stream.name.clone(),
+            stream.messages.to_string(),
+            figure_or_dash(stream.rate_hz),
+            step(|spread| spread.p50),
+            step(|spread| spread.p99),
+            step(|spread| spread.max),
+            stream.gaps.to_string(),
+            stream.lost.to_string(),
+            stream.out_of_order.to_string(),
+            stream.duplicates.to_string(),
+            figure_or_dash(stream.start_s),
+            figure_or_dash(stream.end_s),
+            stream.nonfinite.to_string(),
+            figure_or_dash(stream.delay_ms.map(|delay| delay.p50)),
+            bytes(stream.bytes),
+            stream.payload.clone().unwrap_or_else(|| "-".into()),
+        ]);
+    }
+    // Writing to a string can't fail.
+    let _ = write!(text, "{table}");
+    for problem in &info.problems {
+        let _ = writeln!(text, "can't be read: {problem}");
+    }
+    text
+}

@@ -1,0 +1,78 @@
+//! The `robocache` command: one module a subcommand, and what they share in `output` and `stats`.
+
+mod check;
+mod config;
+mod doctor;
+mod info;
+mod new;
+mod output;
+mod stats;
+mod trial;
+
+use clap::{Parser, Subcommand};
+use output::Output;
+use std::process::ExitCode;
+use tracing_subscriber::EnvFilter;
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0   what was asked for is well
+  1   it is not: see the help of each command
+  2   the command line, or a file that it names, can't be used
+
+Results go to standard output, remarks to standard error. RUST_LOG filters the remarks of the library (default: warn).";
+
+/// Looks at robocache's recordings, configurations and machines.
+#[derive(Parser)]
+#[command(name = "robocache", version, after_help = EXIT_CODES)]
+struct Cli {
+    /// Prints the result as one JSON object
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Info(info::Args),
+    Check(check::Args),
+    Try(trial::Args),
+    Doctor(doctor::Args),
+    New(new::Args),
+}
+
+fn main() -> ExitCode {
+    let Cli { json, command } = Cli::parse();
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .with_ansi(false)
+        .without_time()
+        .init();
+    let output = Output::new(json);
+    let done = match command {
+        Command::Info(args) => info::run(&args, &output),
+        Command::Check(args) => check::run(&args, &output),
+        Command::Try(args) => trial::run(&args, &output),
+        Command::Doctor(args) => doctor::run(&args, &output),
+        Command::New(args) => new::run(&args, &output),
+    };
+    done.unwrap_or_else(|error| {
+        output.remark(in_words(&error));
+        ExitCode::from(2)
+    })
+}
+
+/// An error with its causes, of which some say those below them themselves.
+fn in_words(error: &eyre::Report) -> String {
+    let mut words = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !words.contains(&cause) {
+            words = format!("{words}: {cause}");
+        }
+    }
+    words
+}

@@ -1,0 +1,187 @@
+//! How results and remarks are written.
+
+use serde::Serialize;
+use std::fmt::{self, Display};
+use std::io::{IsTerminal, Write};
+
+/// Where the result goes, and in which form.
+pub struct Output {
+    json: bool,
+    colour: bool,
+}
+
+/// How well something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    Ok,
+    /// Worth knowing, and nothing wrong.
+    Note,
+    Warning,
+    Error,
+}
+
+impl Level {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Note => "note",
+            Self::Warning => "warning",
+            Self::Error => "error",
+        }
+    }
+
+    /// The code of its colour on a terminal.
+    fn colour(self) -> &'static str {
+        match self {
+            Self::Ok => "32",
+            Self::Note => "36",
+            Self::Warning => "33",
+            Self::Error => "31",
+        }
+    }
+}
+
+impl Output {
+    /// As text, in colour on a terminal that `NO_COLOR` does not forbid it on; or as JSON.
+    pub fn new(json: bool) -> Self {
+        let is_plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        Self {
+            json,
+            colour: !json && !is_plain && std::io::stdout().is_terminal(),
+        }
+    }
+
+    /// Writes the result: as JSON what it serializes to, else what `text` makes of it.
+    pub fn result<R: Serialize>(&self, result: &R, text: impl FnOnce(&R) -> String) -> eyre::Result<()> {
+        let text = if self.json {
+            serde_json::to_string_pretty(result)? + "\n"
+        } else {
+            text(result)
+        };
+        // Whoever asked may have closed it.
+        let _ = std::io::stdout().write_all(text.as_bytes());
+        Ok(())
+    }
+
+    /// Writes a remark.
+    pub fn remark(&self, text: impl Display) {
+        let _ = writeln!(std::io::stderr(), "robocache: {text}");
+    }
+
+    /// A level in words.
+    pub fn level(&self, level: Level) -> String {
+        let word = level.word();
+        if self.colour {
+            format!("\x1b[{}m{word}\x1b[0m", level.colour())
+        } else {
+            word.to_owned()
+        }
+    }
+}
+
+/// Rows of cells below headings: the first column to the left, numbers to the right.
+pub struct Table {
+    rows: Vec<Vec<String>>,
+    left: Vec<bool>,
+}
+
+impl Table {
+    /// With these headings. One that begins with `<` stands over a column of text.
+    pub fn new<const N: usize>(headings: [&str; N]) -> Self {
+        let left = headings.iter().map(|heading| heading.starts_with('<')).collect();
+        let headings = headings.map(|heading| heading.trim_start_matches('<').to_owned());
+        Self {
+            rows: vec![headings.into()],
+            left,
+        }
+    }
+
+    pub fn row<const N: usize>(&mut self, cells: [String; N]) {
+        self.rows.push(cells.into());
+    }
+}
+
+impl Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let widths: Vec<usize> = (0..self.left.len())
+            .map(|i| self.rows.iter().map(|row| row[i].chars().count()).max().unwrap_or(0))
+            .collect();
+        for row in &self.rows {
+            let mut line = String::new();
+            for ((cell, &width), &left) in row.iter().zip(&widths).zip(&self.left) {
+                let cell = if left {
+                    format!("{cell:<width$}  ")
+                } else {
+                    format!("{cell:>width$}  ")
+                };
+                line.push_str(&cell);
+            }
+            writeln!(f, "{}", line.trim_end())?;
+        }
+        Ok(())
+    }
+}
+
+/// A number with three digits that say something, or more before the point.
+pub fn figure(value: f64) -> String {
+    match value.abs() {
+        0.0 => "0".to_owned(),
+        size if size >= 99.95 => format!("{value:.0}"),
+        size if size >= 9.995 => format!("{value:.1}"),
+        size if size >= 0.9995 => format!("{value:.2}"),
+        size if size >= 0.0005 => format!("{value:.3}"),
+        _ => format!("{value:.1e}"),
+    }
+}
+
+/// A figure, or a dash where there is none.
+pub fn figure_or_dash(value: Option<f64>) -> String {
+    value.map_or_else(|| "-".to_owned(), figure)
+}
+
+/// Bytes in the unit that suits them.
+pub fn bytes(bytes: u64) -> String {
+    let units = ["B", "kB", "MB", "GB", "TB"];
+    let (mut value, mut unit) = (bytes as f64, 0);
+    while value >= 999.5 && unit + 1 < units.len() {
+        value /= 1000.0;
+        unit += 1;
+    }
+    format!("{} {}", figure(value), units[unit])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_have_three_digits() {
+        let cases = [
+            (0.0, "0"),
+            (0.0123, "0.012"),
+            (1.0, "1.00"),
+            (33.333, "33.3"),
+            (1234.5, "1234"),
+            (1e-6, "1.0e-6"),
+        ];
+        for (value, text) in cases {
+            assert_eq!(figure(value), text);
+        }
+        assert_eq!(
+            [bytes(0), bytes(1_440_000), bytes(999_600)],
+            ["0 B", "1.44 MB", "1.00 MB"]
+        );
+    }
+
+    #[test]
+    fn a_table_stands_in_columns() {
+        let mut table = Table::new(["<stream", "messages"]);
+        table.row(["a".into(), "1".into()]);
+        table.row(["camera".into(), "12345678901".into()]);
+        assert_eq!(
+            table.to_string(),
+            "stream     messages\na                 1\ncamera  12345678901\n"
+        );
+    }
+}

@@ -1,0 +1,378 @@
+//! What a trial comes to.
+
+use super::tally::{Counts, Seen, Tally};
+use super::{Args, Fed, asked_by};
+use crate::config::{Operation, Section};
+use crate::output::{Table, figure, figure_or_dash};
+use crate::stats::Spread;
+use robocache::app::Graph;
+use robocache::ops::align::{AlignConfig, FUSED, TriggerConfig};
+use robocache::stream::recording::Order;
+use serde::Serialize;
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+#[derive(Serialize)]
+pub struct Report {
+    config: PathBuf,
+    recording: PathBuf,
+    /// `arrival` or `stamp`.
+    order: &'static str,
+    messages: u64,
+    recorded_s: f64,
+    took_s: f64,
+    observations: Vec<Observations>,
+    grids: Vec<Grids>,
+    others: Vec<Others>,
+    /// Faults and warnings by where they were counted.
+    faults: Vec<Faults>,
+    /// Inputs that the recording lacks.
+    missing: Vec<String>,
+    /// Streams of the recording that nothing takes.
+    unused: Vec<String>,
+    /// Parts of the recording that can't be read.
+    problems: Vec<String>,
+    pub works: bool,
+    verdict: String,
+}
+
+#[derive(Serialize)]
+struct Observations {
+    output: String,
+    count: u64,
+    rate_hz: Option<f64>,
+    /// The fewest in a whole second of the recording between the first and the last.
+    fewest_in_a_second: Option<u64>,
+    /// Targets between the first observation and the last that have none; of a stream's, samples.
+    missed: Option<u64>,
+    late_samples: i64,
+    epoch: i64,
+    refused: u64,
+    wait_ms: Option<Spread>,
+    streams: Vec<Validity>,
+}
+
+#[derive(Serialize)]
+struct Validity {
+    name: String,
+    valid: f64,
+    age_ms: Option<Spread>,
+}
+
+#[derive(Serialize)]
+struct Grids {
+    output: String,
+    count: u64,
+    rate_hz: Option<f64>,
+    points_in: i64,
+    points_kept: i64,
+    dropped_nonfinite: i64,
+    dropped_outside: i64,
+    dropped_overflow: i64,
+}
+
+#[derive(Serialize)]
+struct Others {
+    output: String,
+    count: u64,
+}
+
+#[derive(Serialize)]
+struct Faults {
+    at: String,
+    count: u64,
+}
+
+/// What ran, and how.
+pub struct Run<'a> {
+    pub operations: &'a [Operation],
+    pub inputs: &'a [String],
+    pub fed: &'a Fed,
+    pub took: Duration,
+    pub order: Order,
+    pub min_valid: f64,
+}
+
+impl Report {
+    pub fn new(
+        args: &Args,
+        tally: Tally,
+        graph: &Graph,
+        run: &Run<'_>,
+        (missing, unused, problems): (Vec<String>, Vec<String>, Vec<String>),
+    ) -> Self {
+        let (mut observations, mut grids, mut others) = (Vec::new(), Vec::new(), Vec::new());
+        for (output, counts) in tally.outputs {
+            if counts.is_observation || counts.refused > 0 {
+                observations.push(Observations::new(output, counts, run));
+            } else if counts.is_grid {
+                grids.push(Grids::new(output, &counts));
+            } else {
+                others.push(Others {
+                    output,
+                    count: counts.messages,
+                });
+            }
+        }
+        let faults = graph.faults().filter(|(_, count)| *count > 0);
+        let faults = faults
+            .map(|(at, count)| Faults {
+                at: at.to_owned(),
+                count,
+            })
+            .collect();
+        let (works, verdict) = verdict(&observations, &grids, &missing, run);
+        Self {
+            config: args.config.clone(),
+            recording: args.recording.clone(),
+            order: if run.order == Order::Arrival {
+                "arrival"
+            } else {
+                "stamp"
+            },
+            messages: run.fed.messages,
+            recorded_s: run.fed.seconds(),
+            took_s: run.took.as_secs_f64(),
+            observations,
+            grids,
+            others,
+            faults,
+            missing,
+            unused,
+            problems,
+            works,
+            verdict,
+        }
+    }
+}
+
+/// Messages a second, by the first stamp and the last.
+fn rate(counts: &Counts) -> Option<f64> {
+    let (first, last) = counts.span_ns?;
+    let span = last.saturating_sub(first) as f64 * 1e-9;
+    (span > 0.0).then(|| (counts.messages - 1) as f64 / span)
+}
+
+/// The section of the operation that publishes an output of observations.
+fn section_of<'a>(output: &str, run: &Run<'a>) -> Option<&'a AlignConfig> {
+    run.operations.iter().find_map(|operation| match &operation.section {
+        Section::Observe(config) => {
+            let names = config
+                .modalities
+                .iter()
+                .map(|modality| modality.input.as_str())
+                .chain([FUSED]);
+            names
+                .into_iter()
+                .any(|name| operation.output(name) == output)
+                .then_some(config)
+        }
+        _ => None,
+    })
+}
+
+impl Observations {
+    fn new(output: String, mut counts: Counts, run: &Run<'_>) -> Self {
+        let count = counts.messages;
+        let validity = |mut seen: Seen| Validity {
+            name: seen.name,
+            valid: seen.valid as f64 / count.max(1) as f64,
+            age_ms: Spread::of_ns(&mut seen.ages_ns),
+        };
+        Self {
+            count,
+            rate_hz: rate(&counts),
+            fewest_in_a_second: fewest(&counts),
+            missed: section_of(&output, run).and_then(|config| missed(config, &counts, run)),
+            late_samples: counts.late,
+            epoch: counts.epoch,
+            refused: counts.refused,
+            wait_ms: Spread::of_ns(&mut counts.waits_ns),
+            streams: counts.streams.into_iter().map(validity).collect(),
+            output,
+        }
+    }
+}
+
+/// The fewest in a second that is wholly between the first and the last.
+fn fewest(counts: &Counts) -> Option<u64> {
+    let (&first, _) = counts.seconds.first_key_value()?;
+    let (&last, _) = counts.seconds.last_key_value()?;
+    let between = Some(last - first - 1).filter(|&seconds| seconds > 0)?;
+    let some = counts.seconds.range(first + 1..last).map(|(_, &count)| count);
+    // A second without any is not among them.
+    if (some.clone().count() as i64) < between {
+        Some(0)
+    } else {
+        some.min()
+    }
+}
+
+/// How many observations are missing of those that there should be. After a clock jump nobody knows.
+fn missed(config: &AlignConfig, counts: &Counts, run: &Run<'_>) -> Option<u64> {
+    if counts.epoch > 0 {
+        return None;
+    }
+    let expected = match &config.trigger {
+        None => {
+            let period = (1e9 / config.rate_hz).round() as i64 * config.emit_every as i64;
+            let (first, last) = counts.span_ns?;
+            (last.saturating_sub(first) / period) as u64 + 1
+        }
+        Some(TriggerConfig::Stream {
+            stream,
+            every,
+            min_interval_ms: 0.0,
+            ..
+        }) => {
+            let input = run.inputs.iter().position(|input| input == stream)?;
+            run.fed.samples[input] / *every as u64
+        }
+        Some(_) => return None,
+    };
+    Some(expected.saturating_sub(counts.messages))
+}
+
+impl Grids {
+    fn new(output: String, counts: &Counts) -> Self {
+        let points = &counts.points;
+        Self {
+            output,
+            count: counts.messages,
+            rate_hz: rate(counts),
+            points_in: points.came,
+            points_kept: points.kept,
+            dropped_nonfinite: points.nonfinite,
+            dropped_outside: points.outside,
+            dropped_overflow: points.overflow,
+        }
+    }
+}
+
+/// Whether it would have worked, and why.
+fn verdict(observations: &[Observations], grids: &[Grids], missing: &[String], run: &Run<'_>) -> (bool, String) {
+    for operation in run.operations {
+        if let Some(input) = asked_by(operation).filter(|input| missing.iter().any(|missing| missing == input)) {
+            return (
+                false,
+                format!("no: `{input}` asks for the observations, and the recording lacks it"),
+            );
+        }
+        let output = match &operation.section {
+            Section::Observe(_) if operation.plugin == "fuse" => operation.output(FUSED),
+            Section::Voxelize(_) => operation.output("voxels"),
+            _ => continue,
+        };
+        let observed = observations
+            .iter()
+            .find(|came| came.output == output)
+            .map(|came| came.count);
+        let kept = grids
+            .iter()
+            .find(|came| came.output == output)
+            .map(|came| came.points_kept.max(0) as u64);
+        match (&operation.section, observed.or(kept).unwrap_or(0)) {
+            (Section::Voxelize(_), 0) => return (false, format!("no: `{output}` has no grid with a point in it")),
+            (_, 0) => return (false, format!("no: `{output}` has no observation")),
+            _ => {}
+        }
+    }
+    let streams = observations
+        .iter()
+        .flat_map(|of| of.streams.iter().map(move |stream| (of, stream)));
+    let worst = streams.min_by(|(_, a), (_, b)| a.valid.total_cmp(&b.valid));
+    let least = figure(run.min_valid * 100.0);
+    match worst {
+        None => (true, "yes".to_owned()),
+        Some((of, stream)) => {
+            let works = stream.valid >= run.min_valid;
+            let (word, count, output) = (if works { "yes" } else { "no" }, of.count, &of.output);
+            let (name, valid) = (&stream.name, figure(stream.valid * 100.0));
+            let text = format!(
+                "{word}: of {count} observations on `{output}`, the worst stream, `{name}`, is valid in {valid} % (asked for: \
+                 {least} %)"
+            );
+            (works, text)
+        }
+    }
+}
+
+pub fn text(report: &Report) -> String {
+    let mut text = format!(
+        "{} over {}: {} messages in order of {}, {} s in {} s, {} times real time\n",
+        report.config.display(),
+        report.recording.display(),
+        report.messages,
+        report.order,
+        figure(report.recorded_s),
+        figure(report.took_s),
+        figure(report.recorded_s / report.took_s)
+    );
+    // Writing to a string can't fail.
+    for of in &report.observations {
+        let count = |count: Option<u64>| count.map_or_else(|| "-".to_owned(), |count| count.to_string());
+        let wait = of.wait_ms.map_or_else(String::new, |wait| {
+            format!(", wait p50 {} p99 {} ms", figure(wait.p50), figure(wait.p99))
+        });
+        let _ = writeln!(
+            text,
+            "\n{}: {} observations, {} Hz, {} in the emptiest second, {} missed, {} late samples, epoch {}{wait}{}",
+            of.output,
+            of.count,
+            figure_or_dash(of.rate_hz),
+            count(of.fewest_in_a_second),
+            count(of.missed),
+            of.late_samples,
+            of.epoch,
+            if of.refused > 0 {
+                format!(", {} requests refused", of.refused)
+            } else {
+                String::new()
+            }
+        );
+        let mut table = Table::new(["<stream", "valid %", "age p50", "p99", "max ms"]);
+        for stream in &of.streams {
+            let age = |of: fn(&Spread) -> f64| figure_or_dash(stream.age_ms.as_ref().map(of));
+            table.row([
+                stream.name.clone(),
+                figure(stream.valid * 100.0),
+                age(|age| age.p50),
+                age(|age| age.p99),
+                age(|age| age.max),
+            ]);
+        }
+        let _ = write!(text, "{table}");
+    }
+    for grid in &report.grids {
+        let _ = writeln!(
+            text,
+            "\n{}: {} grids, {} Hz; of {} points {} kept; dropped: {} outside, {} not finite, {} past max_voxels",
+            grid.output,
+            grid.count,
+            figure_or_dash(grid.rate_hz),
+            grid.points_in,
+            grid.points_kept,
+            grid.dropped_outside,
+            grid.dropped_nonfinite,
+            grid.dropped_overflow
+        );
+    }
+    for other in &report.others {
+        let _ = writeln!(text, "\n{}: {} messages", other.output, other.count);
+    }
+    text.push('\n');
+    for fault in &report.faults {
+        let _ = writeln!(text, "{}: {} faults and warnings", fault.at, fault.count);
+    }
+    for (what, names) in [("not in the recording", &report.missing), ("not used", &report.unused)] {
+        if !names.is_empty() {
+            let _ = writeln!(text, "{what}: {}", names.join(", "));
+        }
+    }
+    for problem in &report.problems {
+        let _ = writeln!(text, "can't be read: {problem}");
+    }
+    let _ = writeln!(text, "{}", report.verdict);
+    text
+}

@@ -1,0 +1,247 @@
+//! `robocache try`: what it says of recordings whose drop-outs are known.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{Done, Folder, MS, record, record_robot, root, run, sample};
+use robocache::prelude::*;
+use serde_json::Value;
+use std::ffi::OsStr;
+
+const FUSE: &str = "
+fuse:
+  rate_hz: 100
+  max_wait_ms: 50
+  modalities:
+    - { input: a, dim: 1, interpolation: previous, max_age_ms: 20 }
+    - { input: b, dim: 2, interpolation: linear, max_gap_ms: 15 }
+";
+
+/// Two seconds at 100 Hz, `b` without its second half, stamped 1 ms after the grid.
+fn half(folder: &Folder) {
+    let a = (0..=200).map(|i| ("a", sample(i * 10 * MS, &[1.0])));
+    let b = (0..=100).map(|i| ("b", sample(i * 10 * MS + MS, &[1.0, 2.0])));
+    record(&folder.path("recording"), a.chain(b));
+}
+
+fn attempt(folder: &Folder, config: &str, words: &[&str]) -> Done {
+    let config = folder.write("robot.yml", config);
+    let recording = folder.path("recording");
+    let paths = ["try".as_ref(), config.as_os_str(), recording.as_os_str()];
+    run(paths.into_iter().chain(words.iter().map(|word| OsStr::new(*word))))
+}
+
+#[test]
+fn a_stream_that_falls_silent_is_the_verdict() {
+    let folder = Folder::new();
+    half(&folder);
+    let done = attempt(&folder, FUSE, &["--json"]);
+    assert_eq!(done.code, 1);
+    let report = done.json();
+    let fused = &report["observations"][0];
+    // The grid starts where both streams have a sample, at 10 ms, and ends with the newest.
+    assert_eq!(
+        (&fused["output"], fused["count"].as_u64(), fused["missed"].as_u64()),
+        (&Value::from("fused"), Some(200), Some(0))
+    );
+    let streams = fused["streams"].as_array().unwrap();
+    assert_eq!(streams[0]["valid"], 1.0);
+    assert_eq!(streams[0]["age_ms"]["max"], 0.0);
+    // From 10 to 1000 ms: 100 of 200.
+    assert_eq!(
+        (&streams[1]["name"], &streams[1]["valid"]),
+        (&Value::from("b"), &Value::from(0.5))
+    );
+    assert_eq!(streams[1]["age_ms"]["p50"], 9.0);
+    assert_eq!(fused["rate_hz"], 100.0);
+    assert_eq!(report["works"], false);
+
+    let text = attempt(&folder, FUSE, &[]);
+    let verdict = "no: of 200 observations on `fused`, the worst stream, `b`, is valid in 50.0 % (asked for: 90.0 %)";
+    assert_eq!(text.out.lines().last(), Some(verdict), "{}", text.out);
+    let lenient = attempt(&folder, FUSE, &["--min-valid", "0.5"]);
+    assert_eq!(lenient.code, 0, "{}", lenient.out);
+    assert!(lenient.out.contains("\nyes: of 200"), "{}", lenient.out);
+}
+
+#[test]
+fn an_input_that_the_recording_lacks_is_never_valid() {
+    let folder = Folder::new();
+    half(&folder);
+    let with_c = FUSE.to_owned() + "    - { input: c, dim: 1, interpolation: previous }\n";
+    let done = attempt(&folder, &with_c, &["--json"]);
+    let report = done.json();
+    assert_eq!((done.code, &report["missing"]), (1, &serde_json::json!(["c"])));
+    assert_eq!(report["observations"][0]["streams"][2]["valid"], 0.0);
+    let asked = FUSE.replace("  max_wait_ms", "  trigger: { timer: tick }\n  max_wait_ms");
+    let done = attempt(&folder, &asked, &[]);
+    assert_eq!(done.code, 1);
+    assert!(
+        done.out
+            .ends_with("no: `tick` asks for the observations, and the recording lacks it\n"),
+        "{}",
+        done.out
+    );
+}
+
+#[test]
+fn the_demo_works_on_its_own_robot() {
+    let folder = Folder::new();
+    let sim = "{ duration_s: 6, real_time: false, seed: 7, streams: { camera: { clock_offset_ms: 33 }, lidar: {} } }";
+    record_robot(&folder.path("recording"), sim, &["camera", "force", "proprio", "lidar"]);
+    let config = std::fs::read_to_string(root().join("robocache.yml")).unwrap();
+    let done = attempt(&folder, &config, &["--json", "--order", "stamp"]);
+    let report = done.json();
+    assert_eq!(done.code, 0, "{report:#}");
+    let fused = &report["observations"][0];
+    let names: Vec<&str> = fused["streams"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|stream| stream["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["camera", "force", "proprio", "grids"]);
+    assert!(
+        fused["count"].as_u64().unwrap() > 150 && fused["missed"].as_u64().unwrap() < 20,
+        "{report:#}"
+    );
+    let grids = &report["grids"][0];
+    assert!(grids["count"].as_u64().unwrap() >= 50, "{report:#}");
+    let points = |key: &str| grids[key].as_i64().unwrap();
+    assert_eq!(
+        points("points_in"),
+        points("points_kept") + points("dropped_outside") + points("dropped_nonfinite") + points("dropped_overflow")
+    );
+}
+
+/// What is tried is what a node would have sent, by the engine itself.
+#[test]
+fn the_counts_are_those_of_the_engine() {
+    let folder = Folder::new();
+    half(&folder);
+    let config = Config::parse("robot.yml".as_ref(), FUSE).unwrap();
+    let mut graph = App::new()
+        .with_config(config)
+        .add_plugin(FusePlugin::default())
+        .build(|_| true)
+        .unwrap();
+    let inputs: Vec<String> = graph.external_inputs().map(|(input, _)| input.to_owned()).collect();
+    let mut reader = recording::Reader::open(folder.path("recording")).unwrap();
+    let streams: Vec<String> = reader.streams().map(str::to_owned).collect();
+    let (mut message, mut valid) = (Message::default(), Valid::default());
+    while let Some(stream) = reader.next_into(&mut message).unwrap() {
+        let input = inputs.iter().position(|input| *input == streams[stream]).unwrap();
+        graph.message(input, &message, &mut valid);
+    }
+    graph.close_all(&mut valid);
+    let fused = &attempt(&folder, FUSE, &["--json"]).json()["observations"][0];
+    assert_eq!(fused["count"].as_u64(), Some(valid.observations));
+    let share = |m: usize| fused["streams"][m]["valid"].as_f64().unwrap() * valid.observations as f64;
+    assert_eq!([share(0) as u64, share(1) as u64], valid.valid);
+}
+
+#[derive(Default)]
+struct Valid {
+    observations: u64,
+    valid: [u64; 2],
+}
+
+impl Sink for Valid {
+    fn send(
+        &mut self,
+        _: &str,
+        layout: &Layout,
+        fill: &mut dyn FnMut(&mut Payload<'_>, &mut Header),
+    ) -> Result<(), Fault> {
+        let mut message = Message::default();
+        message.write(layout, fill);
+        self.observations += 1;
+        for m in 0..2 {
+            self.valid[m] += message.header.valid[m] as u64;
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn what_can_not_be_tried_is_refused() {
+    let folder = Folder::new();
+    half(&folder);
+    let cases = [
+        ("fuse: { rate_hz: 0, modalities: [] }", &[][..], "robot.yml: fuse: "),
+        (
+            "sim: {}",
+            &[],
+            "it has nothing to try (allowed: a section of clock, voxelize, fuse",
+        ),
+        (FUSE, &["--order", "arrival"], "no column `arrival_ns`"),
+        (FUSE, &["--order", "random"], "it is no order (allowed: stamp, arrival)"),
+        (FUSE, &["--min-valid", "90"], "it is no share (allowed: 0 to 1)"),
+    ];
+    for (config, words, expected) in cases {
+        let done = attempt(&folder, config, words);
+        assert_eq!((done.code, done.out.as_str()), (2, ""), "{}", done.err);
+        assert!(done.err.contains(expected), "{}", done.err);
+    }
+}
+
+#[test]
+fn what_can_not_be_read_is_told_beside_the_verdict() {
+    let folder = Folder::new();
+    half(&folder);
+    folder.write("recording/a.arrow", "no Arrow at all");
+    let report = attempt(&folder, FUSE, &["--json"]).json();
+    assert!(
+        report["problems"][0]
+            .as_str()
+            .unwrap()
+            .contains("a.arrow: no Arrow IPC file"),
+        "{report:#}"
+    );
+    assert_eq!(report["missing"], serde_json::json!(["a"]));
+    assert_eq!(report["observations"][0]["streams"][1]["valid"], 1.0);
+}
+
+/// A clock that is set while it is recorded leaves seconds without number that nobody counts one by one.
+#[test]
+fn a_clock_that_jumps_ahead_by_decades_takes_no_longer() {
+    let folder = Folder::new();
+    let stamps = (0..100).chain(170_000_000_000..170_000_000_100).map(|i| i * 10 * MS);
+    let messages = stamps.flat_map(|stamp| [("a", sample(stamp, &[1.0])), ("b", sample(stamp, &[1.0, 2.0]))]);
+    record(&folder.path("recording"), messages);
+    let start = std::time::Instant::now();
+    let report = attempt(&folder, FUSE, &["--json"]).json();
+    assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
+    let fused = &report["observations"][0];
+    assert!(
+        fused["epoch"].as_i64().unwrap() > 0 && fused["missed"].is_null(),
+        "{report:#}"
+    );
+    assert_eq!(fused["fewest_in_a_second"], 0);
+}
+
+#[test]
+fn sections_of_several_nodes_are_tried_side_by_side() {
+    let folder = Folder::new();
+    half(&folder);
+    let all = FUSE.to_owned()
+        + &FUSE.replace("fuse:", "align:")
+        + "clock: { inputs: [{ input: a, clock: realtime }] }\ngroup: { policy: exact, inputs: [{ input: a }, { input: b }] }\n";
+    let report = attempt(&folder, &all, &["--json", "--min-valid", "0.5"]);
+    assert_eq!(report.code, 0, "{}", report.err);
+    let report = report.json();
+    let names = |key: &str| {
+        let outputs = report[key].as_array().unwrap().iter();
+        outputs
+            .map(|of| (of["output"].as_str().unwrap().to_owned(), of["count"].as_u64().unwrap()))
+            .collect::<Vec<_>>()
+    };
+    let observed = [("fused", 200), ("align/a", 200), ("align/b", 200)].map(|(name, count)| (name.to_owned(), count));
+    assert_eq!(names("observations"), observed);
+    // No stamp of `a` is one of `b`.
+    assert_eq!(names("others"), []);
+    let together = all.replace("policy: exact", "policy: approximate");
+    let report = attempt(&folder, &together, &["--json", "--min-valid", "0.5"]).json();
+    assert_eq!(report["others"][0]["output"], "group/a", "{report:#}");
+}
