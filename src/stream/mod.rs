@@ -18,5 +18,5 @@ pub use metadata::{Metadata, MetadataRef, MetadataValue};
 pub(crate) use payload::ColumnSpan;
 pub use payload::Payload;
 #[cfg(target_os = "linux")]
-pub use resident::{Resident, SlotLayout};
+pub use resident::{Resident, SlotColumn, SlotLayout};
 pub use samples::{SampleRow, SampleRows, SamplesError};

@@ -27,7 +27,7 @@ impl Readers {
     ///
     /// # Errors
     /// [`RingError`].
-    pub fn take(&mut self, ticket: &Ticket) -> Result<Taken, RingError> {
+    pub fn take(&mut self, ticket: &Ticket<'_>) -> Result<Taken, RingError> {
         if let Some(i) = self.open.iter().position(|reader| reader.name() == ticket.ring) {
             let last = self.open.len() - 1;
             // The ones in use come last.

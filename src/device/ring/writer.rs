@@ -4,6 +4,7 @@ use super::server::{Served, Server};
 use super::{MAX_CONSUMERS, MAX_DESCRIPTOR, MAX_SLOTS, RingError, Ticket};
 use crate::device::cuda::{Budget, CudaError, DeviceBuf, Gpu, PageLocked};
 use rustix::fd::OwnedFd;
+use std::borrow::Cow;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
@@ -92,47 +93,6 @@ struct Ring {
     expected: usize,
     served: Arc<Served>,
     _server: Server,
-}
-
-/// A payload that was published.
-#[derive(Debug)]
-pub struct Published<'a> {
-    ring: &'a str,
-    slot: usize,
-    generation: u64,
-    nbytes: usize,
-}
-
-impl Published<'_> {
-    /// The name of its ring.
-    pub fn ring(&self) -> &str {
-        self.ring
-    }
-
-    /// Its slot.
-    pub fn slot(&self) -> usize {
-        self.slot
-    }
-
-    /// The slot's generation.
-    pub fn generation(&self) -> u64 {
-        self.generation
-    }
-
-    /// Bytes of the payload.
-    pub fn nbytes(&self) -> usize {
-        self.nbytes
-    }
-
-    /// All of it, as a message says it.
-    pub fn ticket(&self) -> Ticket {
-        Ticket {
-            ring: self.ring.to_owned(),
-            slot: self.slot,
-            generation: self.generation,
-            nbytes: self.nbytes,
-        }
-    }
 }
 
 /// A slot to be written: so many bytes of shared memory or of a device.
@@ -298,7 +258,7 @@ impl RingWriter {
         descriptor: &str,
         nbytes: usize,
         fill: impl FnOnce(&mut SlotMut<'_>) -> Result<(), RingError>,
-    ) -> Result<Published<'_>, RingError> {
+    ) -> Result<Ticket<'_>, RingError> {
         assert!(
             descriptor.len() <= MAX_DESCRIPTOR,
             "a descriptor of {} bytes",
@@ -348,8 +308,8 @@ impl RingWriter {
         written.and(waited)?;
         let generation = ring.complete(slot);
         self.counters.published += 1;
-        Ok(Published {
-            ring: &ring.name,
+        Ok(Ticket {
+            ring: Cow::Borrowed(&ring.name),
             slot,
             generation,
             nbytes,
