@@ -149,6 +149,7 @@ impl OutputRing {
 
 impl Drop for OutputRing {
     fn drop(&mut self) {
+        self.writer.wait_until_taken();
         let WriteCounters {
             published,
             overwritten_leased,

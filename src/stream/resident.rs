@@ -1,6 +1,6 @@
 //! Payloads that are in slots of a ring: how their columns lie there, and messages made of them.
 
-use super::{Cells, ColumnSpan, Header, Layout, Message, MessageError, MetadataRef, Payload};
+use super::{Cells, ColumnSpan, Header, Layout, Message, MessageError, Payload};
 use crate::device::Dtype;
 use crate::device::ring::{Descriptor, Readers, RingError, SlotMut, Taken, Ticket};
 use std::borrow::Cow;
@@ -228,17 +228,12 @@ impl Header {
 }
 
 impl Message {
-    /// Makes it a copy of a payload that is in a ring, and of metadata that says so, keeping its memory.
+    /// Gives it a copy of the payload that is in the ring which its header says, keeping its memory.
     ///
     /// # Errors
-    /// As [`read`](Self::read); [`MessageError::Ring`].
-    pub fn read_resident<'a>(
-        &mut self,
-        metadata: impl IntoIterator<Item = (&'a str, MetadataRef<'a>)>,
-        readers: &mut Readers,
-    ) -> Result<(), MessageError> {
-        self.clear();
-        let header = self.header.read(metadata);
+    /// [`MessageError::Ring`]; what the header and the payload do not agree on.
+    pub fn take_resident(&mut self, readers: &mut Readers) -> Result<(), MessageError> {
+        self.clear_payload();
         let failed = |error: RingError| MessageError::Ring(error.to_string());
         let resident = Resident::take(&self.header, readers).map_err(failed)?;
         self.header.forget_residence();
@@ -255,7 +250,6 @@ impl Message {
                 return Err(MessageError::Ring(what));
             }
         }
-        header?;
         self.check()
     }
 }

@@ -43,7 +43,7 @@ mod writer;
 pub use descriptor::Descriptor;
 pub use error::RingError;
 pub use reader::{ReadCounters, RingReader, Taken};
-pub use readers::Readers;
+pub use readers::{Opened, Opening, Readers};
 pub use writer::{Lossless, RingConfig, RingWriter, SlotMut, WriteCounters};
 
 use std::borrow::Cow;

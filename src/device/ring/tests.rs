@@ -241,6 +241,30 @@ fn a_lossless_writer_waits_for_every_consumer_and_loses_nothing() {
 }
 
 #[test]
+fn a_lossless_writer_can_wait_at_its_end_for_consumers_that_come_late() {
+    let lossless = Lossless {
+        consumers: 1,
+        timeout: Duration::from_secs(20),
+    };
+    let config = RingConfig {
+        slots: 3,
+        lossless: Some(lossless),
+    };
+    let mut writer = RingWriter::shared("test", None, config);
+    let mut tickets = vec![publish(&mut writer, 1), publish(&mut writer, 2)];
+    let large = writer.publish("", 100_000, |slot| slot.write(0, &[3])).unwrap();
+    tickets.push(large.into_owned());
+    let consumer = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(50));
+        let mut readers = Readers::default();
+        tickets.iter().try_for_each(|ticket| readers.take(ticket).map(drop))
+    });
+    assert!(writer.wait_until_taken());
+    drop(writer);
+    consumer.join().unwrap().unwrap();
+}
+
+#[test]
 fn a_lossless_writer_goes_on_without_a_consumer_that_does_not_come_or_dies() {
     let timeout = Duration::from_millis(50);
     let config = RingConfig {
