@@ -45,6 +45,11 @@ REFUSED = {
         ValueError,
         "config: fuse: modalities[0].max_gap: unknown field `max_gap`, expected one of",
     ),
+    "a residence": (
+        lambda: fuse(config={**FUSE, "residence": {"fused": {"kind": "shared", "slot": 3}}}),
+        ValueError,
+        "config: fuse: residence.fused.slot: unknown field `slot`, expected one of `kind`, `slots`",
+    ),
     "a value": (lambda: fuse(config={**FUSE, "rate_hz": -1}), ValueError, "config: fuse: rate_hz: "),
     "a timer": (lambda: fuse(config={**FUSE, "trigger": {"timer": "x"}}), ValueError, "config: fuse: trigger: timer: not offered"),
     "attach of align": (
