@@ -90,7 +90,7 @@ pub struct Resident {
     columns: Vec<Column>,
     lent: Lent,
     /// The slot in which it is, where it was not copied.
-    taken: Option<Taken>,
+    taken: Option<Arc<Taken>>,
     is_copy: bool,
 }
 
@@ -134,19 +134,13 @@ pub fn take(py: Python<'_>, ring: &str, slot: usize, generation: u64, nbytes: us
 
 impl Resident {
     fn take(ticket: &Ticket<'_>, copy: bool) -> Result<Self, ring::RingError> {
-        // A second lease of the same slot says later whether it was overwritten.
-        let (taken, watched) = {
-            let mut readers = readers();
-            let taken = readers.take(ticket)?;
-            let watched = (!copy).then(|| readers.take(ticket)).transpose()?;
-            (taken, watched)
-        };
+        let taken = readers().take(ticket)?;
         let resident = stream::Resident::of(taken)?;
         let rows = resident.rows();
         let columns = resident.columns().map(|column| Column::new(&column, rows)).collect();
-        let taken = resident.taken;
+        let taken = Arc::new(resident.taken);
         let lent = match (taken.gpu().is_some(), copy) {
-            (true, _) => cuda::lend(taken, copy)?,
+            (true, _) => cuda::lend(&taken, copy)?,
             (false, true) => {
                 let mut memory = HostBuf::default();
                 memory.resize(taken.len());
@@ -160,14 +154,14 @@ impl Resident {
             (false, false) => Lent {
                 address: taken.address(),
                 place: Place::Host,
-                owner: Arc::new(taken),
+                owner: taken.clone(),
             },
         };
         COPIED.fetch_add(u64::from(copy), Ordering::Relaxed);
         Ok(Self {
             columns,
             lent,
-            taken: watched,
+            taken: (!copy).then_some(taken),
             is_copy: copy,
         })
     }
@@ -218,7 +212,7 @@ impl Resident {
     /// Whether the payload still is what was published. A copy always is.
     #[getter]
     fn is_intact(&self) -> bool {
-        self.taken.as_ref().is_none_or(Taken::is_intact)
+        self.taken.as_ref().is_none_or(|taken| taken.is_intact())
     }
 }
 
