@@ -4,8 +4,10 @@
 
 Runs a dataflow for each payload and each way, in turn: a source, a node on the GPU, and a policy that puts what comes
 on the GPU as its best user would. Rows on standard output: `whole` is from the source's stamp to the tensor, `hop` from
-the node's sending to the tensor, `bare` the same of a message without a payload. The nodes must have been built, and a
-Python with torch and CUDA run this.
+the node's sending to the tensor, `bare` from the sending of a message with the same metadata and no payload to the policy,
+which is the most of it. `take` is the policy's part of `hop`, from the event to the tensor, with its copy; `open` the same
+without a copy. `added` is `hop` without `bare`. The nodes must have been built, and a Python with torch and CUDA run this;
+`--device cpu --residences shared host` needs neither.
 """
 
 import argparse
@@ -46,16 +48,18 @@ def run(payload: str, residence: str, seconds: float, device: str) -> dict:
         python = {"path": sys.executable}
         pool = {"shared_memory_pool_size": "512MB"}
         nodes = [
-            {"id": "source", **python, **pool, "outputs": [*inputs, "bare"]},
+            {"id": "source", **python, **pool, "outputs": inputs},
             {"id": "node", "path": str(ROOT / "target/release/robocache-node"), **pool, "outputs": [output]},
             {"id": "policy", **python, **pool},
+            {"id": "bare", **python, "args": str(PARTS / "bare.py"), "outputs": ["bare"]},
         ]
         nodes[0]["args"] = f"{PARTS / 'source.py'} {kind} {rate} {seconds}"
         nodes[1]["args"] = f"--config {folder / 'config.yml'}"
         nodes[1]["inputs"] = {name: {"source": f"source/{name}", "queue_size": 100} for name in inputs}
         nodes[2]["args"] = f"{PARTS / 'policy.py'} {folder / 'times.pickle'}"
         nodes[2]["inputs"] = {name: {"source": source, "queue_size": 4} for name, source in
-                              (("tensor", f"node/{output}"), ("bare", "source/bare"))}
+                              (("tensor", f"node/{output}"), ("bare", "bare/bare"))}
+        nodes[3]["inputs"] = {"tensor": f"node/{output}"}
         (folder / "flow.yml").write_text(yaml.safe_dump({"nodes": nodes}))
         done = subprocess.run([DORA, "run", "flow.yml"], cwd=folder, capture_output=True, text=True, timeout=120)
         if done.returncode != 0 or not (folder / "times.pickle").exists():
@@ -76,11 +80,12 @@ def main() -> None:
             times = run(payload, residence, arguments.seconds, arguments.device)
             row = {"op": "handoff", "config": payload, "by": residence, "messages": len(times["whole"])}
             row |= {"residences": times["residences"], "counters": times["counters"], "device": times["device"]}
-            for what in ("whole", "hop", "take", "bare"):
+            for what in ("whole", "hop", "take", "open", "bare"):
                 # The first messages open the ring and warm the device up.
                 ordered = sorted(times[what][min(10, len(times[what]) // 4) :])
                 row[f"{what}_us_p50"] = round(statistics.median(ordered) / 1e3, 1)
                 row[f"{what}_us_p99"] = round(ordered[int(0.99 * (len(ordered) - 1))] / 1e3, 1)
+            row["added_us_p50"] = round(row["hop_us_p50"] - row["bare_us_p50"], 1)
             print(json.dumps(row), flush=True)
 
 

@@ -125,7 +125,7 @@
 //! | `dora` | yes | the module `dora`: event loop, queue, transport, command line. Without it dora is not built |
 //! | `cuda` | yes | the CUDA implementations. The driver is loaded at run time: neither building nor running needs one. Without it neither cudarc nor a kernel is built in |
 //!
-//! Rust 1.95 or later.
+//! Rust 1.95 or later, on Linux.
 //!
 //! # Layers
 //!
@@ -143,6 +143,9 @@
     not(feature = "cuda"),
     allow(dead_code, unreachable_code, unused_assignments, unused_mut, unused_variables)
 )]
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("robocache is for Linux: its rings are anonymous files and abstract sockets, which other systems lack");
 
 pub mod app;
 mod arrow;

@@ -266,6 +266,69 @@ fn reading_messages_allocates_nothing_in_steady_state() {
     assert_eq!(allocations(), before);
 }
 
+/// From a producer's payload to a consumer's message: a tensor, and grids of ever other lengths from a second ring.
+#[test]
+fn payloads_in_rings_allocate_nothing_in_steady_state() {
+    use robocache::device::ring::{Readers, RingConfig, RingWriter};
+    use robocache::stream::SlotLayout;
+    let column = |name: &str, cells| ColumnLayout {
+        name: name.to_owned().into(),
+        dtype: Dtype::Float32,
+        cells,
+    };
+    let grid = |rows| Layout {
+        rows,
+        columns: vec![
+            column("coords", Cells::Fixed(3)),
+            column("values", Cells::Ragged(2 * rows)),
+        ],
+    };
+    let outputs = [vec![Layout::flat(Dtype::Float32, 2384)], (300..310).map(grid).collect()];
+    let mut writers = [(); 2].map(|()| {
+        (
+            RingWriter::shared("a test", None, RingConfig::default()),
+            SlotLayout::default(),
+        )
+    });
+    let (mut readers, mut header, mut message) = (Readers::default(), Header::default(), Message::default());
+    let nothing: ArrayRef = Arc::new(Float32Array::new_null(0));
+    let mut run = |rounds: usize| {
+        for round in 0..rounds {
+            for ((writer, slots), layouts) in writers.iter_mut().zip(&outputs) {
+                let layout = &layouts[round % layouts.len()];
+                slots.set(layout);
+                let ticket = writer.publish(slots.text(), slots.bytes(), |slot| {
+                    let mut payload = slots.payload(slot).unwrap();
+                    payload.column(0).fill(round as f32);
+                    for i in 0..layout.columns.len() {
+                        let offsets = payload.offsets(i).iter_mut();
+                        offsets.enumerate().for_each(|(row, offset)| *offset = 2 * row as i32);
+                    }
+                    Ok(())
+                });
+                let ticket = ticket.unwrap();
+                header.residence.set("shared");
+                header.ring.set(&ticket.ring);
+                header.slot.set(ticket.slot as i64);
+                header.generation.set(ticket.generation as i64);
+                header.nbytes.set(ticket.nbytes as i64);
+                message.read(header.iter(), &nothing).unwrap();
+                message.take_resident(&mut readers).unwrap();
+                assert_eq!(
+                    (message.rows, message.columns().len()),
+                    (layout.rows, layout.columns.len())
+                );
+                let values: &[f32] = message.columns()[0].values().as_slice();
+                assert!(values.iter().all(|&value| value == round as f32));
+            }
+        }
+    };
+    run(20);
+    let before = allocations();
+    run(100);
+    assert_eq!(allocations(), before);
+}
+
 /// Nor does what align hands to fuse in one process.
 #[test]
 fn messages_between_two_operations_allocate_nothing_in_steady_state() {

@@ -3,7 +3,6 @@
 use arrow::array::Float32Array;
 use dora_node_api::dora_core::config::DataId;
 use dora_node_api::{DoraNode, Event, Parameter};
-use robocache::device::ring::Readers;
 use robocache::dora::read_message;
 use robocache::ops::voxelize::{CpuVoxelizer, VoxelizeConfig};
 use robocache::stream::{Message, key};
@@ -18,13 +17,13 @@ pub fn run(config: &str) -> Result<(), Box<dyn Error>> {
     let mut voxelizer = CpuVoxelizer::new(&config)?;
     let mut grid = vec![0.0f32; voxelizer.grid().cells() * config.channels.len()];
     let output = DataId::from("voxels".to_owned());
-    let (mut readers, mut message) = (Readers::default(), Message::default());
+    let mut message = Message::default();
     let (mut node, mut events) = DoraNode::init_from_env()?;
     while let Some(event) = events.recv() {
         let Event::Input { mut metadata, data, .. } = event else {
             continue;
         };
-        read_message(&metadata.parameters, data.as_array(), &mut readers, &mut message)?;
+        read_message(&metadata.parameters, data.as_array(), &mut message)?;
         let start = Instant::now();
         let mut refused = None;
         voxelizer.gather([(0, &message)], |_, error| refused = Some(error));

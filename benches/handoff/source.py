@@ -1,4 +1,4 @@
-"""Sends what a node makes tensors of, at a steady rate, with the time of sending as its stamp; and messages without a payload."""
+"""Sends what a node makes tensors of, at a steady rate, with the time of sending as its stamp."""
 
 import sys
 import time
@@ -27,7 +27,6 @@ batch = pa.StructArray.from_arrays(
     ],
     ["timestamps_ns", "values", "targets_ns"],
 )
-nothing = pa.array([], pa.uint8())
 
 node = Node()
 time.sleep(1.0)
@@ -43,7 +42,5 @@ for i in range(int(rate * seconds)):
         node.send_output("lidar", cloud, {**stamp, **fields})
     else:
         node.send_output("trajectories", batch, {**stamp, "dim": 32})
-    time.sleep(0.4 / rate)
-    node.send_output("bare", nothing, {"timestamp_ns": time.time_ns()})
 # A node that ends at once takes what it sent with it.
 time.sleep(1.0)

@@ -279,7 +279,7 @@ struct InUse {
 
 enum Thing {
     /// A payload in its slot.
-    Taken(#[expect(dead_code, reason = "it is held until it is dropped")] Taken),
+    Taken(#[expect(dead_code, reason = "it is held until it is dropped")] Arc<Taken>),
     /// A copy of one, in memory that is used again.
     Copy(DeviceBuf),
 }
@@ -355,7 +355,7 @@ fn sweep() {
 }
 
 /// Makes a payload of a ring on a device memory for other libraries: a copy of it, or the slot itself.
-pub fn lend(taken: Taken, copy: bool) -> Result<Lent, RingError> {
+pub fn lend(taken: &Arc<Taken>, copy: bool) -> Result<Lent, RingError> {
     sweep();
     let Some(gpu) = taken.gpu().cloned() else {
         unreachable!("a payload on a device");
@@ -373,7 +373,7 @@ pub fn lend(taken: Taken, copy: bool) -> Result<Lent, RingError> {
         let slice = memory.slice(0, Dtype::UInt8, 0);
         (slice.map_or(0, |slice| slice.address()), Thing::Copy(memory))
     } else {
-        (taken.address(), Thing::Taken(taken))
+        (taken.address(), Thing::Taken(taken.clone()))
     };
     Ok(Lent {
         address,

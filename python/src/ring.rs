@@ -7,9 +7,10 @@ use pyo3::create_exception;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use robocache::device::HostBuf;
 use robocache::device::ring::{self, Readers, Taken, Ticket};
-use robocache::stream::{self, Cells, SlotLayout};
+use robocache::device::{Dtype, HostBuf};
+use robocache::stream::{self, Cells, SlotColumn};
+use std::ops::Range;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -86,26 +87,44 @@ fn readers() -> MutexGuard<'static, Readers> {
 /// A payload that was taken from a ring: its columns.
 #[pyclass(frozen, module = "robocache")]
 pub struct Resident {
-    layout: SlotLayout,
+    columns: Vec<Column>,
     lent: Lent,
     /// The slot in which it is, where it was not copied.
-    taken: Option<Taken>,
+    taken: Option<Arc<Taken>>,
     is_copy: bool,
+}
+
+/// A column, and where it lies in the payload.
+struct Column {
+    name: String,
+    element: Element,
+    shape: Vec<i64>,
+    at: usize,
+    offsets: Range<usize>,
+}
+
+impl Column {
+    fn new(column: &SlotColumn<'_>, rows: usize) -> Self {
+        Self {
+            name: column.name.to_owned(),
+            element: column.dtype.into(),
+            shape: match column.cells {
+                Cells::One => vec![rows as i64],
+                Cells::Fixed(n) => vec![rows as i64, n as i64],
+                Cells::Ragged(total) => vec![total as i64],
+            },
+            at: column.data.start,
+            offsets: column.offsets.clone(),
+        }
+    }
 }
 
 /// Takes a payload: a copy of it, or where it lies.
 #[pyfunction]
 #[pyo3(signature = (ring, slot, generation, nbytes, *, copy=true))]
-pub fn take(
-    py: Python<'_>,
-    ring: String,
-    slot: usize,
-    generation: u64,
-    nbytes: usize,
-    copy: bool,
-) -> PyResult<Resident> {
+pub fn take(py: Python<'_>, ring: &str, slot: usize, generation: u64, nbytes: usize, copy: bool) -> PyResult<Resident> {
     let ticket = Ticket {
-        ring,
+        ring: ring.into(),
         slot,
         generation,
         nbytes,
@@ -114,17 +133,14 @@ pub fn take(
 }
 
 impl Resident {
-    fn take(ticket: &Ticket, copy: bool) -> Result<Self, ring::RingError> {
-        // A second lease of the same slot says later whether it was overwritten.
-        let (taken, watched) = {
-            let mut readers = readers();
-            let taken = readers.take(ticket)?;
-            let watched = (!copy).then(|| readers.take(ticket)).transpose()?;
-            (taken, watched)
-        };
-        let stream::Resident { taken, layout } = stream::Resident::of(taken)?;
+    fn take(ticket: &Ticket<'_>, copy: bool) -> Result<Self, ring::RingError> {
+        let taken = readers().take(ticket)?;
+        let resident = stream::Resident::of(taken)?;
+        let rows = resident.rows();
+        let columns = resident.columns().map(|column| Column::new(&column, rows)).collect();
+        let taken = Arc::new(resident.taken);
         let lent = match (taken.gpu().is_some(), copy) {
-            (true, _) => cuda::lend(taken, copy)?,
+            (true, _) => cuda::lend(&taken, copy)?,
             (false, true) => {
                 let mut memory = HostBuf::default();
                 memory.resize(taken.len());
@@ -138,14 +154,14 @@ impl Resident {
             (false, false) => Lent {
                 address: taken.address(),
                 place: Place::Host,
-                owner: Arc::new(taken),
+                owner: taken.clone(),
             },
         };
         COPIED.fetch_add(u64::from(copy), Ordering::Relaxed);
         Ok(Self {
-            layout,
+            columns,
             lent,
-            taken: watched,
+            taken: (!copy).then_some(taken),
             is_copy: copy,
         })
     }
@@ -158,7 +174,7 @@ impl Resident {
             place: self.lent.place,
             is_read_only: !self.is_copy,
         };
-        // SAFETY: the layout is within the payload, which its owner holds. A payload that lies where it was published may be
+        // SAFETY: the columns are within the payload, which its owner holds. A payload that lies where it was published may be
         // overwritten by its producer: `is_intact` says so.
         unsafe { Tensor::new(part, self.lent.owner.clone()) }
     }
@@ -171,16 +187,11 @@ impl Resident {
     #[getter]
     fn columns<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let columns = PyDict::new(py);
-        let layout = self.layout.layout();
-        for (i, column) in layout.columns.iter().enumerate() {
-            let rows = layout.rows as i64;
-            let shape = match column.cells {
-                Cells::One => vec![rows],
-                Cells::Fixed(n) => vec![rows, n as i64],
-                Cells::Ragged(total) => vec![total as i64],
-            };
-            let tensor = self.tensor(self.layout.column(i).0, column.dtype.into(), shape);
-            columns.set_item(&*column.name, tensor)?;
+        for column in &self.columns {
+            columns.set_item(
+                &column.name,
+                self.tensor(column.at, column.element, column.shape.clone()),
+            )?;
         }
         Ok(columns)
     }
@@ -193,17 +204,15 @@ impl Resident {
 
     /// The offsets of the rows of a column whose rows differ in length.
     fn offsets(&self, column: &str) -> Option<Tensor> {
-        let columns = &self.layout.layout().columns;
-        let i = columns.iter().position(|it| it.name == column)?;
-        let (at, bytes) = self.layout.offsets(i);
-        let element = Element::Number(robocache::device::Dtype::Int32);
-        (bytes > 0).then(|| self.tensor(at, element, vec![(bytes / 4) as i64]))
+        let column = self.columns.iter().find(|it| it.name == column)?;
+        let Range { start, end } = column.offsets;
+        (start < end).then(|| self.tensor(start, Dtype::Int32.into(), vec![((end - start) / 4) as i64]))
     }
 
     /// Whether the payload still is what was published. A copy always is.
     #[getter]
     fn is_intact(&self) -> bool {
-        self.taken.as_ref().is_none_or(Taken::is_intact)
+        self.taken.as_ref().is_none_or(|taken| taken.is_intact())
     }
 }
 

@@ -79,6 +79,11 @@ REFUSED = {
         ValueError,
         "config: fuse: modalities[0].max_gap: unknown field `max_gap`, expected one of",
     ),
+    "a residence": (
+        lambda: fuse(config={**FUSE, "residence": {"fused": {"kind": "shared", "slot": 3}}}),
+        ValueError,
+        "config: fuse: residence.fused.slot: unknown field `slot`, expected one of `kind`, `slots`",
+    ),
     "a value": (lambda: fuse(config={**FUSE, "rate_hz": -1}), ValueError, "config: fuse: rate_hz: "),
     "a number that the type lacks": (
         lambda: fuse(config={**FUSE, "fill_value": np.nan}),

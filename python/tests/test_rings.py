@@ -161,6 +161,16 @@ def test_views_outlive_all_else():
     assert (array == 9).all()
 
 
+@pytest.mark.parametrize("copy", [True, False])
+def test_a_payload_is_taken_once(producer, copy):
+    before = _native.ring_counters()
+    resident = _native.take(*producer.publish(3), copy=copy)
+    assert value(resident) == 3 and resident.is_intact
+    counted = _native.ring_counters()
+    assert counted["taken"] == before["taken"] + 1
+    assert counted["copied"] == before["copied"] + copy
+
+
 @pytest.mark.parametrize(
     ("change", "error"),
     [

@@ -1,4 +1,5 @@
-use super::config::{Step, take_residence};
+use super::config::{Step, take_residences};
+use super::residence::Residences;
 use super::{AppError, Config, Graph, Operation, OutputResidence, Residence, Value};
 use crate::device::Placement;
 use crate::ops::ConfigError;
@@ -148,7 +149,7 @@ struct Building {
     plugin: &'static str,
     own_name: Option<String>,
     section: Option<Value>,
-    residence: Option<Value>,
+    residences: Option<Residences>,
     later: &'static [&'static str],
 }
 
@@ -312,9 +313,8 @@ impl App {
 
     /// Registers an operation. Where it has a name of its own, that stands before its outputs.
     pub fn add_operation(&mut self, mut registration: Registration) {
-        let residence = self.at.as_ref().and_then(|at| at.residence.clone());
-        if let Some(residence) = residence {
-            match super::residence::read(residence, &registration.outputs, &self.placement) {
+        if let Some(residences) = self.at.as_ref().and_then(|at| at.residences.as_ref()) {
+            match residences.of(&registration.outputs, &self.placement) {
                 Ok(residences) => {
                     for (output, residence) in registration.outputs.iter().zip(residences) {
                         if residence.residence != Residence::Host {
@@ -397,7 +397,7 @@ impl App {
             plugin: plugin.name(),
             own_name: step.name.or_else(|| plugin.own_name().map(str::to_owned)),
             section: None,
-            residence: None,
+            residences: None,
             later: plugin.later(),
         });
         let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
@@ -413,9 +413,10 @@ impl App {
             .map(|section| self.config.take_max_bytes(&label, section));
         let max_bytes = own.transpose()?.flatten().or(placement.max_bytes());
         self.placement = placement.clone().with_max_bytes(max_bytes);
+        let residences = section.as_mut().map_or(Ok(None), take_residences);
+        let residences = residences.map_err(|problem| self.config.error(&label, problem))?;
         if let Some(at) = &mut self.at {
-            at.residence = section.as_mut().and_then(take_residence);
-            at.section = section;
+            (at.section, at.residences) = (section, residences);
         }
         Ok(())
     }

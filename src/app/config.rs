@@ -1,3 +1,4 @@
+use super::residence::Residences;
 use super::value::Json;
 use super::{AppError, Plugin, Value};
 use crate::device::{DeviceChoice, DeviceError, Placement};
@@ -296,8 +297,10 @@ fn take_key(section: &mut Value, key: &str) -> Option<Value> {
 }
 
 /// Takes where payloads are to be out of a section.
-pub(super) fn take_residence(section: &mut Value) -> Option<Value> {
+pub(super) fn take_residences(section: &mut Value) -> Result<Option<Residences>, String> {
     take_key(section, "residence")
+        .map(|value| Residences::parse(&value))
+        .transpose()
 }
 
 /// Takes the name out of an entry of `plugins:`.

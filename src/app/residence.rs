@@ -1,10 +1,11 @@
 //! Where the payloads of an output are published: in the message, or in a ring beside it.
 
+use super::Value;
+use super::value::Json;
 use crate::device::Placement;
 use crate::device::cuda::Gpu;
 use crate::device::ring::{Lossless, MAX_CONSUMERS, MAX_SLOTS, RingConfig};
 use serde::Deserialize;
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Where the payloads of an output are.
@@ -39,23 +40,16 @@ impl OutputResidence {
 }
 
 /// The key `residence` of a section: one for all outputs, or one each.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Section {
+#[derive(Clone)]
+pub(super) enum Residences {
     All(Residence),
-    Each(BTreeMap<String, Entry>),
+    Each(Vec<(String, Residence, RingConfig)>),
 }
 
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Entry {
-    Kind(Residence),
-    Full(Full),
-}
-
+/// That of an output, with what its ring is to be.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Full {
+struct Ring {
     kind: Residence,
     #[serde(default = "default_slots")]
     slots: usize,
@@ -79,71 +73,103 @@ fn default_timeout_ms() -> f64 {
     1000.0
 }
 
-const ALLOWED: &str = "allowed: host, shared or cuda for all outputs; or for each output one of them, or { kind, slots, \
-                       backpressure, consumers, lease_timeout_ms }";
+const KEYS: [&str; 5] = ["kind", "slots", "backpressure", "consumers", "lease_timeout_ms"];
 
-/// Reads the key: for each of `outputs`, where its payloads are to be.
-///
-/// # Errors
-/// What is wrong with it.
-pub(super) fn read(
-    value: super::Value,
-    outputs: &[String],
-    placement: &Placement,
-) -> Result<Vec<OutputResidence>, String> {
-    let came = super::value::Json(&value).to_string();
-    let section: Section =
-        serde_yaml::from_value(value).map_err(|_| format!("residence: {came} is not allowed ({ALLOWED})"))?;
-    let of = |residence, ring| OutputResidence {
-        residence,
-        ring,
-        placement: placement.clone(),
-    };
-    let mut each = match section {
-        Section::All(residence) => {
-            return Ok(outputs.iter().map(|_| of(residence, RingConfig::default())).collect());
-        }
-        Section::Each(each) => each,
-    };
-    if let Some(unknown) = each.keys().find(|name| !outputs.contains(name)) {
-        let outputs = outputs.join(", ");
-        return Err(format!("residence: `{unknown}` is no output (allowed: {outputs})"));
-    }
-    let mut residences = Vec::with_capacity(outputs.len());
-    for output in outputs {
-        residences.push(match each.remove(output) {
-            None => of(Residence::Host, RingConfig::default()),
-            Some(Entry::Kind(residence)) => of(residence, RingConfig::default()),
-            Some(Entry::Full(full)) => of(
-                full.kind,
-                full.ring().map_err(|error| format!("residence.{output}.{error}"))?,
-            ),
+impl Residences {
+    /// Reads the key. Which outputs there are is not known yet.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(value: &Value) -> Result<Self, String> {
+        let keys = KEYS.join(", ");
+        let Value::Mapping(entries) = value else {
+            let all = format!("host, shared or cuda for all outputs; or for each output one of them, or {{ {keys} }}");
+            return Ok(Self::All(kind("residence", value, &all)?));
+        };
+        let name = |key: &Value| key.as_str().map_or_else(|| Json(key).to_string(), str::to_owned);
+        let each = entries.iter().map(|(key, value)| {
+            let output = name(key);
+            let at = format!("residence.{output}");
+            Ok(match value {
+                Value::Mapping(_) => {
+                    let (residence, ring) = Ring::read(value).map_err(|problem| format!("{at}.{problem}"))?;
+                    (output, residence, ring)
+                }
+                _ if KEYS.contains(&output.as_str()) => {
+                    return Err(format!(
+                        "residence: `{output}` is no output: put it under the output's name (allowed: {{ OUTPUT: {{ {keys} }} }})"
+                    ));
+                }
+                word => {
+                    let allowed = format!("host, shared or cuda, or {{ {keys} }}");
+                    (output, kind(&at, word, &allowed)?, RingConfig::default())
+                }
+            })
         });
+        each.collect::<Result<_, String>>().map(Self::Each)
     }
-    Ok(residences)
+
+    /// For each of `outputs`, where its payloads are to be.
+    ///
+    /// # Errors
+    /// It names an output that there is not.
+    pub fn of(&self, outputs: &[String], placement: &Placement) -> Result<Vec<OutputResidence>, String> {
+        if let Self::Each(each) = self
+            && let Some((unknown, ..)) = each.iter().find(|(name, ..)| !outputs.contains(name))
+        {
+            let outputs = outputs.join(", ");
+            return Err(format!("residence: `{unknown}` is no output (allowed: {outputs})"));
+        }
+        let of = outputs.iter().map(|output| {
+            let (residence, ring) = match self {
+                Self::All(residence) => (*residence, RingConfig::default()),
+                Self::Each(each) => each
+                    .iter()
+                    .find(|(name, ..)| name == output)
+                    .map_or_else(Default::default, |(_, residence, ring)| (*residence, *ring)),
+            };
+            OutputResidence {
+                residence,
+                ring,
+                placement: placement.clone(),
+            }
+        });
+        Ok(of.collect())
+    }
 }
 
-impl Full {
-    fn ring(&self) -> Result<RingConfig, String> {
+/// A residence that stands by itself.
+fn kind(at: &str, value: &Value, allowed: &str) -> Result<Residence, String> {
+    let refused = |_| format!("{at}: {} is not allowed (allowed: {allowed})", Json(value));
+    serde_yaml::from_value(value.clone()).map_err(refused)
+}
+
+impl Ring {
+    fn read(value: &Value) -> Result<(Residence, RingConfig), String> {
+        let Self {
+            kind,
+            slots,
+            backpressure,
+            consumers,
+            lease_timeout_ms,
+        } = serde_path_to_error::deserialize(value.clone())
+            .map_err(|error| format!("{}: {}", error.path(), error.inner()))?;
         let bounded = |key: &str, value: usize, least: usize, most: usize| match (least..=most).contains(&value) {
             true => Ok(()),
             false => Err(format!("{key}: {value} is not allowed (allowed: {least} to {most})")),
         };
-        bounded("slots", self.slots, 2, MAX_SLOTS)?;
-        bounded("consumers", self.consumers, 1, MAX_CONSUMERS)?;
-        if !(self.lease_timeout_ms > 0.0 && self.lease_timeout_ms <= 1e9) {
-            let came = self.lease_timeout_ms;
+        bounded("slots", slots, 2, MAX_SLOTS)?;
+        bounded("consumers", consumers, 1, MAX_CONSUMERS)?;
+        if !(lease_timeout_ms > 0.0 && lease_timeout_ms <= 1e9) {
             return Err(format!(
-                "lease_timeout_ms: {came} is not allowed (allowed: above 0, up to 1e9 ms)"
+                "lease_timeout_ms: {lease_timeout_ms} is not allowed (allowed: above 0, up to 1e9 ms)"
             ));
         }
-        Ok(RingConfig {
-            slots: self.slots,
-            lossless: self.backpressure.then(|| Lossless {
-                consumers: self.consumers,
-                timeout: Duration::from_secs_f64(self.lease_timeout_ms / 1e3),
-            }),
-        })
+        let lossless = backpressure.then(|| Lossless {
+            consumers,
+            timeout: Duration::from_secs_f64(lease_timeout_ms / 1e3),
+        });
+        Ok((kind, RingConfig { slots, lossless }))
     }
 }
 
@@ -154,7 +180,7 @@ mod tests {
     fn read(text: &str) -> Result<Vec<(Residence, RingConfig)>, String> {
         let outputs = ["fused".to_owned(), "observation".to_owned()];
         let value = serde_yaml::from_str(text).unwrap();
-        let read = super::read(value, &outputs, &Placement::cpu("a test"))?;
+        let read = Residences::parse(&value)?.of(&outputs, &Placement::cpu("a test"))?;
         Ok(read.into_iter().map(|output| (output.residence, output.ring)).collect())
     }
 
@@ -193,7 +219,31 @@ mod tests {
                 "{ fused: { kind: cuda, slots: 1 } }",
                 "residence.fused.slots: 1 is not allowed (allowed: 2 to 60)",
             ),
-            ("{ fused: { kind: cuda, slot: 4 } }", "is not allowed (allowed: host"),
+            (
+                "{ fused: { kind: cuda, slot: 4 } }",
+                "residence.fused.slot: unknown field `slot`, expected one of `kind`, `slots`, `backpressure`",
+            ),
+            (
+                "{ fused: { kind: gpu } }",
+                "residence.fused.kind: unknown variant `gpu`, expected one of `host`, `shared`, `cuda`",
+            ),
+            (
+                "{ fused: { kind: cuda, slots: many } }",
+                "residence.fused.slots: invalid type: string \"many\"",
+            ),
+            ("{ fused: { slots: 4 } }", "missing field `kind`"),
+            (
+                "{ fused: [cuda] }",
+                "residence.fused: [\"cuda\"] is not allowed (allowed: host, shared or cuda, or { kind, slots",
+            ),
+            (
+                "{ kind: cuda, slots: 4 }",
+                "residence: `kind` is no output: put it under the output's name (allowed: { OUTPUT: { kind, slots",
+            ),
+            (
+                "[cuda]",
+                "residence: [\"cuda\"] is not allowed (allowed: host, shared or cuda for all",
+            ),
             (
                 "{ fused: { kind: cuda, consumers: 5 } }",
                 "residence.fused.consumers: 5 is not allowed (allowed: 1 to 4)",

@@ -1,5 +1,6 @@
 use super::cuda::{Gpu, PinnedBuf};
 use bytemuck::{Pod, Zeroable};
+use std::alloc::Layout;
 use std::collections::TryReserveError;
 
 /// Where buffers on the host get their memory from. Clones are the same source; the default is pageable memory.
@@ -30,6 +31,24 @@ const PAGE_LOCKED_BYTES: usize = 1 << 16;
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C, align(64))]
 struct Line([u8; 64]);
+
+/// So many lines of zeros, which for many the system has at hand: `vec!` would write them.
+fn zeroed(lines: usize) -> Vec<Line> {
+    if lines == 0 {
+        return Vec::new();
+    }
+    let Ok(block) = Layout::array::<Line>(lines) else {
+        panic!("{lines} lines of memory");
+    };
+    // SAFETY: the block is not empty, is of the layout that `Vec` frees, and zeros are lines.
+    unsafe {
+        let memory = std::alloc::alloc_zeroed(block);
+        if memory.is_null() {
+            std::alloc::handle_alloc_error(block);
+        }
+        Vec::from_raw_parts(memory.cast(), lines, lines)
+    }
+}
 
 /// Host memory for elements of any type, aligned to a cache line, that keeps its capacity when it is reused.
 #[derive(Default)]
@@ -106,9 +125,11 @@ impl HostBuf {
         }
         let lines = bytes.div_ceil(size_of::<Line>());
         match &mut self.memory {
+            // Pages that are new are zero already.
+            Memory::Pageable(memory) if memory.is_empty() => *memory = zeroed(lines),
             Memory::Pageable(memory) => memory.resize(lines, Line::zeroed()),
             Memory::PageLocked(locked) => {
-                let mut memory = vec![Line::zeroed(); lines];
+                let mut memory = zeroed(lines);
                 bytemuck::cast_slice_mut(&mut memory)[..locked.bytes().len()].copy_from_slice(locked.bytes());
                 self.memory = Memory::Pageable(memory);
             }

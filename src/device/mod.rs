@@ -17,7 +17,6 @@ mod dtype;
 mod float;
 mod host;
 mod placement;
-#[cfg(target_os = "linux")]
 pub mod ring;
 
 pub use backend::{Backend, FIRST_RETRY, LONGEST_RETRY};

@@ -65,12 +65,10 @@ impl Budget {
 pub enum DeviceBuf {}
 
 impl DeviceBuf {
-    #[cfg(target_os = "linux")]
     pub fn shareable(gpu: &Gpu, _: &Budget, _: usize) -> Result<(Self, std::os::fd::OwnedFd), CudaError> {
         match *gpu {}
     }
 
-    #[cfg(target_os = "linux")]
     pub fn of_process(gpu: &Gpu, _: std::os::fd::BorrowedFd<'_>, _: usize) -> Result<Self, CudaError> {
         match *gpu {}
     }
@@ -115,10 +113,8 @@ impl DeviceBuf {
 }
 
 /// No memory that was made page-locked.
-#[cfg(target_os = "linux")]
 pub enum PageLocked {}
 
-#[cfg(target_os = "linux")]
 impl PageLocked {
     /// # Safety
     /// There is nothing to be unsafe with.

@@ -13,6 +13,7 @@
 //! ```
 
 mod arguments;
+mod drain;
 mod ipc;
 mod limits;
 mod log;

@@ -13,8 +13,8 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 /// How much of an input may wait unless the dataflow says.
-const DEFAULT_MESSAGES: usize = 1024;
-const DEFAULT_BYTES: usize = 64 << 20;
+pub(super) const DEFAULT_MESSAGES: usize = 1024;
+pub(super) const DEFAULT_BYTES: usize = 64 << 20;
 
 /// How many lines for the log and parameters may wait.
 const MAX_NOTES: usize = 1024;

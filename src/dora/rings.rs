@@ -2,7 +2,7 @@
 
 use crate::app::{Fault, OutputResidence, Residence};
 use crate::device::cuda::{Budget, DeviceBuf, Gpu};
-use crate::device::ring::{MAX_DESCRIPTOR, Published, RingError, RingWriter, WriteCounters};
+use crate::device::ring::{MAX_DESCRIPTOR, RingError, RingWriter, Ticket, WriteCounters};
 use crate::stream::{Header, Layout, Message, Payload, SlotLayout};
 use std::time::{Duration, Instant};
 
@@ -91,11 +91,11 @@ impl OutputRing {
             Ok(())
         });
         match published {
-            Ok(published) => {
+            Ok(ticket) => {
                 if is_on_device {
                     header.copy_from(&staged.header);
                 }
-                say_where(self.word, &published, header);
+                say_where(self.word, &ticket, header);
             }
             Err(error) => {
                 tracing::warn!("output `{}`: {error}; this message goes by the host", self.output);
@@ -117,8 +117,8 @@ impl OutputRing {
         let (at, bytes) = self.layout.column(0);
         let copy = |slot: &mut crate::device::ring::SlotMut<'_>| slot.copy_from(at, memory, 0, bytes);
         let published = self.writer.publish(self.layout.text(), self.layout.bytes(), copy);
-        let published = published.map_err(|error: RingError| error.to_string())?;
-        say_where(self.word, &published, header);
+        let ticket = published.map_err(|error: RingError| error.to_string())?;
+        say_where(self.word, &ticket, header);
         self.say();
         Ok(())
     }
@@ -149,6 +149,7 @@ impl OutputRing {
 
 impl Drop for OutputRing {
     fn drop(&mut self) {
+        self.writer.wait_until_taken();
         let WriteCounters {
             published,
             overwritten_leased,
@@ -164,10 +165,10 @@ impl Drop for OutputRing {
 }
 
 /// Writes to a header where its payload is.
-fn say_where(word: &str, published: &Published<'_>, header: &mut Header) {
+fn say_where(word: &str, ticket: &Ticket<'_>, header: &mut Header) {
     header.residence.set(word);
-    header.ring.set(published.ring());
-    header.slot.set(published.slot() as i64);
-    header.generation.set(published.generation() as i64);
-    header.nbytes.set(published.nbytes() as i64);
+    header.ring.set(&ticket.ring);
+    header.slot.set(ticket.slot as i64);
+    header.generation.set(ticket.generation as i64);
+    header.nbytes.set(ticket.nbytes as i64);
 }

@@ -1,20 +1,17 @@
 //! dora's event loop.
 //!
-//! Two threads. The drain takes dora's events in order of arrival and copies each payload out at once, into a bounded
-//! queue. The node's own thread takes messages from the queue, runs the operations and publishes.
+//! Two threads. The [drain](super::drain) takes dora's events in order of arrival and copies each payload out at once, into a
+//! bounded queue. The node's own thread takes messages from the queue, runs the operations and publishes.
 
+use super::drain::Drain;
 use super::limits::Limits;
-use super::message::read_message;
 use super::queue::{Bound, Item, Losses, Note, Queue};
 use super::sender::Sender;
 use super::transport::wait_until_read;
 use super::{NODE_CONFIG, NodeError};
-use crate::app::{App, AppError, Change, Graph};
-use crate::device::ring::Readers;
+use crate::app::{App, AppError, Graph};
+use dora_node_api::DoraNode;
 use dora_node_api::futures::channel::oneshot;
-use dora_node_api::futures::future::{Either, select};
-use dora_node_api::futures::{StreamExt, executor::block_on};
-use dora_node_api::{DoraNode, Event, EventStream, Metadata, StopCause};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,7 +21,7 @@ use std::time::{Duration, Instant};
 const LINGER: Duration = Duration::from_secs(5);
 
 /// How often dora's drop counts are read, and held-back log lines written.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+pub(super) const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// What the dataflow wires to this node, from the environment variable that dora starts it with.
 #[derive(Default, Deserialize)]
@@ -269,144 +266,4 @@ impl Unstamped {
             .map(|&input| format!("input `{}` ({}{until})", self.names[input], self.counts[input]));
         words.collect::<Vec<_>>().join(", ")
     }
-}
-
-/// The thread that drains dora's events.
-struct Drain {
-    names: Vec<String>,
-    /// For each input, whether an operation takes every message of it.
-    takes_any: Vec<bool>,
-    queue: Arc<Queue>,
-    ignored: BTreeSet<String>,
-    /// The rings that payloads come by.
-    readers: Readers,
-    look: Instant,
-}
-
-impl Drain {
-    fn new(names: Vec<String>, takes_any: Vec<bool>, queue: Arc<Queue>) -> Self {
-        Self {
-            names,
-            takes_any,
-            queue,
-            ignored: BTreeSet::new(),
-            readers: Readers::default(),
-            look: Instant::now() + LOOK_EVERY,
-        }
-    }
-
-    /// Runs until the stream or the node ends. Returns the stream, to be closed after the last output.
-    fn run(mut self, mut events: EventStream, mut stopped: oneshot::Receiver<()>) -> EventStream {
-        loop {
-            // The `Stream` implementation keeps the order of arrival; `recv` does not.
-            let event = match block_on(select(events.next(), &mut stopped)) {
-                Either::Left((event, _)) => event,
-                Either::Right(_) => return events,
-            };
-            match event {
-                Some(Event::Stop(cause)) => {
-                    self.count_losses(&mut events);
-                    self.queue.push(Note::End {
-                        inputs_closed: matches!(cause, StopCause::AllInputsClosed),
-                    });
-                    return events;
-                }
-                Some(event) => self.handle(event),
-                None => {
-                    self.queue.push(Note::End { inputs_closed: true });
-                    return events;
-                }
-            }
-            if Instant::now() >= self.look {
-                self.count_losses(&mut events);
-            }
-        }
-    }
-
-    fn handle(&mut self, event: Event) {
-        match event {
-            Event::Input { id, metadata, data } => match self.index(id.as_ref()) {
-                Some(input) => self.input(input, &metadata, data.as_array()),
-                None => {
-                    if self.ignored.insert(id.to_string()) {
-                        self.log(false, format!("input `{id}` is wired, but no operation listens to it"));
-                    }
-                }
-            },
-            Event::InputClosed { id } => {
-                if let Some(input) = self.index(id.as_ref()) {
-                    self.queue.push_change(input, Change::Closed);
-                }
-            }
-            Event::InputRecovered { id } => {
-                if let Some(input) = self.index(id.as_ref()) {
-                    self.queue.push_change(input, Change::Opened);
-                }
-            }
-            Event::NodeFailed {
-                affected_input_ids,
-                error,
-                source_node_id,
-            } => {
-                let inputs: Vec<String> = affected_input_ids.iter().map(ToString::to_string).collect();
-                let text = format!("node `{source_node_id}` failed (inputs {}): {error}", inputs.join(", "));
-                self.log(true, text);
-            }
-            Event::NodeRestarted { id } => self.log(false, format!("node `{id}` is back")),
-            Event::ParamUpdate { key, value } => match serde_yaml::to_value(&value) {
-                Ok(value) => self.queue.push(Note::Parameter { key, value }),
-                Err(error) => self.log(false, format!("parameter `{key}` = {value} is refused: {error}")),
-            },
-            Event::ParamDeleted { key } => {
-                self.log(false, format!("parameter `{key}` was deleted: its last value stays"));
-            }
-            Event::Error(text) => self.log(true, text),
-            _ => {}
-        }
-    }
-
-    fn log(&self, is_error: bool, text: String) {
-        self.queue.push(Note::Log { is_error, text });
-    }
-
-    fn index(&self, id: &str) -> Option<usize> {
-        self.names.iter().position(|name| name == id)
-    }
-
-    fn input(&mut self, input: usize, metadata: &Metadata, array: &crate::arrow::array::ArrayRef) {
-        let mut message = self.queue.take_free(input);
-        let takes_any = self.takes_any[input];
-        if let Err(error) = read_message(&metadata.parameters, array, &mut self.readers, &mut message) {
-            self.queue.count_unreadable(input, error);
-            if !takes_any {
-                return self.queue.give_back(input, message);
-            }
-            message.make_unread();
-        }
-        let published = unix_ns(metadata);
-        message.arrival_ns = Some(published);
-        if !message.header.timestamp_ns.is_present() {
-            message.header.timestamp_ns.set(published);
-            message.header.unstamped.set(1);
-            if !takes_any && !message.header.is_request() {
-                self.queue.count(input, |losses| losses.unstamped += 1);
-            }
-        }
-        self.queue.push_message(input, message);
-    }
-
-    fn count_losses(&mut self, events: &mut EventStream) {
-        self.look = Instant::now() + LOOK_EVERY;
-        for (id, count) in events.drain_drop_counts() {
-            if let Some(input) = self.index(id.as_ref()).filter(|_| count > 0) {
-                self.queue.count(input, |losses| losses.lost_by_dora += count);
-            }
-        }
-    }
-}
-
-/// The time at which dora published the message, ns since the Unix epoch.
-fn unix_ns(metadata: &Metadata) -> i64 {
-    let since_epoch = metadata.timestamp().get_time().to_duration();
-    i64::try_from(since_epoch.as_nanos()).unwrap_or(i64::MAX)
 }

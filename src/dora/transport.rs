@@ -52,7 +52,6 @@ impl Overlay {
     fn write() -> std::io::Result<(Self, PathBuf)> {
         let mut options = File::options();
         options.write(true).create_new(true);
-        #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         // A new `RandomState` has random keys.
         let random = || RandomState::new().build_hasher().finish();
@@ -64,13 +63,10 @@ impl Overlay {
             return Err(error);
         }
         // If an open file can be read without its name, remove the name: then nothing stays behind, however this ends.
-        #[cfg(unix)]
-        {
-            let open = PathBuf::from(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file)));
-            if std::fs::read(&open).is_ok_and(|text| text == ZENOH_OVERLAY.as_bytes()) {
-                std::fs::remove_file(&path)?;
-                return Ok((Self(Some((file, None))), open));
-            }
+        let open = PathBuf::from(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file)));
+        if std::fs::read(&open).is_ok_and(|text| text == ZENOH_OVERLAY.as_bytes()) {
+            std::fs::remove_file(&path)?;
+            return Ok((Self(Some((file, None))), open));
         }
         Ok((Self(Some((file, Some(path.clone())))), path))
     }
@@ -198,12 +194,8 @@ mod tests {
         for _ in 0..2 {
             assert_eq!(std::fs::read_to_string(&path).unwrap(), ZENOH_OVERLAY);
         }
-        #[cfg(unix)]
-        {
-            let mode = std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(&path).unwrap());
-            assert_eq!(mode & 0o777, 0o600);
-        }
-        #[cfg(target_os = "linux")]
+        let mode = std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(&path).unwrap());
+        assert_eq!(mode & 0o777, 0o600);
         assert_eq!(files(), before);
         drop((overlay, other));
         assert_eq!(files(), before);

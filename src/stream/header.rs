@@ -179,7 +179,7 @@ keys! {
     /// Where the payload is, if not in the message: `shared` or `cuda`, memory of a ring.
     residence: String,
     /// The name of the ring, which is the name of its socket, too.
-    ring: String,
+    ring: String = "the name of a ring",
     /// The slot of the ring.
     slot: i64,
     /// The generation of the slot: it holds this payload as long as it has that.

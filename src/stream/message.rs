@@ -185,7 +185,7 @@ impl Message {
         self.is_unread = true;
     }
 
-    fn clear_payload(&mut self) {
+    pub(super) fn clear_payload(&mut self) {
         self.arrival_ns = None;
         self.is_unread = false;
         self.rows = 0;
@@ -213,7 +213,8 @@ impl Message {
     /// Makes it a copy of an Arrow array with this metadata, keeping its memory.
     ///
     /// A null becomes NaN, as a value that is not there. A time becomes int64 nanoseconds. A column of a struct that no
-    /// operation can use is skipped: [`skipped`](Self::skipped).
+    /// operation can use is skipped: [`skipped`](Self::skipped). Where the metadata say that the payload is in a ring, there
+    /// is none yet: [`take_resident`](Self::take_resident).
     ///
     /// # Errors
     /// An array of a type that no operation takes; metadata that can't be, or that the array contradicts. The payload is of
@@ -225,6 +226,9 @@ impl Message {
     ) -> Result<(), MessageError> {
         self.clear_payload();
         let header = self.header.read(metadata);
+        if self.header.is_resident() {
+            return header;
+        }
         self.rows = array.len();
         let is_bfloat16 = *self.header.dtype == *Dtype::BFloat16.name();
         super::arrow::read(array, is_bfloat16, self).map_err(|why| MessageError::ArrowType {

@@ -7,7 +7,6 @@ mod message;
 mod metadata;
 mod payload;
 pub mod recording;
-#[cfg(target_os = "linux")]
 mod resident;
 mod samples;
 
@@ -17,6 +16,5 @@ pub use message::{Cells, Column, ColumnLayout, DeviceTensor, Layout, Message, Sk
 pub use metadata::{Metadata, MetadataRef, MetadataValue};
 pub(crate) use payload::ColumnSpan;
 pub use payload::Payload;
-#[cfg(target_os = "linux")]
-pub use resident::{Resident, SlotLayout};
+pub use resident::{Resident, SlotColumn, SlotLayout};
 pub use samples::{SampleRow, SampleRows, SamplesError};

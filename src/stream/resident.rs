@@ -1,38 +1,65 @@
 //! Payloads that are in slots of a ring: how their columns lie there, and messages made of them.
 
-use super::{Cells, ColumnLayout, ColumnSpan, Header, Layout, Message, MessageError, MetadataRef, Payload};
+use super::{Cells, ColumnSpan, Header, Layout, Message, MessageError, Payload};
 use crate::device::Dtype;
-use crate::device::ring::{Readers, RingError, SlotMut, Taken, Ticket};
+use crate::device::ring::{Descriptor, Readers, RingError, SlotMut, Taken, Ticket};
 use std::borrow::Cow;
 use std::fmt::Write;
+use std::ops::Range;
 
 /// The columns of a payload begin at multiples of this.
 const ALIGNMENT: usize = 64;
 
 /// How a payload lies in a slot: column after column, of a ragged one the offsets and then the elements.
 ///
-/// The text that describes it is what a reader makes the same of: a line `rows N`, and one for each column with its type,
-/// the elements of a row (`1`, `xN` for N each, `~N` for any number, N in all) and its name.
+/// The text that describes it is what a [reader](Resident::columns) makes the same of: a line `rows N`, and one for each
+/// column with its type, the elements of a row (`1`, `xN` for N each, `~N` for any number, N in all) and its name.
 #[derive(Default)]
 pub struct SlotLayout {
-    layout: Layout,
     spans: Vec<ColumnSpan>,
     bytes: usize,
     text: String,
 }
 
+/// Lays columns of so many rows out, one after the other.
+struct Spans {
+    rows: usize,
+    bytes: usize,
+}
+
+impl Spans {
+    fn next(&mut self, dtype: Dtype, cells: Cells) -> ColumnSpan {
+        let (offsets, elements) = match cells {
+            Cells::One => (0, self.rows),
+            Cells::Fixed(n) => (0, n * self.rows),
+            Cells::Ragged(total) => (self.rows + 1, total),
+        };
+        let mut next = |len: usize| {
+            let start = self.bytes;
+            self.bytes += len.next_multiple_of(ALIGNMENT);
+            start..start + len
+        };
+        ColumnSpan {
+            dtype,
+            offsets: next(offsets * size_of::<i32>()),
+            data: next(elements * dtype.size()),
+        }
+    }
+}
+
 impl SlotLayout {
     /// Makes it that of payloads of this layout.
     pub fn set(&mut self, layout: &Layout) {
-        if self.layout == *layout && !self.text.is_empty() {
-            return;
-        }
-        self.layout.clone_from(layout);
-        self.lay_out();
+        self.spans.clear();
         self.text.clear();
+        let mut spans = Spans {
+            rows: layout.rows,
+            bytes: 0,
+        };
         // Writing to a string can't fail.
         let _ = write!(self.text, "rows {}", layout.rows);
         for column in &layout.columns {
+            self.spans.push(spans.next(column.dtype, column.cells));
             let _ = write!(self.text, "\n{} ", column.dtype);
             let _ = match column.cells {
                 Cells::One => write!(self.text, "1"),
@@ -41,72 +68,7 @@ impl SlotLayout {
             };
             let _ = write!(self.text, " {}", column.name);
         }
-    }
-
-    /// The layout that a text describes, if it is such a text.
-    pub fn parse(text: &str) -> Option<Self> {
-        let mut lines = text.split('\n');
-        let rows = lines.next()?.strip_prefix("rows ")?.parse().ok()?;
-        let columns = lines.map(|line| {
-            let mut words = line.splitn(3, ' ');
-            let dtype = Dtype::from_name(words.next()?)?;
-            let cells = words.next()?;
-            let cells = match (cells.strip_prefix('x'), cells.strip_prefix('~')) {
-                (Some(n), _) => Cells::Fixed(n.parse().ok()?),
-                (_, Some(n)) => Cells::Ragged(n.parse().ok()?),
-                _ => (cells == "1").then_some(Cells::One)?,
-            };
-            Some(ColumnLayout {
-                name: Cow::Owned(words.next()?.to_owned()),
-                dtype,
-                cells,
-            })
-        });
-        let columns: Vec<ColumnLayout> = columns.collect::<Option<_>>()?;
-        // Sizes that no memory has can't be multiplied.
-        let fits = |column: &ColumnLayout| {
-            let elements = match column.cells {
-                Cells::One => Some(rows),
-                Cells::Fixed(n) => n.checked_mul(rows),
-                Cells::Ragged(total) => Some(total),
-            };
-            elements.is_some_and(|n| n < 1 << 44) && rows < 1 << 44
-        };
-        columns.iter().all(fits).then_some(())?;
-        let mut parsed = Self {
-            layout: Layout { rows, columns },
-            text: text.to_owned(),
-            ..Self::default()
-        };
-        parsed.lay_out();
-        Some(parsed)
-    }
-
-    fn lay_out(&mut self) {
-        self.spans.clear();
-        self.bytes = 0;
-        let bytes = &mut self.bytes;
-        let mut next = |len: usize| {
-            let start = *bytes;
-            *bytes += len.next_multiple_of(ALIGNMENT);
-            start..start + len
-        };
-        for column in &self.layout.columns {
-            let offsets = match column.cells {
-                Cells::Ragged(_) => (self.layout.rows + 1) * size_of::<i32>(),
-                _ => 0,
-            };
-            self.spans.push(ColumnSpan {
-                dtype: column.dtype,
-                offsets: next(offsets),
-                data: next(column.len(self.layout.rows) * column.dtype.size()),
-            });
-        }
-    }
-
-    /// The layout of the payload.
-    pub fn layout(&self) -> &Layout {
-        &self.layout
+        self.bytes = spans.bytes;
     }
 
     /// Bytes of the slot that it takes.
@@ -123,12 +85,6 @@ impl SlotLayout {
     pub fn column(&self, i: usize) -> (usize, usize) {
         let data = &self.spans[i].data;
         (data.start, data.len())
-    }
-
-    /// Where the offsets of a ragged column begin in the slot, and how many bytes they are.
-    pub fn offsets(&self, i: usize) -> (usize, usize) {
-        let offsets = &self.spans[i].offsets;
-        (offsets.start, offsets.len())
     }
 
     /// The slot as a payload to fill, where the CPU can write it.
@@ -151,12 +107,59 @@ impl SlotLayout {
     }
 }
 
+/// A column of a payload that is in a ring.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlotColumn<'a> {
+    /// The field's name; empty for the only column of a flat array.
+    pub name: &'a str,
+    /// The type of its elements.
+    pub dtype: Dtype,
+    /// How many elements a row has.
+    pub cells: Cells,
+    /// The bytes of the payload that are the offsets of its rows, int32; none where it is not ragged.
+    pub offsets: Range<usize>,
+    /// The bytes of the payload that are its elements.
+    pub data: Range<usize>,
+}
+
+/// The rows that a text describes, and its columns, each of which is `None` where it is none.
+fn parse(text: &str) -> Option<(usize, impl Iterator<Item = Option<SlotColumn<'_>>>)> {
+    // More than any memory has, and sizes that can be multiplied and added up.
+    let is_size = |n: &usize| *n < 1 << 44;
+    let mut lines = text.split('\n');
+    let rows = lines.next()?.strip_prefix("rows ")?.parse().ok().filter(is_size)?;
+    let mut spans = Spans { rows, bytes: 0 };
+    let columns = lines.map(move |line| {
+        let mut words = line.splitn(3, ' ');
+        let dtype = Dtype::from_name(words.next()?)?;
+        let cells = words.next()?;
+        let number = |n: &str| n.parse().ok().filter(is_size);
+        let cells = match (cells.strip_prefix('x'), cells.strip_prefix('~')) {
+            (Some(n), _) => Cells::Fixed(number(n)?),
+            (_, Some(n)) => Cells::Ragged(number(n)?),
+            _ => (cells == "1").then_some(Cells::One)?,
+        };
+        if let Cells::Fixed(n) = cells {
+            n.checked_mul(rows).filter(is_size)?;
+        }
+        let name = words.next()?;
+        let ColumnSpan { offsets, data, .. } = spans.next(dtype, cells);
+        Some(SlotColumn {
+            name,
+            dtype,
+            cells,
+            offsets,
+            data,
+        })
+    });
+    Some((rows, columns))
+}
+
 /// A payload that is in a ring.
 pub struct Resident {
     /// Where it is. It is held until this is dropped.
     pub taken: Taken,
-    /// How it lies there.
-    pub layout: SlotLayout,
+    descriptor: Descriptor,
 }
 
 impl Resident {
@@ -171,15 +174,30 @@ impl Resident {
     /// Reads how a payload lies in its slot.
     ///
     /// # Errors
-    /// [`RingError::Protocol`]: its descriptor is that of no payload that fits it.
+    /// [`RingError::Protocol`]: its descriptor is that of no payload that fits it. [`RingError::Torn`].
     pub fn of(taken: Taken) -> Result<Self, RingError> {
-        match SlotLayout::parse(taken.descriptor()).filter(|layout| layout.bytes <= taken.len()) {
-            Some(layout) => Ok(Self { taken, layout }),
-            None => Err(RingError::Protocol {
+        let descriptor = taken.descriptor()?;
+        let fits = |column: Option<SlotColumn<'_>>| column.is_some_and(|it| it.data.end <= taken.len());
+        match parse(&descriptor).is_some_and(|(_, mut columns)| columns.all(fits)) {
+            true => Ok(Self { taken, descriptor }),
+            false => Err(RingError::Protocol {
                 ring: taken.ring().to_owned(),
-                what: format!("a payload described as {:?} came", taken.descriptor()),
+                what: format!("a payload described as {:?} came", &*descriptor),
             }),
         }
+    }
+
+    /// How many rows it has.
+    pub fn rows(&self) -> usize {
+        parse(&self.descriptor).map_or(0, |(rows, _)| rows)
+    }
+
+    /// Its columns.
+    pub fn columns(&self) -> impl Iterator<Item = SlotColumn<'_>> {
+        parse(&self.descriptor)
+            .into_iter()
+            .flat_map(|(_, columns)| columns)
+            .flatten()
     }
 }
 
@@ -190,9 +208,9 @@ impl Header {
     }
 
     /// Where it is then.
-    pub fn ticket(&self) -> Ticket {
+    pub fn ticket(&self) -> Ticket<'_> {
         Ticket {
-            ring: (*self.ring).clone(),
+            ring: Cow::Borrowed(&self.ring),
             slot: usize::try_from(*self.slot).unwrap_or(usize::MAX),
             generation: u64::try_from(*self.generation).unwrap_or(0),
             nbytes: usize::try_from(*self.nbytes).unwrap_or(usize::MAX),
@@ -210,39 +228,28 @@ impl Header {
 }
 
 impl Message {
-    /// Makes it a copy of a payload that is in a ring, and of metadata that says so, keeping its memory.
+    /// Gives it a copy of the payload that is in the ring which its header says, keeping its memory.
     ///
     /// # Errors
-    /// As [`read`](Self::read); [`MessageError::Ring`].
-    pub fn read_resident<'a>(
-        &mut self,
-        metadata: impl IntoIterator<Item = (&'a str, MetadataRef<'a>)>,
-        readers: &mut Readers,
-    ) -> Result<(), MessageError> {
-        self.clear();
-        let header = self.header.read(metadata);
+    /// [`MessageError::Ring`]; what the header and the payload do not agree on.
+    pub fn take_resident(&mut self, readers: &mut Readers) -> Result<(), MessageError> {
+        self.clear_payload();
         let failed = |error: RingError| MessageError::Ring(error.to_string());
-        let Resident { taken, layout } = Resident::take(&self.header, readers).map_err(failed)?;
+        let resident = Resident::take(&self.header, readers).map_err(failed)?;
         self.header.forget_residence();
-        self.lay_out(layout.layout());
-        for (span, column) in layout.spans.iter().zip(self.columns_mut()) {
-            taken
-                .copy_to(span.data.start, column.data.bytes_mut())
-                .map_err(failed)?;
-            if !span.offsets.is_empty() {
-                let offsets = bytemuck::cast_slice_mut(&mut column.offsets);
-                taken.copy_to(span.offsets.start, offsets).map_err(failed)?;
+        self.rows = resident.rows();
+        for from in resident.columns() {
+            let copy = |at: usize, to: &mut [u8]| resident.taken.copy_to(at, to).map_err(failed);
+            let column = self.add_column(from.name, from.dtype, from.cells);
+            column.data.resize(from.data.len());
+            copy(from.data.start, column.data.bytes_mut())?;
+            column.offsets.resize(from.offsets.len() / size_of::<i32>(), 0);
+            copy(from.offsets.start, bytemuck::cast_slice_mut(&mut column.offsets))?;
+            if !are_offsets(&column.offsets, column.cells) {
+                let what = format!("column {:?} has offsets that do not rise to its length", column.name);
+                return Err(MessageError::Ring(what));
             }
         }
-        if !self
-            .columns()
-            .iter()
-            .all(|column| are_offsets(&column.offsets, column.cells))
-        {
-            let what = format!("{} has offsets that do not rise to its length", taken.descriptor());
-            return Err(MessageError::Ring(what));
-        }
-        header?;
         self.check()
     }
 }
@@ -258,6 +265,7 @@ fn are_offsets(offsets: &[i32], cells: Cells) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stream::ColumnLayout;
 
     fn layout(rows: usize, columns: &[(&'static str, Dtype, Cells)]) -> Layout {
         let columns = columns.iter().map(|&(name, dtype, cells)| ColumnLayout {
@@ -288,8 +296,17 @@ mod tests {
         for layout in layouts {
             let mut described = SlotLayout::default();
             described.set(&layout);
-            let read = SlotLayout::parse(described.text()).unwrap();
-            assert_eq!((read.layout(), read.bytes()), (&layout, described.bytes()));
+            let (rows, columns) = parse(described.text()).unwrap();
+            let columns: Vec<SlotColumn<'_>> = columns.map(Option::unwrap).collect();
+            assert_eq!((rows, columns.len()), (layout.rows, layout.columns.len()));
+            for ((read, made), span) in columns.iter().zip(&layout.columns).zip(&described.spans) {
+                assert_eq!(
+                    (read.name, read.dtype, read.cells),
+                    (&*made.name, made.dtype, made.cells)
+                );
+                assert_eq!((&read.offsets, &read.data), (&span.offsets, &span.data));
+                assert!(read.data.end <= described.bytes());
+            }
         }
     }
 
@@ -306,8 +323,9 @@ mod tests {
             "rows 1\nfloat32 2 a",
             "rows 18446744073709551615\nfloat32 x9 a",
         ] {
-            assert!(SlotLayout::parse(text).is_none(), "{text:?}");
+            let is_refused = parse(text).is_none_or(|(_, mut columns)| columns.any(|column| column.is_none()));
+            assert!(is_refused, "{text:?}");
         }
-        assert!(SlotLayout::parse("rows 0").is_some());
+        assert!(parse("rows 0").is_some_and(|(rows, mut columns)| rows == 0 && columns.next().is_none()));
     }
 }

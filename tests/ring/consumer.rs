@@ -72,9 +72,10 @@ pub fn run(tag: &str, which: usize) {
         let (number, ticket) = parse_ticket(std::str::from_utf8(&text[..came]).unwrap());
         let mut wait = |most: u64| Duration::from_micros(random.below(most));
         let pause = wait(slowest_us);
-        match readers.take(&ticket) {
-            Ok(taken) => {
-                assert_eq!(taken.descriptor(), number.to_string());
+        let taken = readers.take(&ticket);
+        match taken.and_then(|taken| Ok((taken.descriptor()?, taken))) {
+            Ok((descriptor, taken)) => {
+                assert_eq!(*descriptor, *number.to_string());
                 assert_eq!(taken.len(), ticket.nbytes);
                 held.push((taken, number));
             }

@@ -22,9 +22,9 @@ fn writer(slots: usize) -> RingWriter {
     RingWriter::shared("test", None, config)
 }
 
-fn publish(writer: &mut RingWriter, value: u8, nbytes: usize) -> Ticket {
+fn publish(writer: &mut RingWriter, value: u8, nbytes: usize) -> Ticket<'static> {
     let published = writer.publish("", nbytes, |slot| slot.write(0, &vec![value; nbytes]));
-    published.unwrap().ticket()
+    published.unwrap().into_owned()
 }
 
 fn value(taken: &Taken) -> Result<u8, RingError> {
@@ -238,10 +238,10 @@ fn a_control_page_full_of_garbage_does_not_stop_its_writer() {
 fn payloads_of_no_bytes_and_descriptors_of_the_largest_size_are_published() {
     let mut writer = writer(2);
     let text = "ä".repeat(MAX_DESCRIPTOR / 2);
-    let ticket = writer.publish(&text, 0, |_| Ok(())).unwrap().ticket();
+    let ticket = writer.publish(&text, 0, |_| Ok(())).unwrap().into_owned();
     let mut readers = Readers::default();
     let taken = readers.take(&ticket).unwrap();
-    assert!(taken.is_empty() && taken.descriptor() == text);
+    assert!(taken.is_empty() && *taken.descriptor().unwrap() == *text);
     taken.copy_to(0, &mut []).unwrap();
 }
 
@@ -264,7 +264,7 @@ fn a_payload_of_a_ring_that_was_replaced_is_held_for_as_long_as_it_is_used() {
 #[test]
 fn rings_that_grow_with_every_payload_are_there_for_as_long_as_messages_are_under_way() {
     let mut writer = writer(4);
-    let tickets: Vec<Ticket> = (0..4).map(|i| publish(&mut writer, i, 1000 << i)).collect();
+    let tickets: Vec<Ticket<'static>> = (0..4).map(|i| publish(&mut writer, i, 1000 << i)).collect();
     let mut readers = Readers::default();
     for (ticket, expected) in tickets.iter().zip(0..) {
         assert_eq!(value(&readers.take(ticket).unwrap()).unwrap(), expected);
@@ -453,7 +453,7 @@ fn opening_and_dropping_leaves_nothing_behind() {
         assert!(
             readers
                 .take(&Ticket {
-                    ring: format!("no such ring {i}"),
+                    ring: format!("no such ring {i}").into(),
                     ..ticket.clone()
                 })
                 .is_err()

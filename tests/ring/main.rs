@@ -10,7 +10,6 @@
 //!   cargo test --release --no-default-features --features cuda --test ring processes -- --nocapture
 //! ```
 
-#![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)]
 
 mod consumer;

@@ -4,7 +4,7 @@ use crate::support::*;
 use robocache::device::ring::{RingConfig, RingWriter, Ticket};
 use std::time::{Duration, Instant};
 
-fn publish(writer: &mut RingWriter, number: u64, words: usize) -> Ticket {
+fn publish(writer: &mut RingWriter, number: u64, words: usize) -> Ticket<'static> {
     let bytes = payload(number, words);
     // In two steps: whoever reads in between finds half of it.
     let half = bytes.len() / 16 * 8;
@@ -12,7 +12,7 @@ fn publish(writer: &mut RingWriter, number: u64, words: usize) -> Ticket {
         slot.write(0, &bytes[..half])?;
         slot.write(half, &bytes[half..])
     });
-    published.unwrap().ticket()
+    published.unwrap().into_owned()
 }
 
 /// Publishes until it is told to end. Its numbers begin with `which`, its own. Tickets for which a consumer has no room are

@@ -89,7 +89,7 @@ pub fn bind(tag: &str, whose: Whose) -> UnixDatagram {
 }
 
 /// A ticket and the number of the payload, as they go over a socket.
-pub fn ticket_text(number: u64, ticket: &Ticket) -> String {
+pub fn ticket_text(number: u64, ticket: &Ticket<'_>) -> String {
     let Ticket {
         ring,
         slot,
@@ -99,7 +99,7 @@ pub fn ticket_text(number: u64, ticket: &Ticket) -> String {
     format!("{number} {slot} {generation} {nbytes} {ring}")
 }
 
-pub fn parse_ticket(text: &str) -> (u64, Ticket) {
+pub fn parse_ticket(text: &str) -> (u64, Ticket<'_>) {
     let mut words = text.splitn(5, ' ');
     let mut next = || words.next().unwrap();
     let number = next().parse().unwrap();
@@ -107,7 +107,7 @@ pub fn parse_ticket(text: &str) -> (u64, Ticket) {
         slot: next().parse().unwrap(),
         generation: next().parse().unwrap(),
         nbytes: next().parse().unwrap(),
-        ring: next().to_owned(),
+        ring: next().into(),
     };
     (number, ticket)
 }

@@ -14,7 +14,8 @@
 //! | 4096 + 1024 s | slot s: length u32 and text of the payload's descriptor |
 
 use super::memory::SharedMemory;
-use super::{MAX_CONSUMERS, MAX_DESCRIPTOR, MAX_SLOTS, RingError};
+use super::{Descriptor, MAX_CONSUMERS, MAX_DESCRIPTOR, MAX_SLOTS, RingError};
+use std::str::Utf8Error;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const MAGIC: [u8; 4] = *b"RCR1";
@@ -144,13 +145,12 @@ impl Control {
         self.memory.write(at + 4, text);
     }
 
-    /// The descriptor of a slot, as far as it is text: the generation tells whether it was whole.
-    pub fn descriptor(&self, slot: usize) -> String {
+    /// The descriptor of a slot: the generation tells whether it was whole.
+    pub fn descriptor(&self, slot: usize) -> Result<Descriptor, Utf8Error> {
         let at = DESCRIPTORS + slot * DESCRIPTOR;
-        let mut len = [0; 4];
+        let (mut len, mut text) = ([0; 4], [0; MAX_DESCRIPTOR]);
         self.memory.read(at, &mut len);
-        let mut text = vec![0; (u32::from_le_bytes(len) as usize).min(MAX_DESCRIPTOR)];
         self.memory.read(at + 4, &mut text);
-        String::from_utf8_lossy(&text).into_owned()
+        Descriptor::new(text, u32::from_le_bytes(len) as usize)
     }
 }

@@ -18,19 +18,19 @@
 //! use robocache::device::ring::{RingConfig, RingReader, RingWriter, Taken};
 //!
 //! let mut writer = RingWriter::shared("fused", None, RingConfig::default());
-//! let published = writer.publish("float32", 8, |slot| slot.write(0, &[1u8; 8]))?;
-//! let ticket = published.ticket();
+//! let ticket = writer.publish("float32", 8, |slot| slot.write(0, &[1u8; 8]))?;
 //!
 //! // In another process, with what the message says:
 //! let reader = RingReader::open(&ticket.ring, None)?;
 //! let slot: Taken = reader.take(&ticket)?;
 //! let mut values = [0; 8];
 //! slot.copy_to(0, &mut values)?;
-//! assert_eq!((slot.descriptor(), values), ("float32", [1; 8]));
+//! assert_eq!((&*slot.descriptor()?, values), ("float32", [1; 8]));
 //! # Ok::<(), robocache::device::ring::RingError>(())
 //! ```
 
 mod control;
+mod descriptor;
 mod error;
 mod memory;
 mod reader;
@@ -40,22 +40,35 @@ mod server;
 mod tests;
 mod writer;
 
+pub use descriptor::Descriptor;
 pub use error::RingError;
 pub use reader::{ReadCounters, RingReader, Taken};
-pub use readers::Readers;
-pub use writer::{Lossless, Published, RingConfig, RingWriter, SlotMut, WriteCounters};
+pub use readers::{Opened, Opening, Readers};
+pub use writer::{Lossless, RingConfig, RingWriter, SlotMut, WriteCounters};
+
+use std::borrow::Cow;
 
 /// Where a payload is: what a message says of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ticket {
+pub struct Ticket<'a> {
     /// The name of the ring, which is the name of its socket, too.
-    pub ring: String,
+    pub ring: Cow<'a, str>,
     /// The slot.
     pub slot: usize,
     /// The slot's generation.
     pub generation: u64,
     /// Bytes of the payload.
     pub nbytes: usize,
+}
+
+impl Ticket<'_> {
+    /// The same with a name of its own.
+    pub fn into_owned(self) -> Ticket<'static> {
+        Ticket {
+            ring: Cow::Owned(self.ring.into_owned()),
+            ..self
+        }
+    }
 }
 
 /// Consumers that can lease slots. One more can read, but its slots may be overwritten as it does.

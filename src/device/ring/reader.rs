@@ -1,7 +1,7 @@
 use super::control::{Control, Head};
 use super::memory::SharedMemory;
 use super::server::{Client, Request};
-use super::{RingError, Ticket};
+use super::{Descriptor, RingError, Ticket};
 use crate::device::cuda::{CudaError, DeviceBuf, Gpu};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -142,7 +142,7 @@ impl RingReader {
     ///
     /// # Errors
     /// [`RingError::Stale`], [`RingError::NoSuchSlot`].
-    pub fn take(&self, ticket: &Ticket) -> Result<Taken, RingError> {
+    pub fn take(&self, ticket: &Ticket<'_>) -> Result<Taken, RingError> {
         let ring = &self.0;
         let is_generation = ticket.generation > 0 && ticket.generation.is_multiple_of(2);
         if ticket.slot >= ring.head.slots || ticket.nbytes > ring.head.stride || !is_generation {
@@ -195,16 +195,12 @@ impl RingReader {
             held[ticket.slot] += 1;
         }
         ring.taken.fetch_add(1, Ordering::Relaxed);
-        let taken = Taken {
-            descriptor: ring.control.descriptor(ticket.slot),
+        Ok(Taken {
             ring: ring.clone(),
-            ticket: ticket.clone(),
-        };
-        // The descriptor was read after the generation was seen, and is of it only if it still stands.
-        if !taken.is_intact() {
-            return Err(taken.torn());
-        }
-        Ok(taken)
+            slot: ticket.slot,
+            generation: ticket.generation,
+            nbytes: ticket.nbytes,
+        })
     }
 }
 
@@ -221,8 +217,9 @@ impl Opened {
 /// happened, and dropping it counts it.
 pub struct Taken {
     ring: Arc<Opened>,
-    ticket: Ticket,
-    descriptor: String,
+    slot: usize,
+    generation: u64,
+    nbytes: usize,
 }
 
 impl Taken {
@@ -232,18 +229,26 @@ impl Taken {
     }
 
     /// The text that the writer gave with it.
-    pub fn descriptor(&self) -> &str {
-        &self.descriptor
+    ///
+    /// # Errors
+    /// [`RingError::Torn`]; [`RingError::Protocol`]: it is no text.
+    pub fn descriptor(&self) -> Result<Descriptor, RingError> {
+        let text = self.ring.control.descriptor(self.slot);
+        self.check()?;
+        text.map_err(|error| RingError::Protocol {
+            ring: self.ring.name.clone(),
+            what: format!("a payload described as {error} came"),
+        })
     }
 
     /// Bytes of the payload.
     pub fn len(&self) -> usize {
-        self.ticket.nbytes
+        self.nbytes
     }
 
     /// Whether it has none.
     pub fn is_empty(&self) -> bool {
-        self.ticket.nbytes == 0
+        self.nbytes == 0
     }
 
     /// The device that it is on.
@@ -258,13 +263,13 @@ impl Taken {
     pub fn is_intact(&self) -> bool {
         // What was read before must not be read after this.
         fence(Ordering::SeqCst);
-        self.ring.control.generation(self.ticket.slot).load(Ordering::SeqCst) == self.ticket.generation
+        self.ring.control.generation(self.slot).load(Ordering::SeqCst) == self.generation
     }
 
     /// Its address: of the host, or of the device that it is on. It may be written at any time by the producer: read it by
     /// copies, and look then whether it [is intact](Self::is_intact).
     pub fn address(&self) -> u64 {
-        let offset = self.ticket.slot * self.ring.head.stride;
+        let offset = self.slot * self.ring.head.stride;
         match &self.ring.slots {
             Slots::Shared(memory) => memory.address() as u64 + offset as u64,
             Slots::Device(memory) => memory.address() + offset as u64,
@@ -316,7 +321,7 @@ impl Taken {
             "{bytes} bytes at {at} of a payload of {}",
             self.len()
         );
-        self.ticket.slot * self.ring.head.stride + at
+        self.slot * self.ring.head.stride + at
     }
 
     fn check(&self) -> Result<(), RingError> {
@@ -329,7 +334,7 @@ impl Taken {
     fn torn(&self) -> RingError {
         RingError::Torn {
             ring: self.ring.name.clone(),
-            slot: self.ticket.slot,
+            slot: self.slot,
         }
     }
 
@@ -347,11 +352,10 @@ impl Drop for Taken {
             self.ring.torn.fetch_add(1, Ordering::Relaxed);
         }
         if let Some(column) = self.ring.column() {
-            let slot = self.ticket.slot;
             let mut held = self.ring.held.lock().unwrap_or_else(PoisonError::into_inner);
-            held[slot] -= 1;
-            if held[slot] == 0 {
-                self.ring.control.lease(slot, column).store(0, Ordering::SeqCst);
+            held[self.slot] -= 1;
+            if held[self.slot] == 0 {
+                self.ring.control.lease(self.slot, column).store(0, Ordering::SeqCst);
             }
         }
     }

@@ -20,14 +20,14 @@ pub struct Readers {
 }
 
 impl Readers {
-    /// Takes a payload, opening its ring where it is a new one.
+    /// Takes a payload, opening its ring where it is a new one, and waiting for that.
     ///
     /// A ring that this process can't map, on a device that it does not see most of all, is one error: its producer is told
     /// to send payloads by the host from now on, and messages that it sends meanwhile are the same error.
     ///
     /// # Errors
     /// [`RingError`].
-    pub fn take(&mut self, ticket: &Ticket) -> Result<Taken, RingError> {
+    pub fn take(&mut self, ticket: &Ticket<'_>) -> Result<Taken, RingError> {
         if let Some(i) = self.open.iter().position(|reader| reader.name() == ticket.ring) {
             let last = self.open.len() - 1;
             // The ones in use come last.
@@ -40,21 +40,46 @@ impl Readers {
                 uuid: uuid.clone(),
             });
         }
-        let gpus = &mut self.gpus;
-        let reader = match RingReader::open_with(&ticket.ring, |uuid| find(gpus, uuid)) {
-            Ok(reader) => reader,
-            Err(RingError::OtherDevice { ring, uuid }) => {
-                if let Ok(welcome) = Client::connect(&ring, Request::Host) {
-                    self.by_host.retain(|(.., client)| !client.is_closed());
-                    self.by_host.push((ring.clone(), uuid.clone(), welcome.client));
+        self.keep(self.opening(&ticket.ring).open())?;
+        self.take(ticket)
+    }
+
+    /// Whether a ring has been opened, or found to be none that this process can map: taking from it waits for nobody.
+    pub fn is_open(&self, ring: &str) -> bool {
+        self.open.iter().any(|reader| reader.name() == ring) || self.by_host.iter().any(|(name, ..)| name == ring)
+    }
+
+    /// What it takes to open a ring, on whatever thread: that may take seconds.
+    pub fn opening(&self, ring: &str) -> Opening {
+        Opening {
+            ring: ring.to_owned(),
+            gpus: self.gpus.clone(),
+        }
+    }
+
+    /// Keeps a ring that was opened.
+    ///
+    /// # Errors
+    /// Why it was not.
+    pub fn keep(&mut self, opened: Opened) -> Result<(), RingError> {
+        match opened.reader {
+            Ok(reader) => {
+                let is_it = |known: &Gpu| reader.gpu().is_none_or(|gpu| gpu.ordinal() == known.ordinal());
+                if !self.gpus.iter().any(is_it) {
+                    self.gpus.extend(reader.gpu().cloned());
                 }
-                return Err(RingError::OtherDevice { ring, uuid });
+                self.forget();
+                self.open.push(reader);
+                Ok(())
             }
-            Err(error) => return Err(error),
-        };
-        self.forget();
-        self.open.push(reader.clone());
-        reader.take(ticket)
+            Err(error) => {
+                if let (RingError::OtherDevice { ring, uuid }, Some(client)) = (&error, opened.by_host) {
+                    self.by_host.retain(|(.., client)| !client.is_closed());
+                    self.by_host.push((ring.clone(), uuid.clone(), client));
+                }
+                Err(error)
+            }
+        }
     }
 
     /// Closes the rings whose producer has closed them, and the oldest where there are too many.
@@ -76,6 +101,43 @@ impl Readers {
         self.open
             .iter()
             .fold(self.before, |all, reader| sum(all, reader.counters()))
+    }
+}
+
+/// A ring that is to be opened.
+pub struct Opening {
+    ring: String,
+    gpus: Vec<Gpu>,
+}
+
+/// What came of opening a ring.
+pub struct Opened {
+    ring: String,
+    reader: Result<RingReader, RingError>,
+    /// The connection by which a producer knows that its ring can't be mapped here.
+    by_host: Option<Client>,
+}
+
+impl Opening {
+    /// Opens it: waits for its producer, up to 10 s, and for its device.
+    pub fn open(mut self) -> Opened {
+        let reader = RingReader::open_with(&self.ring, |uuid| find(&mut self.gpus, uuid));
+        let by_host = match &reader {
+            Err(RingError::OtherDevice { ring, .. }) => Client::connect(ring, Request::Host).ok(),
+            _ => None,
+        };
+        Opened {
+            ring: self.ring,
+            reader,
+            by_host: by_host.map(|welcome| welcome.client),
+        }
+    }
+}
+
+impl Opened {
+    /// The name of the ring.
+    pub fn ring(&self) -> &str {
+        &self.ring
     }
 }
 

@@ -120,21 +120,24 @@ struct Answering {
 impl Answering {
     fn run(mut self, stopped: &OwnedFd) {
         loop {
-            let ready = {
-                let mut polled = vec![
-                    PollFd::new(stopped, PollFlags::IN),
-                    PollFd::new(&self.listener, PollFlags::IN),
-                ];
-                polled.extend(self.connections.iter().map(|it| PollFd::new(&it.socket, PollFlags::IN)));
-                match rustix::event::poll(&mut polled, None) {
-                    Ok(_) => polled.iter().map(|fd| !fd.revents().is_empty()).collect::<Vec<_>>(),
-                    Err(rustix::io::Errno::INTR) => continue,
-                    Err(error) => {
-                        tracing::warn!("ring `{}`: its consumers can't be heard: {error}", self.name);
-                        std::thread::sleep(Duration::from_millis(200));
-                        let end = rustix::net::recv(stopped, &mut [0; 1], RecvFlags::DONTWAIT);
-                        vec![matches!(end, Ok((0, _))); 2]
-                    }
+            let count = 2 + self.connections.len();
+            let mut polled: [PollFd<'_>; 2 + MAX_CONNECTIONS] = std::array::from_fn(|i| match i {
+                0 => PollFd::new(stopped, PollFlags::IN),
+                1 => PollFd::new(&self.listener, PollFlags::IN),
+                // What comes after the last one is not polled.
+                i => PollFd::new(
+                    self.connections.get(i - 2).map_or(stopped, |it| &it.socket),
+                    PollFlags::IN,
+                ),
+            });
+            let ready = match rustix::event::poll(&mut polled[..count], None) {
+                Ok(_) => polled.map(|fd| !fd.revents().is_empty()),
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(error) => {
+                    tracing::warn!("ring `{}`: its consumers can't be heard: {error}", self.name);
+                    std::thread::sleep(Duration::from_millis(200));
+                    let end = rustix::net::recv(stopped, &mut [0; 1], RecvFlags::DONTWAIT);
+                    std::array::from_fn(|i| i == 0 && matches!(end, Ok((0, _))))
                 }
             };
             if ready[0] {
@@ -146,7 +149,7 @@ impl Answering {
             }
             // From the oldest on: who is gone gives up its column before another asks for one.
             let mut i = 0;
-            for &is_ready in &ready[2..] {
+            for &is_ready in &ready[2..count] {
                 match is_ready && !self.hear(i) {
                     true => self.forget(i),
                     false => i += 1,

@@ -15,16 +15,16 @@ fn writer(slots: usize) -> RingWriter {
 }
 
 /// Publishes a payload of one value throughout.
-fn publish(writer: &mut RingWriter, value: u8) -> Ticket {
+fn publish(writer: &mut RingWriter, value: u8) -> Ticket<'static> {
     let published = writer.publish(&value.to_string(), NBYTES, |slot| slot.write(0, &[value; NBYTES]));
-    published.unwrap().ticket()
+    published.unwrap().into_owned()
 }
 
 fn copied(taken: &Taken) -> Result<u8, RingError> {
     let mut bytes = [0; NBYTES];
     taken.copy_to(0, &mut bytes)?;
     assert!(bytes.iter().all(|byte| *byte == bytes[0]), "of two payloads");
-    assert_eq!(taken.descriptor(), bytes[0].to_string());
+    assert_eq!(*taken.descriptor()?, *bytes[0].to_string());
     Ok(bytes[0])
 }
 
@@ -40,7 +40,7 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
 #[test]
 fn what_is_published_is_taken_until_it_is_overwritten() {
     let mut writer = writer(3);
-    let tickets: Vec<Ticket> = (0..5).map(|value| publish(&mut writer, value)).collect();
+    let tickets: Vec<Ticket<'static>> = (0..5).map(|value| publish(&mut writer, value)).collect();
     let reader = RingReader::open(&tickets[4].ring, None).unwrap();
     let values = tickets
         .iter()
@@ -149,7 +149,7 @@ fn a_payload_larger_than_a_slot_makes_a_new_ring_and_the_old_one_can_be_read_mea
     let large = writer
         .publish("", 100_000, |slot| slot.write(99_999, &[9]))
         .unwrap()
-        .ticket();
+        .into_owned();
     assert_ne!(small.ring, large.ring);
     assert_eq!(
         copied(&RingReader::open(&small.ring, None).unwrap().take(&small).unwrap()).unwrap(),
@@ -213,10 +213,10 @@ fn a_lossless_writer_waits_for_every_consumer_and_loses_nothing() {
     let (senders, threads): (Vec<_>, Vec<_>) = [0, 3]
         .into_iter()
         .map(|slow| {
-            let (sender, receiver) = std::sync::mpsc::channel::<Ticket>();
+            let (sender, receiver) = std::sync::mpsc::channel::<Ticket<'static>>();
             let thread = std::thread::spawn(move || {
                 let mut readers = Readers::default();
-                let take = |ticket: Ticket| {
+                let take = |ticket: Ticket<'static>| {
                     let taken = readers.take(&ticket).unwrap();
                     std::thread::sleep(Duration::from_micros(slow * 100));
                     copied(&taken).unwrap()
@@ -238,6 +238,30 @@ fn a_lossless_writer_waits_for_every_consumer_and_loses_nothing() {
         (writer.counters().timed_out, writer.counters().overwritten_leased),
         (0, 0)
     );
+}
+
+#[test]
+fn a_lossless_writer_can_wait_at_its_end_for_consumers_that_come_late() {
+    let lossless = Lossless {
+        consumers: 1,
+        timeout: Duration::from_secs(20),
+    };
+    let config = RingConfig {
+        slots: 3,
+        lossless: Some(lossless),
+    };
+    let mut writer = RingWriter::shared("test", None, config);
+    let mut tickets = vec![publish(&mut writer, 1), publish(&mut writer, 2)];
+    let large = writer.publish("", 100_000, |slot| slot.write(0, &[3])).unwrap();
+    tickets.push(large.into_owned());
+    let consumer = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(50));
+        let mut readers = Readers::default();
+        tickets.iter().try_for_each(|ticket| readers.take(ticket).map(drop))
+    });
+    assert!(writer.wait_until_taken());
+    drop(writer);
+    consumer.join().unwrap().unwrap();
 }
 
 #[test]

@@ -1,9 +1,10 @@
-use super::control::{Control, Head, NOBODY};
+use super::control::{Control, Head};
 use super::memory::SharedMemory;
 use super::server::{Served, Server};
 use super::{MAX_CONSUMERS, MAX_DESCRIPTOR, MAX_SLOTS, RingError, Ticket};
 use crate::device::cuda::{Budget, CudaError, DeviceBuf, Gpu, PageLocked};
 use rustix::fd::OwnedFd;
+use std::borrow::Cow;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
@@ -87,52 +88,13 @@ struct Ring {
     stride: usize,
     /// The writer's own record of what it wrote to each slot: what the control page says may be anybody's.
     generations: Vec<u64>,
+    /// The slots, from the oldest to the newest.
+    by_age: Vec<usize>,
     newest: u64,
     /// Consumers that a lossless writer waits for: those that are to come, or that the ring before had.
     expected: usize,
     served: Arc<Served>,
     _server: Server,
-}
-
-/// A payload that was published.
-#[derive(Debug)]
-pub struct Published<'a> {
-    ring: &'a str,
-    slot: usize,
-    generation: u64,
-    nbytes: usize,
-}
-
-impl Published<'_> {
-    /// The name of its ring.
-    pub fn ring(&self) -> &str {
-        self.ring
-    }
-
-    /// Its slot.
-    pub fn slot(&self) -> usize {
-        self.slot
-    }
-
-    /// The slot's generation.
-    pub fn generation(&self) -> u64 {
-        self.generation
-    }
-
-    /// Bytes of the payload.
-    pub fn nbytes(&self) -> usize {
-        self.nbytes
-    }
-
-    /// All of it, as a message says it.
-    pub fn ticket(&self) -> Ticket {
-        Ticket {
-            ring: self.ring.to_owned(),
-            slot: self.slot,
-            generation: self.generation,
-            nbytes: self.nbytes,
-        }
-    }
 }
 
 /// A slot to be written: so many bytes of shared memory or of a device.
@@ -285,6 +247,22 @@ impl RingWriter {
         rings.map(|ring| ring.served.by_host.load(Ordering::SeqCst)).sum()
     }
 
+    /// Waits until every consumer has taken what it is to take of a [lossless](Lossless) ring: what was published goes with
+    /// the writer. `false`, and a wait that was in vain in the counters, where one does not do so in time.
+    pub fn wait_until_taken(&mut self) -> bool {
+        let Some(lossless) = self.config.lossless else {
+            return true;
+        };
+        let rings = self.retired.iter().map(|(ring, _)| ring).chain(&self.ring);
+        let is_taken = |ring: &Ring| {
+            let mut slots = ring.by_age.iter();
+            slots.all(|&slot| ring.wait(lossless.timeout, |column| ring.has_taken(slot, column)))
+        };
+        let in_vain = rings.filter(|ring| !is_taken(ring)).count() as u64;
+        self.counters.timed_out += in_vain;
+        in_vain == 0
+    }
+
     /// Publishes a payload of `nbytes` bytes: `fill` writes it to a slot. `descriptor` is what a reader gets with it, a
     /// text of at most [`MAX_DESCRIPTOR`] bytes.
     ///
@@ -298,22 +276,32 @@ impl RingWriter {
         descriptor: &str,
         nbytes: usize,
         fill: impl FnOnce(&mut SlotMut<'_>) -> Result<(), RingError>,
-    ) -> Result<Published<'_>, RingError> {
+    ) -> Result<Ticket<'_>, RingError> {
         assert!(
             descriptor.len() <= MAX_DESCRIPTOR,
             "a descriptor of {} bytes",
             descriptor.len()
         );
-        if self.ring.as_ref().is_none_or(|ring| nbytes > ring.stride) {
-            self.replace(nbytes)?;
-        }
-        let Some(ring) = &mut self.ring else {
-            return Err(RingError::ProducerGone {
-                ring: self.output.clone(),
-            });
+        let ring = match self.ring.take() {
+            Some(ring) if nbytes <= ring.stride => ring,
+            before => match self.larger(before.as_ref(), nbytes) {
+                Ok(ring) => {
+                    self.counters.rings += 1;
+                    self.retired.extend(before.map(|ring| (ring, self.config.slots + 1)));
+                    ring
+                }
+                Err(error) => {
+                    self.ring = before;
+                    return Err(error);
+                }
+            },
         };
+        let ring = self.ring.insert(ring);
+        let oldest = ring.by_age[0];
+        let is_done = |column| ring.has_taken(oldest, column) && !ring.is_leased_by(oldest, column);
         if let Some(lossless) = self.config.lossless
-            && !ring.wait(lossless.timeout)
+            && ring.generations[oldest] != 0
+            && !ring.wait(lossless.timeout, is_done)
         {
             self.counters.timed_out += 1;
             // Who did not come is not waited for again.
@@ -326,8 +314,6 @@ impl RingWriter {
             *left > 0
         });
         let (slot, was_leased) = ring.claim();
-        // Until it is complete it holds nothing, also where `fill` panics.
-        ring.generations[slot] = 0;
         self.counters.overwritten_leased += u64::from(was_leased);
         ring.served.control.set_descriptor(slot, descriptor);
         let mut to_write = SlotMut {
@@ -348,29 +334,27 @@ impl RingWriter {
         written.and(waited)?;
         let generation = ring.complete(slot);
         self.counters.published += 1;
-        Ok(Published {
-            ring: &ring.name,
+        Ok(Ticket {
+            ring: Cow::Borrowed(&ring.name),
             slot,
             generation,
             nbytes,
         })
     }
 
-    /// Makes a ring with larger slots. The ones before stay until whatever says it is in them has been taken or is stale.
-    fn replace(&mut self, nbytes: usize) -> Result<(), RingError> {
-        let before = self.ring.as_ref().map_or(0, |ring| ring.stride);
-        let ample = nbytes.max(before + before / 2).max(1).next_multiple_of(ALIGNMENT);
+    /// A ring with larger slots than the one before. That one stays until whatever says it is in it has been taken or is
+    /// stale.
+    fn larger(&self, before: Option<&Ring>, nbytes: usize) -> Result<Ring, RingError> {
+        let stride = before.map_or(0, |ring| ring.stride);
+        let ample = nbytes.max(stride + stride / 2).max(1).next_multiple_of(ALIGNMENT);
         let epoch = self.counters.rings + 1;
         let mut ring = Ring::new(&self.name(epoch), &self.residence, self.config.slots, ample, epoch)?;
-        ring.expected = match (&self.ring, self.config.lossless) {
+        ring.expected = match (before, self.config.lossless) {
             (Some(before), _) => before.expected_next(),
             (None, Some(lossless)) => lossless.consumers,
             (None, None) => 0,
         };
-        self.counters.rings = epoch;
-        let before = self.ring.replace(ring);
-        self.retired.extend(before.map(|ring| (ring, self.config.slots + 1)));
-        Ok(())
+        Ok(ring)
     }
 
     /// A name that fits a socket's.
@@ -448,6 +432,7 @@ impl Ring {
             slots,
             stride,
             generations: vec![0; count],
+            by_age: (0..count).collect(),
             newest: 0,
             expected: 0,
             served,
@@ -467,41 +452,22 @@ impl Ring {
         }
     }
 
-    /// Slots from the oldest to the newest.
-    fn by_age(&self) -> impl Iterator<Item = usize> + use<'_> {
-        let mut slots: [usize; MAX_SLOTS] = std::array::from_fn(|slot| slot);
-        slots[..self.generations.len()].sort_unstable_by_key(|&slot| self.generations[slot]);
-        slots.into_iter().take(self.generations.len())
-    }
-
-    /// Waits until every consumer has come, has taken what is in the oldest slot, and leases it no more. `false` if it does
-    /// not come to that.
-    fn wait(&self, timeout: Duration) -> bool {
+    /// Waits until every consumer has come, and is done by what is said of its column. `false` if it does not come to that.
+    fn wait(&self, timeout: Duration, is_done: impl Fn(usize) -> bool) -> bool {
         let start = Instant::now();
-        let control = &self.served.control;
-        let Some(oldest) = self.by_age().next() else {
-            return true;
-        };
-        let generation = self.generations[oldest];
-        let is_free = || {
-            if generation == 0 {
-                return true;
-            }
-            if self.served.came.load(Ordering::SeqCst) < self.expected {
-                return false;
-            }
-            (0..MAX_CONSUMERS).all(|column| {
-                let taken = control.taken(column).load(Ordering::SeqCst);
-                taken == NOBODY || (taken >= generation && !self.is_leased_by(oldest, column))
-            })
-        };
-        while !is_free() {
+        let are_done = || self.served.came.load(Ordering::SeqCst) >= self.expected && (0..MAX_CONSUMERS).all(&is_done);
+        while !are_done() {
             if start.elapsed() >= timeout {
                 return false;
             }
             std::thread::sleep(LOOK_EVERY);
         }
         true
+    }
+
+    /// Whether the consumer of a column has taken what is in a slot, or is none.
+    fn has_taken(&self, slot: usize, column: usize) -> bool {
+        self.served.control.taken(column).load(Ordering::SeqCst) >= self.generations[slot]
     }
 
     fn is_leased_by(&self, slot: usize, column: usize) -> bool {
@@ -515,38 +481,48 @@ impl Ring {
 
     /// Chooses a slot and makes its generation odd: the oldest that nobody leases, else the oldest. The newest is never
     /// chosen, as its message is the next to be taken. Also says whether somebody leases it.
-    fn claim(&self) -> (usize, bool) {
-        let count = self.generations.len();
-        for slot in self.by_age().take(count - 1) {
+    fn claim(&mut self) -> (usize, bool) {
+        let free = (0..self.by_age.len() - 1).find(|&at| {
+            let slot = self.by_age[at];
             if self.is_leased(slot) {
-                continue;
+                return false;
             }
-            let generation = self.served.control.generation(slot);
-            generation.store(self.newest + 1, Ordering::SeqCst);
-            // A reader writes its lease and then reads the generation; here it is the other way round. One of the two sees
-            // what the other did (Dekker).
-            fence(Ordering::SeqCst);
-            if !self.is_leased(slot) {
-                return (slot, false);
+            self.start(slot);
+            let is_leased = self.is_leased(slot);
+            if is_leased {
+                // It came in between. Nothing was written: the payload is as it was.
+                let generation = self.served.control.generation(slot);
+                generation.store(self.generations[slot], Ordering::SeqCst);
             }
-            // It came in between. Nothing was written: the payload is as it was.
-            generation.store(self.generations[slot], Ordering::SeqCst);
+            !is_leased
+        });
+        let at = free.unwrap_or(0);
+        let slot = self.by_age[at];
+        if free.is_none() {
+            self.start(slot);
         }
-        let oldest = self.by_age().next().unwrap_or(0);
-        let generation = self.served.control.generation(oldest);
-        generation.store(self.newest + 1, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
-        (oldest, true)
+        // Until it is complete it holds nothing, also where filling it panics.
+        self.generations[slot] = 0;
+        self.by_age[..=at].rotate_right(1);
+        (slot, free.is_none())
     }
 
-    /// Makes the generation of a claimed slot even.
+    /// Makes the generation of a slot odd.
+    fn start(&self, slot: usize) {
+        let generation = self.served.control.generation(slot);
+        generation.store(self.newest + 1, Ordering::SeqCst);
+        // A reader writes its lease and then reads the generation; here it is the other way round. One of the two sees what
+        // the other did (Dekker).
+        fence(Ordering::SeqCst);
+    }
+
+    /// Makes the generation of the claimed slot even.
     fn complete(&mut self, slot: usize) -> u64 {
         self.newest += 2;
         self.generations[slot] = self.newest;
-        self.served
-            .control
-            .generation(slot)
-            .store(self.newest, Ordering::SeqCst);
+        self.by_age.rotate_left(1);
+        let generation = self.served.control.generation(slot);
+        generation.store(self.newest, Ordering::SeqCst);
         self.newest
     }
 }

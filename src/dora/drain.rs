@@ -1,0 +1,520 @@
+//! The thread that drains dora's events.
+//!
+//! It copies each payload out at once and waits for nobody, but for room on an edge with backpressure. To open a ring may
+//! take seconds: a thread of its own does that, and the messages of an input that come meanwhile are held, in order.
+
+use super::message::read_message;
+use super::queue::{DEFAULT_BYTES, DEFAULT_MESSAGES, Note, Queue};
+use super::runtime::LOOK_EVERY;
+use crate::app::Change;
+use crate::arrow::array::ArrayRef;
+use crate::device::ring::{Opened, Readers};
+use crate::stream::{Message, MessageError};
+use dora_node_api::futures::channel::mpsc::{self, UnboundedReceiver, UnboundedSender};
+use dora_node_api::futures::channel::oneshot;
+use dora_node_api::futures::future::{Either, pending, select};
+use dora_node_api::futures::{StreamExt, executor::block_on};
+use dora_node_api::{Event, EventStream, Metadata, MetadataParameters, StopCause};
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Instant;
+
+pub(super) struct Drain {
+    names: Vec<String>,
+    /// For each input, whether an operation takes every message of it.
+    takes_any: Vec<bool>,
+    queue: Arc<Queue>,
+    ignored: BTreeSet<String>,
+    /// The rings that payloads come by.
+    readers: Readers,
+    /// The names of those that threads are opening, at most one for each input.
+    opening: Vec<String>,
+    opened: (UnboundedSender<Opened>, UnboundedReceiver<Opened>),
+    held: Vec<Held>,
+    look: Instant,
+}
+
+/// What came of an input while a ring was opened.
+#[derive(Default)]
+struct Held {
+    came: VecDeque<Came>,
+    messages: usize,
+    bytes: usize,
+}
+
+/// What came of an input.
+enum Came {
+    Message(Arrived),
+    Change(Change),
+}
+
+/// A message whose payload may still be in its ring.
+struct Arrived {
+    message: Message,
+    /// Whether it could be read so far.
+    read: Result<(), MessageError>,
+    /// When dora published it, ns since the Unix epoch.
+    published: i64,
+}
+
+impl Held {
+    /// Appends what came. Returns the oldest message where there are too many. Of changes that follow each other the last
+    /// one counts.
+    fn push(&mut self, came: Came) -> Option<Message> {
+        match &came {
+            Came::Message(arrived) => {
+                self.messages += 1;
+                self.bytes += arrived.message.bytes();
+            }
+            Came::Change(_) => drop(self.came.pop_back_if(|last| matches!(last, Came::Change(_)))),
+        }
+        self.came.push_back(came);
+        if self.messages <= DEFAULT_MESSAGES && (self.bytes <= DEFAULT_BYTES || self.messages == 1) {
+            return None;
+        }
+        // At most one change is ahead of it.
+        let oldest = usize::from(matches!(self.came.front(), Some(Came::Change(_))));
+        match self.remove(oldest)? {
+            Came::Message(arrived) => Some(arrived.message),
+            Came::Change(_) => None,
+        }
+    }
+
+    fn remove(&mut self, at: usize) -> Option<Came> {
+        let came = self.came.remove(at)?;
+        if let Came::Message(arrived) = &came {
+            self.messages -= 1;
+            self.bytes -= arrived.message.bytes();
+        }
+        Some(came)
+    }
+
+    /// The ring without which the first one can't be handed on.
+    fn waits_for(&self) -> Option<&str> {
+        match self.came.front()? {
+            Came::Message(arrived) => arrived.waits_for(),
+            Came::Change(_) => None,
+        }
+    }
+}
+
+impl Arrived {
+    /// The ring of its payload. What can't be read waits for none.
+    fn waits_for(&self) -> Option<&str> {
+        let is_in_ring = self.read.is_ok() && self.message.header.is_resident();
+        is_in_ring.then_some(self.message.header.ring.as_str())
+    }
+}
+
+/// What the drain is woken by.
+enum Woken {
+    Event(Option<Event>),
+    Opened(Opened),
+    Stopped,
+}
+
+impl Drain {
+    /// `takes_any` says of each input whether an operation takes every message of it.
+    pub fn new(names: Vec<String>, takes_any: Vec<bool>, queue: Arc<Queue>) -> Self {
+        Self {
+            held: names.iter().map(|_| Held::default()).collect(),
+            names,
+            takes_any,
+            queue,
+            ignored: BTreeSet::new(),
+            readers: Readers::default(),
+            opening: Vec::new(),
+            opened: mpsc::unbounded(),
+            look: Instant::now() + LOOK_EVERY,
+        }
+    }
+
+    /// Runs until the stream or the node ends. Returns the stream, to be closed after the last output.
+    pub fn run(mut self, mut events: EventStream, mut stopped: oneshot::Receiver<()>) -> EventStream {
+        loop {
+            // The `Stream` implementation keeps the order of arrival; `recv` does not.
+            let event = match self.wait(events.next(), &mut stopped) {
+                Woken::Event(event) => event,
+                Woken::Opened(opened) => {
+                    self.keep(opened);
+                    continue;
+                }
+                Woken::Stopped => return events,
+            };
+            let inputs_closed = match event {
+                Some(Event::Stop(cause)) => {
+                    self.count_losses(&mut events);
+                    matches!(cause, StopCause::AllInputsClosed)
+                }
+                Some(event) => {
+                    self.handle(event);
+                    if Instant::now() >= self.look {
+                        self.count_losses(&mut events);
+                    }
+                    continue;
+                }
+                None => true,
+            };
+            if inputs_closed {
+                self.wait_for_rings(&mut stopped);
+            }
+            self.count_held();
+            self.queue.push(Note::End { inputs_closed });
+            return events;
+        }
+    }
+
+    fn wait(
+        &mut self,
+        event: impl Future<Output = Option<Event>> + Unpin,
+        stopped: &mut oneshot::Receiver<()>,
+    ) -> Woken {
+        match block_on(select(select(event, self.opened.1.select_next_some()), stopped)) {
+            Either::Left((Either::Left((event, _)), _)) => Woken::Event(event),
+            Either::Left((Either::Right((opened, _)), _)) => Woken::Opened(opened),
+            Either::Right(_) => Woken::Stopped,
+        }
+    }
+
+    /// Waits for the rings that are being opened, and so for all that is held.
+    fn wait_for_rings(&mut self, stopped: &mut oneshot::Receiver<()>) {
+        while !self.opening.is_empty() {
+            match self.wait(pending(), stopped) {
+                Woken::Opened(opened) => self.keep(opened),
+                Woken::Event(_) | Woken::Stopped => return,
+            }
+        }
+    }
+
+    /// Counts the messages that are still held.
+    fn count_held(&mut self) {
+        for (input, held) in self.held.iter().enumerate() {
+            for _ in 0..held.messages {
+                self.queue
+                    .count_unreadable(input, "its ring was not open when the dataflow ended");
+            }
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Input { id, metadata, data } => match self.index(id.as_ref()) {
+                Some(input) => self.input(input, &metadata.parameters, data.as_array(), unix_ns(&metadata)),
+                None => {
+                    if self.ignored.insert(id.to_string()) {
+                        self.log(false, format!("input `{id}` is wired, but no operation listens to it"));
+                    }
+                }
+            },
+            Event::InputClosed { id } => {
+                if let Some(input) = self.index(id.as_ref()) {
+                    self.came(input, Came::Change(Change::Closed));
+                }
+            }
+            Event::InputRecovered { id } => {
+                if let Some(input) = self.index(id.as_ref()) {
+                    self.came(input, Came::Change(Change::Opened));
+                }
+            }
+            Event::NodeFailed {
+                affected_input_ids,
+                error,
+                source_node_id,
+            } => {
+                let inputs: Vec<String> = affected_input_ids.iter().map(ToString::to_string).collect();
+                let text = format!("node `{source_node_id}` failed (inputs {}): {error}", inputs.join(", "));
+                self.log(true, text);
+            }
+            Event::NodeRestarted { id } => self.log(false, format!("node `{id}` is back")),
+            Event::ParamUpdate { key, value } => match serde_yaml::to_value(&value) {
+                Ok(value) => self.queue.push(Note::Parameter { key, value }),
+                Err(error) => self.log(false, format!("parameter `{key}` = {value} is refused: {error}")),
+            },
+            Event::ParamDeleted { key } => {
+                self.log(false, format!("parameter `{key}` was deleted: its last value stays"));
+            }
+            Event::Error(text) => self.log(true, text),
+            _ => {}
+        }
+    }
+
+    fn log(&self, is_error: bool, text: String) {
+        self.queue.push(Note::Log { is_error, text });
+    }
+
+    fn index(&self, id: &str) -> Option<usize> {
+        self.names.iter().position(|name| name == id)
+    }
+
+    fn input(&mut self, input: usize, parameters: &MetadataParameters, array: &ArrayRef, published: i64) {
+        let mut message = self.queue.take_free(input);
+        let read = read_message(parameters, array, &mut message);
+        let arrived = Arrived {
+            message,
+            read,
+            published,
+        };
+        self.came(input, Came::Message(arrived));
+    }
+
+    fn came(&mut self, input: usize, came: Came) {
+        if let Some(message) = self.held[input].push(came) {
+            let why = "too many messages came while a ring was opened: the oldest was dropped";
+            self.queue.count_unreadable(input, why);
+            self.queue.give_back(input, message);
+        }
+        self.hand_on(input);
+    }
+
+    /// Hands on what came of an input, up to a message whose ring is not open.
+    fn hand_on(&mut self, input: usize) {
+        loop {
+            if let Some(ring) = self.held[input].waits_for()
+                && !self.readers.is_open(ring)
+            {
+                let ring = ring.to_owned();
+                match self.open(&ring) {
+                    Ok(()) => return,
+                    Err(error) => self.fail(&ring, &format!("ring `{ring}`: no thread can open it: {error}")),
+                }
+            }
+            match self.held[input].remove(0) {
+                None => return,
+                Some(Came::Change(change)) => self.queue.push_change(input, change),
+                Some(Came::Message(arrived)) => self.message(input, arrived),
+            }
+        }
+    }
+
+    /// Has a thread open a ring, if none does so already.
+    fn open(&mut self, ring: &str) -> std::io::Result<()> {
+        if self.opening.iter().any(|it| it == ring) {
+            return Ok(());
+        }
+        let (opening, done) = (self.readers.opening(ring), self.opened.0.clone());
+        // Nobody listens any more where the node has ended.
+        let open = move || drop(done.unbounded_send(opening.open()));
+        std::thread::Builder::new().name("open ring".into()).spawn(open)?;
+        self.opening.push(ring.to_owned());
+        Ok(())
+    }
+
+    /// Keeps a ring that was opened, and hands on what waited for it.
+    fn keep(&mut self, opened: Opened) {
+        let ring = opened.ring().to_owned();
+        self.opening.retain(|it| *it != ring);
+        if let Err(error) = self.readers.keep(opened) {
+            self.fail(&ring, &error.to_string());
+        }
+        (0..self.held.len()).for_each(|input| self.hand_on(input));
+    }
+
+    /// Has nothing wait for a ring that can't be opened.
+    fn fail(&mut self, ring: &str, why: &str) {
+        for came in self.held.iter_mut().flat_map(|held| &mut held.came) {
+            if let Came::Message(arrived) = came
+                && arrived.waits_for() == Some(ring)
+            {
+                arrived.read = Err(MessageError::Ring(why.to_owned()));
+            }
+        }
+    }
+
+    fn message(&mut self, input: usize, arrived: Arrived) {
+        let Arrived {
+            mut message,
+            mut read,
+            published,
+        } = arrived;
+        // Also where it is refused: a lossless producer waits until it is taken.
+        if message.header.is_resident() && self.readers.is_open(&message.header.ring) {
+            read = read.and(message.take_resident(&mut self.readers));
+        }
+        let takes_any = self.takes_any[input];
+        if let Err(error) = read {
+            self.queue.count_unreadable(input, error);
+            if !takes_any {
+                return self.queue.give_back(input, message);
+            }
+            message.make_unread();
+        }
+        message.arrival_ns = Some(published);
+        if !message.header.timestamp_ns.is_present() {
+            message.header.timestamp_ns.set(published);
+            message.header.unstamped.set(1);
+            if !takes_any && !message.header.is_request() {
+                self.queue.count(input, |losses| losses.unstamped += 1);
+            }
+        }
+        self.queue.push_message(input, message);
+    }
+
+    fn count_losses(&mut self, events: &mut EventStream) {
+        self.look = Instant::now() + LOOK_EVERY;
+        for (id, count) in events.drain_drop_counts() {
+            if let Some(input) = self.index(id.as_ref()).filter(|_| count > 0) {
+                self.queue.count(input, |losses| losses.lost_by_dora += count);
+            }
+        }
+    }
+}
+
+/// The time at which dora published the message, ns since the Unix epoch.
+fn unix_ns(metadata: &Metadata) -> i64 {
+    let since_epoch = metadata.timestamp().get_time().to_duration();
+    i64::try_from(since_epoch.as_nanos()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::message::parameters;
+    use super::super::queue::{Bound, Item};
+    use super::*;
+    use crate::arrow::array::{Float32Array, UInt8Array};
+    use crate::device::HostMemory;
+    use crate::device::ring::{RingConfig, RingWriter, Ticket};
+    use crate::stream::Header;
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+    use std::time::Duration;
+
+    fn drain(inputs: usize) -> Drain {
+        let bounds = vec![Bound::new(None, false); inputs];
+        let queue = Arc::new(Queue::new(&bounds, &HostMemory::pageable()));
+        let names = (0..inputs).map(|input| format!("input {input}")).collect();
+        Drain::new(names, vec![false; inputs], queue)
+    }
+
+    impl Drain {
+        fn resident(&mut self, input: usize, stamp: i64, ticket: &Ticket<'_>) {
+            let mut header = Header::default();
+            header.timestamp_ns.set(stamp);
+            header.residence.set("shared");
+            header.ring.set(&ticket.ring);
+            header.slot.set(ticket.slot as i64);
+            header.generation.set(ticket.generation as i64);
+            header.nbytes.set(ticket.nbytes as i64);
+            let nothing: ArrayRef = Arc::new(UInt8Array::new_null(0));
+            self.input(input, &parameters(&header), &nothing, 0);
+        }
+
+        fn plain(&mut self, input: usize, stamp: i64) {
+            let mut header = Header::default();
+            header.timestamp_ns.set(stamp);
+            let array: ArrayRef = Arc::new(Float32Array::from(vec![stamp as f32]));
+            self.input(input, &parameters(&header), &array, 0);
+        }
+
+        /// Waits for the next ring that is opened, or can't be.
+        fn keep_next(&mut self) {
+            let opened = block_on(self.opened.1.select_next_some());
+            self.keep(opened);
+        }
+
+        /// What waits in the queue, in words.
+        fn words(&self) -> Vec<String> {
+            let items = std::iter::from_fn(|| self.queue.pop(Some(Instant::now())));
+            let words = items.map(|item| match item {
+                Item::Message { input, message } => {
+                    let values: &[f32] = message.columns()[0].values().as_slice();
+                    format!("{input}: {} {values:?}", message.timestamp_ns())
+                }
+                Item::Changed { input, change } => format!("{input}: {change:?}"),
+                Item::Losses { input, losses } => {
+                    format!("{input}: {} unreadable: {}", losses.unreadable, losses.error)
+                }
+                _ => panic!("neither messages nor changes"),
+            });
+            words.collect()
+        }
+    }
+
+    fn publish(writer: &mut RingWriter, value: f32) -> Ticket<'static> {
+        let ticket = writer.publish("rows 1\nfloat32 1 ", 64, |slot| slot.write(0, &value.to_le_bytes()));
+        ticket.unwrap().into_owned()
+    }
+
+    #[test]
+    fn what_comes_while_a_ring_is_opened_is_held_in_order() {
+        let mut drain = drain(3);
+        let [mut one, mut other] = ["one", "other"].map(|name| RingWriter::shared(name, None, RingConfig::default()));
+        let first = publish(&mut one, 1.0);
+        drain.resident(0, 1, &first);
+        drain.resident(1, 1, &first);
+        drain.resident(0, 2, &publish(&mut one, 2.0));
+        drain.plain(0, 3);
+        drain.resident(0, 4, &publish(&mut other, 4.0));
+        drain.came(0, Came::Change(Change::Closed));
+        drain.plain(2, 5);
+        assert_eq!(drain.words(), ["2: 5 [5.0]"]);
+        assert_eq!(drain.opening, [&*first.ring], "once for two inputs");
+        drain.keep_next();
+        assert_eq!(drain.words(), ["0: 1 [1.0]", "0: 2 [2.0]", "0: 3 [3.0]", "1: 1 [1.0]"]);
+        drain.keep_next();
+        assert_eq!(drain.words(), ["0: 4 [4.0]", "0: Closed"]);
+        drain.resident(0, 6, &publish(&mut one, 6.0));
+        assert_eq!(drain.words(), ["0: 6 [6.0]"], "it is open");
+    }
+
+    #[test]
+    fn a_producer_that_does_not_answer_holds_up_no_other_input_and_its_messages_are_counted() {
+        let name = format!("robocache.test/stopped/{}", std::process::id());
+        // As a producer that is stopped: the system lets others connect, and nobody answers.
+        let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
+        let (socket, address) = (
+            socket.unwrap(),
+            SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap(),
+        );
+        rustix::net::bind(&socket, &address).unwrap();
+        rustix::net::listen(&socket, 16).unwrap();
+        let ticket = Ticket {
+            ring: (&*name).into(),
+            slot: 0,
+            generation: 2,
+            nbytes: 64,
+        };
+        let (mut drain, start) = (drain(3), Instant::now());
+        let mut writer = RingWriter::shared("test", None, RingConfig::default());
+        for stamp in 0..5 {
+            drain.resident(0, stamp, &ticket);
+            drain.plain(1, stamp);
+        }
+        drain.resident(2, 0, &publish(&mut writer, 7.0));
+        drain.plain(0, 5);
+        drain.keep_next();
+        assert_eq!(
+            drain.words().len(),
+            5 + 1,
+            "a ring of another producer is opened meanwhile"
+        );
+        assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+        drain.keep_next();
+        let words = drain.words();
+        assert!(
+            words[0].starts_with("0: 5 unreadable: ring `") && words[0].contains("does not answer"),
+            "{words:?}"
+        );
+        assert_eq!(words[1..], ["0: 5 [5.0]"]);
+    }
+
+    #[test]
+    fn of_too_many_messages_that_wait_for_a_ring_the_oldest_are_dropped_and_counted() {
+        let mut drain = drain(1);
+        let mut writer = RingWriter::shared("test", None, RingConfig::default());
+        let ticket = publish(&mut writer, 7.0);
+        (0..1030).for_each(|stamp| drain.resident(0, stamp, &ticket));
+        drain.keep_next();
+        let words = drain.words();
+        assert!(
+            words[0].starts_with("0: 6 unreadable: too many messages came"),
+            "{}",
+            words[0]
+        );
+        assert_eq!((words.len(), &*words[1]), (1 + 1024, "0: 6 [7.0]"));
+        let mut other = RingWriter::shared("another", None, RingConfig::default());
+        drain.resident(0, 2000, &publish(&mut other, 1.0));
+        drain.plain(0, 2001);
+        drain.count_held();
+        let ended = "0: 2 unreadable: its ring was not open when the dataflow ended";
+        assert_eq!(drain.words(), [ended]);
+    }
+}
