@@ -10,6 +10,7 @@ pub mod recording;
 #[cfg(target_os = "linux")]
 mod resident;
 mod samples;
+mod selector;
 
 pub use header::{Entry, Header, MessageError, Names, key};
 pub use history::{History, Insert, Place};
@@ -20,3 +21,6 @@ pub use payload::Payload;
 #[cfg(target_os = "linux")]
 pub use resident::{Resident, SlotLayout};
 pub use samples::{SampleRow, SampleRows, SamplesError};
+pub use selector::{
+    FromConfig, FromError, MetadataStamp, NamesConfig, Reading, SelectError, Selector, StampConfig, TimeUnit, Wanted,
+};
