@@ -2,7 +2,7 @@
 
 use crate::arrow::array::ArrayRef;
 use crate::device::ring::Readers;
-use crate::stream::{Header, Message, MessageError, MetadataRef, key};
+use crate::stream::{Header, Message, MessageError, MetadataRef, Selector, key};
 use dora_node_api::metadata::{FRAMING, FRAMING_ARROW_IPC};
 use dora_node_api::{MetadataParameters, Parameter};
 use std::time::{Duration, UNIX_EPOCH};
@@ -10,8 +10,8 @@ use std::time::{Duration, UNIX_EPOCH};
 /// The transport's own key among the ones that begin with a letter.
 const OPEN_TELEMETRY: &str = "open_telemetry_context";
 
-/// Copies a message out of dora's memory, or out of the ring that it names: the payload, and the metadata but for dora's
-/// own.
+/// Copies a message out of dora's memory, or out of the ring that it names: what `selector` takes of the payload, and the
+/// metadata but for dora's own.
 ///
 /// # Errors
 /// A payload or metadata that can't be; the message is then of no use.
@@ -19,14 +19,15 @@ pub fn read_message(
     parameters: &MetadataParameters,
     array: &ArrayRef,
     readers: &mut Readers,
+    selector: &mut Selector,
     message: &mut Message,
 ) -> Result<(), MessageError> {
     let is_ours = |key: &str| !key.starts_with('_') && key != OPEN_TELEMETRY;
     let entries = parameters.iter().filter(|(key, _)| is_ours(key));
     let entries = entries.map(|(key, value)| (key.as_str(), borrowed(value)));
     match parameters.contains_key(key::ring) {
-        true => message.read_resident(entries, readers),
-        false => message.read(entries, array),
+        true => selector.read_resident(entries, readers, message),
+        false => selector.read(entries, array, message),
     }
 }
 
@@ -77,6 +78,7 @@ fn owned(value: MetadataRef<'_>) -> Parameter {
 mod tests {
     use super::*;
     use crate::arrow::array::Float32Array;
+    use crate::stream::Reading;
     use std::sync::Arc;
 
     #[test]
@@ -91,7 +93,15 @@ mod tests {
         parameters.insert(OPEN_TELEMETRY.into(), Parameter::String("trace".into()));
         let array: ArrayRef = Arc::new(Float32Array::from(vec![1.0]));
         let mut message = Message::default();
-        read_message(&parameters, &array, &mut Readers::default(), &mut message).unwrap();
+        let mut selector = Selector::new(Reading::default());
+        read_message(
+            &parameters,
+            &array,
+            &mut Readers::default(),
+            &mut selector,
+            &mut message,
+        )
+        .unwrap();
         assert_eq!(*message.header, sent);
     }
 

@@ -5,12 +5,13 @@
 
 use super::limits::Limits;
 use super::message::read_message;
-use super::queue::{Bound, Item, Losses, Note, Queue};
+use super::queue::{Bound, Item, Level, Losses, Note, Queue};
 use super::sender::Sender;
 use super::transport::wait_until_read;
 use super::{NODE_CONFIG, NodeError};
 use crate::app::{App, AppError, Change, Graph};
 use crate::device::ring::Readers;
+use crate::stream::Selector;
 use dora_node_api::futures::channel::oneshot;
 use dora_node_api::futures::future::{Either, select};
 use dora_node_api::futures::{StreamExt, executor::block_on};
@@ -109,7 +110,9 @@ pub(super) fn run(app: App) -> Result<(), NodeError> {
     let (stop, stopped) = oneshot::channel();
     let drain = std::thread::Builder::new().name("drain".into()).spawn({
         let takes_any = (0..names.len()).map(|input| graph.takes_any(input)).collect();
-        let drain = Drain::new(names.clone(), takes_any, queue.clone());
+        let readings = (0..names.len()).map(|input| graph.reading(input).unwrap_or_default());
+        let selectors = readings.map(Selector::new).collect();
+        let drain = Drain::new(names.clone(), takes_any, selectors, queue.clone());
         move || drain.run(events, stopped)
     });
     let drain = drain.map_err(|error| NodeError::Dora(format!("the drain thread can't be started: {error}")))?;
@@ -173,8 +176,11 @@ fn work(graph: &mut Graph, queue: &Queue, names: Vec<String>, sender: &mut Sende
             }
             Some(Item::Changed { input, change }) => graph.changed(input, change, sender),
             Some(Item::Note(Note::Parameter { key, value })) => graph.parameter(&key, &value, sender),
-            Some(Item::Note(Note::Log { is_error: true, text })) => tracing::error!("{text}"),
-            Some(Item::Note(Note::Log { is_error: false, text })) => tracing::warn!("{text}"),
+            Some(Item::Note(Note::Log { level, text })) => match level {
+                Level::Error => tracing::error!("{text}"),
+                Level::Warning => tracing::warn!("{text}"),
+                Level::Info => tracing::info!("{text}"),
+            },
             Some(Item::Note(Note::End { inputs_closed })) => {
                 if inputs_closed {
                     graph.close_all(sender);
@@ -276,6 +282,8 @@ struct Drain {
     names: Vec<String>,
     /// For each input, whether an operation takes every message of it.
     takes_any: Vec<bool>,
+    /// For each input, what is taken of its payloads.
+    selectors: Vec<Selector>,
     queue: Arc<Queue>,
     ignored: BTreeSet<String>,
     /// The rings that payloads come by.
@@ -284,10 +292,11 @@ struct Drain {
 }
 
 impl Drain {
-    fn new(names: Vec<String>, takes_any: Vec<bool>, queue: Arc<Queue>) -> Self {
+    fn new(names: Vec<String>, takes_any: Vec<bool>, selectors: Vec<Selector>, queue: Arc<Queue>) -> Self {
         Self {
             names,
             takes_any,
+            selectors,
             queue,
             ignored: BTreeSet::new(),
             readers: Readers::default(),
@@ -329,7 +338,10 @@ impl Drain {
                 Some(input) => self.input(input, &metadata, data.as_array()),
                 None => {
                     if self.ignored.insert(id.to_string()) {
-                        self.log(false, format!("input `{id}` is wired, but no operation listens to it"));
+                        self.log(
+                            Level::Warning,
+                            format!("input `{id}` is wired, but no operation listens to it"),
+                        );
                     }
                 }
             },
@@ -350,23 +362,29 @@ impl Drain {
             } => {
                 let inputs: Vec<String> = affected_input_ids.iter().map(ToString::to_string).collect();
                 let text = format!("node `{source_node_id}` failed (inputs {}): {error}", inputs.join(", "));
-                self.log(true, text);
+                self.log(Level::Error, text);
             }
-            Event::NodeRestarted { id } => self.log(false, format!("node `{id}` is back")),
+            Event::NodeRestarted { id } => self.log(Level::Warning, format!("node `{id}` is back")),
             Event::ParamUpdate { key, value } => match serde_yaml::to_value(&value) {
                 Ok(value) => self.queue.push(Note::Parameter { key, value }),
-                Err(error) => self.log(false, format!("parameter `{key}` = {value} is refused: {error}")),
+                Err(error) => self.log(
+                    Level::Warning,
+                    format!("parameter `{key}` = {value} is refused: {error}"),
+                ),
             },
             Event::ParamDeleted { key } => {
-                self.log(false, format!("parameter `{key}` was deleted: its last value stays"));
+                self.log(
+                    Level::Warning,
+                    format!("parameter `{key}` was deleted: its last value stays"),
+                );
             }
-            Event::Error(text) => self.log(true, text),
+            Event::Error(text) => self.log(Level::Error, text),
             _ => {}
         }
     }
 
-    fn log(&self, is_error: bool, text: String) {
-        self.queue.push(Note::Log { is_error, text });
+    fn log(&self, level: Level, text: String) {
+        self.queue.push(Note::Log { level, text });
     }
 
     fn index(&self, id: &str) -> Option<usize> {
@@ -376,7 +394,13 @@ impl Drain {
     fn input(&mut self, input: usize, metadata: &Metadata, array: &crate::arrow::array::ArrayRef) {
         let mut message = self.queue.take_free(input);
         let takes_any = self.takes_any[input];
-        if let Err(error) = read_message(&metadata.parameters, array, &mut self.readers, &mut message) {
+        let selector = &mut self.selectors[input];
+        let read = read_message(&metadata.parameters, array, &mut self.readers, selector, &mut message);
+        if let Some(note) = selector.take_note() {
+            let text = format!("input `{}` is read as {note}", self.names[input]);
+            self.log(Level::Info, text);
+        }
+        if let Err(error) = read {
             self.queue.count_unreadable(input, error);
             if !takes_any {
                 return self.queue.give_back(input, message);
