@@ -18,7 +18,7 @@ BUILT_KERNELS := $(patsubst %.cu,target/%.fatbin,$(KERNELS)) $(CUDA12_KERNELS)
 # dora starts `python` nodes and its own daemon by name.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: demo record replay sensors offline lerobot test check-format check-licences check-dataflows check-layout check-kernels clippy doc \
+.PHONY: demo record replay sensors hub offline lerobot test check-format check-licences check-dataflows check-layout check-kernels clippy doc \
   check-engine test-rust test-gpu test-python test-policies python python-policies kernels emulator build accuracy bench bench-gpu bench-modes \
   bench-voxels bench-loader profile-gpu clean-out
 
@@ -40,6 +40,10 @@ replay: build python out/policy.onnx
 sensors: build
 	$(CARGO) build --release --locked --example sensors
 	dora run examples/sensors.yml --log-level info
+
+# Sensors as other software sends them: docs/sensors.md.
+hub: build out/encoder.onnx
+	dora run examples/hub.yml --log-level info
 
 # From arrays to aligned windows: docs/offline.md.
 offline: build
@@ -99,7 +103,7 @@ test-gpu: emulator
 	tests/emulator/run
 
 # After test-rust, so that what both build is built once.
-test-python: build python out/policy.onnx emulator | test-rust
+test-python: build python out/policy.onnx out/encoder.onnx emulator | test-rust
 	python -m pytest tests
 	python -m pytest python/tests
 
@@ -185,6 +189,9 @@ profile-gpu: .venv/.stamp
 
 out/policy.onnx: examples/policy/make_model.py robocache.yml .venv/.stamp
 	python examples/policy/make_model.py --config robocache.yml --out $@
+
+out/encoder.onnx: examples/hub/make_encoder.py .venv/.stamp
+	python examples/hub/make_encoder.py --out $@
 
 out/lerobot/diffusion/robocache.json: examples/lerobot/make_policy.py examples/lerobot/config.yml .venv-policies/.stamp | build
 	$(POLICIES) examples/lerobot/make_policy.py --out out/lerobot

@@ -56,7 +56,7 @@
 //!     shape: [8, 8, 8],
 //!     channels: vec![Channel::Count, Channel::Mean("z".into())],
 //!     layout: VoxelLayout::Coo,
-//!     inputs: vec![VoxelInput { input: "lidar".into(), extrinsic: None }],
+//!     inputs: vec![VoxelInput { input: "lidar".into(), ..VoxelInput::default() }],
 //!     ..VoxelizeConfig::default()
 //! };
 //! let mut voxelizer = Voxelizer::new(&config, &Placement::cpu("an example"))?;

@@ -7,8 +7,10 @@ mod common;
 mod counting;
 
 use arrow::array::{
-    Array, ArrayRef, Float32Array, Int32Array, LargeListArray, StringArray, StructArray, TimestampMillisecondArray,
+    Array, ArrayRef, BooleanArray, Float32Array, Int32Array, LargeListArray, ListArray, StringArray, StructArray,
+    TimestampMillisecondArray, UInt8Array, UInt32Array,
 };
+use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{Field, Int32Type};
 use common::MS;
 use counting::allocations;
@@ -16,7 +18,9 @@ use robocache::app::{Fault, Graph, Sink};
 use robocache::device::{Dtype, Placement, Values};
 use robocache::ops::align::{AlignConfig, Aligner};
 use robocache::ops::clock::{ClockConfig, ClockInput, Clocks};
-use robocache::stream::{Cells, ColumnLayout, Header, Layout, Message, MetadataRef, MetadataValue, Payload};
+use robocache::stream::{
+    Cells, ColumnLayout, Header, Layout, Message, MetadataRef, MetadataValue, Payload, Reading, Selector, Wanted,
+};
 use std::sync::Arc;
 
 /// What `align:` and `fuse:` get.
@@ -327,6 +331,78 @@ fn payloads_in_rings_allocate_nothing_in_steady_state() {
     let before = allocations();
     run(100);
     assert_eq!(allocations(), before);
+}
+
+/// Nor does taking samples and clouds out of the structs of other software, whatever order their names come in.
+#[test]
+fn selecting_from_structs_allocates_nothing_in_steady_state() {
+    let structure = |columns: Vec<(&str, ArrayRef)>| -> ArrayRef { Arc::new(StructArray::try_from(columns).unwrap()) };
+    let list = |values: ArrayRef| -> ArrayRef {
+        let item = Arc::new(Field::new("item", values.data_type().clone(), true));
+        let offsets = OffsetBuffer::from_lengths([values.len()]);
+        Arc::new(ListArray::new(item, offsets, values, None))
+    };
+    let whole = |value: u32| -> ArrayRef { Arc::new(UInt32Array::from(vec![value])) };
+    let header = || {
+        let stamp = structure(vec![
+            ("sec", Arc::new(Int32Array::from(vec![1]))),
+            ("nanosec", whole(5)),
+        ]);
+        structure(vec![
+            ("stamp", stamp),
+            ("frame_id", Arc::new(StringArray::from(vec!["base"]))),
+        ])
+    };
+    let joints = |names: [&str; 3]| {
+        let numbers = || list(Arc::new(Float32Array::from(vec![0.5; 3])));
+        structure(vec![
+            ("header", header()),
+            ("name", list(Arc::new(StringArray::from(names.to_vec())))),
+            ("position", numbers()),
+            ("velocity", numbers()),
+            ("effort", numbers()),
+        ])
+    };
+    let fields = structure(vec![
+        ("name", Arc::new(StringArray::from(vec!["x", "y", "z", "time"]))),
+        ("offset", Arc::new(UInt32Array::from(vec![0, 4, 8, 12]))),
+        ("datatype", Arc::new(UInt8Array::from(vec![7; 4]))),
+        ("count", Arc::new(UInt32Array::from(vec![1; 4]))),
+    ]);
+    let cloud = structure(vec![
+        ("header", header()),
+        ("height", whole(2)),
+        ("width", whole(50)),
+        ("fields", list(fields)),
+        ("is_bigendian", Arc::new(BooleanArray::from(vec![false]))),
+        ("point_step", whole(16)),
+        ("row_step", whole(810)),
+        ("data", list(Arc::new(UInt8Array::from(vec![1; 1620])))),
+        ("is_dense", Arc::new(BooleanArray::from(vec![true]))),
+    ]);
+    let from = "{ columns: [position], names: { key: name, order: [b, a] }, stamp: header.stamp }";
+    let mut of_names = Selector::new(Reading::samples(2, serde_yaml::from_str(from).unwrap()));
+    let mut of_joints = Selector::new(Reading::samples(3, None));
+    let mut of_clouds = Selector::new(Reading::cloud(Wanted::Every, None));
+    let orders = [joints(["a", "b", "c"]), joints(["c", "b", "a"])];
+    let mut messages = [Message::default(), Message::default(), Message::default()];
+    let metadata = [("encoding", MetadataRef::String("jointstate"))];
+    let mut run = |rounds: usize| {
+        for payload in (0..rounds).flat_map(|_| &orders) {
+            of_names.read(metadata, payload, &mut messages[0]).unwrap();
+            of_joints.read(metadata, payload, &mut messages[1]).unwrap();
+            of_clouds.read(metadata, &cloud, &mut messages[2]).unwrap();
+        }
+    };
+    run(2);
+    let before = allocations();
+    run(10);
+    assert_eq!(allocations(), before);
+    let rows = messages.map(|message| (message.rows, message.columns().len(), message.timestamp_ns()));
+    assert_eq!(
+        rows,
+        [(2, 1, 1_000_000_005), (3, 1, 1_000_000_005), (100, 4, 1_000_000_005)]
+    );
 }
 
 /// Nor does what align hands to fuse in one process.

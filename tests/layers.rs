@@ -27,13 +27,14 @@ const ABOVE: [(&str, &[&str]); 5] = [
 
 /// Metadata keys that are names of other things, too: of keys of a configuration, of columns, of fields of the log. In the
 /// code they may stand as text, but not where metadata is looked up or made.
-const OTHER_NAMES: [&str; 17] = [
+const OTHER_NAMES: [&str; 18] = [
     "channels",
     "device",
     "dim",
     "dtype",
     "error",
     "fields",
+    "frame_id",
     "group",
     "inputs",
     "modalities",

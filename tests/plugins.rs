@@ -129,3 +129,69 @@ fn what_names_and_configurations_cannot_be_is_said() {
         "the program: configuration: the section `fuse:` is missing"
     );
 }
+
+#[test]
+fn what_is_said_of_an_input_s_payload_is_refused_by_its_key() {
+    let fuse = |more: &str| {
+        format!(
+            "fuse: {{ {} }}",
+            ONE.replace("interpolation", &format!("{more}, interpolation"))
+        )
+    };
+    let voxelize = |more: &str| {
+        format!(
+            "voxelize: {{ origin_m: [0, 0, 0], voxel_size_m: [1, 1, 1], shape: [2, 2, 2], channels: [count], layout: coo,
+              inputs: [{{ input: lidar, {more} }}] }}"
+        )
+    };
+    let names = "names: { key: name, order: [a, b] }";
+    let cases = [
+        (
+            fuse("from: { column: [a] }"),
+            "fuse: modalities[0].from.column: unknown field `column`, expected one of `columns`, `names`, `stamp`",
+        ),
+        (
+            fuse("from: {}"),
+            "fuse: modalities[0].from.columns: there is none, nor a `stamp`",
+        ),
+        (
+            fuse("from: { columns: [a..b] }"),
+            "modalities[0].from.columns[0]: `a..b` is no path",
+        ),
+        (
+            fuse(&format!("from: {{ columns: [a], {names} }}")),
+            "modalities[0].from.names.order: 2 names of 1 columns are 2 values (allowed: 1, the `dim`)",
+        ),
+        (
+            fuse("from: { stamp: { metadata: t, unit: h } }"),
+            "modalities[0].from.stamp: allowed: a path such as `header.stamp`, or `{ metadata: KEY, unit: s | ms | us | ns }`",
+        ),
+        (
+            voxelize(&format!("from: {{ columns: [a], {names} }}")),
+            "voxelize: inputs[0].from.names: points have no names (allowed: in a modality)",
+        ),
+        (
+            format!("plugins: [align: {{ {ONE} }}, {}]", fuse("from: { columns: [a] }")),
+            "the input `force` of `fuse` comes from another operation of this process",
+        ),
+        (
+            format!(
+                "plugins: [fuse: {{ name: wrist, {ONE} }}, {}]",
+                fuse("from: { columns: [a] }")
+            ),
+            "operations differ about where things stand in the messages of input `force` (needed: an input of its own",
+        ),
+    ];
+    for (text, wanted) in cases {
+        let text = match text.starts_with("plugins") {
+            true => text,
+            false => format!("plugins: [{text}]"),
+        };
+        let words = refused(graph(&text));
+        assert!(words.contains(wanted), "{text}: {words}\nnot {wanted}");
+    }
+    // What takes everything takes what another operation makes of it.
+    let text = format!("plugins: [fuse: {{ name: wrist, {ONE} }}, fuse: {{ {ONE} }}]");
+    let graph = graph(&text).unwrap();
+    assert_eq!(graph.reading(input(&graph, "force")).unwrap().samples, Some(1));
+}

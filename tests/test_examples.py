@@ -185,3 +185,40 @@ def test_what_is_written_is_what_is_replayed(tmp_path):
 def test_arrays_that_are_no_stream_are_refused(tmp_path, stamps, values):
     with pytest.raises(ValueError, match=r"force: .* \(allowed: int64 \[N\], \[N, D\]\)"):
         write_samples(tmp_path, "force", np.array(stamps), np.array(values))
+
+
+def test_messages_of_other_software_are_fused_and_voxelized(flow):
+    """examples/hub.yml: an image through an encoder, and structs of ROS, with nothing of robocache's in the senders."""
+    model = flow.folder / "encoder.onnx"
+    subprocess.run([sys.executable, EXAMPLES / "hub" / "make_encoder.py", "--out", model], check=True, timeout=60)
+    example(flow, "hub.yml", lambda text: re.sub(r"(sensors\.py \w+) 10", rf"\1 {SECONDS}", text).replace("../out/encoder.onnx", str(model)))
+    live = lambda source: {"source": source, "queue_size": 20000}  # noqa: E731
+    flow.collector({"fused": live("fuse/fused"), "voxels": live("voxelize/voxels")})
+    done = flow.run(timeout=120)
+    got = done.received("sink", "fused")
+    assert len(got) >= 0.6 * SECONDS * 50
+    seen = np.zeros(3, int)
+    for message in got:
+        valid = np.reshape(message.metadata["valid"], (16, 3))[-1]
+        features, joints, pose = np.split(message.values.reshape(16, 45)[-1], [32, 38])
+        turned = phase(message.stamp)
+        seen += valid
+        if valid[0]:
+            assert np.isfinite(features).all() and features.any()
+        if valid[1]:
+            # Positions and speeds of shoulder, elbow and wrist, held for 10 ms at most.
+            angles = turned + np.arange(3)
+            assert np.abs(joints[:3] - np.sin(angles)).max() < 0.05
+            assert np.abs(joints[3:] - math.pi * np.cos(angles)).max() < 0.15
+        if valid[2]:
+            assert np.abs(pose[:2] - 0.4 * np.array([math.cos(turned), math.sin(turned)])).max() < 0.03
+            assert abs(pose[3:] @ pose[3:] - 1) < 1e-5
+    assert (seen >= 0.5 * len(got)).all(), seen
+    grids = done.received("sink", "voxels")
+    assert len(grids) >= 0.6 * SECONDS * 10
+    for grid in grids:
+        assert grid.metadata["points_in"] == 20000 and grid.metadata["dropped_nonfinite"] == 20
+        assert (grid.values["features"][:, 1] == 80).all() and grid.values["features"][:, 2].max() > 9e7
+    log = done.logs["fuse"] + done.logs["voxelize"]
+    assert "input `pose` is read as geometry_msgs/PoseStamped" in log and "input `points` is read as sensor_msgs/PointCloud2" in log, log
+    assert "ERROR" not in log and "no `timestamp_ns`" not in log, log

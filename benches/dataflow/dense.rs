@@ -5,7 +5,7 @@ use dora_node_api::dora_core::config::DataId;
 use dora_node_api::{DoraNode, Event, Parameter};
 use robocache::dora::read_message;
 use robocache::ops::voxelize::{CpuVoxelizer, VoxelizeConfig};
-use robocache::stream::{Message, key};
+use robocache::stream::{Message, Reading, Selector, key};
 use std::error::Error;
 use std::time::Instant;
 
@@ -17,13 +17,13 @@ pub fn run(config: &str) -> Result<(), Box<dyn Error>> {
     let mut voxelizer = CpuVoxelizer::new(&config)?;
     let mut grid = vec![0.0f32; voxelizer.grid().cells() * config.channels.len()];
     let output = DataId::from("voxels".to_owned());
-    let mut message = Message::default();
+    let (mut selector, mut message) = (Selector::new(Reading::default()), Message::default());
     let (mut node, mut events) = DoraNode::init_from_env()?;
     while let Some(event) = events.recv() {
         let Event::Input { mut metadata, data, .. } = event else {
             continue;
         };
-        read_message(&metadata.parameters, data.as_array(), &mut message)?;
+        read_message(&metadata.parameters, data.as_array(), &mut selector, &mut message)?;
         let start = Instant::now();
         let mut refused = None;
         voxelizer.gather([(0, &message)], |_, error| refused = Some(error));

@@ -144,6 +144,23 @@ pub struct App {
 /// Says why messages of so many bytes can't be sent on an output.
 type MessageLimit = dyn Fn(&str, usize) -> Result<(), String>;
 
+/// Whether each input of the dataflow can be read as its operations want it.
+fn check_readings(graph: &Graph) -> Result<(), String> {
+    if let Some((operation, input)) = graph.misread() {
+        return Err(format!(
+            "the input `{input}` of `{operation}` comes from another operation of this process (allowed: an input of the dataflow)"
+        ));
+    }
+    let mut inputs = graph.external_inputs().enumerate();
+    match inputs.find(|&(external, _)| graph.reading(external).is_none()) {
+        None => Ok(()),
+        Some((_, (input, _))) => Err(format!(
+            "operations differ about where things stand in the messages of input `{input}` (needed: an input of its own for \
+             each, which may have the same source)"
+        )),
+    }
+}
+
 /// A plugin that is being built.
 struct Building {
     plugin: &'static str,
@@ -369,6 +386,7 @@ impl App {
         self.warn_of_order();
         let mut graph = Graph::new(self.operations, is_published, &memory);
         graph.set_residences(self.residences);
+        check_readings(&graph).map_err(|problem| self.config.error("from", problem))?;
         Ok(graph)
     }
 

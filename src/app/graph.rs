@@ -8,7 +8,7 @@ use super::outbox::{Delivery, InputRoute, Internal, Outbox, OutputRoute, Sink};
 use super::value::Json;
 use super::{AppError, OutputResidence, Registration, Value};
 use crate::device::HostMemory;
-use crate::stream::Message;
+use crate::stream::{Message, Reading};
 use std::time::Instant;
 
 /// The operations of a node in order, wired to one another and to the inputs and outputs of the dataflow. It has no event
@@ -292,6 +292,28 @@ impl Graph {
     /// and warnings together, also where that is 0.
     pub fn faults(&self) -> impl Iterator<Item = (&str, u64)> {
         self.shared.faults.counts()
+    }
+
+    /// How the payloads of an input of the dataflow are read: a [`Selector`](crate::stream::Selector) does so. `None` where
+    /// its operations differ about that.
+    ///
+    /// # Panics
+    /// If there is no such input.
+    pub fn reading(&self, external: usize) -> Option<Reading> {
+        let consumers = self.externals[external].1.iter();
+        let mut readings = consumers.map(|&(operation, input)| self.nodes[operation].operation.reading(input));
+        let first = readings.next().unwrap_or_default();
+        readings.try_fold(first, Reading::and)
+    }
+
+    /// An input of an operation that says where things stand in the payload, though another operation of this process makes
+    /// the messages.
+    pub(super) fn misread(&self) -> Option<(&str, &str)> {
+        self.nodes.iter().find_map(|node| {
+            let mut inputs = node.internals.iter().map(|internal| internal.input);
+            let misread = inputs.find(|&input| node.operation.reading(input).from.is_some())?;
+            Some((node.name.as_str(), node.inputs[misread].name.as_str()))
+        })
     }
 
     /// Whether an operation takes every message of an input of the dataflow: [`Operation::takes_any`].

@@ -1,5 +1,5 @@
 use super::{Outbox, Value};
-use crate::stream::Message;
+use crate::stream::{Message, Reading};
 use std::fmt;
 use std::time::Instant;
 
@@ -122,6 +122,12 @@ pub trait Operation {
     /// left goes back to the host. What is on its way meanwhile is brought there.
     fn device_of_input(&self, _input: usize) -> Option<usize> {
         None
+    }
+
+    /// How the payloads of an input are read, where they are structs of other software: [`Reading`]. It is asked once, of
+    /// an input from the dataflow. Messages of other operations of this process come as they are.
+    fn reading(&self, _input: usize) -> Reading {
+        Reading::default()
     }
 
     /// Whether it takes every message of an input, whatever its payload and its metadata are, and whether or not it has a

@@ -4,12 +4,12 @@
 //! take seconds: a thread of its own does that, and the messages of an input that come meanwhile are held, in order.
 
 use super::message::read_message;
-use super::queue::{DEFAULT_BYTES, DEFAULT_MESSAGES, Note, Queue};
+use super::queue::{DEFAULT_BYTES, DEFAULT_MESSAGES, Level, Note, Queue};
 use super::runtime::LOOK_EVERY;
 use crate::app::Change;
 use crate::arrow::array::ArrayRef;
 use crate::device::ring::{Opened, Readers};
-use crate::stream::{Message, MessageError};
+use crate::stream::{Message, MessageError, Selector};
 use dora_node_api::futures::channel::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use dora_node_api::futures::channel::oneshot;
 use dora_node_api::futures::future::{Either, pending, select};
@@ -23,6 +23,8 @@ pub(super) struct Drain {
     names: Vec<String>,
     /// For each input, whether an operation takes every message of it.
     takes_any: Vec<bool>,
+    /// For each input, what is taken of its payloads.
+    selectors: Vec<Selector>,
     queue: Arc<Queue>,
     ignored: BTreeSet<String>,
     /// The rings that payloads come by.
@@ -43,6 +45,10 @@ struct Held {
 }
 
 /// What came of an input.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "nearly all are messages, and a box would be made for each"
+)]
 enum Came {
     Message(Arrived),
     Change(Change),
@@ -114,12 +120,14 @@ enum Woken {
 }
 
 impl Drain {
-    /// `takes_any` says of each input whether an operation takes every message of it.
-    pub fn new(names: Vec<String>, takes_any: Vec<bool>, queue: Arc<Queue>) -> Self {
+    /// `takes_any` says of each input whether an operation takes every message of it, `selectors` what is taken of its
+    /// payloads.
+    pub fn new(names: Vec<String>, takes_any: Vec<bool>, selectors: Vec<Selector>, queue: Arc<Queue>) -> Self {
         Self {
             held: names.iter().map(|_| Held::default()).collect(),
             names,
             takes_any,
+            selectors,
             queue,
             ignored: BTreeSet::new(),
             readers: Readers::default(),
@@ -202,7 +210,8 @@ impl Drain {
                 Some(input) => self.input(input, &metadata.parameters, data.as_array(), unix_ns(&metadata)),
                 None => {
                     if self.ignored.insert(id.to_string()) {
-                        self.log(false, format!("input `{id}` is wired, but no operation listens to it"));
+                        let text = format!("input `{id}` is wired, but no operation listens to it");
+                        self.log(Level::Warning, text);
                     }
                 }
             },
@@ -223,23 +232,29 @@ impl Drain {
             } => {
                 let inputs: Vec<String> = affected_input_ids.iter().map(ToString::to_string).collect();
                 let text = format!("node `{source_node_id}` failed (inputs {}): {error}", inputs.join(", "));
-                self.log(true, text);
+                self.log(Level::Error, text);
             }
-            Event::NodeRestarted { id } => self.log(false, format!("node `{id}` is back")),
+            Event::NodeRestarted { id } => self.log(Level::Warning, format!("node `{id}` is back")),
             Event::ParamUpdate { key, value } => match serde_yaml::to_value(&value) {
                 Ok(value) => self.queue.push(Note::Parameter { key, value }),
-                Err(error) => self.log(false, format!("parameter `{key}` = {value} is refused: {error}")),
+                Err(error) => self.log(
+                    Level::Warning,
+                    format!("parameter `{key}` = {value} is refused: {error}"),
+                ),
             },
             Event::ParamDeleted { key } => {
-                self.log(false, format!("parameter `{key}` was deleted: its last value stays"));
+                self.log(
+                    Level::Warning,
+                    format!("parameter `{key}` was deleted: its last value stays"),
+                );
             }
-            Event::Error(text) => self.log(true, text),
+            Event::Error(text) => self.log(Level::Error, text),
             _ => {}
         }
     }
 
-    fn log(&self, is_error: bool, text: String) {
-        self.queue.push(Note::Log { is_error, text });
+    fn log(&self, level: Level, text: String) {
+        self.queue.push(Note::Log { level, text });
     }
 
     fn index(&self, id: &str) -> Option<usize> {
@@ -248,7 +263,11 @@ impl Drain {
 
     fn input(&mut self, input: usize, parameters: &MetadataParameters, array: &ArrayRef, published: i64) {
         let mut message = self.queue.take_free(input);
-        let read = read_message(parameters, array, &mut message);
+        let selector = &mut self.selectors[input];
+        let read = read_message(parameters, array, selector, &mut message);
+        if let Some(note) = selector.take_note() {
+            self.log(Level::Info, format!("input `{}` is read as {note}", self.names[input]));
+        }
         let arrived = Arrived {
             message,
             read,
@@ -373,7 +392,7 @@ mod tests {
     use crate::arrow::array::{Float32Array, UInt8Array};
     use crate::device::HostMemory;
     use crate::device::ring::{RingConfig, RingWriter, Ticket};
-    use crate::stream::Header;
+    use crate::stream::{Header, Reading};
     use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
     use std::time::Duration;
 
@@ -381,7 +400,8 @@ mod tests {
         let bounds = vec![Bound::new(None, false); inputs];
         let queue = Arc::new(Queue::new(&bounds, &HostMemory::pageable()));
         let names = (0..inputs).map(|input| format!("input {input}")).collect();
-        Drain::new(names, vec![false; inputs], queue)
+        let selectors = (0..inputs).map(|_| Selector::new(Reading::default())).collect();
+        Drain::new(names, vec![false; inputs], selectors, queue)
     }
 
     impl Drain {

@@ -1,7 +1,7 @@
 //! dora's metadata into headers, and back.
 
 use crate::arrow::array::ArrayRef;
-use crate::stream::{Header, Message, MessageError, MetadataRef};
+use crate::stream::{Header, Message, MessageError, MetadataRef, Selector};
 use dora_node_api::metadata::{FRAMING, FRAMING_ARROW_IPC};
 use dora_node_api::{MetadataParameters, Parameter};
 use std::time::{Duration, UNIX_EPOCH};
@@ -9,18 +9,21 @@ use std::time::{Duration, UNIX_EPOCH};
 /// The transport's own key among the ones that begin with a letter.
 const OPEN_TELEMETRY: &str = "open_telemetry_context";
 
-/// Copies a message out of dora's memory: the payload, unless it is in a ring, and the metadata but for dora's own.
+/// Copies a message out of dora's memory: what `selector` takes of the payload, unless it is in a ring, and the metadata but
+/// for dora's own.
 ///
 /// # Errors
 /// A payload or metadata that can't be; the message is then of no use.
 pub fn read_message(
     parameters: &MetadataParameters,
     array: &ArrayRef,
+    selector: &mut Selector,
     message: &mut Message,
 ) -> Result<(), MessageError> {
     let is_ours = |key: &str| !key.starts_with('_') && key != OPEN_TELEMETRY;
     let entries = parameters.iter().filter(|(key, _)| is_ours(key));
-    message.read(entries.map(|(key, value)| (key.as_str(), borrowed(value))), array)
+    let entries = entries.map(|(key, value)| (key.as_str(), borrowed(value)));
+    selector.read(entries, array, message)
 }
 
 /// The metadata of a message in Arrow's IPC format.
@@ -70,6 +73,7 @@ fn owned(value: MetadataRef<'_>) -> Parameter {
 mod tests {
     use super::*;
     use crate::arrow::array::Float32Array;
+    use crate::stream::Reading;
     use std::sync::Arc;
 
     #[test]
@@ -84,7 +88,8 @@ mod tests {
         parameters.insert(OPEN_TELEMETRY.into(), Parameter::String("trace".into()));
         let array: ArrayRef = Arc::new(Float32Array::from(vec![1.0]));
         let mut message = Message::default();
-        read_message(&parameters, &array, &mut message).unwrap();
+        let mut selector = Selector::new(Reading::default());
+        read_message(&parameters, &array, &mut selector, &mut message).unwrap();
         assert_eq!(*message.header, sent);
     }
 

@@ -35,12 +35,20 @@ pub(crate) enum Item {
     NotesLost(u64),
 }
 
+/// How much a line of the log matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Level {
+    Error,
+    Warning,
+    Info,
+}
+
 /// What belongs to no input.
 pub(crate) enum Note {
     /// A parameter was set.
     Parameter { key: String, value: Value },
     /// Something to log.
-    Log { is_error: bool, text: String },
+    Log { level: Level, text: String },
     /// Every input is closed, and what came is flushed; or the dataflow stops.
     End { inputs_closed: bool },
 }
@@ -467,7 +475,10 @@ mod tests {
     #[test]
     fn notes_keep_their_order_and_the_oldest_go_where_they_are_too_many() {
         let queue = Queue::new(&[Bound::new(None, false)], &HostMemory::pageable());
-        let log = |text: String| Note::Log { is_error: false, text };
+        let log = |text: String| Note::Log {
+            level: Level::Warning,
+            text,
+        };
         queue.push(log("before".into()));
         queue.push_message(0, message(1));
         queue.push(Note::End { inputs_closed: true });

@@ -5,11 +5,12 @@
 
 use super::drain::Drain;
 use super::limits::Limits;
-use super::queue::{Bound, Item, Losses, Note, Queue};
+use super::queue::{Bound, Item, Level, Losses, Note, Queue};
 use super::sender::Sender;
 use super::transport::wait_until_read;
 use super::{NODE_CONFIG, NodeError};
 use crate::app::{App, AppError, Graph};
+use crate::stream::Selector;
 use dora_node_api::DoraNode;
 use dora_node_api::futures::channel::oneshot;
 use serde::Deserialize;
@@ -106,7 +107,9 @@ pub(super) fn run(app: App) -> Result<(), NodeError> {
     let (stop, stopped) = oneshot::channel();
     let drain = std::thread::Builder::new().name("drain".into()).spawn({
         let takes_any = (0..names.len()).map(|input| graph.takes_any(input)).collect();
-        let drain = Drain::new(names.clone(), takes_any, queue.clone());
+        let readings = (0..names.len()).map(|input| graph.reading(input).unwrap_or_default());
+        let selectors = readings.map(Selector::new).collect();
+        let drain = Drain::new(names.clone(), takes_any, selectors, queue.clone());
         move || drain.run(events, stopped)
     });
     let drain = drain.map_err(|error| NodeError::Dora(format!("the drain thread can't be started: {error}")))?;
@@ -170,8 +173,11 @@ fn work(graph: &mut Graph, queue: &Queue, names: Vec<String>, sender: &mut Sende
             }
             Some(Item::Changed { input, change }) => graph.changed(input, change, sender),
             Some(Item::Note(Note::Parameter { key, value })) => graph.parameter(&key, &value, sender),
-            Some(Item::Note(Note::Log { is_error: true, text })) => tracing::error!("{text}"),
-            Some(Item::Note(Note::Log { is_error: false, text })) => tracing::warn!("{text}"),
+            Some(Item::Note(Note::Log { level, text })) => match level {
+                Level::Error => tracing::error!("{text}"),
+                Level::Warning => tracing::warn!("{text}"),
+                Level::Info => tracing::info!("{text}"),
+            },
             Some(Item::Note(Note::End { inputs_closed })) => {
                 if inputs_closed {
                     graph.close_all(sender);

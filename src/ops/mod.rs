@@ -13,6 +13,7 @@ pub mod resample;
 pub mod stamps;
 pub mod voxelize;
 
+use crate::stream::{FromConfig, FromError};
 use crate::time::Interpolation;
 
 /// A configuration that asks for something impossible.
@@ -45,6 +46,12 @@ pub(crate) fn duration_ns(key: impl FnOnce() -> String, ms: f64) -> Result<i64, 
             format!("{ms} is no duration (allowed: 0 to 1e12 ms)"),
         ))
     }
+}
+
+/// Checks the key `from` of the input at `at`; `dim` is how many values a sample has, `None` of a cloud.
+pub(crate) fn check_from(at: &str, from: Option<&FromConfig>, dim: Option<usize>) -> Result<(), ConfigError> {
+    let checked = from.map_or(Ok(()), |from| from.check(dim));
+    checked.map_err(|FromError { key, problem }| ConfigError::new(format!("{at}.from.{key}"), problem))
 }
 
 /// The refusal of a limit that its interpolation has no use for, so that nobody relies on it.

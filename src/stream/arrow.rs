@@ -44,6 +44,23 @@ pub(super) fn read(array: &ArrayRef, bfloat16: bool, message: &mut Message) -> R
     Ok(())
 }
 
+/// Copies a range of an array of values as a column of a row each.
+pub(super) fn read_range(
+    name: &str,
+    array: &ArrayRef,
+    range: Range<usize>,
+    message: &mut Message,
+) -> Result<(), Unread> {
+    let source = Source {
+        array: &**array,
+        from: range.start,
+        len: range.len(),
+        null_rows: [None; 2],
+        rows: Rows::Every(1),
+    };
+    read_values(name, source, Cells::One, false, message)
+}
+
 /// Values of an Arrow array, and which of them are null.
 #[derive(Clone, Copy)]
 struct Source<'a> {

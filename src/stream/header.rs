@@ -467,6 +467,9 @@ pub enum MessageError {
         /// Which dimension must be that: first or last.
         axis: &'static str,
     },
+    /// The payload has not what is to be taken from it.
+    #[error(transparent)]
+    Select(#[from] super::SelectError),
     /// The payload is in a ring, and can't be taken from it.
     #[error("{0}")]
     Ring(String),

@@ -224,19 +224,33 @@ impl Message {
         metadata: impl IntoIterator<Item = (&'a str, MetadataRef<'a>)>,
         array: &ArrayRef,
     ) -> Result<(), MessageError> {
+        self.read_with(metadata, |message| message.copy(array))
+    }
+
+    /// As [`read`](Self::read), with what `payload` makes of the message once its header is read.
+    pub(super) fn read_with<'a>(
+        &mut self,
+        metadata: impl IntoIterator<Item = (&'a str, MetadataRef<'a>)>,
+        payload: impl FnOnce(&mut Self) -> Result<(), MessageError>,
+    ) -> Result<(), MessageError> {
         self.clear_payload();
         let header = self.header.read(metadata);
         if self.header.is_resident() {
             return header;
         }
-        self.rows = array.len();
+        payload(self)?;
+        header?;
+        self.check()
+    }
+
+    /// Makes its payload a copy of an Arrow array. The header is read.
+    pub(super) fn copy(&mut self, array: &ArrayRef) -> Result<(), MessageError> {
         let is_bfloat16 = *self.header.dtype == *Dtype::BFloat16.name();
+        self.rows = array.len();
         super::arrow::read(array, is_bfloat16, self).map_err(|why| MessageError::ArrowType {
             came: array.data_type().to_string(),
             why,
-        })?;
-        header?;
-        self.check()
+        })
     }
 
     /// Checks the header against the payload: its element type, shape and lengths. Where `dtype` is bfloat16, which travels

@@ -9,6 +9,7 @@ mod payload;
 pub mod recording;
 mod resident;
 mod samples;
+mod selector;
 
 pub use header::{Entry, Header, MessageError, Names, key};
 pub use history::{History, Insert, Place};
@@ -18,3 +19,6 @@ pub(crate) use payload::ColumnSpan;
 pub use payload::Payload;
 pub use resident::{Resident, SlotColumn, SlotLayout};
 pub use samples::{SampleRow, SampleRows, SamplesError};
+pub use selector::{
+    FromConfig, FromError, MetadataStamp, NamesConfig, Reading, SelectError, Selector, StampConfig, TimeUnit, Wanted,
+};

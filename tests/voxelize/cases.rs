@@ -124,6 +124,7 @@ fn with_extrinsics(mut config: VoxelizeConfig, extrinsics: &[Extrinsic]) -> Voxe
         .map(|(i, extrinsic)| VoxelInput {
             input: format!("lidar_{i}"),
             extrinsic: Some(extrinsic.clone()),
+            ..VoxelInput::default()
         })
         .collect();
     config

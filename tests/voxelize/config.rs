@@ -76,10 +76,11 @@ fn every_key_is_read() {
                     translation_m: [0.0, 0.0, 1.8],
                     rotation_xyzw: [0.0, 0.0, 0.0, 1.0],
                 }),
+                ..VoxelInput::default()
             },
             VoxelInput {
                 input: "rear".into(),
-                extrinsic: None,
+                ..VoxelInput::default()
             },
         ],
     };

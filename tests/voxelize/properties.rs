@@ -67,6 +67,7 @@ fn config() -> impl Strategy<Value = VoxelizeConfig> {
                     .map(|(extrinsic, input)| VoxelInput {
                         input: input.into(),
                         extrinsic,
+                        ..VoxelInput::default()
                     })
                     .collect(),
                 ..VoxelizeConfig::default()

@@ -215,7 +215,7 @@ pub fn config(origin: f32, size: f32, shape: [usize; 3], channels: &[&str]) -> V
         channels: channels.iter().map(|c| c.parse().unwrap()).collect(),
         inputs: vec![VoxelInput {
             input: "lidar".into(),
-            extrinsic: None,
+            ..VoxelInput::default()
         }],
         ..VoxelizeConfig::default()
     }

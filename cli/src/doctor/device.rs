@@ -91,7 +91,7 @@ fn grid(placement: &Placement) -> Result<(Vec<u8>, Device, f64), Box<dyn std::er
         layout: VoxelLayout::Dense,
         inputs: vec![VoxelInput {
             input: "cloud".into(),
-            extrinsic: None,
+            ..VoxelInput::default()
         }],
         ..VoxelizeConfig::default()
     };

@@ -31,7 +31,7 @@ impl Plugin for AlignPlugin {
     fn build(&self, app: &mut App) -> Result<(), AppError> {
         let config = app.config_or(&self.config)?;
         let aligner = Aligner::split(&config, app.placement()).map_err(|error| app.refused(&error))?;
-        let operation = Observe::new(app.name(), aligner, true);
+        let operation = Observe::new(app.name(), &config, aligner, true);
         app.add_operation(Registration {
             name: app.name().into(),
             inputs: operation.inputs(),

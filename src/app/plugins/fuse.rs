@@ -32,7 +32,7 @@ impl Plugin for FusePlugin {
     fn build(&self, app: &mut App) -> Result<(), AppError> {
         let config = app.config_or(&self.config)?;
         let aligner = Aligner::new(&config, app.placement()).map_err(|error| app.refused(&error))?;
-        let operation = Observe::new(app.name(), aligner, false);
+        let operation = Observe::new(app.name(), &config, aligner, false);
         app.add_operation(Registration {
             name: app.name().into(),
             inputs: operation.inputs(),

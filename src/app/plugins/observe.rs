@@ -9,8 +9,8 @@ use crate::app::handed::Handed;
 use crate::app::{Change, Fault, Operation, Outbox, Value, Wake};
 use crate::device::Device;
 use crate::device::cuda::{Budget, Gpu};
-use crate::ops::align::{Aligner, FUSED, OBSERVATION, Pushed, Samples, SamplesError, Wanted, Window};
-use crate::stream::{Header, Layout, Message};
+use crate::ops::align::{AlignConfig, Aligner, FUSED, OBSERVATION, Pushed, Samples, SamplesError, Wanted, Window};
+use crate::stream::{Header, Layout, Message, Reading};
 use asked::Asked;
 use attach::Attach;
 use std::fmt::Display;
@@ -25,6 +25,8 @@ pub(super) struct Observe {
     pending: Pending,
     /// The requests that wait.
     asked: Asked,
+    /// How the inputs of the streams are read.
+    readings: Vec<Reading>,
 }
 
 /// What is left to do, where more observations were due than are published at once.
@@ -50,8 +52,9 @@ struct Published {
 }
 
 impl Observe {
-    /// The operation of that name. `has_frames`: each output is that of one stream, whose frame it passes on.
-    pub fn new(name: &str, aligner: Aligner, has_frames: bool) -> Self {
+    /// The operation of that name, and of this configuration. `has_frames`: each output is that of one stream, whose frame
+    /// it passes on.
+    pub fn new(name: &str, config: &AlignConfig, aligner: Aligner, has_frames: bool) -> Self {
         let timeline = aligner.timeline();
         let published = aligner.outputs().iter().map(|output| {
             let modalities = output.modalities();
@@ -69,6 +72,7 @@ impl Observe {
             watch: Watch::new(name, timeline),
             pending: Pending::Nothing,
             asked: Asked::default(),
+            readings: config.readings().collect(),
             aligner,
         }
     }
@@ -317,6 +321,10 @@ impl Operation for Observe {
             self.refuse(&request, "the node ends", out);
         }
         Ok(())
+    }
+
+    fn reading(&self, input: usize) -> Reading {
+        self.readings.get(input).cloned().unwrap_or_default()
     }
 
     fn takes_any(&self, input: usize) -> bool {

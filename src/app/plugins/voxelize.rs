@@ -3,7 +3,7 @@ use crate::app::{App, AppError, Change, Fault, Operation, Outbox, Plugin, Regist
 use crate::device::{Dtype, Placement};
 use crate::ops::ConfigError;
 use crate::ops::voxelize::{GatheredGrid, LATER, Pushed, Unused, VoxelLayout, VoxelizeConfig, Voxelizer};
-use crate::stream::{Header, Layout, Message};
+use crate::stream::{Header, Layout, Message, Reading};
 
 /// Publishes the clouds of `voxelize:` as voxel grids, `voxels`.
 #[derive(Default)]
@@ -74,6 +74,7 @@ struct Voxelize {
 /// What the header of every grid says.
 struct About {
     inputs: Vec<String>,
+    readings: Vec<Reading>,
     layout: VoxelLayout,
     dtype: Dtype,
     /// Whether there is one input, and nothing moves it: then the grid is in the frame of its cloud.
@@ -89,6 +90,7 @@ impl Voxelize {
             layout: voxelizer.layout().clone(),
             voxelizer,
             about: About {
+                readings: config.readings().collect(),
                 inputs: config.inputs.into_iter().map(|input| input.input).collect(),
                 layout: config.layout,
                 dtype: config.dtype,
@@ -210,6 +212,10 @@ impl Operation for Voxelize {
         }
         self.end_where_device_is_lost(out);
         Ok(())
+    }
+
+    fn reading(&self, input: usize) -> Reading {
+        self.about.readings[input].clone()
     }
 
     fn changed(&mut self, input: usize, to: Change, out: &mut Outbox<'_>) {

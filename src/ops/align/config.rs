@@ -1,6 +1,7 @@
 use super::TriggerConfig;
 use crate::device::Dtype;
 pub use crate::ops::channel_groups::GroupConfig;
+use crate::stream::{FromConfig, Reading, Wanted};
 use crate::time::{Interpolation, QuaternionOrder};
 use serde::Deserialize;
 
@@ -64,6 +65,9 @@ pub struct ModalityConfig {
     pub input: String,
     /// Values a sample.
     pub dim: usize,
+    /// Where the values stand in a struct, and the stamp. `None`: where that is recognised.
+    #[serde(default)]
+    pub from: Option<FromConfig>,
     /// How values between samples are found; may be left out where every group says it.
     #[serde(default)]
     pub interpolation: Option<Interpolation>,
@@ -118,6 +122,9 @@ pub struct AttachConfig {
     /// The output on which those of a window are published, and the name of their column in `observation`.
     #[serde(default = "grids")]
     pub output: String,
+    /// As of [`ModalityConfig`]; its columns are those of a cloud.
+    #[serde(default)]
+    pub from: Option<FromConfig>,
     /// How many of the newest rows have messages. `None`: all.
     #[serde(default)]
     pub rows: Option<usize>,
@@ -152,6 +159,7 @@ impl Default for AttachConfig {
         Self {
             input: String::new(),
             output: grids(),
+            from: None,
             rows: None,
             max_age_ms: None,
             latency_ms: 0.0,
@@ -189,6 +197,7 @@ impl Default for ModalityConfig {
         Self {
             input: String::new(),
             dim: 0,
+            from: None,
             interpolation: None,
             latency_ms: 0.0,
             max_age_ms: None,
@@ -210,6 +219,14 @@ impl AlignConfig {
     /// D, the columns of all modalities side by side.
     pub fn columns(&self) -> usize {
         self.modalities.iter().map(|modality| modality.dim).sum()
+    }
+
+    /// How the inputs are read: those of the modalities, then of the attached streams.
+    pub fn readings(&self) -> impl Iterator<Item = Reading> {
+        let modalities = self.modalities.iter();
+        let samples = modalities.map(|modality| Reading::samples(modality.dim, modality.from.clone()));
+        let attached = self.attach.iter();
+        samples.chain(attached.map(|attach| Reading::cloud(Wanted::Every, attach.from.clone())))
     }
 }
 

@@ -3,7 +3,8 @@
 use super::{AlignConfig, AttachConfig, GroupConfig, ModalityConfig, Rows, TriggerConfig};
 use crate::device::Dtype;
 use crate::ops::channel_groups::{Group, Groups};
-use crate::ops::{ConfigError, duration_ns};
+use crate::ops::{ConfigError, check_from, duration_ns};
+use crate::stream::FromConfig;
 use crate::time::{TimeGrid, ms_to_ns};
 use std::collections::HashMap;
 
@@ -140,6 +141,7 @@ struct StreamConfig<'a> {
     at: String,
     input: &'a str,
     dim: usize,
+    from: Option<&'a FromConfig>,
     groups: Vec<Group>,
     latency_ms: f64,
     reorder_ms: f64,
@@ -157,6 +159,7 @@ impl<'a> StreamConfig<'a> {
                 at: format!("modalities[{i}]"),
                 input: &modality.input,
                 dim: modality.dim,
+                from: modality.from.as_ref(),
                 groups: modality.checked_groups(i)?,
                 latency_ms: modality.latency_ms,
                 reorder_ms: modality.reorder_ms,
@@ -171,6 +174,7 @@ impl<'a> StreamConfig<'a> {
                 at: format!("attach[{i}]"),
                 input: &attach.input,
                 dim: 0,
+                from: attach.from.as_ref(),
                 groups: Vec::new(),
                 latency_ms: attach.latency_ms,
                 reorder_ms: attach.reorder_ms,
@@ -185,6 +189,7 @@ impl<'a> StreamConfig<'a> {
 
     fn checked(self, config: &AlignConfig, grid: TimeGrid, wait_ns: i64) -> Result<StreamSpec, ConfigError> {
         let key = |key: &str| format!("{}.{key}", self.at);
+        check_from(&self.at, self.from, (self.dim > 0).then_some(self.dim))?;
         let reorder = duration_ns(|| key("reorder_ms"), self.reorder_ms)?;
         let reset = match self.reset_ms {
             Some(ms) => duration_ns(|| key("reset_ms"), ms)?,

@@ -9,7 +9,7 @@ const B: usize = 1;
 fn collector(inputs: usize, max_wait_ms: Option<f64>) -> Collector {
     let input = |i| VoxelInput {
         input: format!("lidar_{i}"),
-        extrinsic: None,
+        ..VoxelInput::default()
     };
     Collector::new(&VoxelizeConfig {
         inputs: (0..inputs).map(input).collect(),

@@ -1,5 +1,8 @@
+use super::plan::Plan;
 use super::{Channel, ConfigError, VoxelGrid, VoxelLayout};
 use crate::device::Dtype;
+use crate::ops::check_from;
+use crate::stream::{FromConfig, Reading, Wanted};
 use serde::Deserialize;
 
 /// Keys of the section `voxelize:` that a later version will know. They are refused as not supported yet.
@@ -38,11 +41,14 @@ pub struct VoxelizeConfig {
 }
 
 /// A stream of clouds.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct VoxelInput {
     /// The id of the dataflow input.
     pub input: String,
+    /// Where the fields of a cloud stand in a struct, and its stamp. `None`: where that is recognised.
+    #[serde(default)]
+    pub from: Option<FromConfig>,
     /// Where the sensor is in the frame of the grid. Absent: the clouds are in that frame.
     #[serde(default)]
     pub extrinsic: Option<Extrinsic>,
@@ -125,6 +131,14 @@ impl VoxelizeConfig {
     pub fn grid(&self) -> Result<VoxelGrid, ConfigError> {
         self.validate()?;
         Ok(VoxelGrid::new(self.origin_m, self.voxel_size_m, self.shape))
+    }
+
+    /// How the inputs are read.
+    pub fn readings(&self) -> impl Iterator<Item = Reading> {
+        let fields = Plan::new(&self.channels).fields.into_iter();
+        let wanted = Wanted::These(fields.map(|field| field.name).collect());
+        let inputs = self.inputs.iter();
+        inputs.map(move |input| Reading::cloud(wanted.clone(), input.from.clone()))
     }
 
     /// Bytes of the payload of each grid, where they don't depend on the clouds. The configuration must be valid.
@@ -270,6 +284,7 @@ impl VoxelizeConfig {
                     format!("`{}` is there twice (each input once)", input.input),
                 ));
             }
+            check_from(&format!("inputs[{i}]"), input.from.as_ref(), None)?;
             let Some(extrinsic) = &input.extrinsic else { continue };
             if !extrinsic.translation_m.iter().all(|v| (*v as f32).is_finite()) {
                 return Err(ConfigError::new(

@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 ///     voxel_size_m: [1.0; 3],
 ///     shape: [4, 4, 4],
 ///     channels: vec![Channel::Count, Channel::Mean("x".into())],
-///     inputs: vec![VoxelInput { input: "lidar".into(), extrinsic: None }],
+///     inputs: vec![VoxelInput { input: "lidar".into(), ..VoxelInput::default() }],
 ///     ..VoxelizeConfig::default()
 /// };
 /// let mut voxelizer = Voxelizer::new(&config, &Placement::cpu("an example"))?;

@@ -173,6 +173,7 @@ pub fn random_config(random: &mut Random) -> (VoxelizeConfig, f64) {
             translation_m: [0.3, -0.1, 0.5],
             rotation_xyzw: [0.1, -0.02, 0.7, 0.7],
         }),
+        ..VoxelInput::default()
     });
     (config, size)
 }

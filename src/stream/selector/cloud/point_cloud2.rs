@@ -1,0 +1,330 @@
+use super::{Values, check, columns};
+use crate::arrow::array::{Array, AsArray, StructArray};
+use crate::arrow::datatypes::{DataType, FieldRef, Fields};
+use crate::device::Dtype;
+use crate::stream::selector::path::{List, Path, bytes, integer, is_bytes, is_text, text};
+use crate::stream::selector::{SelectError, Wanted};
+use crate::stream::{Cells, Message};
+use std::ops::Range;
+
+/// A `sensor_msgs/PointCloud2`: points of any fields, one after the other in bytes.
+#[derive(Debug)]
+pub(in crate::stream::selector) struct PointCloud2 {
+    height: Path,
+    width: Path,
+    point_step: Path,
+    row_step: Path,
+    is_bigendian: Path,
+    data: Path,
+    fields: Path,
+    list: List,
+    /// Where `name`, `offset`, `datatype` and `count` stand in an element of `fields`.
+    parts: [usize; 4],
+    wanted: Wanted,
+    /// The fields of the last message, and what is taken of them.
+    last: Vec<PointField>,
+    taken: Vec<Taken>,
+}
+
+/// A field of a point.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct PointField {
+    name: String,
+    offset: usize,
+    datatype: usize,
+    count: usize,
+}
+
+/// A field that becomes a column.
+#[derive(Debug)]
+struct Taken {
+    name: String,
+    offset: usize,
+    dtype: Dtype,
+    values: Values,
+}
+
+/// The types of a `sensor_msgs/PointField`, from 1 on.
+const DATATYPES: [Dtype; 8] = [
+    Dtype::Int8,
+    Dtype::UInt8,
+    Dtype::Int16,
+    Dtype::UInt16,
+    Dtype::Int32,
+    Dtype::UInt32,
+    Dtype::Float32,
+    Dtype::Float64,
+];
+
+impl PointField {
+    fn dtype(&self) -> Option<Dtype> {
+        DATATYPES.get(self.datatype.checked_sub(1)?).copied()
+    }
+}
+
+impl PointCloud2 {
+    /// The one whose fields are at the places `of`, which is empty or ends with a dot.
+    pub fn find(of: &str, fields: &Fields, wanted: &Wanted) -> Result<Self, SelectError> {
+        let find = |name: &str, fits: &dyn Fn(&DataType) -> bool, allowed: &str| {
+            let (path, field) = Path::find(&format!("{of}{name}"), fields)?;
+            match fits(field.data_type()) {
+                true => Ok((path, field)),
+                false => Err(SelectError::value(path.text(), field.data_type(), allowed)),
+            }
+        };
+        let whole = |name: &str| Ok(find(name, &DataType::is_integer, "an integer")?.0);
+        let is_list = |data_type: &DataType| List::of(data_type).is_some_and(|(_, item)| parts(item).is_some());
+        let (path, field) = find(
+            "fields",
+            &is_list,
+            "a list of structs of a text `name` and integers `offset`, `datatype` and `count`",
+        )?;
+        let Some((list, Some(parts))) = List::of(field.data_type()).map(|(list, item)| (list, parts(item))) else {
+            unreachable!("it was looked at");
+        };
+        Ok(Self {
+            height: whole("height")?,
+            width: whole("width")?,
+            point_step: whole("point_step")?,
+            row_step: whole("row_step")?,
+            is_bigendian: find("is_bigendian", &|it| it == &DataType::Boolean, "a boolean")?.0,
+            data: find("data", &is_bytes, "a list of uint8, or binary")?.0,
+            fields: path,
+            list,
+            parts,
+            wanted: wanted.clone(),
+            last: Vec::new(),
+            taken: Vec::new(),
+        })
+    }
+
+    /// Makes the payload of `message` a struct of a column for each field. `stamp_ns` is the stamp that the points' own
+    /// absolute times belong to.
+    pub fn read(&mut self, payload: &StructArray, stamp_ns: i64, message: &mut Message) -> Result<(), SelectError> {
+        let is_bigendian = self.is_bigendian.follow(payload)?;
+        if is_bigendian.is_valid(0) && is_bigendian.as_boolean().value(0) {
+            return Err(SelectError::value(
+                self.is_bigendian.text(),
+                true,
+                "false: little-endian numbers",
+            ));
+        }
+        self.look(payload)?;
+        let size = |path: &Path| -> Result<usize, SelectError> {
+            let value = integer(path.follow(payload)?, 0).ok_or_else(|| path.is_null())?;
+            let no_size = |_| SelectError::value(path.text(), value, "0 or more");
+            Ok(u32::try_from(value).map_err(no_size)? as usize)
+        };
+        let (height, width) = (size(&self.height)?, size(&self.width)?);
+        let (point_step, row_step) = (size(&self.point_step)?, size(&self.row_step)?);
+        let data = bytes(self.data.follow(payload)?).ok_or_else(|| self.data.is_null())?;
+        let points = height * width;
+        if points > 0 {
+            self.check_steps(point_step, row_step, height, width)?;
+        }
+        // Where there is one row, nobody needs to know where the next one is.
+        let row_step = if height > 1 { row_step } else { width * point_step };
+        let needed = match height {
+            0 => 0,
+            height => (height - 1).saturating_mul(row_step).saturating_add(width * point_step),
+        };
+        if data.len() < needed {
+            let allowed = format!("{needed}, {height} rows of {width} points of {point_step} bytes");
+            return Err(SelectError::value(
+                self.data.text(),
+                format!("{} bytes", data.len()),
+                allowed,
+            ));
+        }
+        message.header.forget_form();
+        message.rows = points;
+        let rows = Rows {
+            data: &data[..needed],
+            row_step,
+            row_len: width * point_step,
+            point_step,
+        };
+        for taken in &self.taken {
+            let computed = taken.values != Values::AsTheyCome;
+            let dtype = if computed { Dtype::Int64 } else { taken.dtype };
+            let column = message.add_column(&taken.name, dtype, Cells::One);
+            column.data.resize(points * dtype.size());
+            if points == 0 {
+                continue;
+            }
+            let out = column.data.bytes_mut();
+            let at = taken.offset;
+            match (taken.values, taken.dtype.size()) {
+                (Values::AsTheyCome, 1) => rows.copy::<1>(at, out),
+                (Values::AsTheyCome, 2) => rows.copy::<2>(at, out),
+                (Values::AsTheyCome, 4) => rows.copy::<4>(at, out),
+                (Values::AsTheyCome, _) => rows.copy::<8>(at, out),
+                (Values::Seconds, _) => {
+                    rows.convert::<4>(at, out, |time| Values::ns_after(f32::from_le_bytes(time).into(), 0))
+                }
+                (Values::Absolute, _) => {
+                    rows.convert::<8>(at, out, |time| Values::ns_after(f64::from_le_bytes(time), stamp_ns))
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_steps(&self, point_step: usize, row_step: usize, height: usize, width: usize) -> Result<(), SelectError> {
+        for taken in &self.taken {
+            let end = taken.offset + taken.dtype.size();
+            if end > point_step {
+                let allowed = format!("at least {end}, where field `{}` ends", taken.name);
+                return Err(SelectError::value(self.point_step.text(), point_step, allowed));
+            }
+        }
+        if height > 1 && row_step < width * point_step {
+            let allowed = format!("at least {}, {width} points of {point_step} bytes", width * point_step);
+            return Err(SelectError::value(self.row_step.text(), row_step, allowed));
+        }
+        Ok(())
+    }
+
+    /// Finds out what the fields of a message are, and what is taken of them.
+    fn look(&mut self, payload: &StructArray) -> Result<(), SelectError> {
+        let array = self.fields.follow(payload)?;
+        let (fields, range) = self.list.first_row(array).ok_or_else(|| self.fields.is_null())?;
+        let fields = fields.as_struct();
+        let mut is_last = range.len() == self.last.len();
+        for (last, i) in self.last.iter().zip(range.clone()) {
+            is_last &= self
+                .field(fields, i, &range)
+                .is_ok_and(|(name, numbers)| name == last.name && numbers == [last.offset, last.datatype, last.count]);
+        }
+        if is_last && !self.taken.is_empty() {
+            return Ok(());
+        }
+        self.last.clear();
+        self.taken.clear();
+        for i in range.clone() {
+            let (name, [offset, datatype, count]) = self.field(fields, i, &range)?;
+            let name = name.to_owned();
+            self.last.push(PointField {
+                name,
+                offset,
+                datatype,
+                count,
+            });
+        }
+        let taken = self.take();
+        taken.inspect_err(|_| self.taken.clear())
+    }
+
+    /// The name of a field, its offset, type and count.
+    fn field<'a>(
+        &self,
+        fields: &'a StructArray,
+        i: usize,
+        of: &Range<usize>,
+    ) -> Result<(&'a str, [usize; 3]), SelectError> {
+        let place = |part: &str| format!("{}[{}].{part}", self.fields.text(), i - of.start);
+        let null = |part: &str| SelectError::value(place(part), "null", "a value");
+        let [name, numbers @ ..] = self.parts;
+        let name = text(fields.column(name), i).ok_or_else(|| null("name"))?;
+        let mut found = [0; 3];
+        for ((found, part), name) in found.iter_mut().zip(numbers).zip(["offset", "datatype", "count"]) {
+            let value = integer(fields.column(part), i).ok_or_else(|| null(name))?;
+            let no_size = |_| SelectError::value(place(name), value, "0 or more");
+            *found = u32::try_from(value).map_err(no_size)? as usize;
+        }
+        Ok((name, found))
+    }
+
+    /// Says what is taken of the fields.
+    fn take(&mut self) -> Result<(), SelectError> {
+        // A field of several values, or of no type, is in the way only of whoever wants it.
+        let fits = |field: &&PointField| field.dtype().is_some() && field.count <= 1 && !field.name.is_empty();
+        for (i, field) in self.last.iter().enumerate().filter(|(_, field)| !fits(field)) {
+            if self.wanted.names().any(|name| name == field.name) {
+                let place = |part: &str| format!("{}[{i}].{part}", self.fields.text());
+                return Err(match field.dtype() {
+                    None => SelectError::value(
+                        place("datatype"),
+                        field.datatype,
+                        format!("1 to 8, as `{}` is needed", field.name),
+                    ),
+                    Some(_) => {
+                        SelectError::value(place("count"), field.count, format!("1, as `{}` is needed", field.name))
+                    }
+                });
+            }
+        }
+        let fields: Vec<&PointField> = self.last.iter().filter(fits).collect();
+        let typed: Vec<(&str, Dtype)> = fields
+            .iter()
+            .filter_map(|field| Some((field.name.as_str(), field.dtype()?)))
+            .collect();
+        for (i, name, values) in columns(&typed, &self.wanted) {
+            self.taken.push(Taken {
+                name,
+                offset: fields[i].offset,
+                dtype: typed[i].1,
+                values,
+            });
+        }
+        let taken: Vec<&str> = self.taken.iter().map(|taken| taken.name.as_str()).collect();
+        check(
+            self.fields.text(),
+            self.last.iter().map(|field| field.name.as_str()),
+            &taken,
+            &self.wanted,
+        )
+    }
+}
+
+/// Where the parts of a `sensor_msgs/PointField` stand in the elements of a list.
+fn parts(item: &FieldRef) -> Option<[usize; 4]> {
+    let DataType::Struct(fields) = item.data_type() else {
+        return None;
+    };
+    let find = |name: &str, fits: &dyn Fn(&DataType) -> bool| {
+        let found = fields.find(name).filter(|(_, field)| fits(field.data_type()));
+        found.map(|(step, _)| step)
+    };
+    Some([
+        find("name", &is_text)?,
+        find("offset", &DataType::is_integer)?,
+        find("datatype", &DataType::is_integer)?,
+        find("count", &DataType::is_integer)?,
+    ])
+}
+
+/// Points in bytes, in rows that may have something after them. There is at least one point.
+struct Rows<'a> {
+    data: &'a [u8],
+    row_step: usize,
+    row_len: usize,
+    point_step: usize,
+}
+
+impl Rows<'_> {
+    /// The `N` bytes at `offset` of each point.
+    fn values<const N: usize>(&self, offset: usize) -> impl Iterator<Item = [u8; N]> {
+        let rows = self.data.chunks(self.row_step).map(|row| &row[..self.row_len]);
+        let points = rows.flat_map(|row| row.chunks_exact(self.point_step));
+        points.map(move |point| {
+            let mut value = [0; N];
+            value.copy_from_slice(&point[offset..offset + N]);
+            value
+        })
+    }
+
+    fn copy<const N: usize>(&self, offset: usize, out: &mut [u8]) {
+        let (out, _) = out.as_chunks_mut::<N>();
+        out.iter_mut()
+            .zip(self.values::<N>(offset))
+            .for_each(|(to, value)| *to = value);
+    }
+
+    fn convert<const N: usize>(&self, offset: usize, out: &mut [u8], ns: impl Fn([u8; N]) -> i64) {
+        let out: &mut [i64] = bytemuck::cast_slice_mut(out);
+        out.iter_mut()
+            .zip(self.values(offset))
+            .for_each(|(to, value)| *to = ns(value));
+    }
+}

@@ -1,0 +1,124 @@
+//! Elements of lists by name.
+
+use super::path::{List, Path, is_text, text};
+use super::{NamesConfig, SelectError};
+use crate::arrow::array::{ArrayRef, StructArray};
+use crate::arrow::datatypes::Fields;
+use std::ops::Range;
+
+/// Which elements of a list have which names.
+#[derive(Debug)]
+pub(super) struct Names {
+    path: Path,
+    list: List,
+    /// The names of the elements that are taken. Empty until a message has said which there are.
+    order: Vec<String>,
+    /// The names in the last message, and where in it those of `order` are.
+    last: Vec<String>,
+    places: Vec<usize>,
+    is_known: bool,
+}
+
+impl Names {
+    /// Those of a configuration.
+    pub fn find(config: &NamesConfig, fields: &Fields) -> Result<Self, SelectError> {
+        Self::new(&config.key, config.order.clone(), fields)
+    }
+
+    /// Those of the first message, in its order.
+    pub fn as_they_come(path: &str, fields: &Fields) -> Result<Self, SelectError> {
+        Self::new(path, Vec::new(), fields)
+    }
+
+    fn new(path: &str, order: Vec<String>, fields: &Fields) -> Result<Self, SelectError> {
+        let (path, field) = Path::find(path, fields)?;
+        match List::of(field.data_type()) {
+            Some((list, item)) if is_text(item.data_type()) => Ok(Self {
+                path,
+                list,
+                order,
+                last: Vec::new(),
+                places: Vec::new(),
+                is_known: false,
+            }),
+            _ => Err(SelectError::value(path.text(), field.data_type(), "a list of texts")),
+        }
+    }
+
+    /// The path of the names.
+    pub fn key(&self) -> &str {
+        self.path.text()
+    }
+
+    /// The names of the elements that are taken, as far as they are known.
+    pub fn order(&self) -> &[String] {
+        &self.order
+    }
+
+    /// Finds the elements that are taken in a message.
+    pub fn look(&mut self, payload: &StructArray) -> Result<(), SelectError> {
+        let array = self.path.follow(payload)?;
+        let (values, range) = self.list.first_row(array).ok_or_else(|| self.path.is_null())?;
+        let is_last = self.is_known
+            && range.len() == self.last.len()
+            && (range.clone().zip(&self.last)).all(|(i, last)| text(&**values, i) == Some(last.as_str()));
+        if !is_last {
+            self.is_known = false;
+            self.places.clear();
+            self.remember(values, range)?;
+            let order = match self.order.as_slice() {
+                [] => &self.last,
+                order => order,
+            };
+            for name in order {
+                self.places.push(self.place(name)?);
+            }
+            self.is_known = true;
+        }
+        Ok(())
+    }
+
+    /// Takes the names of the message that was looked at last in later ones, too, if nothing has said yet which.
+    pub fn keep(&mut self) {
+        if self.order.is_empty() {
+            self.order.clone_from(&self.last);
+        }
+    }
+
+    /// How many names the message has.
+    pub fn len(&self) -> usize {
+        self.last.len()
+    }
+
+    /// Where the elements that are taken are in a list of the message.
+    pub fn places(&self) -> &[usize] {
+        &self.places
+    }
+
+    fn remember(&mut self, values: &ArrayRef, range: Range<usize>) -> Result<(), SelectError> {
+        self.last.resize_with(range.len(), String::new);
+        for (number, (to, i)) in self.last.iter_mut().zip(range).enumerate() {
+            to.clear();
+            let null = || SelectError::value(format!("{}[{number}]", self.path.text()), "null", "a name");
+            to.push_str(text(&**values, i).ok_or_else(null)?);
+        }
+        Ok(())
+    }
+
+    fn place(&self, name: &String) -> Result<usize, SelectError> {
+        let mut places = (0..self.last.len()).filter(|&i| self.last[i] == *name);
+        match (places.next(), places.next()) {
+            (Some(place), None) => Ok(place),
+            (None, _) => Err(SelectError::Missing {
+                path: name.clone(),
+                within: format!("`{}`", self.key()),
+                there: self.last.clone(),
+            }),
+            _ => Err(SelectError::value(
+                self.key(),
+                format!("a list with `{name}` twice"),
+                "each name once",
+            )),
+        }
+    }
+}

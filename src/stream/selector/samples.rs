@@ -1,0 +1,143 @@
+//! A sample out of a struct of one row.
+
+use super::names::Names;
+use super::path::{Numbers, Path, number};
+use super::{FromConfig, SelectError};
+use crate::arrow::array::{Array, AsArray, StructArray};
+use crate::arrow::datatypes::{ArrowPrimitiveType, DataType, FieldRef, Fields, Float32Type, Float64Type};
+use crate::device::Dtype;
+use crate::stream::{Cells, Message};
+
+const ALLOWED: &str = "a number, a list of numbers, or a struct of these";
+
+/// The places of a sample's values in a schema, in their order.
+#[derive(Debug)]
+pub(super) struct Samples {
+    numbers: Vec<Numbers>,
+    names: Option<Names>,
+    /// float32 where every number is that, else float64.
+    dtype: Dtype,
+}
+
+impl Samples {
+    /// Those that a configuration names.
+    pub fn find(config: &FromConfig, fields: &Fields) -> Result<Self, SelectError> {
+        let names = config.names.as_ref().map(|names| Names::find(names, fields));
+        Self::new(config.columns.iter().map(String::as_str), names.transpose()?, fields)
+    }
+
+    /// Those at these paths. With names, each path is that of a list.
+    pub fn new<'a>(
+        paths: impl IntoIterator<Item = &'a str>,
+        names: Option<Names>,
+        fields: &Fields,
+    ) -> Result<Self, SelectError> {
+        let mut numbers = Vec::new();
+        for text in paths {
+            let (path, field) = Path::find(text, fields)?;
+            add(&path, &field, &mut numbers)?;
+            let is_list = matches!(numbers.last(), Some(last) if last.path.text() == text && last.is_list());
+            if names.is_some() && !is_list {
+                let allowed = "a list of numbers, as its elements have names";
+                return Err(SelectError::value(text, field.data_type(), allowed));
+            }
+        }
+        let is_single = numbers.iter().all(|numbers| numbers.dtype == Dtype::Float32);
+        Ok(Self {
+            numbers,
+            names,
+            dtype: if is_single { Dtype::Float32 } else { Dtype::Float64 },
+        })
+    }
+
+    /// Makes the payload of `message` a flat array of the values, of which there are to be `dim`.
+    pub fn read(&mut self, payload: &StructArray, dim: usize, message: &mut Message) -> Result<(), SelectError> {
+        if let Some(names) = &mut self.names {
+            names.look(payload)?;
+        }
+        let values = self.count(payload)?;
+        if values != dim {
+            let paths: Vec<&str> = self.numbers.iter().map(|numbers| numbers.path.text()).collect();
+            return Err(SelectError::value(
+                paths.join(", "),
+                format!("{values} values"),
+                format!("{dim}, the `dim` of the input"),
+            ));
+        }
+        if let Some(names) = &mut self.names {
+            names.keep();
+        }
+        message.header.forget_form();
+        message.rows = values;
+        let column = message.add_column("", self.dtype, Cells::One);
+        column.data.resize(values * self.dtype.size());
+        let bytes = column.data.bytes_mut();
+        match self.dtype {
+            Dtype::Float32 => self.write::<Float32Type>(payload, bytemuck::cast_slice_mut(bytes), |value| value as f32),
+            _ => self.write::<Float64Type>(payload, bytemuck::cast_slice_mut(bytes), |value| value),
+        }
+    }
+
+    /// How many values a message has.
+    fn count(&self, payload: &StructArray) -> Result<usize, SelectError> {
+        let mut values = 0;
+        for numbers in &self.numbers {
+            let len = numbers.find(payload)?.1.len();
+            values += match &self.names {
+                // Lists whose elements have no names are taken as they are.
+                Some(names) if names.len() + names.order().len() > 0 => {
+                    if names.len() != len {
+                        return Err(SelectError::Length {
+                            path: numbers.path.text().to_owned(),
+                            values: len,
+                            key: names.key().to_owned(),
+                            names: names.len(),
+                        });
+                    }
+                    names.places().len()
+                }
+                _ => len,
+            };
+        }
+        Ok(values)
+    }
+
+    fn write<T: ArrowPrimitiveType>(
+        &self,
+        payload: &StructArray,
+        mut out: &mut [T::Native],
+        cast: impl Fn(f64) -> T::Native,
+    ) -> Result<(), SelectError> {
+        let places = self.names.as_ref().map_or(&[][..], Names::places);
+        for numbers in &self.numbers {
+            let (array, range) = numbers.find(payload)?;
+            let len = if places.is_empty() { range.len() } else { places.len() };
+            let to;
+            (to, out) = out.split_at_mut(len);
+            let whole = array.as_primitive_opt::<T>().filter(|array| array.null_count() == 0);
+            match whole {
+                Some(array) if places.is_empty() => to.copy_from_slice(&array.values()[range]),
+                _ => {
+                    for (i, to) in to.iter_mut().enumerate() {
+                        let place = places.get(i).copied().unwrap_or(i);
+                        *to = cast(number(&**array, range.start + place));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Adds the numbers of a field, of a struct those of its fields in their order.
+fn add(path: &Path, field: &FieldRef, numbers: &mut Vec<Numbers>) -> Result<(), SelectError> {
+    if let DataType::Struct(fields) = field.data_type() {
+        for (step, field) in fields.iter().enumerate() {
+            add(&path.child(step, field.name()), field, numbers)?;
+        }
+        return Ok(());
+    }
+    let refused = || SelectError::value(path.text(), field.data_type(), ALLOWED);
+    numbers.push(Numbers::of(path, field).ok_or_else(refused)?);
+    Ok(())
+}
