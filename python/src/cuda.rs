@@ -3,7 +3,7 @@
 use crate::arrays::Array;
 use crate::element::{Element, Place};
 use crate::resample::Form;
-use crate::ring::Lent;
+use crate::ring::{Lent, locked};
 use crate::tensor::{Memory, Part, Tensor};
 use crate::voxelize::{CloudArrays, Made, values_shape};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
@@ -17,7 +17,7 @@ use robocache::ops::voxelize::cuda::{DeviceClouds, DeviceField, VoxelizeBatch, V
 use robocache::ops::voxelize::{VoxelLayout, VoxelizeConfig};
 use robocache::time::is_stamp_in_range;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// A stream of a device's own, in which a call works.
 pub struct Stream {
@@ -35,7 +35,7 @@ impl Stream {
     /// A stream of the device of that ordinal, which waits for what is in the stream `after` so far.
     pub fn open(ordinal: usize, after: Option<isize>) -> PyResult<Self> {
         let gpu = Gpu::open(ordinal).map_err(failed)?;
-        let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut opened = locked(&OPENED);
         opened
             .get_or_insert_default()
             .entry(ordinal)
@@ -384,10 +384,6 @@ pub fn lend(taken: &Arc<Taken>, copy: bool) -> Result<Lent, RingError> {
             streams: Mutex::default(),
         }),
     })
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn dtype(element: Element) -> Dtype {

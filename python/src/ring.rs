@@ -39,13 +39,18 @@ create_exception!(
     "The process that published the payload is gone."
 );
 
-/// The rings that a process reads.
+/// What a process has to read rings.
 struct Own {
     pid: u32,
     readers: Mutex<Readers>,
+    /// Memory for copies. That of large ones has new pages each time otherwise, which take longer than the copy.
+    free: Mutex<Vec<HostBuf>>,
 }
 
-/// Those of this process, or of the one that it was forked from. Once made they stay.
+/// How much of it is kept: of two copies, so that the next one can be made while the last one is used.
+const MAX_FREE: usize = 2;
+
+/// What this process has, or the one that it was forked from. Once made it stays.
 static OWN: AtomicPtr<Own> = AtomicPtr::new(std::ptr::null_mut());
 /// Payloads that were copied.
 static COPIED: AtomicU64 = AtomicU64::new(0);
@@ -59,9 +64,31 @@ pub struct Lent {
 
 impl Memory for Taken {}
 
-/// The rings that this process reads. One that was forked leaves those of its parent alone: they lease the parent's slots,
-/// and a thread of the parent may have had the lock.
-fn readers() -> MutexGuard<'static, Readers> {
+/// A copy of a payload on the host, in memory that is used again.
+struct HostCopy(HostBuf);
+
+impl Memory for HostCopy {}
+
+impl HostCopy {
+    fn new(bytes: usize) -> Self {
+        let mut memory = locked(&own().free).pop().unwrap_or_default();
+        memory.resize(bytes);
+        Self(memory)
+    }
+}
+
+impl Drop for HostCopy {
+    fn drop(&mut self) {
+        let mut free = locked(&own().free);
+        if free.len() < MAX_FREE {
+            free.push(std::mem::take(&mut self.0));
+        }
+    }
+}
+
+/// What this process has. One that was forked leaves alone what its parent has: the rings lease the parent's slots, and a
+/// thread of the parent may have had a lock.
+fn own() -> &'static Own {
     let pid = std::process::id();
     let mut found = OWN.load(Ordering::Acquire);
     loop {
@@ -69,10 +96,13 @@ fn readers() -> MutexGuard<'static, Readers> {
         if let Some(own) = unsafe { found.as_ref() }
             && own.pid == pid
         {
-            return own.readers.lock().unwrap_or_else(PoisonError::into_inner);
+            return own;
         }
-        let readers = Mutex::default();
-        let made = Box::into_raw(Box::new(Own { pid, readers }));
+        let made = Box::into_raw(Box::new(Own {
+            pid,
+            readers: Mutex::default(),
+            free: Mutex::default(),
+        }));
         match OWN.compare_exchange(found, made, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => found = made,
             Err(other) => {
@@ -82,6 +112,15 @@ fn readers() -> MutexGuard<'static, Readers> {
             }
         }
     }
+}
+
+pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The rings that this process reads.
+fn readers() -> MutexGuard<'static, Readers> {
+    locked(&own().readers)
 }
 
 /// A payload that was taken from a ring: its columns.
@@ -142,13 +181,12 @@ impl Resident {
         let lent = match (taken.gpu().is_some(), copy) {
             (true, _) => cuda::lend(&taken, copy)?,
             (false, true) => {
-                let mut memory = HostBuf::default();
-                memory.resize(taken.len());
-                taken.copy_to(0, memory.bytes_mut())?;
+                let mut copy = HostCopy::new(taken.len());
+                taken.copy_to(0, copy.0.bytes_mut())?;
                 Lent {
-                    address: memory.bytes().as_ptr() as u64,
+                    address: copy.0.bytes().as_ptr() as u64,
                     place: Place::Host,
-                    owner: Arc::new(memory),
+                    owner: Arc::new(copy),
                 }
             }
             (false, false) => Lent {

@@ -126,7 +126,7 @@ impl HostBuf {
         let lines = bytes.div_ceil(size_of::<Line>());
         match &mut self.memory {
             // Pages that are new are zero already.
-            Memory::Pageable(memory) if memory.is_empty() => *memory = zeroed(lines),
+            Memory::Pageable(memory) if memory.capacity() == 0 => *memory = zeroed(lines),
             Memory::Pageable(memory) => memory.resize(lines, Line::zeroed()),
             Memory::PageLocked(locked) => {
                 let mut memory = zeroed(lines);
@@ -199,6 +199,17 @@ impl HostBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn it_grows_in_what_was_reserved() {
+        let mut buf = HostBuf::default();
+        buf.try_reserve(1 << 20).unwrap();
+        buf.resize(64);
+        let before = buf.bytes().as_ptr();
+        buf.resize(1 << 20);
+        assert_eq!(buf.bytes().as_ptr(), before);
+        assert!(buf.bytes().iter().all(|&byte| byte == 0));
+    }
 
     #[test]
     fn it_is_aligned_and_keeps_its_memory() {
