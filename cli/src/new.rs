@@ -69,6 +69,9 @@ fn name(text: &str) -> Result<String, String> {
             "`{text}` is no name (allowed: letters a to z, digits, `_` and `-`)"
         ));
     }
+    if !matches!(serde_yaml::from_str(text), Ok(serde_yaml::Value::String(read)) if read == text) {
+        return Err(format!("`{text}` is no text in YAML (allowed: a name such as force)"));
+    }
     if taken.contains(&text) {
         return Err(format!(
             "`{text}` is the name of a node or of an output (taken: {})",

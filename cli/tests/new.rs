@@ -80,12 +80,14 @@ fn rates_choose_the_modes() {
 
 #[test]
 fn a_list_that_makes_no_sense_is_refused() {
-    let cases: [(&[&str], &str); 7] = [
+    let cases: [(&[&str], &str); 9] = [
         (&[], "no sensor is given"),
         (&["--sensor", "force"], "allowed: NAME:DIM@RATE, such as force:6@1000"),
         (&["--sensor", "force:0@10"], "allowed: 1 to 1000000"),
         (&["--sensor", "force:6@fast"], "`fast` is no rate"),
         (&["--cloud", "a/b@10"], "`a/b` is no name"),
+        (&["--cloud", "null@10"], "`null` is no text in YAML"),
+        (&["--sensor", "1e3:6@10"], "`1e3` is no text in YAML"),
         (&["--cloud", "fuse@10"], "`fuse` is the name of a node"),
         (&["--sensor", "a:1@10", "--cloud", "a@10"], "`a` is given twice"),
     ];

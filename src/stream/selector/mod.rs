@@ -138,6 +138,9 @@ pub struct Selector {
     /// The type of the last payload, and what is done with those of that type.
     schema: Option<DataType>,
     plan: Result<Plan, SelectError>,
+    /// The names of the values of a sample, which its type does not change: another type of list, or of one that is empty, still
+    /// has the same joints.
+    names: Vec<String>,
     /// What was recognised and is to be said, and what was said of others.
     note: Option<String>,
     said: Vec<String>,
@@ -172,6 +175,7 @@ impl Selector {
             reading,
             schema: None,
             plan: Ok(Plan::default()),
+            names: Vec::new(),
             note: None,
             said: Vec::new(),
         }
@@ -197,6 +201,14 @@ impl Selector {
             return message.read(metadata, array);
         }
         if self.schema.as_ref() != Some(array.data_type()) {
+            if let Ok(Plan {
+                take: Take::Samples(samples, _),
+                ..
+            }) = &self.plan
+                && !samples.names().is_empty()
+            {
+                self.names = samples.names().to_vec();
+            }
             self.plan = self.compile(array.data_type());
             self.note();
             self.schema = Some(array.data_type().clone());
@@ -298,7 +310,9 @@ impl Selector {
         if let Some(dim) = self.reading.samples
             && let Some(known) = known::sample(fields)
         {
-            let names = known.names.map(|names| Names::as_they_come(names, fields));
+            let names = known
+                .names
+                .map(|names| Names::as_they_come(names, self.names.clone(), fields));
             let samples = samples::Samples::new(known.columns.iter().copied(), names.transpose()?, fields)?;
             let words = format!("{}: {}", known.name, known.columns.join(", "));
             return Ok((Take::Samples(samples, dim), Some(words)));
@@ -331,12 +345,16 @@ impl Plan {
         is_told: bool,
         message: &mut Message,
     ) -> Result<(), MessageError> {
-        let stamp_ns = self.stamp.as_ref().map(|stamp| stamp.read(payload)).transpose()?;
         let header = &mut message.header;
-        if let Some(stamp_ns) = stamp_ns.filter(|_| is_told || !header.timestamp_ns.is_present()) {
+        let is_needed = is_told || !header.timestamp_ns.is_present();
+        let stamp_ns = match self.stamp.as_ref().map(|stamp| stamp.read(payload)) {
+            Some(Err(error)) if is_needed => return Err(error.into()),
+            stamp_ns => stamp_ns.and_then(Result::ok),
+        };
+        if let Some(stamp_ns) = stamp_ns.filter(|_| is_needed) {
             header.timestamp_ns.set(stamp_ns);
         }
-        self.read_frame(payload, header)?;
+        self.read_frame(payload, header);
         // The times of points are by the clock of the payload's own stamp.
         let stamp_ns = stamp_ns.unwrap_or(*header.timestamp_ns);
         match &mut self.take {
@@ -349,13 +367,13 @@ impl Plan {
         Ok(())
     }
 
-    fn read_frame(&self, payload: &StructArray, header: &mut Header) -> Result<(), SelectError> {
+    fn read_frame(&self, payload: &StructArray, header: &mut Header) {
         if let Some(frame) = self.frame.as_ref().filter(|_| !header.frame_id.is_present())
-            && let Some(frame_id) = path::text(&**frame.follow(payload)?, 0).filter(|text| !text.is_empty())
+            && let Ok(frame) = frame.follow(payload)
+            && let Some(frame_id) = path::text(&**frame, 0).filter(|text| !text.is_empty())
         {
             header.frame_id.set(frame_id);
         }
-        Ok(())
     }
 }
 

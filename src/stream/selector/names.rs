@@ -25,9 +25,9 @@ impl Names {
         Self::new(&config.key, config.order.clone(), fields)
     }
 
-    /// Those of the first message, in its order.
-    pub fn as_they_come(path: &str, fields: &Fields) -> Result<Self, SelectError> {
-        Self::new(path, Vec::new(), fields)
+    /// Those of the first message, in its order: of one of another type, `order`, where there was such a one.
+    pub fn as_they_come(path: &str, order: Vec<String>, fields: &Fields) -> Result<Self, SelectError> {
+        Self::new(path, order, fields)
     }
 
     fn new(path: &str, order: Vec<String>, fields: &Fields) -> Result<Self, SelectError> {

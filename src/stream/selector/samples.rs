@@ -50,6 +50,11 @@ impl Samples {
         })
     }
 
+    /// The names of the values, as far as they have names that are known.
+    pub fn names(&self) -> &[String] {
+        self.names.as_ref().map_or(&[], Names::order)
+    }
+
     /// Makes the payload of `message` a flat array of the values, of which there are to be `dim`.
     pub fn read(&mut self, payload: &StructArray, dim: usize, message: &mut Message) -> Result<(), SelectError> {
         if let Some(names) = &mut self.names {

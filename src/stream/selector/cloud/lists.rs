@@ -95,9 +95,9 @@ impl Lists {
                 Values::Seconds => 0,
                 Values::Absolute => stamp_ns,
             };
-            let to = message.add_column(&column.name, Dtype::Int64, Cells::One);
-            to.data.resize(range.len() * size_of::<i64>());
-            let to: &mut [i64] = bytemuck::cast_slice_mut(to.data.bytes_mut());
+            let to = message.add_column(&column.name, Dtype::Float64, Cells::One);
+            to.data.resize(range.len() * size_of::<f64>());
+            let to: &mut [f64] = bytemuck::cast_slice_mut(to.data.bytes_mut());
             to.iter_mut()
                 .zip(range)
                 .for_each(|(to, i)| *to = Values::ns_after(number(&**values, i), stamp_ns));

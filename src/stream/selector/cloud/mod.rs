@@ -41,14 +41,11 @@ impl Values {
         time.map(|&(_, _, values)| values)
     }
 
-    /// A time in seconds as ns after `stamp_ns`, to the nearest. One that is no number is beyond any that can be used.
-    fn ns_after(seconds: f64, stamp_ns: i64) -> i64 {
+    /// A time in seconds as whole ns after `stamp_ns`. One that is no finite number stays none, so that nothing uses it.
+    fn ns_after(seconds: f64, stamp_ns: i64) -> f64 {
         // The whole seconds go first: float64 has not the digits for both.
         let (whole, rest) = (stamp_ns.div_euclid(S), stamp_ns.rem_euclid(S));
-        match seconds.is_nan() {
-            true => i64::MIN,
-            false => ((seconds - whole as f64) * S as f64 - rest as f64).round() as i64,
-        }
+        ((seconds - whole as f64) * S as f64 - rest as f64).round()
     }
 }
 

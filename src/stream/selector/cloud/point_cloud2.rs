@@ -146,7 +146,7 @@ impl PointCloud2 {
         };
         for taken in &self.taken {
             let computed = taken.values != Values::AsTheyCome;
-            let dtype = if computed { Dtype::Int64 } else { taken.dtype };
+            let dtype = if computed { Dtype::Float64 } else { taken.dtype };
             let column = message.add_column(&taken.name, dtype, Cells::One);
             column.data.resize(points * dtype.size());
             if points == 0 {
@@ -321,8 +321,8 @@ impl Rows<'_> {
             .for_each(|(to, value)| *to = value);
     }
 
-    fn convert<const N: usize>(&self, offset: usize, out: &mut [u8], ns: impl Fn([u8; N]) -> i64) {
-        let out: &mut [i64] = bytemuck::cast_slice_mut(out);
+    fn convert<const N: usize>(&self, offset: usize, out: &mut [u8], ns: impl Fn([u8; N]) -> f64) {
+        let out: &mut [f64] = bytemuck::cast_slice_mut(out);
         out.iter_mut()
             .zip(self.values(offset))
             .for_each(|(to, value)| *to = ns(value));

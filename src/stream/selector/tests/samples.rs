@@ -295,6 +295,21 @@ fn joints_that_are_recognised_keep_the_order_of_the_first_message() {
         .err()
         .unwrap();
     assert_eq!(words, "no `a`: `name` has c, d");
+    // Nor does a list of another type.
+    let of_type = |name: ArrayRef, positions: &[f64]| {
+        structure(vec![
+            ("header", header()),
+            ("name", name),
+            ("position", fixed_list(doubles(positions))),
+            ("velocity", list(Arc::new(Float32Array::from(Vec::<f32>::new())))),
+            ("effort", list(doubles(&[]))),
+        ])
+    };
+    let three = of_type(fixed_list(texts(&["c", "b", "a"])), &[3.0, 2.0, 1.0]);
+    let two = of_type(large_list(texts(&["b", "a"])), &[2.0, 1.0]);
+    for payload in [three, two] {
+        assert_eq!(values(&read(&mut selector, &payload).unwrap()), [1.0, 2.0]);
+    }
     // Without names there is no other order.
     let message = read(
         &mut Selector::new(Reading::samples(2, None)),
@@ -400,6 +415,18 @@ fn a_schema_that_changes_is_looked_at_again() {
     }
     assert!(read(&mut selector, &structure(vec![("a", doubles(&[1.0]))])).is_err());
     assert_eq!(values(&read(&mut selector, &first).unwrap()), [2.0]);
+}
+
+#[test]
+fn a_stamp_that_nobody_needs_may_be_wrong() {
+    let stamp = structure(vec![("stamp", stamp(0, 2_000_000_000))]);
+    let payload = structure(vec![("header", stamp), ("p", doubles(&[1.0]))]);
+    let mut message = Message::default();
+    let metadata = [(key::timestamp_ns, MetadataRef::Integer(7))];
+    let mut selector = selector_of(1, "columns: [p]");
+    selector.read(metadata, &payload, &mut message).unwrap();
+    assert_eq!((message.timestamp_ns(), values(&message)), (7, vec![1.0]));
+    refused(1, "columns: [p]", &payload, "`header.stamp.nanosec` is 2000000000");
 }
 
 #[test]
