@@ -5,7 +5,6 @@
 
 use super::message::read_message;
 use super::queue::{DEFAULT_BYTES, DEFAULT_MESSAGES, Level, Note, Queue};
-use super::runtime::LOOK_EVERY;
 use crate::app::Change;
 use crate::arrow::array::ArrayRef;
 use crate::device::ring::{Opened, Readers};
@@ -17,7 +16,10 @@ use dora_node_api::futures::{StreamExt, executor::block_on};
 use dora_node_api::{Event, EventStream, Metadata, MetadataParameters, StopCause};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// How often dora's drop counts are read, and held-back log lines written.
+pub(super) const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 pub(super) struct Drain {
     names: Vec<String>,
@@ -394,7 +396,6 @@ mod tests {
     use crate::device::ring::{RingConfig, RingWriter, Ticket};
     use crate::stream::{Header, Reading};
     use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
-    use std::time::Duration;
 
     fn drain(inputs: usize) -> Drain {
         let bounds = vec![Bound::new(None, false); inputs];

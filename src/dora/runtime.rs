@@ -3,7 +3,7 @@
 //! Two threads. The [drain](super::drain) takes dora's events in order of arrival and copies each payload out at once, into a
 //! bounded queue. The node's own thread takes messages from the queue, runs the operations and publishes.
 
-use super::drain::Drain;
+use super::drain::{Drain, LOOK_EVERY};
 use super::limits::Limits;
 use super::queue::{Bound, Item, Level, Losses, Note, Queue};
 use super::sender::Sender;
@@ -20,9 +20,6 @@ use std::time::{Duration, Instant};
 
 /// How long an ending node waits for its consumers to read what it sent.
 const LINGER: Duration = Duration::from_secs(5);
-
-/// How often dora's drop counts are read, and held-back log lines written.
-pub(super) const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// What the dataflow wires to this node, from the environment variable that dora starts it with.
 #[derive(Default, Deserialize)]
