@@ -12,15 +12,16 @@ PYTHON ?= python3
 CARGO := cargo
 BIN := .venv/bin
 POLICIES := .venv-policies/bin/python
+VIEW := .venv-view/bin/python
 KERNELS := $(wildcard kernels/*.cu)
 CUDA12_KERNELS := $(patsubst %.cu,target/%.cuda12.fatbin,$(KERNELS))
 BUILT_KERNELS := $(patsubst %.cu,target/%.fatbin,$(KERNELS)) $(CUDA12_KERNELS)
 # dora starts `python` nodes and its own daemon by name.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: demo record replay sensors hub offline lerobot test check-format check-licences check-dataflows check-layout check-kernels clippy doc \
-  check-engine test-rust test-gpu test-python test-policies python python-policies kernels emulator build accuracy bench bench-gpu bench-modes \
-  bench-voxels bench-loader profile-gpu clean-out
+.PHONY: demo record replay view sensors hub offline lerobot test check-format check-licences check-dataflows check-layout check-kernels clippy doc \
+  check-engine test-rust test-gpu test-python test-policies test-view python python-policies python-view kernels emulator build accuracy bench bench-gpu bench-modes \
+  bench-voxels bench-loader bench-view view-picture profile-gpu clean-out
 
 demo: build python out/policy.onnx
 	@rm -f out/report.json
@@ -35,6 +36,15 @@ replay: build python out/policy.onnx
 	@rm -f out/report.json
 	ROBOCACHE_POLICY_REPORT=$(CURDIR)/out/report.json dora run examples/replay.yml --log-level info
 	@python examples/policy/report.py out/report.json examples/out
+
+# The demo in a viewer: a window, or what ROBOCACHE_VIEW says. Rerun takes 500 MB.
+view: build python python-view out/policy.onnx
+	dora run examples/view.yml --log-level info
+
+# The picture of the README. It needs a Vulkan driver, and no display: apt-get install mesa-vulkan-drivers
+view-picture:
+	ROBOCACHE_VIEW="save $(CURDIR)/out/view.rrd" $(MAKE) --no-print-directory view
+	$(VIEW) nodes/view/picture.py out/view.rrd docs/images/view.png
 
 # Sensors of one's own: docs/sensors.md.
 sensors: build
@@ -111,6 +121,10 @@ test-python: build python out/policy.onnx out/encoder.onnx emulator | test-rust
 test-policies: build python-policies out/lerobot/diffusion/robocache.json
 	$(POLICIES) -m pytest tests/test_lerobot.py
 
+# The viewer with Rerun, which takes 500 MB: in `make test` what needs Rerun is skipped.
+test-view: build python-view
+	$(VIEW) -m pytest tests/test_view.py tests/test_view_drawing.py
+
 build: .venv/.stamp
 	$(CARGO) build --release --workspace --locked
 
@@ -147,6 +161,10 @@ python: .venv/.stamp
 python-policies: python .venv-policies/.stamp
 	$(POLICIES) -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall target/wheels/*.whl
 
+# The same wheel and the viewer, in the environment of Rerun.
+python-view: python .venv-view/.stamp
+	$(VIEW) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --force-reinstall target/wheels/*.whl nodes/view
+
 # Cheap when nothing has changed.
 emulator:
 	@$(MAKE) --no-print-directory -j 2 -f tests/emulator/Makefile
@@ -179,6 +197,10 @@ bench-modes: .venv/.stamp
 bench-loader: python-policies
 	$(POLICIES) benches/lerobot_loader.py
 
+# What a message costs the viewer: the table of nodes/view/README.md.
+bench-view: python-view
+	$(VIEW) benches/view.py
+
 # What bounds the kernels, by Nsight Compute.
 profile-gpu: .venv/.stamp
 	$(CARGO) build --release --workspace --locked
@@ -199,6 +221,11 @@ out/lerobot/diffusion/robocache.json: examples/lerobot/make_policy.py examples/l
 .venv-policies/.stamp: examples/lerobot/requirements.txt
 	$(PYTHON) -m venv .venv-policies
 	$(POLICIES) -m pip install --quiet --disable-pip-version-check --no-cache-dir --no-deps --requirement $<
+	@touch $@
+
+.venv-view/.stamp: nodes/view/requirements.txt
+	$(PYTHON) -m venv .venv-view
+	$(VIEW) -m pip install --quiet --disable-pip-version-check --no-deps --requirement $<
 	@touch $@
 
 .venv/.stamp: requirements.txt

@@ -1,5 +1,6 @@
 """What every test shares: where the real recordings are, and a dataflow to fill."""
 
+import importlib.util
 import pathlib
 import socket
 import sys
@@ -78,4 +79,7 @@ def recording(streams, tmp_path_factory) -> pathlib.Path:
 
 
 def pytest_report_header():
-    return f"real recordings: {DATA or f'none, their tests are skipped ({PLACES[0]} is not there)'}"
+    return [
+        f"real recordings: {DATA or f'none, their tests are skipped ({PLACES[0]} is not there)'}",
+        f"viewer: {'rerun' if importlib.util.find_spec('rerun') else 'what it draws is skipped, rerun is not installed (make test-view has it)'}",
+    ]

@@ -45,10 +45,11 @@ def type_problems(manifest: dict, shipped: dict) -> list[str]:
 def node_problems(folder: pathlib.Path, manifest: dict) -> list[str]:
     """Where a manifest is not that of its folder. The hub looks for the program below the folder only: test_hub.py."""
     name = f"robocache-{folder.name}"
+    is_python = manifest.get("runtime") == "python"
     expected = {
         "name": name,
-        "entrypoint": f"bin/{name}",
-        "build": "cargo install --path . --root . --locked",
+        "entrypoint": name if is_python else f"bin/{name}",
+        "build": "pip install ../../python ." if is_python else "cargo install --path . --root . --locked",
         "platforms": ["linux-x86_64", "linux-aarch64"],
         "dora": "=1.1.0",
     }
@@ -81,7 +82,8 @@ def readme_problems(path: pathlib.Path) -> list[str]:
             dataflow = pathlib.Path(folder) / "dataflow.yml"
             dataflow.write_text(yaml.safe_dump({"nodes": stubs + content}))
             problems.append(dora_says(str(dataflow)))
-    wanted = f"target/release/robocache-{path.parent.name}"
+    programs = ".venv-view/bin" if (path.parent / "pyproject.toml").exists() else "target/release"
+    wanted = f"{programs}/robocache-{path.parent.name}"
     if wanted not in shown:
         problems.append(f"shows no node with path {wanted}")
     return problems
@@ -97,7 +99,7 @@ def main() -> int:
     for path in dataflows:
         found[path] = [dora_says("--strict-types", str(path.relative_to(ROOT)))]
     manifests = sorted((ROOT / "nodes").glob("*/dora-node.yml"))
-    for folder in sorted(path.parent for path in (ROOT / "nodes").glob("*/Cargo.toml")):
+    for folder in sorted(path for path in (ROOT / "nodes").iterdir() if path.is_dir()):
         found[folder] = [f"has no {name}" for name in ("dora-node.yml", "README.md") if not (folder / name).exists()]
     for path in manifests:
         manifest = yaml.safe_load(path.read_text())

@@ -42,6 +42,8 @@ def test_names_of_manifests():
     right = yaml.safe_load((ROOT / "nodes/fuse/dora-node.yml").read_text())
     assert node_problems(pathlib.Path("nodes/fuse"), right) == []
     assert node_problems(pathlib.Path("nodes/align"), right) != []
+    viewer = yaml.safe_load((ROOT / "nodes/view/dora-node.yml").read_text())
+    assert node_problems(pathlib.Path("nodes/view"), viewer) == []
     for wrong in [{"entrypoint": "target/release/robocache-fuse"}, {"build": "cargo build"}, {"platforms": ["linux-x86_64"]}]:
         assert len(node_problems(pathlib.Path("nodes/fuse"), right | wrong)) == 1
 

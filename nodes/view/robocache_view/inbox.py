@@ -1,0 +1,85 @@
+"""What waits to be drawn."""
+
+from __future__ import annotations
+
+import collections
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from robocache import messages
+from robocache.tensors import owned
+
+_IN_RING = ("residence", "ring", "slot", "generation", "nbytes")
+
+
+def copied(event: Mapping[str, Any]) -> tuple[Any, dict[str, Any], int]:
+    """The payload of an event as arrays of our own, its metadata, and its bytes: what is held keeps the sender from using
+    its memory again."""
+    value, metadata = messages.parts(event)
+    if messages.is_resident(metadata):
+        arrays = messages.host_arrays(messages.take(metadata, copy=True))
+        said = {key: content for key, content in metadata.items() if key not in _IN_RING}
+        return arrays, said, messages.integer(metadata, "nbytes")
+    if messages.is_columns(value):
+        return {name: owned(column) for name, column in messages.columns(value).items()}, dict(metadata), value.nbytes
+    return owned(messages.flat(value)), dict(metadata), value.nbytes
+
+
+class Inbox:
+    """A queue for each input. A full one drops its oldest message, so that whoever puts never waits."""
+
+    def __init__(self, max_messages: int = 1024, max_bytes: int = 64 << 20):
+        self._max_messages = max_messages
+        self._max_bytes = max_bytes
+        self._queues: dict[str, collections.deque[tuple[Any, int]]] = {}
+        self._bytes: collections.Counter[str] = collections.Counter()
+        # The inputs that have messages: they take turns, so that a quick one does not keep a slow one waiting.
+        self._turns: collections.deque[str] = collections.deque()
+        self._changed = threading.Condition()
+        self._is_closed = False
+
+    def put(self, name: str, message: Any, size: int) -> int:
+        """Adds a message of `size` bytes; returns how many of its input had to go."""
+        with self._changed:
+            queue = self._queues.setdefault(name, collections.deque())
+            if not queue:
+                self._turns.append(name)
+            dropped = 0
+            while queue and (len(queue) >= self._max_messages or self._bytes[name] + size > self._max_bytes):
+                self._bytes[name] -= queue.popleft()[1]
+                dropped += 1
+            queue.append((message, size))
+            self._bytes[name] += size
+            self._changed.notify()
+            return dropped
+
+    def take(self, timeout: float) -> tuple[str, Any] | None:
+        """The oldest message of the input whose turn it is; None where none comes within `timeout` seconds."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._turns or self._is_closed, timeout)
+            if not self._turns:
+                return None
+            name = self._turns.popleft()
+            queue = self._queues[name]
+            message, size = queue.popleft()
+            self._bytes[name] -= size
+            if queue:
+                self._turns.append(name)
+            return name, message
+
+    def close(self) -> None:
+        """Says that nothing comes any more."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing waits, and nothing comes any more."""
+        with self._changed:
+            return self._is_closed and not self._turns
+
+    def __len__(self) -> int:
+        with self._changed:
+            return sum(map(len, self._queues.values()))

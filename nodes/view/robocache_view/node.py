@@ -1,0 +1,206 @@
+"""The node: one thread takes what dora brings, another draws it.
+
+Rerun makes whoever draws wait when a viewer is slow. Only the second thread may wait; what comes meanwhile waits in the
+inbox, and is dropped when that is full.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pathlib
+import re
+import shlex
+import sys
+import threading
+import time
+import urllib.parse
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from robocache_view import __version__
+from robocache_view.inbox import Inbox, copied
+from robocache_view.log import Faults, say
+
+# How long after the last message the viewer may take.
+_ENDS_WITHIN_S = 10.0
+_CHECK_EVERY_S = 0.5
+_RECORDING = "robocache"
+
+
+class Painter(threading.Thread):
+    """Draws what is in the inbox for as long as there is a viewer. Begins anew when one comes back."""
+
+    def __init__(self, inbox: Inbox, sink: Any, faults: Faults, gone: Callable[[str], None]):
+        super().__init__(daemon=True)
+        self._inbox, self._sink, self._faults, self._gone = inbox, sink, faults, gone
+        self._id = uuid.uuid4()
+
+    def run(self) -> None:
+        try:
+            while not self._inbox.is_done:
+                if self._sink.is_ready():
+                    self._paint()
+                else:
+                    self._faults.count("viewer", "seconds without a viewer", f"nobody listens at {self._sink.url}")
+                    time.sleep(1.0)
+        except Exception as error:
+            self._gone(str(error))
+
+    def _paint(self) -> None:
+        """Draws until nothing more comes, or the viewer is gone."""
+        import rerun as rr
+
+        from robocache_view.canvas import Canvas
+
+        recording = rr.RecordingStream(_RECORDING, recording_id=self._id)
+        self._sink.connect(recording)
+        canvas = Canvas(recording)
+        checked = time.monotonic()
+        while not self._inbox.is_done:
+            taken = self._inbox.take(_CHECK_EVERY_S)
+            if taken is not None:
+                name, (value, metadata) = taken
+                try:
+                    canvas.draw(name, value, metadata)
+                except Exception as error:  # Whatever is wrong with a message, the next one is drawn.
+                    words = str(error).partition("\n")[0]
+                    self._faults.count(name, "messages that can't be drawn", f"{type(error).__name__}: {words}")
+            if time.monotonic() - checked >= _CHECK_EVERY_S:
+                canvas.lay_out()
+                if not self._is_there(recording):
+                    return
+                checked = time.monotonic()
+        canvas.lay_out()
+        recording.flush(timeout_sec=_ENDS_WITHIN_S)
+        recording.disconnect()
+
+    def _is_there(self, recording: Any) -> bool:
+        """Whether the viewer is still there: a connection that broke takes everything, and draws nothing."""
+        try:
+            # With a timeout of 0 it would never say anything.
+            recording.flush(timeout_sec=0.01)
+        except RuntimeError as error:
+            if "timed out" in str(error):
+                return True
+            self._faults.count("viewer", "connections lost", "the viewer is gone")
+            return False
+        return True
+
+
+def run(node: Any, sink: Any) -> int:
+    """Takes messages to the end of the dataflow. Returns an exit code."""
+    inbox, faults = Inbox(), Faults()
+    gone: list[str] = []
+    painter = Painter(inbox, sink, faults, gone.append)
+    painter.start()
+    for event in node:
+        if gone:
+            break
+        match event["type"]:
+            case "INPUT":
+                name = event["id"]
+                try:
+                    value, metadata, size = copied(event)
+                except Exception as error:  # Such as a ring whose producer is gone.
+                    faults.count(name, "messages that can't be read", f"{type(error).__name__}: {error}")
+                    continue
+                if dropped := inbox.put(name, (value, metadata), size):
+                    faults.count(name, "messages dropped", "a message is dropped: the viewer is slower than they come", dropped)
+            case "ERROR":
+                say("error", f"dora: {event.get('error')}")
+    inbox.close()
+    painter.join(_ENDS_WITHIN_S)
+    if gone:
+        say("warn", f"{gone[0]}: nothing more is drawn")
+    elif painter.is_alive():
+        say("warn", f"the viewer takes nothing more: {len(inbox)} messages are not drawn")
+    faults.sum_up()
+    sink.close()
+    return 0
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port, expected 1 to 65535")
+    return int(text)
+
+
+def _memory(text: str) -> str:
+    if not re.fullmatch(r"\d+(\.\d+)?([KMGT]i?)?B|\d{1,2}%", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no amount of memory, such as 2GB, 512MiB or 25%")
+    return text
+
+
+def _url(text: str) -> str:
+    try:
+        parsed = urllib.parse.urlsplit(text)
+        is_one = parsed.scheme in ("rerun+http", "rerun+https") and parsed.hostname and parsed.port and parsed.path == "/proxy"
+    except ValueError:
+        is_one = False
+    if not is_one:
+        raise argparse.ArgumentTypeError(f"{text!r} is no address of a viewer, such as rerun+http://127.0.0.1:9876/proxy")
+    return text
+
+
+def _file(text: str) -> pathlib.Path:
+    path = pathlib.Path(text)
+    if path.suffix != ".rrd":
+        raise argparse.ArgumentTypeError(f"{text!r} does not end in .rrd, which tells Rerun what it is")
+    return path
+
+
+def arguments(argv: Sequence[str]) -> argparse.Namespace:
+    """The command line, or ROBOCACHE_VIEW where that is empty. Exits with code 2 where it can't be used."""
+    parser = argparse.ArgumentParser("robocache-view", description="Shows the messages that are wired to it in Rerun.")
+    parser.add_argument("--version", action="version", version=f"robocache-view {__version__}")
+    modes = parser.add_subparsers(dest="mode", required=True, metavar="MODE")
+    local = argparse.ArgumentParser(add_help=False)
+    local.add_argument("--memory-limit", type=_memory, default="2GB", help="past it, the oldest data go (default: 2GB)")
+    local.add_argument("--bind", default="127.0.0.1", help="the interface to listen on (default: 127.0.0.1)")
+    spawn = modes.add_parser("spawn", parents=[local], help="open a window, or use the one that is open")
+    spawn.add_argument("--port", type=_port, default=9876, help="of the viewer (default: 9876)")
+    connect = modes.add_parser("connect", help="to a viewer that runs elsewhere, or comes later")
+    connect.add_argument("url", type=_url, nargs="?", default="rerun+http://127.0.0.1:9876/proxy")
+    save = modes.add_parser("save", help="to a file that Rerun opens")
+    save.add_argument("file", type=_file, help="FILE.rrd; counts from the folder of the dataflow")
+    serve = modes.add_parser("serve-web", parents=[local], help="a page for browsers")
+    serve.add_argument("port", type=_port, nargs="?", default=9090)
+    return parser.parse_args(argv or shlex.split(os.environ.get("ROBOCACHE_VIEW", "")) or ["spawn"])
+
+
+def main() -> None:
+    options = arguments(sys.argv[1:])
+    # Rerun takes a while to import: `--help` and a wrong argument need not wait.
+    import rerun as rr
+    from dora import Node
+
+    from robocache_view import sink
+
+    rr.set_strict_mode(True)
+    try:
+        match options.mode:
+            case "spawn":
+                target = sink.spawned(options.bind, options.port, options.memory_limit)
+            case "connect":
+                target = sink.Viewer(options.url)
+            case "save":
+                target = sink.File(options.file)
+            case "serve-web":
+                target = sink.served(options.bind, options.port, options.memory_limit)
+        if options.mode == "serve-web":
+            say("info", f"open http://127.0.0.1:{options.port}?url={urllib.parse.quote(target.url, safe='')}")
+    except OSError as error:
+        say("error", f"{options.mode}: {error}")
+        sys.exit(1)
+    try:
+        node = Node()
+    except RuntimeError as error:
+        say("error", f"dora: {str(error).partition(chr(10))[0]}")
+        target.close()
+        sys.exit(1)
+    code = run(node, target)
+    # The thread that draws may wait for a viewer that takes nothing: nothing waits for it.
+    sys.stdout.flush()
+    os._exit(code)

@@ -1,0 +1,113 @@
+"""Where drawings go: to a viewer of this machine or another, to a file, or to browsers."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import socket
+import subprocess
+import time
+import urllib.parse
+
+import rerun as rr
+import rerun_cli
+
+_STARTS_WITHIN_S = 20.0
+
+
+class File:
+    """A file, `.rrd`."""
+
+    def __init__(self, path: pathlib.Path):
+        self._path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+
+    def is_ready(self) -> bool:
+        return True
+
+    def connect(self, recording: rr.RecordingStream) -> None:
+        recording.save(self._path)
+
+    def close(self) -> None:
+        pass
+
+
+class Viewer:
+    """A viewer that others started."""
+
+    def __init__(self, url: str):
+        self.url = url
+        parsed = urllib.parse.urlsplit(url)
+        self._address = (parsed.hostname, parsed.port)
+
+    def is_ready(self) -> bool:
+        """Whether somebody listens. Rerun gives up a connection that can't be made at once."""
+        try:
+            socket.create_connection(self._address, 1.0).close()
+        except OSError:
+            return False
+        return True
+
+    def connect(self, recording: rr.RecordingStream) -> None:
+        recording.connect_grpc(self.url)
+
+    def close(self) -> None:
+        pass
+
+
+class Child(Viewer):
+    """A viewer or a server that is started here: Rerun's own ways to start one listen on every interface."""
+
+    def __init__(self, bind: str, port: int, options: list[str], outlives: bool):
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(bind, bind)
+        host = f"[{host}]" if ":" in host else host
+        super().__init__(f"rerun+http://{host}:{port}/proxy")
+        self._outlives = outlives
+        command = [program(), "--bind", bind, "--port", str(port), *options]
+        # Away from the signals of the dataflow, whose end a window may outlive.
+        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
+        deadline = time.monotonic() + _STARTS_WITHIN_S
+        while not super().is_ready():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                self._process.kill()
+                raise OSError(f"the viewer did not start (exit code {self._process.wait()}); its words are above")
+            time.sleep(0.05)
+
+    def is_ready(self) -> bool:
+        """Raises OSError where the viewer ended: nobody starts it again."""
+        if self._process.poll() is not None:
+            raise OSError(f"the viewer ended (exit code {self._process.returncode})")
+        return super().is_ready()
+
+    def close(self) -> None:
+        if not self._outlives:
+            self._process.terminate()
+            self._process.wait()
+
+
+def spawned(bind: str, port: int, memory_limit: str) -> Viewer:
+    """A viewer with a window, which stays when the dataflow ends; the one that is there already, if one is."""
+    there = Viewer(f"rerun+http://127.0.0.1:{port}/proxy")
+    if there.is_ready():
+        return there
+    if not {"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys():
+        raise OSError("there is no display, expected DISPLAY or WAYLAND_DISPLAY: `save FILE.rrd` and `serve-web` need none")
+    return Child(bind, port, ["--memory-limit", memory_limit, "--expect-data-soon"], outlives=True)
+
+
+def served(bind: str, web_port: int, memory_limit: str) -> Viewer:
+    """A page for browsers, which ends with the dataflow."""
+    options = ["--serve-web", "--web-viewer-port", str(web_port), "--server-memory-limit", memory_limit]
+    return Child(bind, _free_port(bind), options, outlives=False)
+
+
+def _free_port(bind: str) -> int:
+    with socket.socket(socket.AF_INET6 if ":" in bind else socket.AF_INET) as probe:
+        probe.bind((bind, 0))
+        return int(probe.getsockname()[1])
+
+
+def program() -> pathlib.Path:
+    """Rerun's binary, which is in its wheel. The script `rerun` stands between it and signals."""
+    return pathlib.Path(rerun_cli.__file__).with_name("rerun")
