@@ -81,7 +81,7 @@ def test_modes(monkeypatch):
     monkeypatch.delenv("ROBOCACHE_VIEW", raising=False)
     spawn = arguments([])
     assert (spawn.mode, spawn.port, spawn.memory_limit, spawn.bind) == ("spawn", 9876, "2GB", "127.0.0.1")
-    assert arguments(["serve-web"]).port == 9090 and arguments(["connect"]).url == "rerun+http://127.0.0.1:9876/proxy"
+    assert arguments(["serve-web"]).web_port == 9090 and arguments(["connect"]).url == "rerun+http://127.0.0.1:9876/proxy"
     monkeypatch.setenv("ROBOCACHE_VIEW", "save 'out/a run.rrd'")
     assert arguments([]).file == pathlib.Path("out/a run.rrd")
     assert arguments(["connect"]).mode == "connect"

@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.request
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +24,7 @@ from robocache_view.canvas import Canvas  # noqa: E402
 from robocache_view.inbox import copied  # noqa: E402
 from robocache_view.sink import program  # noqa: E402
 
-from harness import send  # noqa: E402
+from harness import send, wait_for  # noqa: E402
 
 rr.set_strict_mode(True)
 VIEW = pathlib.Path(sys.executable).with_name("robocache-view")
@@ -118,8 +119,10 @@ def test_narrow_types(draw, dtype):
 
 def test_a_wide_modality_is_bars_not_lines(draw):
     it = event(pa.array(np.ones(1000, np.float32)), {"timestamp_ns": 1})
-    seen = draw(it)
+    said = metadata(t_ms=200, offsets=[0, 999, 1000], shape=[1, 1000], timestamps_ns=[200 * MS], valid=[0, 1], age_ns=[-1, 1])
+    seen = draw(it, event(pa.array(np.ones(1000, np.float32)), said, "fused"))
     assert seen("/values/input", "scalars") == [] and len(seen("/values/input", "values")) == 1
+    assert seen("/values/fused/camera", "is_recursive") == [(200 * MS, [False])]
 
 
 CELLS = np.array([[0, 1, 2], [1, 0, 3], [1, 2, 0]])
@@ -345,6 +348,42 @@ def test_a_viewer_that_comes_late_and_comes_back_is_drawn_to(flow, tmp_path):
             viewer.wait(10)
         log = wait().logs["view"]
     assert "nobody listens" in log and "the viewer is gone" in log, log
+
+
+def read_page(port: int) -> str | None:
+    try:
+        return urllib.request.urlopen(f"http://127.0.0.1:{port}", timeout=5).read().decode()
+    except OSError:
+        return None
+
+
+def address(line: str) -> tuple[str, int]:
+    """The local end of a connection, of a line of /proc/net/tcp."""
+    host, port = line.split()[1].split(":")
+    return socket.inet_ntoa(bytes.fromhex(host)[::-1]), int(port, 16)
+
+
+def test_a_page_is_served_to_this_machine_alone_and_ends_with_the_dataflow(flow):
+    port, web_port = free_port(), free_port()
+    flow.sender(steps(30, 3, 0.1))
+    run_view(flow, f"serve-web {web_port} --port {port}", {"force": "sender/force"})
+    with flow.start() as wait:
+        page = wait_for(lambda: read_page(web_port), what="the page")
+        hosts = {address(line) for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]}
+        log = wait().logs["view"]
+    assert {host for host, at in hosts if at in (port, web_port)} == {"127.0.0.1"}
+    assert "Rerun" in page and f"open http://127.0.0.1:{web_port}?url=rerun%2Bhttp%3A%2F%2F127.0.0.1%3A{port}%2Fproxy" in log
+    assert read_page(web_port) is None
+
+
+def test_a_port_that_is_taken_is_refused(flow):
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        port = server.getsockname()[1]
+        flow.sender(steps(3, 3, 0.1))
+        run_view(flow, f"serve-web {free_port()} --port {port}", {"force": "sender/force"})
+        assert f"serve-web: port {port} is taken" in flow.run(code=None).logs["view"]
 
 
 def has_vulkan() -> bool:

@@ -20,8 +20,6 @@ from robocache_view import layout
 TIMELINE = "capture_time"
 # Stamps from here on (1973) are times since 1970, smaller ones times since a start.
 _WALL_CLOCK_NS = 10**17
-# Past it, the values of a sample are no lines but the bars of a chart: lines make the viewer slow.
-_MAX_LINES = 256
 _LEVELS = {0: "OK", 1: "WARN", 2: "ERROR", 3: "STALE"}
 _COLOURS = {
     "valid": 0x2E9E5BFF,
@@ -222,15 +220,17 @@ class Canvas:
 
     def _lines(self, path: tuple[str, ...], values: np.ndarray, names: Sequence[str] = ()) -> None:
         """One batch for all lines: an entity for each would make the viewer slow."""
-        if len(values) > _MAX_LINES:
-            self._log(path, rr.BarChart(np.nan_to_num(values)))
+        if len(values) > layout.MAX_LINES:
+            # Bars have no gaps: what is invalid goes.
+            bars = rr.Clear(recursive=False) if np.isnan(values).all() else rr.BarChart(np.nan_to_num(values))
+            self._log(path, bars, len(values))
             return
         names = tuple(names) or tuple(f"[{i}]" for i in range(len(values)))
         entity = rr.new_entity_path(list(path))
         if self._names.get(entity) != names:
             self._names[entity] = names
             self._recording.log(entity, rr.SeriesLines(names=names), static=True)
-        self._log(path, rr.Scalars(values))
+        self._log(path, rr.Scalars(values), len(values))
 
     def _state(self, path: tuple[str, ...], state: str) -> None:
         entity = rr.new_entity_path(list(path))
@@ -253,9 +253,9 @@ class Canvas:
         for entity in [entity for entity in self._states if entity.startswith(f"{start}/")]:
             del self._states[entity]
 
-    def _log(self, path: tuple[str, ...], archetype: Any) -> None:
+    def _log(self, path: tuple[str, ...], archetype: Any, lines: int = 0) -> None:
         entity = rr.new_entity_path(list(path))
-        self._layout.add(path, entity, archetype)
+        self._layout.add(path, entity, lines)
         self._recording.log(entity, archetype)
 
     def _at(self, stamp_ns: int) -> None:

@@ -7,6 +7,8 @@ from typing import Any
 import rerun as rr
 import rerun.blueprint as rrb
 
+# Past it, values are the bars of a chart: lines make the viewer slow.
+MAX_LINES = 256
 # Above it, a legend hides the lines.
 _MAX_LEGEND = 8
 # Above it, lines go beside each other.
@@ -20,8 +22,9 @@ class Layout:
         self._views: dict[tuple[str, str], Any] = {}
         self._is_new = False
 
-    def add(self, path: tuple[str, ...], entity: str, archetype: Any) -> None:
-        """Makes room for an entity. The kind, the first part of its path, says which view it belongs to."""
+    def add(self, path: tuple[str, ...], entity: str, lines: int) -> None:
+        """Makes room for an entity. The kind, the first part of its path, says which view it belongs to; `lines` is how
+        many values it has."""
         kind = path[0]
         match kind:
             case "values" | "image":
@@ -35,10 +38,10 @@ class Layout:
         self._is_new = True
         title = " ".join(path[1:])
         match kind:
-            case "values" if isinstance(archetype, rr.BarChart):
+            case "values" if lines > MAX_LINES:
                 view = rrb.BarChartView(origin=entity, name=title)
             case "values":
-                legend = rrb.PlotLegend(visible=len(archetype.scalars) <= _MAX_LEGEND)
+                legend = rrb.PlotLegend(visible=lines <= _MAX_LEGEND)
                 view = rrb.TimeSeriesView(origin=entity, name=title, plot_legend=legend)
             case "image":
                 view = rrb.Spatial2DView(origin=entity, name=title)

@@ -159,14 +159,14 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
     local = argparse.ArgumentParser(add_help=False)
     local.add_argument("--memory-limit", type=_memory, default="2GB", help="past it, the oldest data go (default: 2GB)")
     local.add_argument("--bind", default="127.0.0.1", help="the interface to listen on (default: 127.0.0.1)")
-    spawn = modes.add_parser("spawn", parents=[local], help="open a window, or use the one that is open")
-    spawn.add_argument("--port", type=_port, default=9876, help="of the viewer (default: 9876)")
+    local.add_argument("--port", type=_port, default=9876, help="where it takes what is drawn (default: 9876)")
+    modes.add_parser("spawn", parents=[local], help="open a window, or use the one that is open")
     connect = modes.add_parser("connect", help="to a viewer that runs elsewhere, or comes later")
     connect.add_argument("url", type=_url, nargs="?", default="rerun+http://127.0.0.1:9876/proxy")
     save = modes.add_parser("save", help="to a file that Rerun opens")
     save.add_argument("file", type=_file, help="FILE.rrd; counts from the folder of the dataflow")
     serve = modes.add_parser("serve-web", parents=[local], help="a page for browsers")
-    serve.add_argument("port", type=_port, nargs="?", default=9090)
+    serve.add_argument("web_port", type=_port, nargs="?", default=9090, metavar="PORT")
     return parser.parse_args(argv or shlex.split(os.environ.get("ROBOCACHE_VIEW", "")) or ["spawn"])
 
 
@@ -188,9 +188,8 @@ def main() -> None:
             case "save":
                 target = sink.File(options.file)
             case "serve-web":
-                target = sink.served(options.bind, options.port, options.memory_limit)
-        if options.mode == "serve-web":
-            say("info", f"open http://127.0.0.1:{options.port}?url={urllib.parse.quote(target.url, safe='')}")
+                target = sink.served(options.bind, options.port, options.web_port, options.memory_limit)
+                say("info", f"open http://127.0.0.1:{options.web_port}?url={urllib.parse.quote(target.url, safe='')}")
     except OSError as error:
         say("error", f"{options.mode}: {error}")
         sys.exit(1)

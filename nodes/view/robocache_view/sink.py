@@ -64,6 +64,8 @@ class Child(Viewer):
         host = f"[{host}]" if ":" in host else host
         super().__init__(f"rerun+http://{host}:{port}/proxy")
         self._outlives = outlives
+        if super().is_ready():
+            raise OSError(f"port {port} is taken, by another viewer perhaps: name another, `--port`")
         command = [program(), "--bind", bind, "--port", str(port), *options]
         # Away from the signals of the dataflow, whose end a window may outlive.
         self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
@@ -96,16 +98,10 @@ def spawned(bind: str, port: int, memory_limit: str) -> Viewer:
     return Child(bind, port, ["--memory-limit", memory_limit, "--expect-data-soon"], outlives=True)
 
 
-def served(bind: str, web_port: int, memory_limit: str) -> Viewer:
-    """A page for browsers, which ends with the dataflow."""
+def served(bind: str, port: int, web_port: int, memory_limit: str) -> Viewer:
+    """A page for browsers at `web_port`, which takes what is drawn from `port`. It ends with the dataflow."""
     options = ["--serve-web", "--web-viewer-port", str(web_port), "--server-memory-limit", memory_limit]
-    return Child(bind, _free_port(bind), options, outlives=False)
-
-
-def _free_port(bind: str) -> int:
-    with socket.socket(socket.AF_INET6 if ":" in bind else socket.AF_INET) as probe:
-        probe.bind((bind, 0))
-        return int(probe.getsockname()[1])
+    return Child(bind, port, options, outlives=False)
 
 
 def program() -> pathlib.Path:
