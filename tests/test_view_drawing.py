@@ -336,18 +336,22 @@ def test_a_viewer_that_takes_nothing_holds_nobody_back(flow, listens):
 
 def test_a_viewer_that_comes_late_and_comes_back_is_drawn_to(flow, tmp_path):
     port = free_port()
-    command = [program(), "--serve-grpc", "--bind", "127.0.0.1", "--port", str(port)]
+    # It writes what it would show.
+    command = [program(), "--bind", "127.0.0.1", "--port", str(port), "--save"]
     flow.sender(steps(60, 3, 0.2))
     run_view(flow, f"connect rerun+http://127.0.0.1:{port}/proxy", {"force": "sender/force"})
     with flow.start(timeout=90) as wait:
         time.sleep(3)
-        for _ in range(2):
-            viewer = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        for name in ("first.rrd", "second.rrd"):
+            viewer = subprocess.Popen([*command, tmp_path / name], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             time.sleep(4)
             viewer.terminate()
             viewer.wait(10)
         log = wait().logs["view"]
     assert "nobody listens" in log and "the viewer is gone" in log, log
+    first, second = (Drawn(tmp_path / name).values("/values/force", "scalars") for name in ("first.rrd", "second.rrd"))
+    # What came before the viewer waited for it.
+    assert first[0] == [0, 0, 0] and len(first) > 20 and len(second) > 10 and second[0] > first[-1]
 
 
 def read_page(port: int) -> str | None:
