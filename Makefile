@@ -20,7 +20,7 @@ BUILT_KERNELS := $(patsubst %.cu,target/%.fatbin,$(KERNELS)) $(CUDA12_KERNELS)
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .PHONY: demo record replay view sensors hub offline lerobot test check-format check-licences check-dataflows check-layout check-kernels clippy doc \
-  check-engine test-rust test-gpu test-python test-policies test-view python python-policies python-view kernels emulator build accuracy bench bench-gpu bench-modes \
+  check-engine test-rust test-gpu test-python test-policies test-view archive test-archive python python-policies python-view kernels emulator build accuracy bench bench-gpu bench-modes \
   bench-voxels bench-loader bench-view view-picture profile-gpu clean-out
 
 demo: build python out/policy.onnx
@@ -164,6 +164,17 @@ python-policies: python .venv-policies/.stamp
 # The same wheel and the viewer, in the environment of Rerun.
 python-view: python .venv-view/.stamp
 	$(VIEW) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --force-reinstall target/wheels/*.whl nodes/view
+
+# What a release hands out for this machine's architecture: docs/install.md.
+TARGET ?= $(shell rustc -vV | sed -n 's/^host: //p')
+archive: build python out/policy.onnx
+	rm -rf target/archive
+	python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir target/wheels nodes/view
+	python packaging/archive.py --target $(TARGET) --built target/release --wheels target/wheels --out target/archive
+
+# Unpacked elsewhere, without anything of this checkout. It installs what the archive says, and runs its demo.
+test-archive: archive
+	python -m pytest packaging/test_archive.py
 
 # Cheap when nothing has changed.
 emulator:
