@@ -293,6 +293,17 @@ def test_the_demo_is_drawn_in_a_dataflow(flow):
     assert verified.returncode == 0, verified.stderr
 
 
+def test_what_lies_in_a_ring_is_drawn(flow):
+    values = [send("force", np.full(2, k, np.float32), WALL + k * 10 * MS) for k in range(50)]
+    flow.sender([step for one in values for step in (one, ("sleep", 0.01))])
+    modality = {"input": "force", "dim": 2, "interpolation": "previous"}
+    fuse = {"rate_hz": 100, "window": 2, "modalities": [modality], "residence": "shared"}
+    flow.robocache("fuse", {"fuse": fuse}, {"force": "sender/force"}, ["fused"])
+    run_view(flow, "save drawn.rrd", {"fused": "fuse/fused"})
+    assert "WARN" not in flow.run().logs["view"]
+    assert Drawn(flow.folder / "drawn.rrd").values("/values/fused/force", "scalars") == [[k, k] for k in range(50)]
+
+
 def steps(count: int, values: int, pause_s: float) -> list:
     made = []
     for k in range(count):
@@ -394,7 +405,10 @@ def has_vulkan() -> bool:
     return any(list(pathlib.Path(folder).glob("vulkan/icd.d/*.json")) for folder in ("/usr/share", "/etc"))
 
 
-@pytest.mark.skipif(not has_vulkan(), reason="no Vulkan driver is installed, such as mesa-vulkan-drivers")
+needs_vulkan = pytest.mark.skipif(not has_vulkan(), reason="no Vulkan driver is installed, such as mesa-vulkan-drivers")
+
+
+@needs_vulkan
 def test_a_viewer_shows_every_view_and_finds_no_fault(tmp_path, draw, monkeypatch):
     from rerun.experimental import ViewerClient
 
@@ -419,3 +433,25 @@ def test_a_viewer_shows_every_view_and_finds_no_fault(tmp_path, draw, monkeypatc
     }
     assert all(view.visible and not view.reports for view in views), views
     assert picture.startswith(b"\x89PNG") and len(picture) > 20_000
+
+
+@needs_vulkan
+def test_a_window_that_is_open_is_used(flow, monkeypatch):
+    from rerun.experimental import ViewerClient
+
+    monkeypatch.setenv("PATH", f"{pathlib.Path(sys.executable).parent}:/usr/bin:/bin")
+    port = free_port()
+    flow.sender(steps(30, 3, 0.05))
+    run_view(flow, f"spawn --port {port}", {"force": "sender/force"})
+    with ViewerClient.spawn(headless=True, port=port) as viewer:
+        flow.run()
+        wait_for(lambda: [view.name for view in viewer.get_state().views] == ["force"], what="the view")
+
+
+def test_without_a_display_a_window_is_refused_with_what_needs_none(flow, monkeypatch):
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    flow.sender(steps(3, 3, 0.1))
+    run_view(flow, f"spawn --port {free_port()}", {"force": "sender/force"})
+    log = flow.run(code=None).logs["view"]
+    assert "ERROR spawn: there is no display" in log and "save FILE.rrd" in log

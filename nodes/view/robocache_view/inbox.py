@@ -75,6 +75,12 @@ class Inbox:
             self._changed.notify()
 
     @property
+    def is_closed(self) -> bool:
+        """Whether nothing comes any more."""
+        with self._changed:
+            return self._is_closed
+
+    @property
     def is_done(self) -> bool:
         """Whether nothing waits, and nothing comes any more."""
         with self._changed:

@@ -42,6 +42,8 @@ class Painter(threading.Thread):
             while not self._inbox.is_done:
                 if self._sink.is_ready():
                     self._paint()
+                elif self._inbox.is_closed:
+                    return
                 else:
                     self._faults.count("viewer", "seconds without a viewer", f"nobody listens at {self._sink.url}")
                     time.sleep(1.0)
@@ -114,7 +116,7 @@ def run(node: Any, sink: Any) -> int:
     painter.join(_ENDS_WITHIN_S)
     if gone:
         say("warn", f"{gone[0]}: nothing more is drawn")
-    elif painter.is_alive():
+    elif painter.is_alive() or len(inbox):
         say("warn", f"the viewer takes nothing more: {len(inbox)} messages are not drawn")
     faults.sum_up()
     sink.close()
