@@ -46,7 +46,13 @@ def voxels(shape: tuple, count: int):
     """A dense grid of two channels."""
     dense = np.zeros((2, np.prod(shape)), np.float32)
     dense[:, np.random.default_rng(0).choice(dense.shape[1], count, replace=False)] = 1
-    said = {"channels": ["occupancy", "mean_z"], "grid_shape": list(shape), "origin_m": [0.0] * 3, "voxel_size_m": [0.4] * 3, "shape": [2, *shape]}
+    said = {
+        "channels": ["occupancy", "mean_z"],
+        "grid_shape": list(shape),
+        "origin_m": [0.0] * 3,
+        "voxel_size_m": [0.4] * 3,
+        "shape": [2, *shape],
+    }
     made = pa.array(dense.ravel())
     return lambda k: (made, said | {"timestamp_ns": k * 100 * MS})
 
@@ -96,7 +102,9 @@ def main() -> int:
     print("| message | taken | drawn | of a core, at |\n|---|---|---|---|")
     for name, (rate_hz, make) in CASES.items():
         taken, drawn = measure(make)
-        print(f"| {name} | {taken * 1e6:.0f} us | {drawn * 1e6:.0f} us | {(taken + drawn) * rate_hz:.1%}, {rate_hz} Hz |")
+        print(
+            f"| {name} | {taken * 1e6:.0f} us | {drawn * 1e6:.0f} us | {(taken + drawn) * rate_hz:.1%}, {rate_hz} Hz |"
+        )
     return 0
 
 

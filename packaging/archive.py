@@ -35,7 +35,8 @@ def binaries(metadata: dict, built: pathlib.Path) -> dict[str, pathlib.Path]:
         target["name"]
         for package in members
         for target in package["targets"]
-        if "bin" in target["kind"] and pathlib.Path(package["manifest_path"]).relative_to(ROOT).parts[0] in ("nodes", "cli")
+        if "bin" in target["kind"]
+        and pathlib.Path(package["manifest_path"]).relative_to(ROOT).parts[0] in ("nodes", "cli")
     ]
     return {f"bin/{name}": built / name for name in sorted(names)}
 
@@ -97,7 +98,10 @@ def contents(target: str, built: pathlib.Path, wheels: list[pathlib.Path]) -> di
 
 def packed(folder: str, held: dict[str, tuple[bytes, int]], time_s: int) -> bytes:
     made = io.BytesIO()
-    with gzip.GzipFile(fileobj=made, mode="wb", compresslevel=6, mtime=time_s) as zipped, tarfile.open(fileobj=zipped, mode="w") as archive:
+    with (
+        gzip.GzipFile(fileobj=made, mode="wb", compresslevel=6, mtime=time_s) as zipped,
+        tarfile.open(fileobj=zipped, mode="w") as archive,
+    ):
         for name, (content, mode) in sorted(held.items()):
             info = tarfile.TarInfo(f"{folder}/{name}")
             info.size, info.mode, info.mtime = len(content), mode, time_s

@@ -58,11 +58,17 @@ def test_every_node_is_there_and_says_its_version(unpacked):
 def test_programs_need_no_newer_glibc_than_is_said_and_no_other_library(unpacked):
     for path in programs(unpacked):
         said = path.read_bytes()
-        needed = {tuple(map(int, found.split(b"."))) for found in re.findall(rb"GLIBC_([0-9]+\.[0-9]+(?:\.[0-9]+)?)\0", said)}
+        needed = {
+            tuple(map(int, found.split(b"."))) for found in re.findall(rb"GLIBC_([0-9]+\.[0-9]+(?:\.[0-9]+)?)\0", said)
+        }
         assert needed and max(needed) <= OLDEST_GLIBC, path.name
         libraries = {line.split()[0] for line in run(unpacked, "ldd", str(path)).splitlines()}
         names = {re.sub(r"\.so.*", "", pathlib.Path(library).name) for library in libraries}
-        assert {name for name in names if not name.startswith(("ld-linux", "linux-vdso"))} == {"libc", "libgcc_s", "libm"}, names
+        assert {name for name in names if not name.startswith(("ld-linux", "linux-vdso"))} == {
+            "libc",
+            "libgcc_s",
+            "libm",
+        }, names
 
 
 def test_the_licences_of_what_is_linked_in_are_there(unpacked):

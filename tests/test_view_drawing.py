@@ -213,7 +213,10 @@ def test_samples_at_their_own_times_and_of_a_plan_the_first_step(draw):
     batch = {"timestamp_ns": 30, "timestamps_ns": [10, 20, 30], "shape": [3, 2], "valid": [1, 0, 1], "fields": ["fx", "fy"]}
     plan = {"timestamp_ns": 10, "timestamps_ns": [20, 30, 40], "shape": [3, 2]}
     values = pa.array(np.arange(6, dtype=np.float64))
-    seen = draw(event(values, batch, "force"), event(values, plan, "action"))
+    one = {"timestamp_ns": 10, "fields": ["fx", "fy", "fz", "tx", "ty", "tz"]}
+    seen = draw(event(values, batch, "force"), event(values, plan, "action"), event(values, one, "wrench"))
+    assert seen.values("/values/wrench", "scalars") == [[0, 1, 2, 3, 4, 5]]
+    assert seen.values("/values/wrench", "names") == [one["fields"]]
     rows = seen("/values/force", "scalars")
     assert [stamp for stamp, _ in rows] == [10, 20, 30] and np.isnan(rows[1][1]).all() and rows[2][1] == [4, 5]
     assert seen.values("/values/force", "names") == [["fx", "fy"]]
@@ -297,7 +300,7 @@ def test_what_lies_in_a_ring_is_drawn(flow):
     values = [send("force", np.full(2, k, np.float32), WALL + k * 10 * MS) for k in range(50)]
     flow.sender([step for one in values for step in (one, ("sleep", 0.01))])
     modality = {"input": "force", "dim": 2, "interpolation": "previous"}
-    fuse = {"rate_hz": 100, "window": 2, "modalities": [modality], "residence": "shared"}
+    fuse = {"rate_hz": 100, "window": 2, "modalities": [modality], "residence": {"fused": {"kind": "shared", "backpressure": True}}}
     flow.robocache("fuse", {"fuse": fuse}, {"force": "sender/force"}, ["fused"])
     run_view(flow, "save drawn.rrd", {"fused": "fuse/fused"})
     assert "WARN" not in flow.run().logs["view"]

@@ -1,5 +1,5 @@
-"""Makes a picture of a recording of Rerun: `picture.py FILE.rrd FILE.png`. It needs no display, but a Vulkan driver, such as
-that of mesa-vulkan-drivers, which computes on the CPU.
+"""Makes a picture of a recording of Rerun: `picture.py FILE.rrd FILE.png`. It needs no display, but a Vulkan
+driver, such as that of mesa-vulkan-drivers, which computes on the CPU.
 """
 
 import argparse

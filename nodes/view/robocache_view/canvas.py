@@ -1,7 +1,7 @@
 """Draws messages into a recording of Rerun.
 
-The first part of an entity's path is what it shows: `values`, `age_ms`, `valid`, `space`, `image`, `diagnostics`, `log`;
-the next ones are the input and the modality.
+The first part of an entity's path is what it shows: `values`, `age_ms`, `valid`, `space`, `image`, `diagnostics`,
+`log`; the next ones are the input and the modality.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Canvas:
         elif "grid_index" in metadata:
             self._attached_output(name, value, metadata)
         elif "grid_shape" in metadata:
-            self._put((name,), rc.Voxels.from_message(value, _stamped(metadata), copy=False))
+            self._voxels((name,), rc.Voxels.from_message(value, _stamped(metadata), copy=False))
         elif {"input", "level", "message"} <= set(columns):
             self._diagnostics(name, value, metadata)
         elif {"width", "height", "encoding", "data"} <= set(columns):
@@ -71,7 +71,7 @@ class Canvas:
             self._image((name,), value, metadata, _stamp(metadata))
         elif {"x", "y", "z"} <= set(columns) or _is_flat_cloud(value, metadata):
             event = {"type": "INPUT", "value": value, "metadata": _stamped(metadata)}
-            self._put((name,), rc.Cloud.from_event(event, copy=False))
+            self._cloud((name,), rc.Cloud.from_event(event, copy=False))
         elif columns:
             raise rc.MessageError(f"columns are {list(columns)}, expected those of a message that can be drawn")
         else:
@@ -99,9 +99,8 @@ class Canvas:
         ages, names = list(observation.age_ns[-1]), list(observation.modalities)
         for m, modality in enumerate(observation.modalities):
             is_valid = bool(observation.valid[-1, m])
-            values = row[observation.offsets[m] : observation.offsets[m + 1]] if is_valid else None
-            width = observation.offsets[m + 1] - observation.offsets[m]
-            self._lines(("values", name, modality), np.full(width, np.nan) if values is None else values)
+            values = row[observation.offsets[m] : observation.offsets[m + 1]]
+            self._lines(("values", name, modality), values if is_valid else np.full_like(values, np.nan))
             self._state(("valid", name, modality), "valid" if is_valid else "invalid")
         for key, stream in observation.attached.items():
             ages.append(stream.age_ns[-1])
@@ -123,27 +122,30 @@ class Canvas:
         if (index := int(stream.index[-1])) < 0 or stream.timestamps_ns is None:
             return
         stamp, key = int(stream.timestamps_ns[index]), "/".join(path)
-        if self._stamps.get(key) != stamp:
-            self._put(path, stream.message(index), stamp)
-            self._stamps[key] = stamp
-
-    def _put(self, path: tuple[str, ...], thing: rc.Voxels | rc.Cloud | np.ndarray, stamp: int | None = None) -> None:
-        match thing:
-            case rc.Voxels() | rc.Cloud():
-                self._at(thing.timestamp_ns)
-                draw = self._voxels if isinstance(thing, rc.Voxels) else self._cloud
-                draw(("space", thing.frame_id or "no frame", *path), thing)
-            case _ if thing.dtype == np.uint8 and thing.ndim == 3 and thing.shape[-1] in (1, 3, 4):
-                self._at(stamp)
-                self._log(("image", *path), rr.Image(thing))
-            case _:
-                self._at(stamp)
-                self._lines(("values", *path), thing.reshape(-1).astype(np.float64))
+        if self._stamps.get(key) == stamp:
+            return
+        match stream.message(index):
+            case rc.Voxels() as grid:
+                self._voxels(path, grid)
+            case rc.Cloud() as cloud:
+                self._cloud(path, cloud)
+            case array:
+                self._array(path, array, stamp)
+        self._stamps[key] = stamp
 
     def _voxels(self, path: tuple[str, ...], grid: rc.Voxels) -> None:
         cells, values = _occupied(grid)
-        looks = {"voxel_size": grid.voxel_size_m, "translation": grid.origin_m, "opacity": 0.5}
-        self._log(path, rr.VoxelGridMap(cells.astype(np.int32), colors=_shaded(values), **looks))
+        self._at(grid.timestamp_ns)
+        self._log(
+            ("space", grid.frame_id or "no frame", *path),
+            rr.VoxelGridMap(
+                cells.astype(np.int32),
+                voxel_size=grid.voxel_size_m,
+                translation=grid.origin_m,
+                colors=_shaded(values),
+                opacity=0.5,
+            ),
+        )
 
     def _cloud(self, path: tuple[str, ...], cloud: rc.Cloud) -> None:
         points = cloud.points_m
@@ -151,12 +153,26 @@ class Canvas:
         shade = cloud.columns.get("intensity", points[:, 2])
         if not finite.all():
             points, shade = points[finite], shade[finite]
-        self._log(path, rr.Points3D(points, colors=_shaded(shade), radii=rr.Radius.ui_points(1.5)))
+        self._at(cloud.timestamp_ns)
+        self._log(
+            ("space", cloud.frame_id or "no frame", *path),
+            rr.Points3D(points, colors=_shaded(shade), radii=rr.Radius.ui_points(1.5)),
+        )
+
+    def _array(self, path: tuple[str, ...], array: np.ndarray, stamp: int, fields: Sequence[str] = ()) -> None:
+        """An image, or one sample of any shape."""
+        self._at(stamp)
+        if array.dtype == np.uint8 and array.ndim == 3 and array.shape[-1] in (1, 3, 4):
+            self._log(("image", *path), rr.Image(array))
+        else:
+            self._lines(("values", *path), array.reshape(-1).astype(np.float64), fields)
 
     def _image_struct(self, name: str, columns: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> None:
-        (encoding,), (data,) = columns["encoding"], columns["data"].reshape(1, -1) if columns["data"].dtype == np.uint8 else columns["data"]
-        said = {"encoding": str(encoding), **{key: int(columns[key][0]) for key in ("width", "height")}}
-        self._image((name,), np.frombuffer(data, np.uint8), said, _stamp(metadata))
+        # A list of uint8, or one value that is binary.
+        data = columns["data"]
+        data = data if data.dtype == np.uint8 else np.frombuffer(data[0], np.uint8)
+        said = {"encoding": columns["encoding"][0], **{key: int(columns[key][0]) for key in ("width", "height")}}
+        self._image((name,), data, said, _stamp(metadata))
 
     def _image(self, path: tuple[str, ...], data: np.ndarray, said: Mapping[str, Any], stamp: int) -> None:
         encoding = str(said["encoding"]).lower()
@@ -184,8 +200,9 @@ class Canvas:
         if tensor.size == 0 or tensor.dtype.kind not in "iufb":
             raise rc.MessageError(f"the payload is {tensor.size} values of {tensor.dtype}, expected one number or more")
         stamp = _stamp(metadata)
+        fields = messages.strings(metadata, "fields") if "fields" in metadata else ()
         if "timestamps_ns" not in metadata:
-            self._put((name,), tensor, stamp)
+            self._array((name,), tensor, stamp, fields)
             return
         stamps = messages.integers(metadata, "timestamps_ns")
         if tensor.size % len(stamps):
@@ -193,12 +210,11 @@ class Canvas:
         rows = tensor.reshape(len(stamps), -1).astype(np.float64)
         if "valid" in metadata:
             rows[messages.integers(metadata, "valid", len(stamps)) == 0] = np.nan
-        fields = metadata.get("fields", ())
         # Rows after the message's own time are a plan, such as the chunk of a policy: its first step is drawn.
         count = max(int(np.count_nonzero(stamps <= stamp)), 1)
         for at, row in zip(stamps[:count].tolist(), rows[:count], strict=True):
             self._at(at)
-            self._lines(("values", name), row, fields if len(fields) == len(row) else ())
+            self._lines(("values", name), row, fields)
 
     def _diagnostics(self, name: str, columns: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> None:
         self._at(_stamp(metadata))
@@ -215,7 +231,9 @@ class Canvas:
             last = self._said.get(key, (0, ""))
             self._said[key] = (level, str(words))
             if last != (level, str(words)) and (level or last[0]):
-                weight = rr.TextLogLevel.ERROR if level >= 2 else rr.TextLogLevel.WARN if level else rr.TextLogLevel.INFO
+                weight = (
+                    rr.TextLogLevel.ERROR if level >= 2 else rr.TextLogLevel.WARN if level else rr.TextLogLevel.INFO
+                )
                 self._text(node, f"{row}: {word}: {words}" if words else f"{row}: {word}", weight)
 
     def _lines(self, path: tuple[str, ...], values: np.ndarray, names: Sequence[str] = ()) -> None:
@@ -225,7 +243,7 @@ class Canvas:
             bars = rr.Clear(recursive=False) if np.isnan(values).all() else rr.BarChart(np.nan_to_num(values))
             self._log(path, bars, len(values))
             return
-        names = tuple(names) or tuple(f"[{i}]" for i in range(len(values)))
+        names = tuple(names) if len(names) == len(values) else tuple(f"[{i}]" for i in range(len(values)))
         entity = rr.new_entity_path(list(path))
         if self._names.get(entity) != names:
             self._names[entity] = names
@@ -244,7 +262,7 @@ class Canvas:
             self._recording.log(entity, looks, static=True)
         self._log(path, rr.StateChange(state=state))
 
-    def _text(self, name: str, words: str, level: str) -> None:
+    def _text(self, name: str, words: str, level: rr.TextLogLevel) -> None:
         self._log(("log", name), rr.TextLog(words, level=level))
 
     def _forget(self, name: str) -> None:
@@ -290,7 +308,7 @@ def _is_flat_cloud(value: np.ndarray, metadata: Mapping[str, Any]) -> bool:
 
 
 def _occupied(grid: rc.Voxels) -> tuple[np.ndarray, np.ndarray]:
-    """The cells that have points, [V, 3], and of each the first channel that says more than that, else its height, [V]."""
+    """The cells that have points, [V, 3]; of each the first channel that says more than that, else its height, [V]."""
     more = [c for c, channel in enumerate(grid.channels) if channel != "occupancy"]
     if grid.layout == "dense" and not {"occupancy", "count"} & set(grid.channels):
         cells = np.argwhere((grid.dense() != 0).any(axis=0))

@@ -14,8 +14,10 @@ _IN_RING = ("residence", "ring", "slot", "generation", "nbytes")
 
 
 def copied(event: Mapping[str, Any]) -> tuple[Any, dict[str, Any], int]:
-    """The payload of an event as arrays of our own, its metadata, and its bytes: what is held keeps the sender from using
-    its memory again."""
+    """The payload of an event as arrays of our own, its metadata, and its bytes.
+
+    An array of dora's that is held keeps its sender from using the memory again.
+    """
     value, metadata = messages.parts(event)
     if messages.is_resident(metadata):
         arrays = messages.host_arrays(messages.take(metadata, copy=True))

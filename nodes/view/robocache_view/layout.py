@@ -19,61 +19,64 @@ class Layout:
     """A view for each frame, image and modality; one for all ages, all states, and all text."""
 
     def __init__(self) -> None:
-        self._views: dict[tuple[str, str], Any] = {}
+        self._views: dict[tuple[str, str], rrb.View] = {}
         self._is_new = False
 
     def add(self, path: tuple[str, ...], entity: str, lines: int) -> None:
         """Makes room for an entity. The kind, the first part of its path, says which view it belongs to; `lines` is how
         many values it has."""
-        kind = path[0]
+        kind, title = path[0], " ".join(path[1:])
         match kind:
             case "values" | "image":
-                key = (kind, entity)
+                origin = entity
             case "space":
-                key = (kind, rr.new_entity_path(list(path[:2])))
+                origin = rr.new_entity_path(list(path[:2]))
             case _:
-                key = (kind, f"/{kind}")
-        if key in self._views:
+                origin = f"/{kind}"
+        if (kind, origin) in self._views:
             return
         self._is_new = True
-        title = " ".join(path[1:])
+        view: rrb.View
         match kind:
             case "values" if lines > MAX_LINES:
-                view = rrb.BarChartView(origin=entity, name=title)
+                view = rrb.BarChartView(origin=origin, name=title)
             case "values":
                 legend = rrb.PlotLegend(visible=lines <= _MAX_LEGEND)
-                view = rrb.TimeSeriesView(origin=entity, name=title, plot_legend=legend)
+                view = rrb.TimeSeriesView(origin=origin, name=title, plot_legend=legend)
             case "image":
-                view = rrb.Spatial2DView(origin=entity, name=title)
+                view = rrb.Spatial2DView(origin=origin, name=title)
             case "space":
-                view = rrb.Spatial3DView(origin=key[1], name=path[1])
+                view = rrb.Spatial3DView(origin=origin, name=path[1])
             case "age_ms":
-                view = rrb.TimeSeriesView(origin=key[1], name="age, ms")
+                view = rrb.TimeSeriesView(origin=origin, name="age, ms")
             case "log":
-                view = rrb.TextLogView(origin=key[1], name="log")
+                view = rrb.TextLogView(origin=origin, name="log")
             case _:
-                view = rrb.StateTimelineView(origin=key[1], name=kind)
-        self._views[key] = view
+                view = rrb.StateTimelineView(origin=origin, name=kind)
+        self._views[kind, origin] = view
 
     def blueprint(self, timeline: str) -> rrb.Blueprint | None:
         """All views, where there are new ones since it was asked for last."""
         if not self._is_new:
             return None
         self._is_new = False
-        of = lambda *kinds: [view for (kind, _), view in self._views.items() if kind in kinds]  # noqa: E731
-        lines = of("values")
-        if len(lines) > _MAX_ROWS:
-            lines = [rrb.Grid(*lines)]
+        values, spaces, images = self._of("values"), self._of("space"), self._of("image")
+        left = [rrb.Tabs(*spaces)] if len(spaces) > 1 else spaces
+        left += [rrb.Grid(*images)] if images else []
+        left += self._of("log")
+        right = [rrb.Grid(*values)] if len(values) > _MAX_ROWS else values
+        right += self._of("age_ms")
         # A state takes a lane, a line none.
-        right, lanes = [*lines, *of("age_ms")], of("valid", "diagnostics")
-        spaces, images, texts = of("space"), of("image"), of("log")
-        left = [rrb.Tabs(*spaces) if len(spaces) > 1 else spaces, [rrb.Grid(*images)] if images else [], texts]
-        left = [view for part in left for view in (part if isinstance(part, list) else [part])]
+        lanes = self._of("valid") + self._of("diagnostics")
         shares = [1] * len(right) + [2] * len(lanes)
-        columns = [column for part, column in ((left, rrb.Vertical(*left)), (shares, rrb.Vertical(*right, *lanes, row_shares=shares))) if part]
+        columns = [rrb.Vertical(*left)] if left else []
+        columns += [rrb.Vertical(*right, *lanes, row_shares=shares)] if shares else []
         return rrb.Blueprint(
             rrb.Horizontal(*columns),
             rrb.TimePanel(timeline=timeline, state="collapsed"),
             rrb.BlueprintPanel(state="collapsed"),
             rrb.SelectionPanel(state="collapsed"),
         )
+
+    def _of(self, kind: str) -> list[Any]:
+        return [view for (other, _), view in self._views.items() if other == kind]

@@ -109,7 +109,9 @@ def run(node: Any, sink: Any) -> int:
                     faults.count(name, "messages that can't be read", f"{type(error).__name__}: {error}")
                     continue
                 if dropped := inbox.put(name, (value, metadata), size):
-                    faults.count(name, "messages dropped", "a message is dropped: the viewer is slower than they come", dropped)
+                    faults.count(
+                        name, "messages dropped", "a message is dropped: the viewer is slower than they come", dropped
+                    )
             case "ERROR":
                 say("error", f"dora: {event.get('error')}")
     inbox.close()
@@ -138,11 +140,18 @@ def _memory(text: str) -> str:
 def _url(text: str) -> str:
     try:
         parsed = urllib.parse.urlsplit(text)
-        is_one = parsed.scheme in ("rerun+http", "rerun+https") and parsed.hostname and parsed.port and parsed.path == "/proxy"
+        is_one = (
+            parsed.scheme in ("rerun+http", "rerun+https")
+            and parsed.hostname
+            and parsed.port
+            and parsed.path == "/proxy"
+        )
     except ValueError:
         is_one = False
     if not is_one:
-        raise argparse.ArgumentTypeError(f"{text!r} is no address of a viewer, such as rerun+http://127.0.0.1:9876/proxy")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no address of a viewer, such as rerun+http://127.0.0.1:9876/proxy"
+        )
     return text
 
 

@@ -66,7 +66,7 @@ class Child(Viewer):
         self._outlives = outlives
         if super().is_ready():
             raise OSError(f"port {port} is taken, by another viewer perhaps: name another, `--port`")
-        command = [program(), "--bind", bind, "--port", str(port), *options]
+        command = [str(program()), "--bind", bind, "--port", str(port), *options]
         # Away from the signals of the dataflow, whose end a window may outlive.
         self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
         deadline = time.monotonic() + _STARTS_WITHIN_S
@@ -94,7 +94,9 @@ def spawned(bind: str, port: int, memory_limit: str) -> Viewer:
     if there.is_ready():
         return there
     if not {"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys():
-        raise OSError("there is no display, expected DISPLAY or WAYLAND_DISPLAY: `save FILE.rrd` and `serve-web` need none")
+        raise OSError(
+            "there is no display, expected DISPLAY or WAYLAND_DISPLAY: `save FILE.rrd` and `serve-web` need none"
+        )
     return Child(bind, port, ["--memory-limit", memory_limit, "--expect-data-soon"], outlives=True)
 
 
