@@ -85,6 +85,8 @@ def test_the_demo_runs_as_the_readme_says(unpacked):
     run(unpacked, "bash", "-ec", script)
     report = json.loads((unpacked / "report.json").read_text())
     assert report["observations"] > 200 and report["actions"] > 200, report
-    assert run(unpacked, "dora", "run", "examples/record.yml") is not None
+    run(unpacked, "dora", "run", "examples/record.yml")
     run(unpacked, "robocache", "try", "robocache.yml", "out/recording")
     run(unpacked, "dora", "validate", "--strict-types", "dataflow.yml")
+    run(unpacked, "robocache", "new", "arm", "--sensor", "force:6@500", "--cloud", "lidar@10")
+    assert "observations" in run(unpacked, "dora", "run", "arm/dataflow.yml", "--stop-after", "5s")
