@@ -42,8 +42,8 @@ view: build python python-view out/policy.onnx
 	dora run examples/view.yml --log-level info
 
 # The picture of the README. It needs a Vulkan driver, and no display: apt-get install mesa-vulkan-drivers
-view-picture:
-	ROBOCACHE_VIEW="save $(CURDIR)/out/view.rrd" $(MAKE) --no-print-directory view
+view-picture: build python python-view out/policy.onnx
+	ROBOCACHE_VIEW="save $(CURDIR)/out/view.rrd" dora run examples/view.yml --log-level info
 	$(VIEW) nodes/view/picture.py out/view.rrd docs/images/view.png
 
 # Sensors of one's own: docs/sensors.md.

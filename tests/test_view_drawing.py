@@ -456,5 +456,7 @@ def test_without_a_display_a_window_is_refused_with_what_needs_none(flow, monkey
         monkeypatch.delenv(name, raising=False)
     flow.sender(steps(3, 3, 0.1))
     run_view(flow, f"spawn --port {free_port()}", {"force": "sender/force"})
-    log = flow.run(code=None).logs["view"]
-    assert "ERROR spawn: there is no display" in log and "save FILE.rrd" in log
+    flow.collector({"force": "sender/force"})
+    done = flow.run(code=None)
+    assert "ERROR spawn: there is no display" in done.logs["view"] and "save FILE.rrd" in done.logs["view"]
+    assert done.code != 0 and len(done.received("sink", "force")) == 3

@@ -91,8 +91,8 @@ class Painter(threading.Thread):
         return True
 
 
-def run(node: Any, sink: Any) -> int:
-    """Takes messages to the end of the dataflow. Returns an exit code."""
+def run(node: Any, sink: Any) -> None:
+    """Takes messages to the end of the dataflow."""
     inbox, faults = Inbox(), Faults()
     gone: list[str] = []
     painter = Painter(inbox, sink, faults, gone.append)
@@ -122,7 +122,6 @@ def run(node: Any, sink: Any) -> int:
         say("warn", f"the viewer takes nothing more: {len(inbox)} messages are not drawn")
     faults.sum_up()
     sink.close()
-    return 0
 
 
 def _port(text: str) -> int:
@@ -181,36 +180,40 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(argv or shlex.split(os.environ.get("ROBOCACHE_VIEW", "")) or ["spawn"])
 
 
+def opened(options: argparse.Namespace) -> Any:
+    """Where to draw. Raises OSError where that can't be had."""
+    from robocache_view import sink
+
+    match options.mode:
+        case "spawn":
+            return sink.spawned(options.bind, options.port, options.memory_limit)
+        case "connect":
+            return sink.Viewer(options.url)
+        case "save":
+            return sink.File(options.file)
+    page = sink.served(options.bind, options.port, options.web_port, options.memory_limit)
+    say("info", f"open http://127.0.0.1:{options.web_port}?url={urllib.parse.quote(page.url, safe='')}")
+    return page
+
+
 def main() -> None:
     options = arguments(sys.argv[1:])
     # Rerun takes a while to import: `--help` and a wrong argument need not wait.
     import rerun as rr
     from dora import Node
 
-    from robocache_view import sink
-
     rr.set_strict_mode(True)
     try:
-        match options.mode:
-            case "spawn":
-                target = sink.spawned(options.bind, options.port, options.memory_limit)
-            case "connect":
-                target = sink.Viewer(options.url)
-            case "save":
-                target = sink.File(options.file)
-            case "serve-web":
-                target = sink.served(options.bind, options.port, options.web_port, options.memory_limit)
-                say("info", f"open http://127.0.0.1:{options.web_port}?url={urllib.parse.quote(target.url, safe='')}")
-    except OSError as error:
-        say("error", f"{options.mode}: {error}")
-        sys.exit(1)
-    try:
         node = Node()
+        # The others start when every node is there: a viewer that can't be had must not keep them from it.
+        sink = opened(options)
     except RuntimeError as error:
         say("error", f"dora: {str(error).partition(chr(10))[0]}")
-        target.close()
         sys.exit(1)
-    code = run(node, target)
+    except OSError as error:
+        say("error", f"{options.mode}: {error}; nothing is drawn")
+        sys.exit(1)
+    run(node, sink)
     # The thread that draws may wait for a viewer that takes nothing: nothing waits for it.
     sys.stdout.flush()
-    os._exit(code)
+    os._exit(0)
