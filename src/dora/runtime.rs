@@ -135,7 +135,7 @@ pub(super) fn run(app: App) -> Result<(), NodeError> {
     let drain = drain.map_err(|error| NodeError::Dora(format!("the drain thread can't be started: {error}")))?;
     let mut sender = Sender::new(node, graph.residences());
     let result = work(&mut graph, &queue, names, &diagnostics, &mut sender);
-    diagnostics.end(&mut graph, &queue, &mut sender);
+    diagnostics.end(result.is_ok(), &mut graph, &queue, &mut sender);
     queue.end();
     // If dora ended the node, the drain has ended already and nobody listens.
     let _ = stop.send(());
@@ -206,12 +206,12 @@ impl Diagnostics {
         }
     }
 
-    /// Says how the node was when it ended.
-    fn end(self, graph: &mut Graph, queue: &Queue, sender: &mut Sender) {
+    /// Says how the node was when it ended, in order or not.
+    fn end(self, ended: bool, graph: &mut Graph, queue: &Queue, sender: &mut Sender) {
         if let Some(report) = self.report(graph, queue) {
             self.publish(&report, sender);
             if let Some(status) = self.status {
-                status.end(Report { ended: true, ..report });
+                status.end(Report { ended, ..report });
             }
         }
     }
