@@ -145,6 +145,15 @@ fn a_graph_allocates_nothing_in_steady_state() {
     }
 }
 
+#[test]
+fn to_gather_diagnostics_allocates_nothing_for_a_message() {
+    for plugin in ["fuse", "align"] {
+        let mut graph = common::graph(&format!("plugins: [{plugin}: {{ {KEYS} }}]")).unwrap();
+        graph.gather_diagnostics();
+        assert_eq!(of_graph(graph), 0, "{plugin}");
+    }
+}
+
 /// Messages of three rates, many of which are in no set; and the sets of one group in another.
 #[test]
 fn grouping_messages_allocates_nothing_in_steady_state() {

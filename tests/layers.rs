@@ -27,7 +27,7 @@ const ABOVE: [(&str, &[&str]); 5] = [
 
 /// Metadata keys that are names of other things, too: of keys of a configuration, of columns, of fields of the log. In the
 /// code they may stand as text, but not where metadata is looked up or made.
-const OTHER_NAMES: [&str; 18] = [
+const OTHER_NAMES: [&str; 22] = [
     "channels",
     "device",
     "dim",
@@ -37,7 +37,11 @@ const OTHER_NAMES: [&str; 18] = [
     "frame_id",
     "group",
     "inputs",
+    "level",
+    "message",
     "modalities",
+    "node",
+    "observations",
     "origin_m",
     "residence",
     "ring",

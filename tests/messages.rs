@@ -4,14 +4,14 @@
 
 use arrow::array::{
     Array, ArrayRef, BooleanArray, DictionaryArray, DurationMicrosecondArray, FixedSizeListArray, Float32Array,
-    LargeListArray, ListArray, StringArray, StructArray, TimestampMillisecondArray, TimestampNanosecondArray,
-    UInt16Array, UInt32Array,
+    LargeListArray, LargeStringArray, ListArray, StringArray, StringViewArray, StructArray, TimestampMillisecondArray,
+    TimestampNanosecondArray, UInt16Array, UInt32Array,
 };
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::{Field, Float32Type, Int32Type, Int64Type};
 use robocache::device::Dtype;
 use robocache::ops::voxelize::Cloud;
-use robocache::stream::{Cells, Message, MessageError, MetadataValue as Value};
+use robocache::stream::{Cells, Message, MessageError, MetadataValue as Value, Reading, Selector, Wanted};
 use std::sync::Arc;
 
 fn read(metadata: &[(&str, Value)], array: impl Array + 'static) -> Result<Message, MessageError> {
@@ -318,6 +318,54 @@ fn lists_of_every_kind_are_columns() {
     let fixed = floats_of(&message, "fixed");
     assert!(fixed[..2] == [1.0, 2.0] && fixed[2..4].iter().all(|value| value.is_nan()));
     assert!(fixed[4] == 3.0 && fixed[5].is_nan());
+}
+
+#[test]
+fn text_is_copied_and_a_null_is_an_empty_one() {
+    let texts = [Some("camera"), None, Some(""), Some("zwölf")];
+    let arrays: [(&str, ArrayRef); 3] = [
+        ("short", Arc::new(StringArray::from(texts.to_vec()))),
+        ("long", Arc::new(LargeStringArray::from(texts.to_vec()))),
+        ("view", Arc::new(StringViewArray::from(texts.to_vec()))),
+    ];
+    let batch = columns(arrays.to_vec(), Some(NullBuffer::from(vec![false, true, true, true])));
+    for (from, expected) in [(0, &["", "", "", "zwölf"][..]), (2, &["", "zwölf"][..])] {
+        let message = read(&[], batch.slice(from, expected.len())).unwrap();
+        assert!(message.skipped().is_empty());
+        for (name, _) in &arrays {
+            let column = message.column(name).unwrap();
+            assert_eq!(column.texts().unwrap().collect::<Vec<_>>(), expected, "{name}");
+            assert_eq!(column.cells, Cells::Text(expected.concat().len()));
+            let nulls: Vec<usize> = if from == 0 { vec![0, 1] } else { vec![] };
+            assert_eq!(column.null_rows, nulls, "{name}");
+        }
+    }
+}
+
+/// Operations that can't use it say so: it stays where it is.
+#[test]
+fn text_is_skipped_where_samples_or_clouds_are_wanted() {
+    let x: ArrayRef = Arc::new(Float32Array::from(vec![1.0]));
+    let label: ArrayRef = Arc::new(StringArray::from(vec!["a"]));
+    let cloud = columns(
+        vec![("x", x.clone()), ("y", x.clone()), ("z", x), ("label", label)],
+        None,
+    );
+    for (reading, is_copied) in [
+        (Reading::default(), true),
+        (Reading::cloud(Wanted::Every, None), false),
+        (
+            Reading::cloud(Wanted::Every, None).and(Reading::default()).unwrap(),
+            true,
+        ),
+    ] {
+        let mut message = Message::default();
+        let array: ArrayRef = Arc::new(cloud.clone());
+        Selector::new(reading).read([], &array, &mut message).unwrap();
+        assert_eq!(message.column("label").is_some(), is_copied);
+        assert_eq!(message.skipped().len(), usize::from(!is_copied));
+        assert_eq!(Cloud::from_message(&message).unwrap().len(), 1);
+    }
 }
 
 #[test]

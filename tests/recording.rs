@@ -184,6 +184,50 @@ fn clouds_come_back_with_every_kind_of_field_and_without_a_point() {
 }
 
 #[test]
+fn text_comes_back_as_it_was() {
+    let folder = Folder::new();
+    let rows: [&[&str]; 4] = [&["camera", "", "zwölf"], &[], &[""], &["\"a\"\n", "b"]];
+    let messages = rows.iter().enumerate().map(|(i, texts)| {
+        let mut message = Message::default();
+        message.header.timestamp_ns.set(i as i64);
+        message.rows = texts.len();
+        let all = texts.concat();
+        let column = message.add_column("input", Dtype::UInt8, Cells::Text(all.len()));
+        column.data.copy_from(all.as_bytes());
+        column.offsets.push(0);
+        for text in *texts {
+            column
+                .offsets
+                .push(column.offsets[column.offsets.len() - 1] + text.len() as i32);
+        }
+        let level = message.add_column("level", Dtype::UInt8, Cells::One);
+        level.data.copy_from(&vec![i as u8; texts.len()]);
+        ("diagnostics", message)
+    });
+    let messages: Vec<_> = messages.collect();
+    let written = record(&folder.0, &messages);
+    assert_eq!(read(&folder.0).unwrap(), written);
+    let schema = FileReader::try_new(File::open(folder.file("diagnostics")).unwrap(), None)
+        .unwrap()
+        .schema();
+    let texts = DataType::List(Field::new_list_field(DataType::Utf8, true).into());
+    assert_eq!(*schema.field(1).data_type(), texts);
+    // The same name for bytes is another stream.
+    let mut bytes = Message::default();
+    bytes.rows = 1;
+    for name in ["input", "level"] {
+        bytes.add_column(name, Dtype::UInt8, Cells::One).data.copy_from(&[7]);
+    }
+    let mut writer = Writer::create(folder.0.join("again")).unwrap();
+    writer.append("diagnostics", &messages[0].1, Instant::now()).unwrap();
+    let words = writer
+        .append("diagnostics", &bytes, Instant::now())
+        .unwrap_err()
+        .to_string();
+    assert!(words.contains("`input` uint8") && words.contains("text"), "{words}");
+}
+
+#[test]
 fn several_samples_and_what_is_said_of_them_come_back() {
     let folder = Folder::new();
     let messages: Vec<_> = (0..5)
@@ -573,7 +617,7 @@ fn a_struct_may_have_any_number_of_columns_of_any_type() {
                     let elements = match cells {
                         Cells::One => rows,
                         Cells::Fixed(n) => n * rows,
-                        Cells::Ragged(n) => n,
+                        Cells::Ragged(n) | Cells::Text(n) => n,
                     };
                     column.data.copy_from(&vec![i as u8; elements * dtype.size()]);
                     if let Cells::Ragged(_) = cells {

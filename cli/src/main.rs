@@ -7,6 +7,7 @@ mod info;
 mod new;
 mod output;
 mod stats;
+mod top;
 mod trial;
 
 use clap::{Parser, Subcommand};
@@ -40,6 +41,7 @@ enum Command {
     Try(trial::Args),
     Doctor(doctor::Args),
     New(new::Args),
+    Top(top::Args),
 }
 
 fn main() -> ExitCode {
@@ -59,6 +61,7 @@ fn main() -> ExitCode {
         Command::Try(args) => trial::run(&args, &output),
         Command::Doctor(args) => doctor::run(&args, &output),
         Command::New(args) => new::run(&args, &output),
+        Command::Top(args) => top::run(&args, &output),
     };
     done.unwrap_or_else(|error| {
         output.remark(in_words(&error));

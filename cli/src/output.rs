@@ -52,6 +52,11 @@ impl Output {
         }
     }
 
+    /// Whether results are JSON.
+    pub fn is_json(&self) -> bool {
+        self.json
+    }
+
     /// Writes the result: as JSON what it serializes to, else what `text` makes of it.
     pub fn result<R: Serialize>(&self, result: &R, text: impl FnOnce(&R) -> String) -> eyre::Result<()> {
         let text = if self.json {

@@ -244,6 +244,11 @@ const MISTAKES: &[Mistake] = &[
     ),
     wiring(
         "    outputs: [observation]",
+        "    outputs: [observation, diagnostics]",
+        ("warning", "nodes.fuse.outputs.diagnostics", "nobody reads it"),
+    ),
+    wiring(
+        "    outputs: [observation]",
         "    outputs: [observations]",
         (
             "error",

@@ -135,8 +135,8 @@ class Messages:
     def timestamps_ns(self) -> Tensor:
         """The stamps of all messages, int64 `[N]`."""
 
-    def message(self, index: int) -> tuple[int, list[int], list[str], dict[str, Tensor]]:
-        """`(timestamp_ns, shape, fields, columns)` of a message."""
+    def message(self, index: int) -> tuple[int, list[int], list[str], dict[str, Tensor | list[str]]]:
+        """`(timestamp_ns, shape, fields, columns)` of a message. A column of text is a list."""
 
 def observe(
     section: str,

@@ -72,7 +72,10 @@ class RecordedMessages(Sequence[RecordedMessage]):
             raise IndexError(f"{self._path}: message {at} of {len(self)}")
         timestamp_ns, shape, fields, columns = self._native.message(at % len(self))
         take = taker(_HOST)
-        arrays = {name: take(tensor) for name, tensor in columns.items()}
+        arrays = {
+            name: np.array(column, dtype=np.str_) if isinstance(column, list) else take(column)
+            for name, column in columns.items()
+        }
         if shape and "" in arrays:
             arrays[""] = arrays[""].reshape(shape)
         return RecordedMessage(timestamp_ns, arrays, fields)

@@ -4,7 +4,7 @@ use crate::element::Element;
 use crate::tensor::Tensor;
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyList};
 use robocache::device::{Dtype, HostBuf};
 use robocache::stream::recording::{Mapped, ReadError};
 use robocache::stream::{Cells, Message};
@@ -97,7 +97,8 @@ impl Messages {
         Tensor::of_vec(stamps.to_vec(), Dtype::Int64, &[stamps.len()])
     }
 
-    /// `(timestamp_ns, shape, fields, columns)` of a message. The only column of a flat array has no name.
+    /// `(timestamp_ns, shape, fields, columns)` of a message. The only column of a flat array has no name, and one of text
+    /// is a list.
     #[allow(clippy::type_complexity, reason = "Python sees a tuple")]
     fn message<'py>(
         &self,
@@ -127,6 +128,10 @@ impl Messages {
         }
         let columns = PyDict::new(py);
         for column in message.columns_mut() {
+            if let Some(texts) = column.texts() {
+                columns.set_item(&column.name, PyList::new(py, texts)?)?;
+                continue;
+            }
             let memory = std::mem::take(&mut column.data);
             let (name, len) = (column.name.clone(), memory.len() / column.dtype.size());
             columns.set_item(name, tensor(memory, column.dtype, column.cells, len))?;

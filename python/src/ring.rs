@@ -150,7 +150,7 @@ impl Column {
             shape: match column.cells {
                 Cells::One => vec![rows as i64],
                 Cells::Fixed(n) => vec![rows as i64, n as i64],
-                Cells::Ragged(total) => vec![total as i64],
+                Cells::Ragged(total) | Cells::Text(total) => vec![total as i64],
             },
             at: column.data.start,
             offsets: column.offsets.clone(),

@@ -4,6 +4,7 @@ use super::{AppError, Config, Graph, Operation, OutputResidence, Residence, Valu
 use crate::device::Placement;
 use crate::ops::ConfigError;
 use serde::de::DeserializeOwned;
+use std::path::Path;
 
 /// An operation that can be added to an [`App`].
 ///
@@ -307,6 +308,11 @@ impl App {
     /// Whether the configuration is only checked: nothing is to run, and no dataflow is there.
     pub fn is_check(&self) -> bool {
         self.is_check
+    }
+
+    /// The folder in which each node keeps a file that says how it is, where the configuration names one.
+    pub fn status(&self) -> Option<&Path> {
+        self.config.status()
     }
 
     /// The inputs that the dataflow wires, for an operation that takes whatever comes.

@@ -17,6 +17,9 @@ const SECTIONS: [&str; 9] = [
 /// one.
 const MAX_DEVICE_MB: &str = "max_device_mb";
 
+/// The folder in which each node keeps a file that says how it is.
+const STATUS: &str = "status";
+
 /// A configuration file: its sections, each of them read by the plugin of that name. The default is that of an app
 /// without a file.
 #[derive(Debug)]
@@ -28,6 +31,8 @@ pub struct Config {
     device: DeviceChoice,
     devices: Option<Vec<usize>>,
     max_bytes: Option<usize>,
+    /// The folder of status files.
+    status: Option<PathBuf>,
 }
 
 impl Default for Config {
@@ -39,6 +44,7 @@ impl Default for Config {
             device: DeviceChoice::Auto,
             devices: None,
             max_bytes: None,
+            status: None,
         }
     }
 }
@@ -85,6 +91,16 @@ impl Config {
         })?;
         let max_bytes = take(MAX_DEVICE_MB).map(max_bytes).transpose();
         let max_bytes = max_bytes.map_err(|problem| error(MAX_DEVICE_MB, problem))?;
+        let status = match take(STATUS) {
+            None => None,
+            Some(Value::String(folder)) if !folder.is_empty() => Some(folder.into()),
+            Some(other) => {
+                return Err(error(
+                    STATUS,
+                    format!("{} is no folder (allowed: the path of one)", Json(&other)),
+                ));
+            }
+        };
         let plugins = sections.remove("plugins").map(plugin_list).transpose();
         let plugins = plugins.map_err(|problem| error("plugins", problem))?;
         Ok(Self {
@@ -94,6 +110,7 @@ impl Config {
             device,
             devices,
             max_bytes,
+            status,
         })
     }
 
@@ -134,6 +151,11 @@ impl Config {
         self.plugins.is_some()
     }
 
+    /// The folder of status files, where it names one.
+    pub(super) fn status(&self) -> Option<&Path> {
+        self.status.as_deref()
+    }
+
     /// The file it came from.
     pub(super) fn file(&self) -> &Path {
         &self.file
@@ -163,7 +185,7 @@ impl Config {
             return Err(self.error(
                 "configuration",
                 format!(
-                    "unknown key `{key}` (allowed: device, devices, max_device_mb, plugins, {})",
+                    "unknown key `{key}` (allowed: device, devices, max_device_mb, plugins, status, {})",
                     known.join(", ")
                 ),
             ));
@@ -403,7 +425,7 @@ mod tests {
         let cases = [
             (
                 "fuse: {}\nfuze: {}",
-                "robot.yml: configuration: unknown key `fuze` (allowed: device, devices, max_device_mb, plugins, align, clock, fuse",
+                "robot.yml: configuration: unknown key `fuze` (allowed: device, devices, max_device_mb, plugins, status, align, clock, fuse",
             ),
             (
                 "device: gpu\nfuse: {}",
@@ -425,6 +447,11 @@ mod tests {
                 "max_device_mb: `lots` is not allowed (a number of MiB above 0, up to 1e9)",
             ),
             ("max_device_mb: 0\nfuse: {}", "`0` is not allowed"),
+            ("status: [a]\nfuse: {}", "robot.yml: status: [\"a\"] is no folder"),
+            (
+                "status: ''\nfuse: {}",
+                "status: \"\" is no folder (allowed: the path of one)",
+            ),
             ("voxelize: {}", "the section `fuse:` is missing"),
             ("plugins: {fuse: {}}", "robot.yml: plugins: it must be a list"),
             (

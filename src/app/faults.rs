@@ -1,4 +1,5 @@
-use std::fmt::Display;
+use super::diagnostics::Faulty;
+use std::fmt::{Display, Write};
 use std::time::{Duration, Instant};
 
 /// A log line of one kind comes at most this often.
@@ -6,6 +7,19 @@ const LOG_EVERY: Duration = Duration::from_secs(1);
 
 /// Counts that the limit held back are logged after so long.
 const SAY_AFTER: Duration = Duration::from_secs(10);
+
+/// Why a sample or a message is not used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dropped {
+    /// Too many waited.
+    Overflow,
+    /// A NaN or an infinity.
+    NonFinite,
+    /// Its length, or its shape.
+    Length,
+    /// Its stamp, or that there is none.
+    Stamp,
+}
 
 /// Counts what goes wrong, by site (an input or an output) and kind. Each kind is logged at a limited rate of its own.
 #[derive(Default)]
@@ -16,6 +30,8 @@ pub(super) struct Faults {
 struct Site {
     name: String,
     kinds: Vec<Kind>,
+    /// By [`Dropped`], for the diagnostics.
+    dropped: [u64; 4],
 }
 
 struct Kind {
@@ -25,6 +41,8 @@ struct Kind {
     count: u64,
     unsaid: u64,
     last_said: Option<Instant>,
+    /// What the last line said.
+    words: String,
 }
 
 /// How bad it is.
@@ -41,6 +59,7 @@ impl Faults {
         self.sites.push(Site {
             name,
             kinds: Vec::new(),
+            dropped: [0; 4],
         });
         self.sites.len() - 1
     }
@@ -67,6 +86,31 @@ impl Faults {
         site.kinds[kind].count += 1;
     }
 
+    /// Counts why samples or messages are not used, beside what else is counted and said of it.
+    pub fn drop(&mut self, site: usize, why: Dropped, times: u64) {
+        self.sites[site].dropped[why as usize] += times;
+    }
+
+    /// What was wrong at some sites, taken together.
+    pub fn faulty(&self, sites: impl Iterator<Item = usize>) -> Faulty<'_> {
+        let mut faulty = Faulty::default();
+        let mut last_said = None;
+        for site in sites.map(|site| &self.sites[site]) {
+            faulty
+                .dropped
+                .iter_mut()
+                .zip(site.dropped)
+                .for_each(|(sum, count)| *sum += count);
+            for kind in site.kinds.iter().filter(|kind| kind.level == Level::Error) {
+                faulty.faults += kind.count;
+                if kind.last_said > last_said {
+                    (faulty.said, last_said) = (&kind.words, kind.last_said);
+                }
+            }
+        }
+        faulty
+    }
+
     /// Logs the counts that the rate limit has held back for [`SAY_AFTER`].
     pub fn say_unsaid(&mut self, now: Instant) {
         for site in &mut self.sites {
@@ -75,7 +119,11 @@ impl Faults {
                     .last_said
                     .is_none_or(|last| now.saturating_duration_since(last) >= SAY_AFTER);
                 if kind.unsaid > 0 && is_due {
-                    kind.say(&site.name, kind.words(), now);
+                    let words = match kind.name {
+                        "" => "more of the same",
+                        name => name,
+                    };
+                    kind.say(&site.name, words, now);
                 }
             }
         }
@@ -119,6 +167,7 @@ impl Site {
                 count: 0,
                 unsaid: 0,
                 last_said: None,
+                words: String::new(),
             });
             self.kinds.len() - 1
         })
@@ -139,21 +188,18 @@ impl Site {
         kind.unsaid += times;
         let is_due = |last| now.saturating_duration_since(last) >= every;
         if kind.last_said.is_none_or(is_due) {
-            kind.say(&self.name, message, now);
+            kind.words.clear();
+            // Writing to a string can't fail.
+            let _ = write!(kind.words, "{message}");
+            let words = std::mem::take(&mut kind.words);
+            kind.say(&self.name, &words, now);
+            kind.words = words;
         }
     }
 }
 
 impl Kind {
-    /// What to call it where there is no message.
-    fn words(&self) -> &'static str {
-        match self.name {
-            "" => "more of the same",
-            name => name,
-        }
-    }
-
-    fn say(&mut self, site: &str, message: impl Display, now: Instant) {
+    fn say(&mut self, site: &str, message: &str, now: Instant) {
         let (unsaid, count) = (std::mem::take(&mut self.unsaid), self.count);
         self.last_said = Some(now);
         let numbers = format_args!("{unsaid} since the last line, {count} in all");

@@ -1,12 +1,13 @@
 //! The operations of a node, and the messages between them.
 
-use super::faults::Faults;
+use super::diagnostics::{Diagnostics, InputState};
+use super::faults::{Dropped, Faults};
 use super::free::FreeList;
 use super::handed::Handed;
 use super::operation::{Change, Operation, Wake};
 use super::outbox::{Delivery, InputRoute, Internal, Outbox, OutputRoute, Sink};
 use super::value::Json;
-use super::{AppError, OutputResidence, Registration, Value};
+use super::{AppError, OutputResidence, Registration, Report, Value};
 use crate::device::HostMemory;
 use crate::stream::{Message, Reading};
 use std::time::Instant;
@@ -77,9 +78,12 @@ struct Shared {
     ended: Option<AppError>,
     /// Memory for a copy on the host of a message whose taker does not take it on its device any more.
     on_host: Option<Message>,
+    /// What is gathered where somebody wants to know.
+    diagnostics: Option<Diagnostics>,
 }
 
 struct Node {
+    index: usize,
     name: String,
     operation: Box<dyn Operation>,
     inputs: Vec<InputRoute>,
@@ -111,6 +115,8 @@ impl Node {
             sink,
             arrival_ns: None,
             handed_on: 0,
+            diagnostics: shared.diagnostics.as_mut(),
+            index: self.index,
         };
         (self.operation.as_mut(), out)
     }
@@ -200,6 +206,7 @@ impl Graph {
             }
         });
         self.nodes.push(Node {
+            index,
             outputs: outputs.collect(),
             is_source: inputs.is_empty(),
             inputs,
@@ -505,22 +512,51 @@ impl Graph {
     /// If there is no such input.
     pub fn external_fault(&mut self, external: usize, times: u64, message: impl std::fmt::Display) {
         self.shared.faults.count(self.external_sites[external], times, message);
+        for &(operation, input) in &self.externals[external].1 {
+            self.nodes[operation].operation.unreadable(input, times);
+        }
     }
 
-    /// Counts what happened at an input of the dataflow that its sender did nothing wrong in, such as messages that had
-    /// to be dropped.
+    /// Counts messages at an input of the dataflow that were dropped, as too many waited.
     ///
     /// # Panics
     /// If there is no such input.
-    pub fn external_warning(
-        &mut self,
-        external: usize,
-        kind: &'static str,
-        times: u64,
-        message: impl std::fmt::Display,
-    ) {
+    pub fn external_loss(&mut self, external: usize, kind: &'static str, times: u64, message: impl std::fmt::Display) {
         let site = self.external_sites[external];
+        self.shared.faults.drop(site, Dropped::Overflow, times);
         self.shared.faults.warn(site, kind, times, message);
+    }
+
+    /// Gathers from now on what [`report`](Self::report) says. Until then nothing is gathered.
+    pub fn gather_diagnostics(&mut self) {
+        let operations = self.nodes.iter().map(|node| {
+            let inputs = node.inputs.iter().map(|input| input.name.as_str());
+            (node.name.as_str(), inputs)
+        });
+        self.shared.diagnostics = Some(Diagnostics::new(operations));
+    }
+
+    /// The diagnostics of the operations, where they are [gathered](Self::gather_diagnostics). What they were dropping or
+    /// refusing counts from one call to the next: an event loop calls it once a second. It knows neither the node nor its
+    /// queue.
+    pub fn report(&mut self, now: Instant) -> Option<Report> {
+        let Self { nodes, externals, .. } = self;
+        let faults = &self.shared.faults;
+        let report = self.shared.diagnostics.as_mut()?.report(now, |operation, input| {
+            let node = &nodes[operation];
+            let route = &node.inputs[input];
+            let of_dataflow = externals
+                .iter()
+                .position(|(_, consumers)| consumers.contains(&(operation, input)));
+            let sites = of_dataflow.map(|external| self.external_sites[external]);
+            InputState {
+                diagnosis: node.operation.diagnosis(input),
+                faulty: faults.faulty(sites.into_iter().chain([route.fault_site])),
+                is_open: route.open,
+                may_be_silent: node.operation.takes_any(input),
+            }
+        });
+        Some(report)
     }
 
     /// Logs what the limited rate of the log has held back for a while. An event loop calls it every few seconds.
@@ -550,6 +586,9 @@ impl Graph {
 
     fn put_in(&mut self, to: usize, input: usize, mut message: Handed<'_>, sink: &mut dyn Sink) {
         let before = self.shared.internal.pending.len();
+        if let Some(diagnostics) = &mut self.shared.diagnostics {
+            diagnostics.came(to, input, &message);
+        }
         let (operation, mut out) = self.nodes[to].parts(&mut self.shared, sink);
         let arrival_ns = message.arrival_ns;
         out.arrival_ns = arrival_ns;

@@ -9,6 +9,7 @@
 
 mod build;
 mod config;
+pub(crate) mod diagnostics;
 mod error;
 mod faults;
 pub(crate) mod free;
@@ -22,7 +23,9 @@ mod value;
 
 pub use build::{App, Named, Plugin, Registration};
 pub use config::Config;
+pub use diagnostics::{DIAGNOSTICS, Diagnosis, Figures, Level, Report, Row};
 pub use error::AppError;
+pub use faults::Dropped;
 pub use graph::Graph;
 pub use operation::{Change, Fault, Operation, Wake};
 pub use outbox::{Outbox, Sink};

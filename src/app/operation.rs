@@ -1,4 +1,4 @@
-use super::{Outbox, Value};
+use super::{Diagnosis, Outbox, Value};
 use crate::stream::{Message, Reading};
 use std::fmt;
 use std::time::Instant;
@@ -150,6 +150,15 @@ pub trait Operation {
 
     /// The state of an input changed.
     fn changed(&mut self, _input: usize, _change: Change, _out: &mut Outbox<'_>) {}
+
+    /// So many messages of an input came that can't be read. They are counted already, and don't come.
+    fn unreadable(&mut self, _input: usize, _messages: u64) {}
+
+    /// What only it knows of an input, for the diagnostics: asked once a second where somebody wants them. What an
+    /// observation has of its inputs goes to [`Outbox::figures`].
+    fn diagnosis(&self, _input: usize) -> Diagnosis {
+        Diagnosis::default()
+    }
 
     /// A parameter was set while the node runs; `Ok(false)` where it is not one of this operation. The key comes without
     /// the operation's name before it: both `fuse.max_wait_ms` and `max_wait_ms` come as `max_wait_ms`.

@@ -1,4 +1,5 @@
-use super::faults::Faults;
+use super::diagnostics::{Diagnostics, Figures};
+use super::faults::{Dropped, Faults};
 use super::free::FreeList;
 use super::{AppError, Fault};
 use crate::device::Dtype;
@@ -115,6 +116,9 @@ pub struct Outbox<'a> {
     pub(super) arrival_ns: Option<i64>,
     /// Bytes that this call has published to operations of this process.
     pub(super) handed_on: usize,
+    /// What is gathered of the node, where that is wanted, and the index of the operation.
+    pub(super) diagnostics: Option<&'a mut Diagnostics>,
+    pub(super) index: usize,
 }
 
 impl Outbox<'_> {
@@ -298,6 +302,18 @@ impl Outbox<'_> {
     /// anything new. The log says at the end how often it happened.
     pub fn tally(&mut self, input: usize, kind: &'static str) {
         self.faults.tally(self.inputs[input].fault_site, kind);
+    }
+
+    /// Counts why a sample or a message of one of the operation's inputs is not used, for the diagnostics. To say so is
+    /// up to the caller.
+    pub fn dropped(&mut self, input: usize, why: Dropped) {
+        self.faults.drop(self.inputs[input].fault_site, why, 1);
+    }
+
+    /// Where the operation says what it publishes, if somebody wants the diagnostics of the node.
+    pub fn figures(&mut self) -> Option<Figures<'_>> {
+        let diagnostics = self.diagnostics.as_deref_mut()?;
+        Some(diagnostics.of(self.index))
     }
 
     /// Counts so many faults of one of the operation's outputs and logs them at a limited rate.

@@ -119,6 +119,8 @@ Options:
 
 Environment:
   ROBOCACHE_CONFIG            the configuration, where --config is not given
+  ROBOCACHE_STATUS            the folder of status files, where the configuration
+                              has no `status:`
   RUST_LOG                    filter of the log, which goes to standard error
                               (default: {FILTER})
   DORA_ZENOH_CONFIG_OVERLAY,  settings of dora's transport; where there is neither,
@@ -186,6 +188,7 @@ mod tests {
                 "--help",
                 "--version",
                 "ROBOCACHE_CONFIG",
+                "ROBOCACHE_STATUS",
                 "RUST_LOG",
                 "Exit codes",
             ] {

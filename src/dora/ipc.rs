@@ -77,12 +77,15 @@ impl Framing {
             match column.cells {
                 Cells::One => {}
                 Cells::Fixed(_) => self.node(layout.rows),
-                Cells::Ragged(_) => {
+                Cells::Ragged(_) | Cells::Text(_) => {
                     self.node(layout.rows);
                     offsets = self.buffer((layout.rows + 1) * size_of::<i32>());
                 }
             }
-            self.node(elements);
+            // A text is no list: its bytes are its own.
+            if !matches!(column.cells, Cells::Text(_)) {
+                self.node(elements);
+            }
             let data = self.buffer(elements * column.dtype.size());
             self.columns.push(ColumnSpan {
                 dtype: column.dtype,
@@ -132,7 +135,7 @@ fn same_type(a: &Layout, b: &Layout) -> bool {
     a.columns.len() == b.columns.len()
         && a.columns.iter().zip(&b.columns).all(|(a, b)| {
             let same_cells = match (a.cells, b.cells) {
-                (Cells::Ragged(_), Cells::Ragged(_)) => true,
+                (Cells::Ragged(_), Cells::Ragged(_)) | (Cells::Text(_), Cells::Text(_)) => true,
                 (a, b) => a == b,
             };
             a.name == b.name && a.dtype == b.dtype && same_cells
@@ -169,6 +172,7 @@ fn data_type(layout: &Layout) -> DataType {
             Cells::One => element,
             Cells::Fixed(n) => DataType::FixedSizeList(item(), n as i32),
             Cells::Ragged(_) => DataType::List(item()),
+            Cells::Text(_) => DataType::Utf8,
         }
     };
     if layout.is_flat() {
@@ -256,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn structs_of_fixed_and_ragged_columns_decode() {
+    fn structs_of_fixed_ragged_and_text_columns_decode() {
         let mut framing = Framing::default();
         let layout = |rows, ragged| Layout {
             rows,
@@ -272,6 +276,11 @@ mod tests {
                     cells: Cells::Ragged(ragged),
                 },
                 ColumnLayout {
+                    name: "label".into(),
+                    dtype: Dtype::UInt8,
+                    cells: Cells::Text(3 * rows),
+                },
+                ColumnLayout {
                     name: "ring".into(),
                     dtype: Dtype::UInt16,
                     cells: Cells::One,
@@ -285,13 +294,19 @@ mod tests {
                 for (i, offset) in payload.offsets(1).iter_mut().enumerate() {
                     *offset = 2 * i as i32;
                 }
-                payload.column::<u16>(2).fill(9);
+                payload.column::<u8>(2).copy_from_slice("zü".repeat(rows).as_bytes());
+                for (i, offset) in payload.offsets(2).iter_mut().enumerate() {
+                    *offset = 3 * i as i32;
+                }
+                payload.column::<u16>(3).fill(9);
             });
             assert_eq!(message.rows, rows);
             assert_eq!(message.columns()[0].values().as_slice::<i32>(), vec![-4; 3 * rows]);
             assert_eq!(message.columns()[1].values().as_slice::<f64>(), vec![0.5; 2 * rows]);
             assert_eq!(message.columns()[1].offsets.len(), rows + 1);
-            assert_eq!(message.columns()[2].values().as_slice::<u16>(), vec![9; rows]);
+            let texts: Vec<_> = message.columns()[2].texts().unwrap().collect();
+            assert_eq!(texts, vec!["zü"; rows]);
+            assert_eq!(message.columns()[3].values().as_slice::<u16>(), vec![9; rows]);
         }
     }
 }

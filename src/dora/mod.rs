@@ -22,6 +22,7 @@ mod queue;
 mod rings;
 mod runtime;
 mod sender;
+mod status;
 mod transport;
 
 pub use limits::POOL_BYTES;
@@ -30,6 +31,7 @@ pub use message::read_message;
 use crate::app::{App, AppError, Config, Plugin};
 use arguments::{Arguments, Task};
 use std::io::Write;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// The version of dora whose nodes these are. Its daemon and command line must be of it, too.
@@ -60,6 +62,14 @@ pub enum NodeError {
         /// The inputs the dataflow wires.
         wired: String,
     },
+    /// The status of the node can't be written where the configuration says.
+    #[error("status: {}: {problem} (needed: a folder that the node can write to)", folder.display())]
+    Status {
+        /// The folder.
+        folder: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// dora failed.
     #[error("dora: {0}")]
     Dora(String),
@@ -72,7 +82,7 @@ impl NodeError {
     /// Whether it is the configuration or the command line that is wrong: exit code 2.
     pub fn is_config(&self) -> bool {
         match self {
-            Self::Arguments(_) | Self::NotWired { .. } => true,
+            Self::Arguments(_) | Self::NotWired { .. } | Self::Status { .. } => true,
             Self::App(error) => error.is_config(),
             Self::Dora(_) => false,
         }

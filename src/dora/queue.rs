@@ -114,6 +114,8 @@ struct InputState {
     waiting: VecDeque<(u64, Waiting)>,
     messages: usize,
     bytes: usize,
+    /// The most messages that waited since that was last asked.
+    deepest: usize,
     /// With the sequence number of the first of them.
     losses: Option<(u64, Losses)>,
     free: FreeList,
@@ -205,6 +207,7 @@ impl Queue {
             waiting: VecDeque::with_capacity(bound.messages.min(DEFAULT_MESSAGES)),
             messages: 0,
             bytes: 0,
+            deepest: 0,
             losses: None,
             free: FreeList::new(FREE_MESSAGES, memory),
         });
@@ -255,10 +258,21 @@ impl Queue {
         let number = state.sequence_number();
         let of = &mut state.inputs[input];
         of.messages += 1;
+        of.deepest = of.deepest.max(of.messages);
         of.bytes += bytes;
         of.waiting.push_back((number, Waiting::Message(message)));
         drop(state);
         self.arrived.notify_one();
+    }
+
+    /// The most messages of one input that waited at once since the last call.
+    pub fn take_depth(&self) -> usize {
+        let mut state = self.lock();
+        let depths = state
+            .inputs
+            .iter_mut()
+            .map(|of| std::mem::replace(&mut of.deepest, of.messages));
+        depths.max().unwrap_or(0)
     }
 
     /// Appends that an input closed or is back.

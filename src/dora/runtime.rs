@@ -7,14 +7,16 @@ use super::drain::{Drain, LOOK_EVERY};
 use super::limits::Limits;
 use super::queue::{Bound, Item, Level, Losses, Note, Queue};
 use super::sender::Sender;
+use super::status::{self, Status};
 use super::transport::wait_until_read;
 use super::{NODE_CONFIG, NodeError};
-use crate::app::{App, AppError, Graph};
+use crate::app::{App, AppError, DIAGNOSTICS, Graph, Report, Sink};
 use crate::stream::Selector;
 use dora_node_api::DoraNode;
 use dora_node_api::futures::channel::oneshot;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -24,6 +26,7 @@ const LINGER: Duration = Duration::from_secs(5);
 /// What the dataflow wires to this node, from the environment variable that dora starts it with.
 #[derive(Default, Deserialize)]
 struct Wiring {
+    node_id: String,
     run_config: RunConfig,
 }
 
@@ -60,10 +63,10 @@ impl InputWiring {
 }
 
 /// `None` outside a dataflow, as in dora's testing mode.
-fn wiring() -> Result<Option<RunConfig>, NodeError> {
+fn wiring() -> Result<Option<Wiring>, NodeError> {
     match std::env::var(NODE_CONFIG) {
-        Ok(text) => serde_yaml::from_str::<Wiring>(&text)
-            .map(|wiring| Some(wiring.run_config))
+        Ok(text) => serde_yaml::from_str(&text)
+            .map(Some)
             .map_err(|error| NodeError::Dora(format!("{NODE_CONFIG} can't be read: {error}"))),
         Err(_) => Ok(None),
     }
@@ -72,7 +75,13 @@ fn wiring() -> Result<Option<RunConfig>, NodeError> {
 /// Builds the app, joins the dataflow and runs until it ends.
 pub(super) fn run(app: App) -> Result<(), NodeError> {
     let wiring = wiring()?;
+    let node_id = wiring
+        .as_ref()
+        .map_or("node", |wiring| wiring.node_id.as_str())
+        .to_owned();
+    let wiring = wiring.map(|wiring| wiring.run_config);
     let limits = Limits::from_env();
+    let folder = app.status().map(Path::to_owned).or_else(status::folder_of_env);
     let app = app
         .with_wired_inputs(wiring.iter().flat_map(|wiring| wiring.inputs.keys().cloned()))
         .with_message_limit(move |output, bytes| limits.check(output, bytes));
@@ -99,6 +108,20 @@ pub(super) fn run(app: App) -> Result<(), NodeError> {
     if let Some(wiring) = &wiring {
         warn_of_unknown_outputs(wiring, &graph);
     }
+    let status = folder.map(|folder| Status::new(&folder, &node_id)).transpose()?;
+    // An operation may have an output of that name, such as the replay of a recording.
+    let is_own = !graph.outputs().any(|output| output == DIAGNOSTICS);
+    let is_wanted = wiring
+        .as_ref()
+        .is_some_and(|wiring| wiring.outputs.contains(DIAGNOSTICS));
+    let diagnostics = Diagnostics {
+        node: node_id,
+        is_published: is_own && is_wanted,
+        status,
+    };
+    if diagnostics.are_wanted() {
+        graph.gather_diagnostics();
+    }
     let (node, events) = DoraNode::init_from_env().map_err(why_not_joined)?;
     let queue = Arc::new(Queue::new(&bounds, graph.host_memory()));
     let (stop, stopped) = oneshot::channel();
@@ -111,7 +134,8 @@ pub(super) fn run(app: App) -> Result<(), NodeError> {
     });
     let drain = drain.map_err(|error| NodeError::Dora(format!("the drain thread can't be started: {error}")))?;
     let mut sender = Sender::new(node, graph.residences());
-    let result = work(&mut graph, &queue, names, &mut sender);
+    let result = work(&mut graph, &queue, names, &diagnostics, &mut sender);
+    diagnostics.end(result.is_ok(), &mut graph, &queue, &mut sender);
     queue.end();
     // If dora ended the node, the drain has ended already and nobody listens.
     let _ = stop.send(());
@@ -125,7 +149,7 @@ pub(super) fn run(app: App) -> Result<(), NodeError> {
 /// Warns of outputs in the dataflow that no operation publishes.
 fn warn_of_unknown_outputs(wiring: &RunConfig, graph: &Graph) {
     for output in &wiring.outputs {
-        if !graph.outputs().any(|known| known == output) {
+        if output != DIAGNOSTICS && !graph.outputs().any(|known| known == output) {
             let known: Vec<&str> = graph.outputs().collect();
             tracing::warn!(
                 "output `{output}` stands in the dataflow, but no operation of this node publishes it (published: {})",
@@ -139,7 +163,67 @@ fn warn_of_unknown_outputs(wiring: &RunConfig, graph: &Graph) {
     }
 }
 
-fn work(graph: &mut Graph, queue: &Queue, names: Vec<String>, sender: &mut Sender) -> Result<(), AppError> {
+/// Where the diagnostics of the node go.
+struct Diagnostics {
+    node: String,
+    is_published: bool,
+    status: Option<Status>,
+}
+
+impl Diagnostics {
+    fn are_wanted(&self) -> bool {
+        self.is_published || self.status.is_some()
+    }
+
+    /// The report of the last second, where one is wanted.
+    fn report(&self, graph: &mut Graph, queue: &Queue) -> Option<Report> {
+        let mut report = graph.report(Instant::now())?;
+        report.node.clone_from(&self.node);
+        report.queue_depth = queue.take_depth() as u64;
+        Some(report)
+    }
+
+    fn publish(&self, report: &Report, sender: &mut Sender) {
+        if !self.is_published {
+            return;
+        }
+        let sent = sender.send(DIAGNOSTICS, &report.layout(), &mut |payload, header| {
+            report.write(payload);
+            report.describe(header);
+        });
+        if let Err(error) = sent {
+            tracing::error!("output `{DIAGNOSTICS}`: {error}");
+        }
+    }
+
+    /// Says how the node is.
+    fn say(&self, graph: &mut Graph, queue: &Queue, sender: &mut Sender) {
+        if let Some(report) = self.report(graph, queue) {
+            self.publish(&report, sender);
+            if let Some(status) = &self.status {
+                status.put(report);
+            }
+        }
+    }
+
+    /// Says how the node was when it ended, in order or not.
+    fn end(self, ended: bool, graph: &mut Graph, queue: &Queue, sender: &mut Sender) {
+        if let Some(report) = self.report(graph, queue) {
+            self.publish(&report, sender);
+            if let Some(status) = self.status {
+                status.end(Report { ended, ..report });
+            }
+        }
+    }
+}
+
+fn work(
+    graph: &mut Graph,
+    queue: &Queue,
+    names: Vec<String>,
+    diagnostics: &Diagnostics,
+    sender: &mut Sender,
+) -> Result<(), AppError> {
     graph.wake(Instant::now(), true, sender)?;
     let mut look = Instant::now() + LOOK_EVERY;
     let mut unstamped = Unstamped::new(names);
@@ -154,6 +238,7 @@ fn work(graph: &mut Graph, queue: &Queue, names: Vec<String>, sender: &mut Sende
             look = now + LOOK_EVERY;
             unstamped.warn();
             graph.say_unsaid(now);
+            diagnostics.say(graph, queue, sender);
         }
         match item {
             None => {}
@@ -205,7 +290,7 @@ fn count_losses(graph: &mut Graph, input: usize, losses: &Losses) {
     ];
     for (kind, count, message) in warnings {
         if count > 0 {
-            graph.external_warning(input, kind, count, message);
+            graph.external_loss(input, kind, count, message);
         }
     }
 }

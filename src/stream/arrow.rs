@@ -18,8 +18,17 @@ pub(super) type Unread = &'static str;
 
 const ALLOWED: Unread = "allowed: arrays of floats, integers, timestamps or durations, in a struct also lists of these";
 
+/// What becomes of the columns of text in a struct.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Text {
+    /// They are copied.
+    Read,
+    /// They are skipped, as what nobody can use.
+    Skipped,
+}
+
 /// Copies a payload. A column of a struct that can't be read is skipped.
-pub(super) fn read(array: &ArrayRef, bfloat16: bool, message: &mut Message) -> Result<(), Unread> {
+pub(super) fn read(array: &ArrayRef, bfloat16: bool, text: Text, message: &mut Message) -> Result<(), Unread> {
     if array.data_type() == &DataType::Null && array.is_empty() {
         // A message without a payload, such as a tick of a timer.
         message.add_column("", Dtype::UInt8, Cells::One).data.resize(0);
@@ -37,7 +46,16 @@ pub(super) fn read(array: &ArrayRef, bfloat16: bool, message: &mut Message) -> R
     };
     for (field, column) in columns.fields().iter().zip(columns.columns()) {
         let bfloat16 = bfloat16 && field.name() == "values";
-        if let Err(why) = read_column(field.name(), column, array.nulls(), bfloat16, message) {
+        let (name, nulls) = (field.name(), array.nulls());
+        let read = match column.data_type() {
+            DataType::Utf8 if text == Text::Read => read_text(name, column.as_string::<i32>().iter(), nulls, message),
+            DataType::LargeUtf8 if text == Text::Read => {
+                read_text(name, column.as_string::<i64>().iter(), nulls, message)
+            }
+            DataType::Utf8View if text == Text::Read => read_text(name, column.as_string_view().iter(), nulls, message),
+            _ => read_column(name, column, nulls, bfloat16, message),
+        };
+        if let Err(why) = read {
             message.skip(field, why);
         }
     }
@@ -230,6 +248,35 @@ fn read_values(
         DataType::Duration(TimeUnit::Microsecond) => times!(DurationMicrosecondType, 1000),
         DataType::Duration(TimeUnit::Nanosecond) => times!(DurationNanosecondType, 1),
         _ => return Err(ALLOWED),
+    }
+    Ok(())
+}
+
+/// Copies a column of text. A null becomes an empty one.
+fn read_text<'a>(
+    name: &str,
+    rows: impl Iterator<Item = Option<&'a str>> + Clone,
+    null_rows: Option<&NullBuffer>,
+    message: &mut Message,
+) -> Result<(), Unread> {
+    let is_valid = |row: usize| null_rows.is_none_or(|nulls| nulls.is_valid(row));
+    let rows = rows.enumerate().map(|(row, text)| text.filter(|_| is_valid(row)));
+    let total = rows.clone().flatten().map(str::len).sum();
+    if i32::try_from(total).is_err() {
+        return Err("it has more than 2^31 - 1 bytes");
+    }
+    let column = message.add_column(name, Dtype::UInt8, Cells::Text(total));
+    column.data.resize(total);
+    column.offsets.push(0);
+    let mut at = 0;
+    for (row, text) in rows.enumerate() {
+        let text = text.unwrap_or_else(|| {
+            column.null_rows.push(row);
+            ""
+        });
+        column.data.bytes_mut()[at..at + text.len()].copy_from_slice(text.as_bytes());
+        at += text.len();
+        column.offsets.push(at as i32);
     }
     Ok(())
 }

@@ -192,6 +192,24 @@ keys! {
     compute_us: f64,
     /// Device memory that the operation holds, bytes.
     device_bytes: i64,
+    /// The node that diagnostics are of.
+    node: String,
+    /// Of diagnostics: 0 ok, 1 warn, 2 error, 3 stale, that of the worst input.
+    level: i64,
+    /// Why diagnostics have their level.
+    message: String,
+    /// Observations, sets and grids that the node has published so far.
+    observations: i64,
+    /// From the target of an observation to the newest stamp that was seen when it was published, ns: the median.
+    wait_p50_ns: i64,
+    /// The same: one in a hundred is above.
+    wait_p99_ns: i64,
+    /// Time that the operations took for a result, us: the median.
+    compute_p50_us: f64,
+    /// The same: one in a hundred is above.
+    compute_p99_us: f64,
+    /// The most messages of one input that waited at once in the last second.
+    queue_depth: i64,
 }
 
 /// A key of the metadata.

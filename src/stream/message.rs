@@ -2,6 +2,7 @@ use crate::arrow::array::{Array, ArrayRef};
 use crate::arrow::datatypes::FieldRef;
 use crate::device::cuda::{Budget, CudaError, DeviceBuf, Gpu};
 use crate::device::{Dtype, HostBuf, HostMemory, Values};
+use crate::stream::arrow::Text;
 use crate::stream::{Header, MessageError, MetadataRef, Payload};
 use std::borrow::Cow;
 
@@ -14,6 +15,15 @@ pub enum Cells {
     Fixed(usize),
     /// Any number; this many over all rows (Arrow: List with 32-bit offsets).
     Ragged(usize),
+    /// A text of any number of bytes, uint8 in UTF-8; this many over all rows (Arrow: Utf8).
+    Text(usize),
+}
+
+impl Cells {
+    /// Whether rows may differ in their number of elements, so that the column has offsets.
+    pub fn has_offsets(self) -> bool {
+        matches!(self, Self::Ragged(_) | Self::Text(_))
+    }
 }
 
 /// The name, type and size of one column of a payload.
@@ -61,7 +71,7 @@ impl ColumnLayout {
         match self.cells {
             Cells::One => rows,
             Cells::Fixed(n) => rows * n,
-            Cells::Ragged(total) => total,
+            Cells::Ragged(total) | Cells::Text(total) => total,
         }
     }
 }
@@ -78,10 +88,10 @@ pub struct Column {
     pub data: HostBuf,
     /// The integer type that the values came in, where nulls were among them: they are float64, with NaN for a null.
     pub integers: Option<Dtype>,
-    /// With [`Cells::Ragged`]: row i is elements `offsets[i]..offsets[i + 1]`, from 0. Otherwise empty.
+    /// With [`Cells::Ragged`] and [`Cells::Text`]: row i is elements `offsets[i]..offsets[i + 1]`, from 0. Otherwise empty.
     pub offsets: Vec<i32>,
     /// With [`Cells::Ragged`]: the rows that are null, or of integers some of which are, ascending. What those rows hold is
-    /// of no meaning. A float that is null is NaN.
+    /// of no meaning. A float that is null is NaN. With [`Cells::Text`]: the rows that are null, whose text is empty.
     pub null_rows: Vec<usize>,
 }
 
@@ -95,6 +105,13 @@ impl Column {
     pub fn row(&self, row: usize) -> Values<'_> {
         self.values()
             .slice(self.offsets[row] as usize, self.offsets[row + 1] as usize)
+    }
+
+    /// The texts of all rows; `None` where it is no column of text.
+    pub fn texts(&self) -> Option<impl ExactSizeIterator<Item = &str>> {
+        let Cells::Text(_) = self.cells else { return None };
+        let rows = 0..self.offsets.len().saturating_sub(1);
+        Some(rows.map(|row| std::str::from_utf8(self.row(row).bytes()).unwrap_or_default()))
     }
 }
 
@@ -212,8 +229,8 @@ impl Message {
 
     /// Makes it a copy of an Arrow array with this metadata, keeping its memory.
     ///
-    /// A null becomes NaN, as a value that is not there. A time becomes int64 nanoseconds. A column of a struct that no
-    /// operation can use is skipped: [`skipped`](Self::skipped). Where the metadata say that the payload is in a ring, there
+    /// A null becomes NaN, as a value that is not there. A time becomes int64 nanoseconds. A column of a struct that can't
+    /// be read is skipped: [`skipped`](Self::skipped). Where the metadata say that the payload is in a ring, there
     /// is none yet: [`take_resident`](Self::take_resident).
     ///
     /// # Errors
@@ -224,7 +241,7 @@ impl Message {
         metadata: impl IntoIterator<Item = (&'a str, MetadataRef<'a>)>,
         array: &ArrayRef,
     ) -> Result<(), MessageError> {
-        self.read_with(metadata, |message| message.copy(array))
+        self.read_with(metadata, |message| message.copy(array, Text::Read))
     }
 
     /// As [`read`](Self::read), with what `payload` makes of the message once its header is read.
@@ -244,10 +261,10 @@ impl Message {
     }
 
     /// Makes its payload a copy of an Arrow array. The header is read.
-    pub(super) fn copy(&mut self, array: &ArrayRef) -> Result<(), MessageError> {
+    pub(super) fn copy(&mut self, array: &ArrayRef, text: Text) -> Result<(), MessageError> {
         let is_bfloat16 = *self.header.dtype == *Dtype::BFloat16.name();
         self.rows = array.len();
-        super::arrow::read(array, is_bfloat16, self).map_err(|why| MessageError::ArrowType {
+        super::arrow::read(array, is_bfloat16, text, self).map_err(|why| MessageError::ArrowType {
             came: array.data_type().to_string(),
             why,
         })
@@ -323,7 +340,7 @@ impl Message {
         &mut self.columns[..self.used]
     }
 
-    /// The columns that came and were not copied, such as text.
+    /// The columns that came and were not copied, such as booleans.
     pub fn skipped(&self) -> &[Skipped] {
         &self.skipped
     }
@@ -472,7 +489,7 @@ impl Message {
         for spec in &layout.columns {
             let column = self.add_column(&spec.name, spec.dtype, spec.cells);
             column.data.resize(spec.len(layout.rows) * spec.dtype.size());
-            if matches!(spec.cells, Cells::Ragged(_)) {
+            if spec.cells.has_offsets() {
                 column.offsets.resize(layout.rows + 1, 0);
             }
         }

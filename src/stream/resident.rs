@@ -1,6 +1,6 @@
 //! Payloads that are in slots of a ring: how their columns lie there, and messages made of them.
 
-use super::{Cells, ColumnSpan, Header, Layout, Message, MessageError, Payload};
+use super::{Cells, Column, ColumnSpan, Header, Layout, Message, MessageError, Payload};
 use crate::device::Dtype;
 use crate::device::ring::{Descriptor, Readers, RingError, SlotMut, Taken, Ticket};
 use std::borrow::Cow;
@@ -13,7 +13,7 @@ const ALIGNMENT: usize = 64;
 /// How a payload lies in a slot: column after column, of a ragged one the offsets and then the elements.
 ///
 /// The text that describes it is what a [reader](Resident::columns) makes the same of: a line `rows N`, and one for each
-/// column with its type, the elements of a row (`1`, `xN` for N each, `~N` for any number, N in all) and its name.
+/// column with its type, the elements of a row (`1`, `xN` for N each, `~N` for any number, N in all, `tN` for a text, N bytes in all) and its name.
 #[derive(Default)]
 pub struct SlotLayout {
     spans: Vec<ColumnSpan>,
@@ -32,7 +32,7 @@ impl Spans {
         let (offsets, elements) = match cells {
             Cells::One => (0, self.rows),
             Cells::Fixed(n) => (0, n * self.rows),
-            Cells::Ragged(total) => (self.rows + 1, total),
+            Cells::Ragged(total) | Cells::Text(total) => (self.rows + 1, total),
         };
         let mut next = |len: usize| {
             let start = self.bytes;
@@ -65,6 +65,7 @@ impl SlotLayout {
                 Cells::One => write!(self.text, "1"),
                 Cells::Fixed(n) => write!(self.text, "x{n}"),
                 Cells::Ragged(n) => write!(self.text, "~{n}"),
+                Cells::Text(n) => write!(self.text, "t{n}"),
             };
             let _ = write!(self.text, " {}", column.name);
         }
@@ -134,10 +135,12 @@ fn parse(text: &str) -> Option<(usize, impl Iterator<Item = Option<SlotColumn<'_
         let dtype = Dtype::from_name(words.next()?)?;
         let cells = words.next()?;
         let number = |n: &str| n.parse().ok().filter(is_size);
-        let cells = match (cells.strip_prefix('x'), cells.strip_prefix('~')) {
-            (Some(n), _) => Cells::Fixed(number(n)?),
-            (_, Some(n)) => Cells::Ragged(number(n)?),
-            _ => (cells == "1").then_some(Cells::One)?,
+        let cells = match cells.split_at_checked(1)? {
+            ("1", "") => Cells::One,
+            ("x", n) => Cells::Fixed(number(n)?),
+            ("~", n) => Cells::Ragged(number(n)?),
+            ("t", n) if dtype == Dtype::UInt8 => Cells::Text(number(n)?),
+            _ => return None,
         };
         if let Cells::Fixed(n) = cells {
             n.checked_mul(rows).filter(is_size)?;
@@ -249,6 +252,10 @@ impl Message {
                 let what = format!("column {:?} has offsets that do not rise to its length", column.name);
                 return Err(MessageError::Ring(what));
             }
+            if !is_text(column) {
+                let what = format!("column {:?} is text that is no UTF-8", column.name);
+                return Err(MessageError::Ring(what));
+            }
         }
         self.check()
     }
@@ -256,10 +263,18 @@ impl Message {
 
 /// Whether the offsets of a ragged column are what others rely on.
 fn are_offsets(offsets: &[i32], cells: Cells) -> bool {
-    let Cells::Ragged(total) = cells else { return true };
+    let (Cells::Ragged(total) | Cells::Text(total)) = cells else {
+        return true;
+    };
     offsets.first() == Some(&0)
         && offsets.last().is_some_and(|&last| last as usize == total)
         && offsets.windows(2).all(|pair| pair[0] <= pair[1])
+}
+
+/// Whether each row of a column of text is one.
+fn is_text(column: &Column) -> bool {
+    let mut rows = 0..column.offsets.len().saturating_sub(1);
+    !matches!(column.cells, Cells::Text(_)) || rows.all(|row| std::str::from_utf8(column.row(row).bytes()).is_ok())
 }
 
 #[cfg(test)]

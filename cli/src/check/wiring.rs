@@ -6,7 +6,7 @@ use super::{Findings, PROGRAMS, section};
 use crate::config::{self, Built, Operation, Section};
 use crate::output::{bytes, figure};
 use eyre::WrapErr;
-use robocache::app::Residence;
+use robocache::app::{DIAGNOSTICS, Residence};
 use robocache::device::ring::MAX_CONSUMERS;
 use robocache::ops::align::TriggerConfig;
 use robocache::ops::voxelize::VoxelLayout;
@@ -279,7 +279,9 @@ impl Checker<'_> {
         for output in &node.outputs {
             let at = format!("{at}.outputs.{output}");
             let found = known.iter().find(|(name, _)| name == output).map(|(_, known)| known);
-            if found.is_none() && !(has_replay && known.is_empty()) {
+            // Every node has that one.
+            let is_own = output == DIAGNOSTICS;
+            if found.is_none() && !is_own && !(has_replay && known.is_empty()) {
                 let names: Vec<&str> = known.iter().map(|(name, _)| name.as_str()).collect();
                 let problem = format!("the node has no such output (allowed: {})", names.join(", "));
                 self.findings.error(self.file, &at, problem);

@@ -1,6 +1,6 @@
 use super::report_losses;
-use crate::app::{App, AppError, Fault, Operation, Outbox, Plugin, Registration};
-use crate::ops::clock::{ClockConfig, Clocks, Notice};
+use crate::app::{App, AppError, Diagnosis, Fault, Operation, Outbox, Plugin, Registration};
+use crate::ops::clock::{ClockConfig, Clocks, Notice, Stamp};
 use crate::stream::{Header, Layout, Message};
 
 /// A stamp this far from the time of publication is of another clock than the configuration says.
@@ -43,6 +43,7 @@ impl Plugin for ClockPlugin {
                 name: app.name().into(),
                 inputs: inputs.clone(),
                 clocks,
+                last: vec![None; inputs.len()],
                 layout: Layout::default(),
             }),
             inputs,
@@ -75,6 +76,8 @@ struct Clock {
     name: String,
     inputs: Vec<String>,
     clocks: Clocks,
+    /// The last stamp of each input.
+    last: Vec<Option<Stamp>>,
     layout: Layout,
 }
 
@@ -87,6 +90,7 @@ impl Operation for Clock {
             Came::Stamp(device_ns) => (device_ns, self.clocks.push(input, device_ns, message.arrival_ns)),
             Came::Published(at_ns) => (at_ns, (self.clocks.push_unstamped(input, at_ns), None)),
         };
+        self.last[input] = Some(stamp);
         match notice {
             Some(notice @ Notice::Locked) => {
                 let (name, input) = (&self.name, &self.inputs[input]);
@@ -127,5 +131,14 @@ impl Operation for Clock {
             header.epoch.set(stamp.epoch);
         });
         Ok(())
+    }
+
+    fn diagnosis(&self, input: usize) -> Diagnosis {
+        let last = self.last[input];
+        Diagnosis {
+            epoch: last.map_or(0, |stamp| stamp.epoch),
+            clock: last.map(|stamp| (stamp.offset_ns, stamp.skew * 1e6)),
+            ..Diagnosis::default()
+        }
     }
 }

@@ -4,7 +4,7 @@ mod silence;
 
 use super::held::Pool;
 use super::{report_losses, warn_of_jump};
-use crate::app::{App, AppError, Change, Fault, Operation, Outbox, Plugin, Registration, Wake};
+use crate::app::{App, AppError, Change, Diagnosis, Dropped, Fault, Operation, Outbox, Plugin, Registration, Wake};
 use crate::ops::group::{Arrival, DropReason, Grouper, GroupingConfig, Outcome, SetInfo};
 use crate::stream::{Header, Layout, Message, key};
 use silence::Silence;
@@ -44,6 +44,7 @@ impl Plugin for GroupPlugin {
             silence: Silence::new(app.name(), &inputs),
             pool: Pool::new(inputs.len(), grouper.max_held_bytes()),
             layout: vec![Layout::default(); inputs.len()],
+            epoch: 0,
             grouper,
         };
         app.add_operation(Registration {
@@ -62,6 +63,8 @@ struct Group {
     /// Of the last message of each input.
     layout: Vec<Layout>,
     silence: Silence,
+    /// That of the last set.
+    epoch: i64,
 }
 
 impl Group {
@@ -70,7 +73,12 @@ impl Group {
         while let Some(outcome) = self.grouper.next_outcome() {
             let (input, message) = match outcome {
                 Outcome::Member { input, item, set } => {
-                    self.silence.set(set.number);
+                    if self.silence.set(set.number)
+                        && let Some(mut figures) = out.figures()
+                    {
+                        figures.observation(None);
+                    }
+                    self.epoch = set.epoch;
                     let layout = &mut self.layout[input];
                     item.layout_into(layout);
                     out.send(input, layout, |payload, header| {
@@ -107,6 +115,11 @@ fn describe(header: &mut Header, own: &Header, set: SetInfo) {
 
 /// Counts a message that is in no set.
 fn report(input: usize, reason: DropReason, out: &mut Outbox<'_>) {
+    match reason {
+        DropReason::Overflow | DropReason::Memory => out.dropped(input, Dropped::Overflow),
+        DropReason::OutOfOrder => out.dropped(input, Dropped::Stamp),
+        DropReason::Displaced | DropReason::Span | DropReason::Jump => {}
+    }
     match reason {
         DropReason::Displaced => out.tally(input, "displaced"),
         DropReason::Span => out.tally(input, "further than max_span_ms"),
@@ -163,7 +176,8 @@ impl Operation for Group {
             copy.copy_from(message);
             copy
         };
-        let arrival = self.grouper.push(input, stamp_ns, bytes, copy)?;
+        let arrival = self.grouper.push(input, stamp_ns, bytes, copy);
+        let arrival = arrival.inspect_err(|_| out.dropped(input, Dropped::Stamp))?;
         self.silence.message(input);
         warn(input, arrival, out);
         self.settle(out);
@@ -177,6 +191,13 @@ impl Operation for Group {
         }
         self.silence.changed(input, to);
         self.settle(out);
+    }
+
+    fn diagnosis(&self, _: usize) -> Diagnosis {
+        Diagnosis {
+            epoch: self.epoch,
+            ..Diagnosis::default()
+        }
     }
 
     fn wake(&mut self, now: Instant, _: &mut Outbox<'_>) -> Result<Wake, Fault> {

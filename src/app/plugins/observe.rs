@@ -6,10 +6,12 @@ mod attach;
 use super::watch::Watch;
 use super::{number_or_null, report_losses, warn_of_jump};
 use crate::app::handed::Handed;
-use crate::app::{Change, Fault, Operation, Outbox, Value, Wake};
+use crate::app::{Change, Diagnosis, Dropped, Fault, Operation, Outbox, Value, Wake};
 use crate::device::Device;
 use crate::device::cuda::{Budget, Gpu};
-use crate::ops::align::{AlignConfig, Aligner, FUSED, OBSERVATION, Pushed, Samples, SamplesError, Wanted, Window};
+use crate::ops::align::{
+    AlignConfig, Aligner, FUSED, OBSERVATION, PushError, Pushed, SampleError, Samples, SamplesError, Wanted, Window,
+};
 use crate::stream::{Header, Layout, Message, Reading};
 use asked::Asked;
 use attach::Attach;
@@ -113,6 +115,9 @@ impl Observe {
             // Those that waited in front of it come first.
             self.answer_refused(out);
             self.watch.observation(self.aligner.timeline());
+            if let Some(mut figures) = out.figures() {
+                figures.observation(Some(self.aligner.timeline().wait_ns(&target)));
+            }
             let device = self
                 .aligner
                 .output_gpu()
@@ -129,6 +134,7 @@ impl Observe {
             let answered = request.as_ref();
             if let Some(attach) = &mut self.attach {
                 attach.select(window.timeline(), &target, out);
+                attach.report(window.timeline(), out);
                 attach.publish(&target, answered, out);
             }
             for (i, output) in self.outputs.iter().enumerate() {
@@ -178,9 +184,12 @@ impl Observe {
         );
         let stamp_ns = message.timestamp_ns();
         let arrival = attach.push(&mut self.aligner, stream, message);
-        let arrival = arrival.inspect_err(|_| self.watch.refused(input))?;
+        let arrival = arrival.inspect_err(|_| self.watch.refused(input, 1))?;
         self.watch.sample(input, stamp_ns, self.aligner.timeline(), out);
         self.report(input, arrival.pushed, out);
+        for _ in 0..arrival.dropped {
+            out.dropped(input, Dropped::Overflow);
+        }
         if arrival.dropped > 0 {
             out.warn_seldom(
                 input,
@@ -200,7 +209,10 @@ impl Observe {
             frame_id.clone_from(&message.header.frame_id);
         }
         let samples = self.aligner.samples(input, message);
-        let samples = samples.inspect_err(|_: &SamplesError| self.watch.refused(input))?;
+        let samples = samples.inspect_err(|error| {
+            self.watch.refused(input, 1);
+            out.dropped(input, why_message(error));
+        })?;
         self.take(samples, message, out);
         Ok(())
     }
@@ -216,7 +228,10 @@ impl Observe {
                     self.report(input, pushed, out);
                 }
                 Err(error) => {
-                    self.watch.refused(input);
+                    self.watch.refused(input, 1);
+                    if let PushError::Sample(error) = &error {
+                        out.dropped(input, why_sample(error));
+                    }
                     out.fault(input, error);
                 }
             }
@@ -293,6 +308,7 @@ impl Observe {
             );
         }
         if pushed.overflowed {
+            out.dropped(input, Dropped::Overflow);
             out.warn_seldom(
                 input,
                 "samples dropped",
@@ -329,6 +345,27 @@ impl Operation for Observe {
 
     fn takes_any(&self, input: usize) -> bool {
         input == self.trigger_input()
+    }
+
+    fn unreadable(&mut self, input: usize, messages: u64) {
+        if input != self.trigger_input() {
+            self.watch.refused(input, messages);
+        }
+    }
+
+    fn diagnosis(&self, input: usize) -> Diagnosis {
+        let timeline = self.aligner.timeline();
+        if input == self.trigger_input() {
+            return Diagnosis::default();
+        }
+        let [max_age_ns, max_gap_ns] = timeline.limits_ns(input);
+        Diagnosis {
+            late: timeline.late_samples(input).unsigned_abs(),
+            epoch: timeline.epoch(),
+            max_age_ns,
+            max_gap_ns,
+            ..Diagnosis::default()
+        }
     }
 
     /// What is attached is held on the host.
@@ -425,7 +462,7 @@ impl Published {
                 describe(window, header);
             });
         }
-        report_overflows(i, window, out);
+        report(i, window, out);
     }
 
     /// Publishes the window as `observation` with what is attached to it, and alone where that is wanted. Its values are
@@ -446,7 +483,7 @@ impl Published {
         });
         let dtype = window.timeline().dtype();
         attach.publish_whole(dtype, out, |header| self.describe(window, request, header));
-        report_overflows(0, window, out);
+        report(0, window, out);
     }
 
     /// Writes the header of the output that was taken last.
@@ -482,10 +519,37 @@ impl Published {
     }
 }
 
-/// Counts values of an output that the published type can't hold.
-fn report_overflows(i: usize, window: &Window<'_>, out: &mut Outbox<'_>) {
+/// Why a message holds no samples.
+fn why_message(error: &SamplesError) -> Dropped {
+    match error {
+        SamplesError::NoStamp => Dropped::Stamp,
+        SamplesError::NonFinite { .. } => Dropped::NonFinite,
+        _ => Dropped::Length,
+    }
+}
+
+/// Why a sample is not taken.
+fn why_sample(error: &SampleError) -> Dropped {
+    match error {
+        SampleError::StampOutOfRange(_) => Dropped::Stamp,
+        SampleError::NonFinite { .. } | SampleError::NoRotation { .. } => Dropped::NonFinite,
+        SampleError::WrongLength { .. } | SampleError::Elsewhere => Dropped::Length,
+    }
+}
+
+/// Says what the newest row of an output has of each stream, and counts values that the published type can't hold.
+fn report(i: usize, window: &Window<'_>, out: &mut Outbox<'_>) {
     let dtype = window.timeline().dtype();
     let modalities = window.output(i).modalities();
+    if let Some(mut figures) = out.figures() {
+        let masks = window.masks();
+        let newest = masks.valid.len() - modalities.len();
+        let streams = modalities
+            .clone()
+            .zip(masks.age_ns[newest..].iter().zip(&masks.valid[newest..]));
+        streams.for_each(|(input, (&age_ns, &valid))| figures.observed(input, age_ns, valid == 1));
+        figures.computed(window.compute_time(), window.device(), window.device_bytes());
+    }
     for (input, &rows) in modalities.zip(&window.masks().overflows).filter(|(_, rows)| **rows > 0) {
         let largest = dtype.largest();
         out.fault(

@@ -2,6 +2,7 @@ use crate::app::{App, AppError, Fault, Operation, Outbox, Plugin, Registration};
 use crate::device::Device;
 use crate::ops::resample::{ResampleConfig, Resampler};
 use crate::stream::{Layout, Message};
+use std::time::Duration;
 
 /// Publishes the batches of `trajectories` at their targets, `resampled`.
 #[derive(Default)]
@@ -57,13 +58,14 @@ impl Operation for Resample {
         for refused in batch.refused() {
             out.fault(0, format_args!("{refused}: its targets are answered as not valid"));
         }
-        let mut overflows = 0;
+        let (mut overflows, mut computed) = (0, (Duration::ZERO, Device::Cpu));
         batch.layout_into(&mut self.layout);
         let layout = std::mem::take(&mut self.layout);
         out.send(0, &layout, |payload, header| {
             let resampled = self.resampler.run(&batch, payload);
             let counters = resampled.counters;
             overflows = counters.dropped_overflow;
+            computed = (resampled.compute_time, resampled.device);
             if let Some(&stamp) = message.header.timestamp_ns.get() {
                 header.timestamp_ns.set(stamp);
             }
@@ -81,6 +83,10 @@ impl Operation for Resample {
             }
         });
         self.layout = layout;
+        if let Some(mut figures) = out.figures() {
+            figures.observation(None);
+            figures.computed(computed.0, computed.1, self.resampler.device_bytes());
+        }
         if overflows > 0 {
             let (dtype, largest) = (batch.dtype(), batch.dtype().largest());
             out.fault(

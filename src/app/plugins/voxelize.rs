@@ -1,5 +1,5 @@
 use super::number_or_null;
-use crate::app::{App, AppError, Change, Fault, Operation, Outbox, Plugin, Registration, Value};
+use crate::app::{App, AppError, Change, Dropped, Fault, Operation, Outbox, Plugin, Registration, Value};
 use crate::device::{Dtype, Placement};
 use crate::ops::ConfigError;
 use crate::ops::voxelize::{GatheredGrid, LATER, Pushed, Unused, VoxelLayout, VoxelizeConfig, Voxelizer};
@@ -114,6 +114,17 @@ impl Voxelize {
     }
 }
 
+/// Counts clouds that are in no grid by the reason.
+fn count(input: usize, unused: &Unused, out: &mut Outbox<'_>) {
+    let (why, clouds) = match unused {
+        Unused::Cloud(_) => (Dropped::Length, 1),
+        Unused::Superseded => (Dropped::Overflow, 1),
+        Unused::NoStamp | Unused::Late => (Dropped::Stamp, 1),
+        Unused::Jumped(clouds) => (Dropped::Stamp, *clouds),
+    };
+    (0..clouds).for_each(|_| out.dropped(input, why));
+}
+
 /// Publishes a grid, and says what is not in it.
 fn publish(mut grid: GatheredGrid<'_>, about: &About, layout: &mut Layout, out: &mut Outbox<'_>) {
     for (input, error) in grid.refused() {
@@ -125,6 +136,13 @@ fn publish(mut grid: GatheredGrid<'_>, about: &About, layout: &mut Layout, out: 
             grid.write(payload);
             describe(&grid, about, header);
         });
+    }
+    if let Some(mut figures) = out.figures() {
+        figures.observation(None);
+        let inputs = grid.inputs_age_ns().iter().zip(grid.inputs_valid()).enumerate();
+        inputs.for_each(|(input, (&age_ns, &valid))| figures.observed(input, age_ns, valid == 1));
+        figures.computed(grid.compute_time(), grid.device(), grid.device_bytes().unwrap_or(0));
+        figures.points(grid.counters());
     }
     for ((field, usable), &count) in grid.fields().zip(grid.unusable()) {
         if count > 0 {
@@ -198,7 +216,11 @@ fn describe(grid: &GatheredGrid<'_>, about: &About, header: &mut Header) {
 impl Operation for Voxelize {
     fn input(&mut self, input: usize, message: &Message, out: &mut Outbox<'_>) -> Result<(), Fault> {
         self.look_where_grids_go(out);
-        let Pushed { unused, grid } = self.voxelizer.push(input, message)?;
+        let pushed = self.voxelizer.push(input, message);
+        let Pushed { unused, grid } = pushed.inspect_err(|unused| count(input, unused, out))?;
+        if let Some(unused) = &unused {
+            count(input, unused, out);
+        }
         match unused {
             Some(unused @ Unused::Superseded) => out.warn(input, "superseded clouds", unused),
             Some(unused) => out.fault(input, unused),

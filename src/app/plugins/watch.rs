@@ -2,6 +2,7 @@
 //!
 //! Nothing in here has a part in the observations. It may look at the wall clock, which they must not.
 
+use crate::app::diagnostics::is_silent;
 use crate::app::{Change, Outbox};
 use crate::ops::align::{Notice, StreamState, Timeline};
 use std::fmt::Write;
@@ -59,7 +60,7 @@ impl Stream {
             }
             _ => Duration::ZERO,
         };
-        (quiet >= SILENT.max(3 * usual)).then_some(quiet)
+        is_silent(quiet, usual).then_some(quiet)
     }
 
     /// A sample that can be used came.
@@ -125,9 +126,9 @@ impl Watch {
         self.observations
     }
 
-    /// A sample of a stream came and was refused.
-    pub fn refused(&mut self, stream: usize) {
-        self.streams[stream].refused += 1;
+    /// So many messages or samples of a stream came and were refused.
+    pub fn refused(&mut self, stream: usize, times: u64) {
+        self.streams[stream].refused += times;
     }
 
     /// A sample of a stream came and was taken.
@@ -407,7 +408,7 @@ mod tests {
             watch.why_silent(start, &timeline).unwrap(),
             "`a` has sent nothing, `b` has sent nothing"
         );
-        watch.refused(1);
+        watch.refused(1, 1);
         push(&mut timeline, &mut watch, 0, 5_000_000_000, start);
         let now = start + Duration::from_secs(3);
         assert_eq!(
@@ -581,7 +582,7 @@ mod tests {
         let mut watch = Watch::new("fuse", &timeline);
         let silence = |watch: &Watch| watch.streams[0].silence(Duration::from_secs(2));
         assert_eq!(silence(&watch), "has sent nothing for 2.0 s");
-        (0..60).for_each(|_| watch.refused(0));
+        watch.refused(0, 60);
         assert_eq!(
             silence(&watch),
             "has sent nothing that can be used for 2.0 s (60 messages were refused)"

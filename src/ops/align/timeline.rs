@@ -15,7 +15,7 @@ use crate::device::{Dtype, Values};
 use crate::ops::ConfigError;
 use crate::ops::channel_groups::Group;
 use crate::stream::{History, Insert, Place};
-use crate::time::{TimeGrid, is_stamp_in_range};
+use crate::time::{Limits, TimeGrid, is_stamp_in_range};
 use std::collections::VecDeque;
 
 /// Why a sample was dropped. The stream goes on.
@@ -430,6 +430,21 @@ impl Timeline {
     /// Late samples of a modality so far: those at or before a target that was sent already.
     pub fn late_samples(&self, modality: usize) -> i64 {
         self.streams[modality].late_samples
+    }
+
+    /// How often the clock of a stream has jumped.
+    pub fn epoch(&self) -> i64 {
+        self.epoch
+    }
+
+    /// The least `max_age_ms` and `max_gap_ms` of the groups of a stream, ns, where there is one.
+    pub fn limits_ns(&self, stream: usize) -> [Option<i64>; 2] {
+        let least = |limit: fn(&Limits) -> i64| {
+            let groups = self.streams[stream].spec.groups.iter();
+            let limits = groups.map(|group| limit(&group.rule.limits));
+            limits.min().filter(|&limit| limit < i64::MAX)
+        };
+        [least(|limits| limits.max_age), least(|limits| limits.max_gap)]
     }
 
     /// Where a stream stands.

@@ -453,6 +453,7 @@ fn wrong_type(name: &'static str, column: &Column, allowed: &'static str) -> Tra
             Cells::One => format!("{dtype}{nulls}"),
             Cells::Fixed(n) => format!("FixedSizeList<{dtype}, {n}>{nulls}"),
             Cells::Ragged(_) => format!("List<{dtype}>{nulls}"),
+            Cells::Text(_) => "text".to_owned(),
         },
         allowed,
     }

@@ -186,6 +186,13 @@ impl<'a> Cloud<'a> {
             });
         }
         let column = &self.message.columns()[i];
+        if let Cells::Text(_) = column.cells {
+            return Err(CloudError::Type {
+                name: name.to_owned(),
+                came: "text".to_owned(),
+                why: "allowed: arrays of floats or integers",
+            });
+        }
         let values = column.values();
         let is_one_each = matches!(column.cells, Cells::One | Cells::Fixed(1)) || self.message.rows == 1;
         if !is_one_each || values.len() != self.points {

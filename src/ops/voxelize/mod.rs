@@ -37,9 +37,11 @@ pub use layout::VoxelLayout;
 pub use voxelizer::{GatheredGrid, Pushed, Unused, Voxelizer};
 
 use super::ConfigError;
+use serde::{Deserialize, Serialize};
+use std::ops::AddAssign;
 
 /// What became of the points of a grid: `points_in` is the sum of the others.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VoxelCounters {
     /// Points of all clouds.
     pub points_in: u64,
@@ -51,4 +53,14 @@ pub struct VoxelCounters {
     pub dropped_outside: u64,
     /// Points in cells past `max_voxels`.
     pub dropped_overflow: u64,
+}
+
+impl AddAssign for VoxelCounters {
+    fn add_assign(&mut self, other: Self) {
+        self.points_in += other.points_in;
+        self.points_kept += other.points_kept;
+        self.dropped_nonfinite += other.dropped_nonfinite;
+        self.dropped_outside += other.dropped_outside;
+        self.dropped_overflow += other.dropped_overflow;
+    }
 }

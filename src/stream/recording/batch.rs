@@ -9,7 +9,8 @@ use crate::device::Dtype;
 use crate::stream::{Cells, Message, MetadataValue, key};
 use std::path::Path;
 
-const LISTS: &str = "a List of a primitive type; in a struct's field also of a FixedSizeList or a List of one";
+const LISTS: &str =
+    "a List of a primitive type; in a struct's field also of a FixedSizeList or a List of one, or of Utf8";
 
 /// A column of the payload.
 struct Part {
@@ -138,6 +139,7 @@ impl Plan {
             let own = field.metadata().get(key::dtype).and_then(|name| Dtype::from_name(name));
             let named = if is_flat { own.or(dtype) } else { own };
             let found = list_item(field.data_type()).and_then(|item| match item {
+                DataType::Utf8 if !is_flat => Some((Dtype::UInt8, Row::Text)),
                 DataType::List(item) if !is_flat => Some((dtype_of(item.data_type(), named)?, Row::Ragged)),
                 DataType::FixedSizeList(item, n) if !is_flat => Some((
                     dtype_of(item.data_type(), named)?,
@@ -274,7 +276,7 @@ impl Plan {
                 return Err((row_of(from + at), problem(name)));
             }
             let elements = match part.row {
-                Row::One => continue,
+                Row::One | Row::Text => continue,
                 Row::Fixed(_) => fixed(&cells).values().clone(),
                 Row::Ragged => {
                     let cells = ragged(&cells);
@@ -373,6 +375,17 @@ impl Plan {
                     column
                         .data
                         .copy_from(elements(cells.values(), part.dtype, first as usize, last as usize));
+                }
+                Row::Text => {
+                    let texts = rows.values().as_string::<i32>();
+                    let offsets = &texts.value_offsets()[from..=to];
+                    let (first, last) = (offsets[0], offsets[to - from]);
+                    let total = Cells::Text((last - first) as usize);
+                    let column = message.add_column(&part.name, part.dtype, total);
+                    column.offsets.extend(offsets.iter().map(|offset| offset - first));
+                    column
+                        .data
+                        .copy_from(&texts.value_data()[first as usize..last as usize]);
                 }
             }
         }

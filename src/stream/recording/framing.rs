@@ -425,6 +425,13 @@ pub(super) fn lengths_fit(batch: &RecordBatch<'_>, fields: &Fields) -> Option<bo
                     Some(item.data_type())
                 }
                 DataType::FixedSizeList(item, _) => Some(item.data_type()),
+                DataType::Utf8 => {
+                    if buffers.next()?.length() % size_of::<i32>() as i64 != 0 {
+                        return Some(false);
+                    }
+                    buffers.next()?;
+                    None
+                }
                 plain if plain.is_primitive() => {
                     buffers.next()?;
                     None

@@ -11,7 +11,7 @@
 //!
 //! Messages that are a StructArray have a List column for each of their fields instead of `data`, and `shape` only
 //! where the first of them says one. A field of several elements a row is a `List<FixedSizeList<T, n>>` or a
-//! `List<List<T>>`. A field that is called like one of the columns above has `data.` before its name, and its own name
+//! `List<List<T>>`, one of text a `List<Utf8>`. A field that is called like one of the columns above has `data.` before its name, and its own name
 //! in the column's metadata, as `field`.
 //!
 //! What the first message says is in the schema's metadata: `fields` (a JSON list of strings), `dtype` (by name;

@@ -14,7 +14,7 @@ use std::sync::Arc;
 struct List {
     /// Ends of the rows of the batch in rows of the payload, from 0.
     ends: Vec<i32>,
-    /// Ends of the rows of the payload in elements, where they are ragged, from 0.
+    /// Ends of the rows of the payload in elements, where they are ragged or text, from 0.
     cells: Vec<i32>,
     bytes: Vec<u8>,
 }
@@ -69,6 +69,11 @@ impl List {
                 .len(rows)
                 .add_buffer(Buffer::from_slice_ref(&self.cells))
                 .add_child_data(values(item.data_type())?)
+                .build()?,
+            DataType::Utf8 => ArrayData::builder(DataType::Utf8)
+                .len(rows)
+                .add_buffer(Buffer::from_slice_ref(&self.cells))
+                .add_buffer(Buffer::from(self.bytes.as_slice()))
                 .build()?,
             plain => values(plain)?,
         };

@@ -18,6 +18,7 @@ pub(super) enum Row {
     One,
     Fixed(usize),
     Ragged,
+    Text,
 }
 
 impl From<Cells> for Row {
@@ -26,6 +27,7 @@ impl From<Cells> for Row {
             Cells::One => Self::One,
             Cells::Fixed(n) => Self::Fixed(n),
             Cells::Ragged(_) => Self::Ragged,
+            Cells::Text(_) => Self::Text,
         }
     }
 }
@@ -44,6 +46,7 @@ impl Part {
             Row::One => self.dtype.to_string(),
             Row::Fixed(n) => format!("FixedSizeList<{}, {n}>", self.dtype),
             Row::Ragged => format!("List<{}>", self.dtype),
+            Row::Text => "text".to_owned(),
         }
     }
 
@@ -64,6 +67,7 @@ impl Part {
             Row::One => self.dtype.arrow_type(),
             Row::Fixed(n) => DataType::FixedSizeList(item(), n as i32),
             Row::Ragged => DataType::List(item()),
+            Row::Text => DataType::Utf8,
         }
     }
 }
@@ -279,6 +283,6 @@ mod tests {
         }
         assert_eq!(dtype_of(&DataType::UInt16, None), Some(Dtype::UInt16));
         assert_eq!(dtype_of(&DataType::Float32, Some(Dtype::BFloat16)), None);
-        assert_eq!(dtype_of(&DataType::Utf8, None), None);
+        assert_eq!(dtype_of(&DataType::Utf8, None), None, "a text is a row of its own kind");
     }
 }

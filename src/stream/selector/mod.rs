@@ -19,6 +19,7 @@ pub use error::SelectError;
 
 use crate::arrow::array::{Array, ArrayRef, AsArray, StructArray};
 use crate::arrow::datatypes::{DataType, Fields};
+use crate::stream::arrow::Text;
 use crate::stream::{Header, Message, MessageError, MetadataRef};
 use known::KnownCloud;
 use names::Names;
@@ -36,6 +37,8 @@ pub struct Reading {
     pub cloud: Option<Wanted>,
     /// Where they stand. `None`: where it is recognised.
     pub from: Option<FromConfig>,
+    /// Whether columns of text are skipped, as nobody can use them.
+    pub skips_text: bool,
 }
 
 /// Fields of a cloud.
@@ -72,6 +75,7 @@ impl Reading {
         Self {
             samples,
             from,
+            skips_text: true,
             ..Self::default()
         }
     }
@@ -82,6 +86,7 @@ impl Reading {
         Self {
             cloud,
             from,
+            skips_text: true,
             ..Self::default()
         }
     }
@@ -106,6 +111,7 @@ impl Reading {
             samples: self.samples.or(other.samples),
             cloud,
             from: self.from.or(other.from),
+            skips_text: self.skips_text && other.skips_text,
         })
     }
 }
@@ -215,6 +221,10 @@ impl Selector {
         }
         let plan = self.plan.as_mut().map_err(|error| error.clone());
         let stamp = self.reading.from.as_ref().and_then(|from| from.stamp.as_ref());
+        let text = match self.reading.skips_text {
+            true => Text::Skipped,
+            false => Text::Read,
+        };
         message.read_with(metadata, |message| {
             let plan = plan?;
             if let Some(StampConfig::Metadata(stamp)) = stamp {
@@ -224,9 +234,9 @@ impl Selector {
             let is_told = matches!(stamp, Some(StampConfig::Path(_)));
             match array.as_struct_opt() {
                 Some(payload) if is_told || plan.needs_a_row(payload) => {
-                    plan.read(one_row(payload)?, array, is_told, message)?;
+                    plan.read(one_row(payload)?, array, is_told, text, message)?;
                 }
-                _ => message.copy(array)?,
+                _ => message.copy(array, text)?,
             }
             if !message.header.timestamp_ns.is_present()
                 && let Some(stamp_ns) = stamp::from_seconds(&message.header)
@@ -343,6 +353,7 @@ impl Plan {
         payload: &StructArray,
         array: &ArrayRef,
         is_told: bool,
+        text: Text,
         message: &mut Message,
     ) -> Result<(), MessageError> {
         let header = &mut message.header;
@@ -358,7 +369,7 @@ impl Plan {
         // The times of points are by the clock of the payload's own stamp.
         let stamp_ns = stamp_ns.unwrap_or(*header.timestamp_ns);
         match &mut self.take {
-            Take::Everything => message.copy(array)?,
+            Take::Everything => message.copy(array, text)?,
             Take::Samples(samples, dim) => samples.read(payload, *dim, message)?,
             Take::PointCloud2(cloud) => cloud.read(payload, stamp_ns, message)?,
             Take::Lists(lists) => lists.read(payload, stamp_ns, message)?,

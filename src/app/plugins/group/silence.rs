@@ -1,12 +1,11 @@
 //! Why there are no sets: what whoever runs the robot is told. It looks at the wall clock, and has no part in the sets.
 
 use crate::app::Change;
+use crate::app::diagnostics::is_silent;
 use crate::ops::group::Grouper;
 use std::time::{Duration, Instant};
 
-/// Without a set for so long, a line says why.
-const SILENT: Duration = Duration::from_secs(2);
-/// And again after so long.
+/// How often a line says why there is no set.
 const SAY_AGAIN: Duration = Duration::from_secs(10);
 const CHECK_EVERY: Duration = Duration::from_millis(500);
 
@@ -51,10 +50,10 @@ impl Silence {
         self.inputs[input].is_closed = false;
     }
 
-    /// A member of a set of this number is published.
-    pub fn set(&mut self, number: i64) {
+    /// A member of a set of this number is published. Says whether it is the first of its set.
+    pub fn set(&mut self, number: i64) -> bool {
         if number == self.last {
-            return;
+            return false;
         }
         let now = Instant::now();
         if let Some(since) = self.since.filter(|_| self.last >= 0) {
@@ -62,6 +61,7 @@ impl Silence {
         }
         (self.since, self.last) = (Some(now), number);
         self.inputs.iter_mut().for_each(|input| input.messages = 0);
+        true
     }
 
     pub fn changed(&mut self, input: usize, to: Change) {
@@ -73,7 +73,7 @@ impl Silence {
         let quiet = now.saturating_duration_since(*self.since.get_or_insert(now));
         let is_due = |last| now.saturating_duration_since(last) >= SAY_AGAIN;
         let some_speak = self.inputs.iter().any(|input| input.messages > 0);
-        if quiet >= SILENT.max(3 * self.usual) && some_speak && self.last_said.is_none_or(is_due) {
+        if is_silent(quiet, self.usual) && some_speak && self.last_said.is_none_or(is_due) {
             self.last_said = Some(now);
             let (operation, seconds) = (&self.operation, quiet.as_secs());
             tracing::warn!("{operation}: no set for {seconds} s: {}", self.reason(grouper));

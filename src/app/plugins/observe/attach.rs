@@ -125,6 +125,17 @@ impl Attach {
         }
     }
 
+    /// Says how old what the newest row has of each stream is.
+    pub fn report(&self, timeline: &Timeline, out: &mut Outbox<'_>) {
+        if let Some(mut figures) = out.figures() {
+            let ages = self.held.age_ns();
+            let newest = &ages[ages.len() - self.inputs.len()..];
+            for (stream, &age_ns) in newest.iter().enumerate() {
+                figures.observed(timeline.modalities() + stream, age_ns, age_ns >= 0);
+            }
+        }
+    }
+
     /// Publishes the messages of the window that was selected last, each stream's on its own output. `request` is the one
     /// that the window answers.
     pub fn publish(&self, target: &Target, request: Option<&Header>, out: &mut Outbox<'_>) {
@@ -359,13 +370,12 @@ impl Form {
             return Err("no column of it can be attached".to_owned());
         }
         let is_row_of_lists = is_row_of_lists(message);
-        let is_ragged = |cells: Cells| matches!(cells, Cells::Ragged(_));
         if let Some(column) = columns
             .iter()
-            .find(|column| is_ragged(column.cells) && !is_row_of_lists)
+            .find(|column| column.cells.has_offsets() && !is_row_of_lists)
         {
             return Err(format!(
-                "column `{}` has lists of any length in {} rows (allowed: a value or a FixedSizeList in each row, or one row \
+                "column `{}` has lists or text of any length in {} rows (allowed: a value or a FixedSizeList in each row, or one row \
                  of lists, all of one length)",
                 column.name, message.rows
             ));

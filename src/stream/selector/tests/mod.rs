@@ -117,8 +117,13 @@ fn readings_of_one_input_go_together_where_they_can() {
     let joints = || Reading::samples(7, Some(from("columns: [position]")));
     let cloud =
         |names: &[&str]| Reading::cloud(Wanted::These(names.iter().map(|&name| name.to_owned()).collect()), None);
-    assert_eq!(plain().and(joints()), Some(joints()));
-    assert_eq!(joints().and(plain()), Some(joints()));
+    // Who takes whatever comes takes text, too.
+    let with_text = |reading| Reading {
+        skips_text: false,
+        ..reading
+    };
+    assert_eq!(plain().and(joints()), Some(with_text(joints())));
+    assert_eq!(joints().and(plain()), Some(with_text(joints())));
     assert_eq!(joints().and(joints()), Some(joints()));
     assert_eq!(joints().and(Reading::samples(7, None)), None);
     assert_eq!(
@@ -126,7 +131,8 @@ fn readings_of_one_input_go_together_where_they_can() {
         None
     );
     assert_eq!(cloud(&["ring"]).and(cloud(&["t_ns"])), Some(cloud(&["ring", "t_ns"])));
-    assert_eq!(cloud(&["ring"]).and(plain()), Some(Reading::cloud(Wanted::Every, None)));
+    let every = Reading::cloud(Wanted::Every, None);
+    assert_eq!(cloud(&["ring"]).and(plain()), Some(with_text(every)));
 }
 
 #[test]

@@ -1,0 +1,279 @@
+//! What the status files of a folder say.
+
+use robocache::app::{Level, Report};
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// A node that has not written for so long hangs, or is gone.
+const STALE_S: f64 = 3.0;
+
+/// A status is some kB.
+const MOST_BYTES: u64 = 16 << 20;
+
+/// How all nodes are.
+#[derive(Serialize)]
+pub struct Status {
+    pub folder: PathBuf,
+    pub nodes: Vec<Node>,
+}
+
+/// How a node is.
+#[derive(Serialize)]
+pub struct Node {
+    /// By the name of its file.
+    pub name: String,
+    pub level: Level,
+    /// Why its file is of no use, or out of date.
+    pub problem: Option<String>,
+    /// Since it was written.
+    pub age_s: Option<f64>,
+    pub report: Option<Report>,
+}
+
+/// What is known of a file whatever its version.
+#[derive(Deserialize)]
+struct Version {
+    version: u32,
+}
+
+impl Status {
+    /// Reads every file of a folder.
+    pub fn read(folder: &Path) -> eyre::Result<Self> {
+        let refused = |error: io::Error| eyre::eyre!("{}: {error}", folder.display());
+        let mut nodes = Vec::new();
+        for entry in fs::read_dir(folder).map_err(refused)? {
+            let path = entry.map_err(refused)?.path();
+            let name = path.file_stem().map(|name| clean(&name.to_string_lossy()));
+            let is_status = path.extension().is_some_and(|extension| extension == "json");
+            // Nodes make their files under names that begin with a dot.
+            if let Some(name) = name.filter(|name| is_status && !name.starts_with('.')) {
+                nodes.push(Node::read(name, &path, now_ns()));
+            }
+        }
+        nodes.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(Self {
+            folder: folder.to_owned(),
+            nodes,
+        })
+    }
+
+    /// Whether no node is in error or stale.
+    pub fn is_well(&self) -> bool {
+        self.nodes
+            .iter()
+            .all(|node| node.is_ended() || node.level <= Level::Warn)
+    }
+}
+
+impl Node {
+    fn read(name: String, path: &Path, now_ns: i64) -> Self {
+        let report = match read(path) {
+            Ok(report) => report,
+            Err(problem) => {
+                return Self {
+                    name,
+                    level: Level::Stale,
+                    problem: Some(problem),
+                    age_s: None,
+                    report: None,
+                };
+            }
+        };
+        let age_s = now_ns.saturating_sub(report.timestamp_ns) as f64 * 1e-9;
+        let is_stale = !report.ended && age_s.abs() > STALE_S;
+        let problem = is_stale.then(|| match age_s > 0.0 {
+            true => format!("it has said nothing for {age_s:.0} s: it hangs, or was killed"),
+            false => format!("its clock is {:.0} s ahead", -age_s),
+        });
+        Self {
+            name,
+            level: if is_stale { Level::Stale } else { report.level },
+            problem,
+            age_s: Some(age_s),
+            report: Some(report),
+        }
+    }
+
+    /// Whether it has ended in order.
+    pub fn is_ended(&self) -> bool {
+        self.report.as_ref().is_some_and(|report| report.ended)
+    }
+}
+
+/// Reads a file. What is wrong with it is the error.
+fn read(path: &Path) -> Result<Report, String> {
+    let unread = |error: io::Error| format!("its file can't be read: {error}");
+    // To open a pipe might take for ever.
+    if !fs::metadata(path).map_err(unread)?.is_file() {
+        return Err("it is no file".to_owned());
+    }
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(unread)?;
+    file.take(MOST_BYTES + 1).read_to_end(&mut bytes).map_err(unread)?;
+    if bytes.len() as u64 > MOST_BYTES {
+        return Err(format!(
+            "its file is too long for a status (allowed: {MOST_BYTES} bytes)"
+        ));
+    }
+    let no_status = |error: serde_json::Error| format!("its file is no status: {error}");
+    let Version { version } = serde_json::from_slice(&bytes).map_err(no_status)?;
+    if version != Report::VERSION {
+        return Err(format!(
+            "its file is of version {version} (allowed: {})",
+            Report::VERSION
+        ));
+    }
+    let mut report: Report = serde_json::from_slice(&bytes).map_err(no_status)?;
+    let rows = report.inputs.iter_mut();
+    let texts = rows.flat_map(|row| [&mut row.operation, &mut row.input, &mut row.message]);
+    for text in texts.chain([&mut report.node, &mut report.message, &mut report.device]) {
+        *text = clean(text);
+    }
+    Ok(report)
+}
+
+/// A text without what a terminal would take for commands.
+fn clean(text: &str) -> String {
+    text.replace(char::is_control, "\u{fffd}")
+}
+
+fn now_ns() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use robocache::app::Row;
+
+    /// A node that was looked at so long after it wrote its status.
+    pub fn node(report: &Report, age_s: f64) -> Node {
+        let folder = std::env::temp_dir().join(format!("robocache-top-{}-{age_s}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join(format!("{}.json", report.node));
+        fs::write(&path, serde_json::to_string(report).unwrap()).unwrap();
+        let node = Node::read(report.node.clone(), &path, report.timestamp_ns + (age_s * 1e9) as i64);
+        fs::remove_dir_all(folder).unwrap();
+        node
+    }
+
+    /// A fuse with a good, a bad and an unknown stream.
+    pub fn fuse() -> Report {
+        let force = Row {
+            operation: "fuse".into(),
+            input: "force".into(),
+            messages: 10_000,
+            rate_hz: 999.8,
+            period_p50_ns: Some(1_000_000),
+            age_p50_ns: Some(500_000),
+            age_p99_ns: Some(1_000_000),
+            age_max_ns: Some(1_100_000),
+            valid_share: Some(1.0),
+            ..Row::default()
+        };
+        let camera = Row {
+            input: "camera".into(),
+            level: Level::Error,
+            message: "3 faults: 127 values (allowed: 128)".into(),
+            faults: 3,
+            late: 12,
+            dropped_length: 3,
+            dropped_overflow: 4,
+            valid_share: Some(0.25),
+            age_p50_ns: Some(33_000_000),
+            age_p99_ns: Some(120_000_000),
+            rate_hz: 30.0,
+            ..force.clone()
+        };
+        let gone = Row {
+            operation: "wrist".into(),
+            input: "lidar \"top\"".into(),
+            level: Level::Stale,
+            message: "nothing has come for 4.0 s".into(),
+            ..Row::default()
+        };
+        Report {
+            version: Report::VERSION,
+            node: "fuse".into(),
+            timestamp_ns: 1_700_000_000_000_000_000,
+            level: Level::Stale,
+            message: "`lidar \"top\"`: nothing has come for 4.0 s".into(),
+            observations: 500,
+            wait_p50_ns: Some(2_000_000),
+            wait_p99_ns: Some(40_000_000),
+            compute_p50_us: Some(1.5),
+            queue_depth: 3,
+            device: "cpu".into(),
+            inputs: vec![force, camera, gone],
+            ..Report::default()
+        }
+    }
+
+    #[test]
+    fn a_status_that_is_old_is_stale_unless_the_node_has_ended() {
+        let mut report = fuse();
+        report.level = Level::Ok;
+        let fresh = node(&report, 2.5);
+        assert_eq!((fresh.level, fresh.problem), (Level::Ok, None));
+        let old = node(&report, 12.0);
+        assert_eq!(old.level, Level::Stale);
+        assert_eq!(
+            old.problem.unwrap(),
+            "it has said nothing for 12 s: it hangs, or was killed"
+        );
+        assert!(node(&report, -60.0).problem.unwrap().contains("60 s ahead"));
+        report.ended = true;
+        let ended = node(&report, 1e6);
+        assert!(ended.is_ended() && ended.problem.is_none());
+    }
+
+    #[test]
+    fn what_is_no_status_is_said() {
+        let folder = std::env::temp_dir().join(format!("robocache-top-bad-{}", std::process::id()));
+        fs::create_dir_all(folder.join("folder.json")).unwrap();
+        let whole = serde_json::to_string(&fuse()).unwrap();
+        let mut hostile = fuse();
+        hostile.message = "\x1b[2Jgone\n".into();
+        let files = [
+            ("cut.json", whole[..whole.len() / 2].to_owned()),
+            ("empty.json", String::new()),
+            ("hostile.json", serde_json::to_string(&hostile).unwrap()),
+            ("list.json", "[1, 2]".to_owned()),
+            ("new.json", r#"{ "version": 2, "nodes": [] }"#.to_owned()),
+            ("text.json", "hello".to_owned()),
+            (".fuse.17", whole.clone()),
+            ("notes.txt", whole),
+        ];
+        for (name, text) in files {
+            fs::write(folder.join(name), text).unwrap();
+        }
+        let status = Status::read(&folder).unwrap();
+        let found: Vec<_> = status
+            .nodes
+            .iter()
+            .map(|node| (&*node.name, node.problem.as_deref().unwrap_or("")))
+            .collect();
+        let wanted = [
+            ("cut", "its file is no status: EOF while parsing"),
+            ("empty", "its file is no status: EOF while parsing"),
+            ("folder", "it is no file"),
+            ("hostile", "it has said nothing for"),
+            ("list", "its file is no status: "),
+            ("new", "its file is of version 2 (allowed: 1)"),
+            ("text", "its file is no status: expected value"),
+        ];
+        assert_eq!(found.len(), wanted.len(), "{found:?}");
+        for ((name, problem), (wanted_name, words)) in found.into_iter().zip(wanted) {
+            assert!(name == wanted_name && problem.starts_with(words), "{name}: {problem}");
+        }
+        let report = status.nodes[3].report.as_ref().unwrap();
+        assert_eq!(report.message, "\u{fffd}[2Jgone\u{fffd}");
+        assert!(!status.is_well());
+        fs::remove_dir_all(&folder).unwrap();
+        assert!(Status::read(&folder).is_err());
+    }
+}

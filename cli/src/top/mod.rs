@@ -1,0 +1,62 @@
+//! `robocache top`: how the nodes of a running dataflow are, by their status files.
+
+mod files;
+mod lines;
+mod prometheus;
+mod screen;
+
+use crate::output::{Output, Table};
+use files::Status;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Shows how the nodes of a running dataflow are
+///
+/// Each node writes its file where its configuration has `status: DIR`, or the environment `ROBOCACHE_STATUS`. Below
+/// each node stand its inputs. Rates, ages and shares are of the last 5 to 10 seconds, counts of the whole run.
+#[derive(clap::Args)]
+#[command(after_help = "Keys: up, down and the page keys scroll, q ends.
+
+Exit codes of --once, and of --json:
+  0   every node is well, warns at most, or has ended
+  1   a node is in error or stale, or its file can't be read
+  2   the folder can't be read")]
+pub struct Args {
+    /// The folder of the status files [default: that of ROBOCACHE_STATUS]
+    folder: Option<PathBuf>,
+    /// Says it once and ends
+    #[arg(long)]
+    once: bool,
+    /// Serves the figures at this address, such as 127.0.0.1:9464, for Prometheus
+    #[arg(long, value_name = "ADDR", conflicts_with = "once")]
+    prometheus: Option<SocketAddr>,
+}
+
+pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
+    let of_env = || std::env::var_os("ROBOCACHE_STATUS").filter(|folder| !folder.is_empty());
+    let Some(folder) = args.folder.clone().or_else(|| of_env().map(PathBuf::from)) else {
+        eyre::bail!("no folder is named (needed: that of `status:` in the configuration, or ROBOCACHE_STATUS)");
+    };
+    if let Some(address) = args.prometheus {
+        return prometheus::serve(address, &folder, output);
+    }
+    if !args.once && !output.is_json() {
+        screen::show(&folder)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let status = Status::read(&folder)?;
+    output.result(&status, text)?;
+    Ok(ExitCode::from(u8::from(!status.is_well())))
+}
+
+fn text(status: &Status) -> String {
+    if status.nodes.is_empty() {
+        return format!("{}: no node has written its status\n", status.folder.display());
+    }
+    let mut table = Table::new(lines::HEADINGS);
+    for line in lines::of(status) {
+        table.row(line.cells);
+    }
+    table.to_string()
+}

@@ -1,0 +1,213 @@
+//! The screen, which follows the files.
+
+use super::files::Status;
+use super::lines::{self, HEADINGS, Line};
+use ratatui::Frame;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ratatui::layout::{Constraint, Layout};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::Text;
+use ratatui::widgets::{Cell, Row, Table};
+use robocache::app::Level;
+use std::io::IsTerminal;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How often the files are read.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// Shows the status of all nodes until somebody has seen enough.
+pub fn show(folder: &Path) -> eyre::Result<()> {
+    if !std::io::stdout().is_terminal() {
+        eyre::bail!("standard output is no terminal (allowed there: --once, --json, --prometheus)");
+    }
+    // What can't be read now never can.
+    let mut status = Status::read(folder)?;
+    let mut terminal = ratatui::try_init()?;
+    let shown = (|| {
+        let mut scroll = 0;
+        let mut look = Instant::now() + LOOK_EVERY;
+        loop {
+            terminal.draw(|frame| scroll = draw(&status, scroll, frame))?;
+            if event::poll(look.saturating_duration_since(Instant::now()))?
+                && let Event::Key(key) = event::read()?
+                && key.kind == KeyEventKind::Press
+            {
+                match to(key, scroll) {
+                    None => return Ok(()),
+                    Some(moved) => scroll = moved,
+                }
+            }
+            if Instant::now() >= look {
+                look = Instant::now() + LOOK_EVERY;
+                status = Status::read(folder)?;
+            }
+        }
+    })();
+    ratatui::restore();
+    shown
+}
+
+/// The first line after a key; `None` after one that ends.
+fn to(key: KeyEvent, scroll: usize) -> Option<usize> {
+    const PAGE: usize = 10;
+    match key.code {
+        KeyCode::Char('q') | KeyCode::Esc => None,
+        KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => None,
+        KeyCode::Up => Some(scroll.saturating_sub(1)),
+        KeyCode::Down => Some(scroll + 1),
+        KeyCode::PageUp => Some(scroll.saturating_sub(PAGE)),
+        KeyCode::PageDown => Some(scroll + PAGE),
+        KeyCode::Home => Some(0),
+        _ => Some(scroll),
+    }
+}
+
+/// Draws the lines from `scroll` on, or from as far down as there are any, and says where that is.
+fn draw(status: &Status, scroll: usize, frame: &mut Frame<'_>) -> usize {
+    let [top, middle, bottom] =
+        Layout::vertical([Constraint::Length(1), Constraint::Min(0), Constraint::Length(1)]).areas(frame.area());
+    let lines = lines::of(status);
+    let room = usize::from(middle.height).saturating_sub(1);
+    let scroll = scroll.min(lines.len().saturating_sub(room));
+    let bad = status
+        .nodes
+        .iter()
+        .filter(|node| !node.is_ended() && node.level > Level::Warn);
+    let title = match (status.nodes.len(), bad.count()) {
+        (0, _) => format!("{}: no node has written its status yet", status.folder.display()),
+        (nodes, bad) => format!("{}: {nodes} nodes, {bad} in error or stale", status.folder.display()),
+    };
+    frame.render_widget(Text::raw(title), top);
+    frame.render_widget(table(&lines, scroll), middle);
+    frame.render_widget(Text::raw("q ends, up and down scroll"), bottom);
+    scroll
+}
+
+fn table(lines: &[Line], scroll: usize) -> Table<'_> {
+    let widths = (0..HEADINGS.len()).map(|column| {
+        let cells = lines.iter().map(|line| line.cells[column].chars().count());
+        let widest = cells.chain([heading(column).chars().count()]).max().unwrap_or(0);
+        match column + 1 == HEADINGS.len() {
+            true => Constraint::Fill(1),
+            false => Constraint::Length(u16::try_from(widest.min(40)).unwrap_or(40)),
+        }
+    });
+    let header = (0..HEADINGS.len()).map(|column| cell(column, heading(column)));
+    let rows = lines.iter().skip(scroll).map(|line| {
+        let cells = line.cells.iter().enumerate();
+        Row::new(cells.map(|(column, text)| cell(column, text))).style(style(line))
+    });
+    Table::new(rows, widths)
+        .header(Row::new(header).style(Style::new().add_modifier(Modifier::UNDERLINED)))
+        .column_spacing(1)
+}
+
+fn heading(column: usize) -> &'static str {
+    HEADINGS[column].trim_start_matches('<')
+}
+
+/// Text stands to the left, numbers to the right.
+fn cell(column: usize, text: &str) -> Cell<'_> {
+    let text = Text::raw(text);
+    Cell::new(match HEADINGS[column].starts_with('<') {
+        true => text,
+        false => text.right_aligned(),
+    })
+}
+
+fn style(line: &Line) -> Style {
+    let style = match line.level {
+        _ if line.is_ended => Style::new().add_modifier(Modifier::DIM),
+        Level::Ok => Style::new(),
+        Level::Warn => Style::new().fg(Color::Yellow),
+        Level::Error => Style::new().fg(Color::Red),
+        Level::Stale => Style::new().fg(Color::Magenta),
+    };
+    match line.is_node {
+        true => style.add_modifier(Modifier::BOLD),
+        false => style,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::files::tests::{fuse, node};
+    use super::*;
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+
+    fn status() -> Status {
+        let mut old = fuse();
+        old.node = "voxelize".into();
+        old.inputs.clear();
+        Status {
+            folder: "/run/robot".into(),
+            nodes: vec![node(&fuse(), 1.0), node(&old, 30.0)],
+        }
+    }
+
+    fn drawn(status: &Status, scroll: usize, height: u16) -> (Vec<String>, usize, TestBackend) {
+        let mut terminal = Terminal::new(TestBackend::new(124, height)).unwrap();
+        let mut at = 0;
+        terminal.draw(|frame| at = draw(status, scroll, frame)).unwrap();
+        let backend = terminal.backend().clone();
+        let lines = backend.to_string();
+        let lines = lines.lines().map(|line| line.trim_matches('"').trim_end().to_owned());
+        (lines.collect(), at, backend)
+    }
+
+    #[test]
+    fn a_screen_has_a_line_for_each_node_and_input() {
+        let (lines, _, backend) = drawn(&status(), 0, 8);
+        let wanted = [
+            "/run/robot: 2 nodes, 2 in error or stale",
+            "node, input           level rate Hz age p50 p99 ms valid % late dropped faults wait p50 p99 ms device why",
+            "fuse                  stale                                                        2.00   40.0 cpu    `lidar \"top\"`: nothing",
+            "  force               ok       1000   0.500   1.00     100    0       0      0",
+            "  camera              error    30.0    33.0    120    25.0   12       7      3                         3 faults: 127 values (",
+            "  wrist: lidar \"top\"  stale       0       -      -       -    0       0      0                        nothing has come for 4.",
+            "voxelize              stale                                                        2.00   40.0 cpu    it has said nothing for",
+            "q ends, up and down scroll",
+        ];
+        for (line, wanted) in lines.iter().zip(wanted) {
+            let squeezed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+            let (line, wanted) = (squeezed(line), squeezed(wanted));
+            assert!(line.starts_with(wanted.trim_end_matches('.')), "{line}\nnot {wanted}");
+        }
+        let red = (0..124).filter(|&x| backend.buffer()[(x, 4)].fg == Color::Red).count();
+        assert_eq!(red, 124, "the line of the camera");
+    }
+
+    #[test]
+    fn it_scrolls_no_further_than_there_are_lines() {
+        let (lines, at, _) = drawn(&status(), 99, 6);
+        assert_eq!(at, 2);
+        assert!(
+            lines[2].starts_with("  camera") && lines[4].starts_with("voxelize"),
+            "{lines:?}"
+        );
+        assert_eq!(drawn(&status(), 1, 30).1, 0);
+        // A window of no size draws nothing, and does no harm.
+        for height in 1..4 {
+            drawn(&status(), 0, height);
+        }
+        let none = Status {
+            folder: "/run/robot".into(),
+            nodes: Vec::new(),
+        };
+        assert_eq!(
+            drawn(&none, 3, 5).0[0],
+            "/run/robot: no node has written its status yet"
+        );
+    }
+
+    #[test]
+    fn keys_end_and_scroll() {
+        let key = |code| KeyEvent::new(code, KeyModifiers::NONE);
+        assert_eq!(to(key(KeyCode::Char('q')), 1), None);
+        assert_eq!(to(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL), 1), None);
+        assert_eq!(to(key(KeyCode::Char('c')), 1), Some(1));
+        assert_eq!((to(key(KeyCode::Up), 0), to(key(KeyCode::Down), 0)), (Some(0), Some(1)));
+    }
+}

@@ -1,0 +1,152 @@
+//! `robocache top`: what it says of status files.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{Folder, run};
+use robocache::app::{Level, Report, Row};
+use serde_json::json;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+fn report(node: &str, level: Level) -> Report {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let row = Row {
+        operation: node.into(),
+        input: "force".into(),
+        level,
+        message: "why".into(),
+        rate_hz: 999.7,
+        ..Row::default()
+    };
+    Report {
+        version: Report::VERSION,
+        node: node.into(),
+        timestamp_ns: now.as_nanos() as i64,
+        level,
+        message: "`force`: why".into(),
+        wait_p50_ns: Some(1_500_000),
+        device: "cpu".into(),
+        inputs: vec![row],
+        ..Report::default()
+    }
+}
+
+fn write(folder: &Folder, report: &Report) {
+    folder.write(
+        &format!("{}.json", report.node),
+        &serde_json::to_string(report).unwrap(),
+    );
+}
+
+fn top(folder: &Path, option: &str) -> common::Done {
+    run(["top".as_ref(), folder.as_os_str(), option.as_ref()])
+}
+
+#[test]
+fn a_line_for_each_node_and_input_is_printed() {
+    let folder = Folder::new();
+    write(&folder, &report("fuse", Level::Warn));
+    let done = top(&folder.0, "--once");
+    assert_eq!(done.code, 0, "{}", done.err);
+    let lines: Vec<Vec<&str>> = done.out.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(lines[1], ["fuse", "warn", "1.50", "-", "cpu", "`force`:", "why"]);
+    assert_eq!(lines[2], ["force", "warn", "1000", "-", "-", "-", "0", "0", "0", "why"]);
+    assert_eq!(lines.len(), 3);
+
+    write(&folder, &report("voxelize", Level::Error));
+    assert_eq!(top(&folder.0, "--once").code, 1);
+}
+
+#[test]
+fn scripts_get_all_that_the_files_say() {
+    let folder = Folder::new();
+    write(&folder, &report("fuse", Level::Ok));
+    folder.write("torn.json", "{ \"version\": 1,");
+    folder.write("later.json", "{ \"version\": 7 }");
+    let done = top(&folder.0, "--json");
+    assert_eq!(done.code, 1);
+    let nodes = &done.json()["nodes"];
+    let of = |i: usize, key: &str| nodes[i][key].clone();
+    assert_eq!(
+        (of(0, "name"), of(0, "level"), of(0, "problem")),
+        (json!("fuse"), json!("ok"), json!(null))
+    );
+    assert_eq!(nodes[0]["report"]["inputs"][0]["rate_hz"], 999.7);
+    assert_eq!(of(1, "problem"), "its file is of version 7 (allowed: 1)");
+    assert_eq!((of(2, "name"), of(2, "level")), (json!("torn"), json!("stale")));
+    assert!(
+        of(2, "problem")
+            .as_str()
+            .unwrap()
+            .starts_with("its file is no status: EOF")
+    );
+}
+
+#[test]
+fn a_folder_that_is_not_there_is_refused_and_an_empty_one_is_not() {
+    let folder = Folder::new();
+    let done = top(&folder.0, "--once");
+    assert_eq!(
+        (done.code, done.out.contains("no node has written its status")),
+        (0, true)
+    );
+    let done = top(&folder.path("nowhere"), "--once");
+    assert_eq!((done.code, done.err.contains("nowhere")), (2, true), "{}", done.err);
+    let done = run(["top".as_ref(), folder.0.as_os_str()]);
+    assert_eq!(
+        (done.code, done.err.contains("is no terminal")),
+        (2, true),
+        "{}",
+        done.err
+    );
+}
+
+#[test]
+fn prometheus_gets_its_figures() {
+    let folder = Folder::new();
+    write(&folder, &report("fuse", Level::Ok));
+    let mut server = Command::new(env!("CARGO_BIN_EXE_robocache"))
+        .arg("top")
+        .arg(&folder.0)
+        .args(["--prometheus", "127.0.0.1:0"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = String::new();
+    BufReader::new(server.stderr.take().unwrap())
+        .read_line(&mut said)
+        .unwrap();
+    let address = said
+        .split("http://")
+        .nth(1)
+        .unwrap()
+        .split('/')
+        .next()
+        .unwrap()
+        .to_owned();
+    let mut client = TcpStream::connect(&address).unwrap();
+    client
+        .write_all(b"GET /metrics HTTP/1.1\r\nHost: robot\r\n\r\n")
+        .unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    server.kill().unwrap();
+    server.wait().unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+    assert!(answer.contains("\nrobocache_up{node=\"fuse\"} 1\n"), "{answer}");
+
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let done = run([
+        "top".as_ref(),
+        folder.0.as_os_str(),
+        "--prometheus".as_ref(),
+        address.as_ref(),
+    ]);
+    assert_eq!((done.code, done.err.contains(&address)), (2, true), "{}", done.err);
+}

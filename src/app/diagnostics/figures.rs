@@ -1,0 +1,324 @@
+//! What is gathered message by message. It allocates nothing, and costs some clock readings and additions.
+
+use super::judge::{Faulty, Silence, judge};
+use super::recent::{Figure, Recent, Times};
+use super::{Diagnosis, Level, Report, Row};
+use crate::device::Device;
+use crate::ops::voxelize::VoxelCounters;
+use crate::stream::Message;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// A stamp further back than this is of a clock that was set, and not of a message out of order, ns.
+const RESET_NS: i64 = 1_000_000_000;
+
+/// A stamp further from the time of publication than this is of another clock, ns.
+const OTHER_CLOCK_NS: i64 = 3_600_000_000_000;
+
+/// A gap is a step of more than this many usual ones, as for `robocache info`.
+const GAP_STEPS: f64 = 1.5;
+
+/// A usual step is known after so many.
+const LEAST_STEPS: u64 = 8;
+
+/// The figures of the operations of a node.
+pub(in crate::app) struct Diagnostics {
+    operations: Vec<Operation>,
+    observations: u64,
+    /// Of all grids, where there are any.
+    points: Option<VoxelCounters>,
+    results: Recent<Results>,
+}
+
+struct Operation {
+    inputs: Vec<Input>,
+    device: Option<Device>,
+    device_bytes: usize,
+}
+
+/// Where an operation says what it publishes: [`Outbox::figures`](crate::app::Outbox::figures).
+pub struct Figures<'a> {
+    diagnostics: &'a mut Diagnostics,
+    operation: usize,
+}
+
+#[derive(Default)]
+struct Results {
+    wait: Times,
+    compute: Times,
+}
+
+struct Input {
+    messages: u64,
+    out_of_order: u64,
+    gaps: u64,
+    newest_ns: Option<i64>,
+    /// A step of capture time that is longer is a gap, ns.
+    gap_ns: i64,
+    /// The longest step since the last report, ns.
+    longest_step_ns: i64,
+    since: Instant,
+    first: Option<Instant>,
+    last: Option<Instant>,
+    recent: Recent<Samples>,
+    /// As it was last reported.
+    row: Row,
+}
+
+#[derive(Default)]
+struct Samples {
+    messages: u64,
+    steps: u64,
+    period: Times,
+    delay: Times,
+    age: Times,
+    observed: u64,
+    valid: u64,
+}
+
+impl Figure for Results {
+    fn clear(&mut self) {
+        self.wait.clear();
+        self.compute.clear();
+    }
+}
+
+impl Figure for Samples {
+    fn clear(&mut self) {
+        (self.messages, self.steps, self.observed, self.valid) = (0, 0, 0, 0);
+        self.period.clear();
+        self.delay.clear();
+        self.age.clear();
+    }
+}
+
+impl Input {
+    fn new(operation: &str, input: &str, now: Instant) -> Self {
+        Self {
+            messages: 0,
+            out_of_order: 0,
+            gaps: 0,
+            newest_ns: None,
+            gap_ns: i64::MAX,
+            longest_step_ns: 0,
+            since: now,
+            first: None,
+            last: None,
+            recent: Recent::new(now),
+            row: Row {
+                operation: operation.to_owned(),
+                input: input.to_owned(),
+                ..Row::default()
+            },
+        }
+    }
+
+    fn came(&mut self, message: &Message) {
+        let now = Instant::now();
+        self.messages += 1;
+        self.first.get_or_insert(now);
+        self.last = Some(now);
+        let stamp = message.header.timestamp_ns.get().copied();
+        let step = stamp.and_then(|stamp| self.step(stamp));
+        let is_own = *message.header.unstamped == 0;
+        let delay = stamp.zip(message.arrival_ns).filter(|_| is_own);
+        let delay = delay.map(|(stamp, arrival)| arrival.saturating_sub(stamp));
+        let delay = delay.filter(|ns| (-OTHER_CLOCK_NS..OTHER_CLOCK_NS).contains(ns));
+        self.recent.record(|samples| {
+            samples.messages += 1;
+            if let Some(step) = step {
+                samples.steps += 1;
+                samples.period.record(step);
+            }
+            if let Some(delay) = delay {
+                samples.delay.record(delay);
+            }
+        });
+    }
+
+    /// The step from the newest stamp so far to a newer one.
+    fn step(&mut self, stamp: i64) -> Option<i64> {
+        let step = self.newest_ns.map(|newest| stamp.saturating_sub(newest));
+        match step {
+            Some(step) if (-RESET_NS..0).contains(&step) => {
+                self.out_of_order += 1;
+                return None;
+            }
+            _ => self.newest_ns = Some(stamp),
+        }
+        let step = step.filter(|&step| step > 0)?;
+        self.gaps += u64::from(step > self.gap_ns);
+        self.longest_step_ns = self.longest_step_ns.max(step);
+        Some(step)
+    }
+
+    /// For how long nothing has come.
+    fn silence(&self, now: Instant) -> Silence {
+        let usual = match (self.first, self.last) {
+            (Some(first), Some(last)) if self.messages > 1 => {
+                let steps = u32::try_from(self.messages - 1).unwrap_or(u32::MAX);
+                last.saturating_duration_since(first) / steps
+            }
+            _ => Duration::ZERO,
+        };
+        Silence {
+            quiet: now.saturating_duration_since(self.last.unwrap_or(self.since)),
+            usual,
+        }
+    }
+
+    /// Brings its row up to date.
+    fn report(&mut self, state: &InputState<'_>, now: Instant) -> Row {
+        self.recent.turn(now);
+        let (recent, seconds) = (self.recent.get(), self.recent.seconds(now));
+        let usual_ns = recent.period.quantile(0.5);
+        if let Some(usual_ns) = usual_ns.filter(|_| recent.steps >= LEAST_STEPS) {
+            self.gap_ns = (usual_ns as f64 * GAP_STEPS) as i64;
+        }
+        let Faulty {
+            faults,
+            dropped: [overflow, nonfinite, length, stamp],
+            ..
+        } = state.faulty;
+        let row = Row {
+            operation: std::mem::take(&mut self.row.operation),
+            input: std::mem::take(&mut self.row.input),
+            level: Level::Ok,
+            message: String::new(),
+            messages: self.messages,
+            rate_hz: recent.messages as f64 / seconds.max(1e-3),
+            period_p50_ns: usual_ns,
+            period_p99_ns: recent.period.quantile(0.99),
+            age_p50_ns: recent.age.quantile(0.5),
+            age_p99_ns: recent.age.quantile(0.99),
+            age_max_ns: recent.age.max(),
+            delay_p50_ns: recent.delay.quantile(0.5),
+            delay_p99_ns: recent.delay.quantile(0.99),
+            valid_share: (recent.observed > 0).then(|| recent.valid as f64 / recent.observed as f64),
+            late: state.diagnosis.late,
+            faults,
+            dropped_overflow: overflow,
+            dropped_nonfinite: nonfinite,
+            dropped_length: length,
+            dropped_stamp: stamp,
+            out_of_order: self.out_of_order,
+            gaps: self.gaps,
+            epoch: state.diagnosis.epoch,
+            clock_offset_ns: state.diagnosis.clock.map(|(offset_ns, _)| offset_ns),
+            clock_skew_ppm: state.diagnosis.clock.map(|(_, skew_ppm)| skew_ppm),
+        };
+        let longest_step_ns = std::mem::take(&mut self.longest_step_ns);
+        let (level, message) = judge(&row, &self.row, longest_step_ns, self.silence(now), state);
+        self.row = Row { level, message, ..row };
+        self.row.clone()
+    }
+}
+
+/// How an input stands, beside its messages.
+pub(in crate::app) struct InputState<'a> {
+    pub diagnosis: Diagnosis,
+    pub faulty: Faulty<'a>,
+    pub is_open: bool,
+    /// Whether nothing need come: it is asked by requests.
+    pub may_be_silent: bool,
+}
+
+impl Diagnostics {
+    /// Those of operations by their names and inputs, from now on.
+    pub fn new<'a, I: Iterator<Item = &'a str>>(operations: impl Iterator<Item = (&'a str, I)>) -> Self {
+        let now = Instant::now();
+        let operation = |(name, inputs): (&str, I)| Operation {
+            inputs: inputs.map(|input| Input::new(name, input, now)).collect(),
+            device: None,
+            device_bytes: 0,
+        };
+        Self {
+            operations: operations.map(operation).collect(),
+            observations: 0,
+            points: None,
+            results: Recent::new(now),
+        }
+    }
+
+    /// Where an operation says what it publishes.
+    pub fn of(&mut self, operation: usize) -> Figures<'_> {
+        Figures {
+            diagnostics: self,
+            operation,
+        }
+    }
+
+    /// A message came on an input of an operation.
+    pub fn came(&mut self, operation: usize, input: usize, message: &Message) {
+        self.operations[operation].inputs[input].came(message);
+    }
+
+    /// What is to be said now. `state` says how each input of an operation stands.
+    pub fn report<'a>(&mut self, now: Instant, mut state: impl FnMut(usize, usize) -> InputState<'a>) -> Report {
+        self.results.turn(now);
+        let Results { wait, compute } = self.results.get();
+        let us = |ns: i64| ns as f64 * 1e-3;
+        let devices = || self.operations.iter().filter_map(|operation| operation.device);
+        let device = devices().find(|&device| device != Device::Cpu).or(devices().next());
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let mut report = Report {
+            version: Report::VERSION,
+            timestamp_ns: i64::try_from(since_epoch.as_nanos()).unwrap_or(i64::MAX),
+            observations: self.observations,
+            wait_p50_ns: wait.quantile(0.5),
+            wait_p99_ns: wait.quantile(0.99),
+            compute_p50_us: compute.quantile(0.5).map(us),
+            compute_p99_us: compute.quantile(0.99).map(us),
+            points: self.points,
+            device: device.unwrap_or(Device::Cpu).to_string(),
+            device_bytes: self.operations.iter().map(|it| it.device_bytes as u64).sum(),
+            ..Report::default()
+        };
+        for (i, operation) in self.operations.iter_mut().enumerate() {
+            for (j, input) in operation.inputs.iter_mut().enumerate() {
+                report.inputs.push(input.report(&state(i, j), now));
+            }
+        }
+        // Of equally bad ones the first.
+        let worst = report.inputs.iter().rev().max_by_key(|row| row.level);
+        if let Some(worst) = worst.filter(|row| row.level > Level::Ok) {
+            (report.level, report.message) = (worst.level, format!("`{}`: {}", worst.input, worst.message));
+        }
+        report
+    }
+}
+
+impl Figures<'_> {
+    /// An observation, a set or a grid is published; `wait_ns` is how far its target is behind the newest stamp that was
+    /// seen, where that is known.
+    pub fn observation(&mut self, wait_ns: Option<i64>) {
+        self.diagnostics.observations += 1;
+        if let Some(wait_ns) = wait_ns {
+            self.diagnostics.results.record(|results| results.wait.record(wait_ns));
+        }
+    }
+
+    /// What an observation has of an input: the age of its newest sample, -1 where there is none, and whether it is valid.
+    pub fn observed(&mut self, input: usize, age_ns: i64, is_valid: bool) {
+        let input = &mut self.diagnostics.operations[self.operation].inputs[input];
+        input.recent.record(|samples| {
+            samples.observed += 1;
+            samples.valid += u64::from(is_valid);
+            if age_ns >= 0 {
+                samples.age.record(age_ns);
+            }
+        });
+    }
+
+    /// What became of the points of a grid.
+    pub fn points(&mut self, counters: VoxelCounters) {
+        *self.diagnostics.points.get_or_insert_default() += counters;
+    }
+
+    /// A result was computed in this time, on this device, of whose memory the operation holds so many bytes.
+    pub fn computed(&mut self, time: Duration, device: Device, device_bytes: usize) {
+        let ns = i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
+        self.diagnostics.results.record(|results| results.compute.record(ns));
+        let operation = &mut self.diagnostics.operations[self.operation];
+        (operation.device, operation.device_bytes) = (Some(device), device_bytes);
+    }
+}

@@ -1,0 +1,114 @@
+//! How an input is, and why, in words.
+
+use super::figures::InputState;
+use super::{Level, Row};
+use std::time::Duration;
+
+/// Nothing has come for long where it is this long,
+const LONG: Duration = Duration::from_secs(2);
+
+/// and so many times as long as usual.
+const USUAL_TIMES: u32 = 3;
+
+/// Stamps that are ahead of the clock of this host by more, or behind it by more, are doubtful.
+const LONGEST_DELAY_NS: i64 = 5_000_000_000;
+
+/// Whether what has been quiet for so long should have said something.
+pub(crate) fn is_silent(quiet: Duration, usual: Duration) -> bool {
+    quiet >= LONG.max(USUAL_TIMES * usual)
+}
+
+/// For how long nothing has come, and how long that usually is.
+pub(super) struct Silence {
+    pub quiet: Duration,
+    pub usual: Duration,
+}
+
+/// What was wrong with what came on an input, so far.
+#[derive(Clone, Copy, Default)]
+pub(in crate::app) struct Faulty<'a> {
+    pub faults: u64,
+    /// By [`Dropped`](crate::app::Dropped).
+    pub dropped: [u64; 4],
+    /// The last line of the log that said so.
+    pub said: &'a str,
+}
+
+/// How an input is, by its row and the one before it.
+pub(super) fn judge(
+    row: &Row,
+    before: &Row,
+    longest_step_ns: i64,
+    Silence { quiet, usual }: Silence,
+    state: &InputState<'_>,
+) -> (Level, String) {
+    let faults = row.faults - before.faults;
+    if faults > 0 {
+        let words = match row.messages {
+            0 => format!("none of its messages can be used: {}", state.faulty.said),
+            _ => format!("{faults} faults: {}", state.faulty.said),
+        };
+        return (Level::Error, words);
+    }
+    let seconds = quiet.as_secs_f64();
+    match row.messages {
+        _ if !state.is_open => return (Level::Stale, "it is closed: nothing will come any more".to_owned()),
+        _ if state.may_be_silent || !is_silent(quiet, usual) => {}
+        0 => {
+            return (
+                Level::Stale,
+                format!("nothing has come for {seconds:.1} s since the start"),
+            );
+        }
+        _ => return (Level::Stale, format!("nothing has come for {seconds:.1} s")),
+    }
+    let ms = |ns: i64| ns as f64 * 1e-6;
+    let mut why = Vec::new();
+    let mut say = |words: String| why.push(words);
+    if row.epoch > before.epoch {
+        say(format!("a clock jumped (epoch {})", row.epoch));
+    }
+    let counts = [
+        ("late", row.late, before.late),
+        (
+            "dropped, as too many waited",
+            row.dropped_overflow,
+            before.dropped_overflow,
+        ),
+        ("out of order", row.out_of_order, before.out_of_order),
+    ];
+    for (what, now, before) in counts {
+        // A count may begin anew.
+        if now > before {
+            say(format!("{} {what}", now - before));
+        }
+    }
+    let limit = state.diagnosis.max_gap_ns.filter(|&limit| longest_step_ns > limit);
+    if let Some(limit) = limit {
+        say(format!(
+            "a gap of {:.1} ms (`max_gap_ms` {})",
+            ms(longest_step_ns),
+            ms(limit)
+        ));
+    }
+    let age = row
+        .age_max_ns
+        .zip(state.diagnosis.max_age_ns)
+        .filter(|(age, limit)| age > limit);
+    if let Some((age, limit)) = age {
+        say(format!("an age of {:.1} ms (`max_age_ms` {})", ms(age), ms(limit)));
+    }
+    if let Some(share) = row.valid_share.filter(|&share| share < 1.0) {
+        say(format!("valid in {:.1} % of the observations", share * 100.0));
+    }
+    if let Some(delay) = row.delay_p50_ns.filter(|&delay| delay > LONGEST_DELAY_NS) {
+        say(format!(
+            "its stamps are {:.1} s behind the clock of this host",
+            ms(delay) * 1e-3
+        ));
+    }
+    match why.is_empty() {
+        true => (Level::Ok, String::new()),
+        false => (Level::Warn, why.join(", ")),
+    }
+}

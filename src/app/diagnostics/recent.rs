@@ -1,0 +1,142 @@
+//! Figures of the last seconds.
+
+use hdrhistogram::Histogram;
+use std::time::{Duration, Instant};
+
+/// Figures cover the last one to two times this.
+const TURN: Duration = Duration::from_secs(5);
+
+/// The longest time that is told from longer ones, ns.
+const LONGEST_NS: u64 = 3_600_000_000_000;
+
+/// Two figures of a kind that take turns: every [`TURN`] the older one gives way to the newer, and a new one begins.
+/// What is asked is the older.
+pub(super) struct Recent<T> {
+    older: T,
+    newer: T,
+    older_since: Instant,
+    newer_since: Instant,
+}
+
+/// What can begin anew in the memory that it has.
+pub(super) trait Figure: Default {
+    fn clear(&mut self);
+}
+
+impl<T: Figure> Recent<T> {
+    pub fn new(now: Instant) -> Self {
+        Self {
+            older: T::default(),
+            newer: T::default(),
+            older_since: now,
+            newer_since: now,
+        }
+    }
+
+    pub fn record(&mut self, mut record: impl FnMut(&mut T)) {
+        record(&mut self.older);
+        record(&mut self.newer);
+    }
+
+    /// Lets the next one take its turn, if it is time.
+    pub fn turn(&mut self, now: Instant) {
+        if now.saturating_duration_since(self.newer_since) >= TURN {
+            std::mem::swap(&mut self.older, &mut self.newer);
+            self.newer.clear();
+            (self.older_since, self.newer_since) = (self.newer_since, now);
+        }
+    }
+
+    /// What came in the last seconds.
+    pub fn get(&self) -> &T {
+        &self.older
+    }
+
+    /// How many seconds that are.
+    pub fn seconds(&self, now: Instant) -> f64 {
+        now.saturating_duration_since(self.older_since).as_secs_f64()
+    }
+}
+
+/// Times of 0 to an hour, within a hundredth. Recording one allocates nothing.
+pub(super) struct Times {
+    /// `None` would be bounds that the crate refuses.
+    histogram: Option<Histogram<u32>>,
+    max_ns: i64,
+}
+
+impl Default for Times {
+    fn default() -> Self {
+        Self {
+            histogram: Histogram::new_with_bounds(1, LONGEST_NS, 2).ok(),
+            max_ns: 0,
+        }
+    }
+}
+
+impl Figure for Times {
+    fn clear(&mut self) {
+        self.histogram.iter_mut().for_each(Histogram::reset);
+        self.max_ns = 0;
+    }
+}
+
+impl Times {
+    /// Records a time. One below 0 counts as 0.
+    pub fn record(&mut self, ns: i64) {
+        if let Some(histogram) = &mut self.histogram {
+            histogram.saturating_record(u64::try_from(ns).unwrap_or(0));
+        }
+        self.max_ns = self.max_ns.max(ns);
+    }
+
+    /// The time that a share of them is not above; `None` where there are none.
+    pub fn quantile(&self, share: f64) -> Option<i64> {
+        let histogram = self.histogram.as_ref().filter(|histogram| !histogram.is_empty())?;
+        let value = histogram.median_equivalent(histogram.value_at_quantile(share));
+        Some(i64::try_from(value).unwrap_or(i64::MAX).min(self.max_ns))
+    }
+
+    /// The longest; `None` where there are none.
+    pub fn max(&self) -> Option<i64> {
+        self.quantile(1.0).map(|_| self.max_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_within_a_hundredth() {
+        let mut times = Times::default();
+        assert_eq!((times.quantile(0.5), times.max()), (None, None));
+        times.record(-5);
+        assert_eq!((times.quantile(0.5), times.max()), (Some(0), Some(0)));
+        times.clear();
+        for ms in 1..=100 {
+            times.record(ms * 1_000_000);
+        }
+        for (share, ms) in [(0.5, 50.0), (0.99, 99.0)] {
+            let found = times.quantile(share).unwrap() as f64 * 1e-6;
+            assert!((found / ms - 1.0).abs() < 0.01, "{found} instead of {ms}");
+        }
+        assert_eq!(times.max(), Some(100_000_000));
+        times.record(i64::MAX);
+        assert!(times.quantile(1.0).unwrap() >= 3_500_000_000_000);
+    }
+
+    #[test]
+    fn what_is_older_than_two_turns_is_forgotten() {
+        let start = Instant::now();
+        let mut recent = Recent::<Times>::new(start);
+        recent.record(|times| times.record(1_000_000_000));
+        recent.turn(start + TURN);
+        assert!(recent.get().max().is_some());
+        assert_eq!(recent.seconds(start + TURN), 5.0);
+        recent.record(|times| times.record(1_000_000));
+        recent.turn(start + 2 * TURN);
+        assert_eq!(recent.get().max(), Some(1_000_000));
+        assert_eq!(recent.seconds(start + 2 * TURN), 5.0);
+    }
+}

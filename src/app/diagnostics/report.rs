@@ -1,0 +1,297 @@
+//! What is said: a row for each input, and what is true of the whole node.
+
+use crate::device::{Dtype, Primitive};
+use crate::ops::voxelize::VoxelCounters;
+use crate::stream::{Cells, ColumnLayout, Header, Layout, Payload};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// How an input or a node is, as in ROS's `diagnostic_msgs/DiagnosticStatus`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// As it should be.
+    #[default]
+    Ok = 0,
+    /// Something is lost, late or outside its limits.
+    Warn = 1,
+    /// Messages can't be used.
+    Error = 2,
+    /// Nothing comes.
+    Stale = 3,
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Ok => "ok",
+            Self::Warn => "warn",
+            Self::Error => "error",
+            Self::Stale => "stale",
+        })
+    }
+}
+
+/// The columns, one an entry: what it means, its name, its type.
+macro_rules! columns {
+    ($($(#[doc = $doc:literal])+ $name:ident: $Type:ty,)+) => {
+        /// The figures of one input of one operation.
+        ///
+        /// Counts are of the whole run. Rates, shares and percentiles are of the last 5 to 10 seconds. What is not known is
+        /// `None`: in a message -1, of a float NaN.
+        #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+        pub struct Row {
+            $($(#[doc = $doc])+ pub $name: $Type,)+
+        }
+
+        impl Report {
+            /// The form of its payload: a struct with a row for each input.
+            pub fn layout(&self) -> Layout {
+                Layout {
+                    rows: self.inputs.len(),
+                    columns: vec![$(ColumnLayout {
+                        name: stringify!($name).into(),
+                        dtype: <$Type as Cell>::DTYPE,
+                        cells: <$Type as Cell>::cells(self.inputs.iter().map(|row| &row.$name)),
+                    }),+],
+                }
+            }
+
+            /// Writes its rows to a payload of its [`layout`](Self::layout).
+            pub fn write(&self, payload: &mut Payload<'_>) {
+                let mut column = 0..;
+                $(<$Type as Cell>::write(payload, column.next().unwrap_or(0), self.inputs.iter().map(|row| &row.$name));)+
+            }
+        }
+    };
+}
+
+columns! {
+    /// The operation that takes it.
+    operation: String,
+    /// The input.
+    input: String,
+    /// How it is.
+    level: Level,
+    /// Why, in words.
+    message: String,
+    /// Messages that came.
+    messages: u64,
+    /// Messages in a second.
+    rate_hz: f64,
+    /// From one capture time to the next newer one.
+    period_p50_ns: Option<i64>,
+    /// The same: one in a hundred is above.
+    period_p99_ns: Option<i64>,
+    /// The age of its newest sample at the observations.
+    age_p50_ns: Option<i64>,
+    /// The same: one in a hundred is above.
+    age_p99_ns: Option<i64>,
+    /// The same: the greatest.
+    age_max_ns: Option<i64>,
+    /// From the capture time to the publication, where both are by one clock.
+    delay_p50_ns: Option<i64>,
+    /// The same: one in a hundred is above.
+    delay_p99_ns: Option<i64>,
+    /// The share of the observations in which it is valid.
+    valid_share: Option<f64>,
+    /// Samples that came after their target was sent.
+    late: u64,
+    /// What was wrong with messages, as the log counts it.
+    faults: u64,
+    /// Messages or samples that were dropped because too many waited.
+    dropped_overflow: u64,
+    /// The same, because of a NaN or an infinity.
+    dropped_nonfinite: u64,
+    /// The same, because of their length.
+    dropped_length: u64,
+    /// The same, because of their stamp.
+    dropped_stamp: u64,
+    /// Messages whose capture time is before that of an earlier one.
+    out_of_order: u64,
+    /// Steps of capture time of more than 1.5 times the usual one.
+    gaps: u64,
+    /// How often the clock of a stream has jumped.
+    epoch: i64,
+    /// Host time minus the time of the device, where it is estimated.
+    clock_offset_ns: Option<i64>,
+    /// How much more than a second passes on the host in a second of the device, millionths.
+    clock_skew_ppm: Option<f64>,
+}
+
+/// What is known of the operations of a node and of their inputs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// The version of this form: [`Report::VERSION`].
+    pub version: u32,
+    /// The node.
+    pub node: String,
+    /// When it was made, ns since 1970.
+    pub timestamp_ns: i64,
+    /// Whether the node has ended in order.
+    pub ended: bool,
+    /// That of the worst input.
+    pub level: Level,
+    /// Why, in words.
+    pub message: String,
+    /// Observations, sets and grids that were published, so far.
+    pub observations: u64,
+    /// From the target of an observation to the newest stamp that was seen when it was published.
+    pub wait_p50_ns: Option<i64>,
+    /// The same: one in a hundred is above.
+    pub wait_p99_ns: Option<i64>,
+    /// Time that the operations took for a result.
+    pub compute_p50_us: Option<f64>,
+    /// The same: one in a hundred is above.
+    pub compute_p99_us: Option<f64>,
+    /// The most messages of one input that waited at once since the last report.
+    pub queue_depth: u64,
+    /// What became of the points of all grids, where there are any.
+    pub points: Option<VoxelCounters>,
+    /// Where the last result was computed.
+    pub device: String,
+    /// Device memory that the operations hold.
+    pub device_bytes: u64,
+    /// A row for each input of each operation.
+    pub inputs: Vec<Row>,
+}
+
+impl Report {
+    /// The version of a report that this library makes.
+    pub const VERSION: u32 = 1;
+
+    /// Writes the metadata of its message.
+    pub fn describe(&self, header: &mut Header) {
+        header.timestamp_ns.set(self.timestamp_ns);
+        header.node.set(&self.node);
+        header.level.set(self.level as i64);
+        header.message.set(&self.message);
+        header.observations.set(self.observations as i64);
+        let durations = [
+            (&mut header.wait_p50_ns, self.wait_p50_ns),
+            (&mut header.wait_p99_ns, self.wait_p99_ns),
+        ];
+        for (entry, ns) in durations {
+            ns.into_iter().for_each(|ns| entry.set(ns));
+        }
+        let times = [
+            (&mut header.compute_p50_us, self.compute_p50_us),
+            (&mut header.compute_p99_us, self.compute_p99_us),
+        ];
+        for (entry, us) in times {
+            us.into_iter().for_each(|us| entry.set(us));
+        }
+        if let Some(points) = self.points {
+            header.points_in.set(points.points_in as i64);
+            header.points_kept.set(points.points_kept as i64);
+            header.dropped_nonfinite.set(points.dropped_nonfinite as i64);
+            header.dropped_outside.set(points.dropped_outside as i64);
+            header.dropped_overflow.set(points.dropped_overflow as i64);
+        }
+        header.queue_depth.set(self.queue_depth as i64);
+        header.device.set(&self.device);
+        header.device_bytes.set(self.device_bytes as i64);
+    }
+}
+
+/// A type that columns have.
+trait Cell {
+    const DTYPE: Dtype;
+
+    fn cells<'a>(_: impl Iterator<Item = &'a Self>) -> Cells
+    where
+        Self: 'a,
+    {
+        Cells::One
+    }
+
+    fn write<'a>(payload: &mut Payload<'_>, column: usize, values: impl Iterator<Item = &'a Self>)
+    where
+        Self: 'a;
+}
+
+/// A type that travels as another one.
+macro_rules! cell {
+    ($Type:ty as $As:ty: |$value:ident| $convert:expr) => {
+        impl Cell for $Type {
+            const DTYPE: Dtype = <$As as Primitive>::DTYPE;
+
+            fn write<'a>(payload: &mut Payload<'_>, column: usize, values: impl Iterator<Item = &'a Self>) {
+                for (to, $value) in payload.column::<$As>(column).iter_mut().zip(values) {
+                    *to = $convert;
+                }
+            }
+        }
+    };
+}
+
+cell!(u64 as u64: |value| *value);
+cell!(i64 as i64: |value| *value);
+cell!(f64 as f64: |value| *value);
+cell!(Option<i64> as i64: |value| value.unwrap_or(-1));
+cell!(Option<f64> as f64: |value| value.unwrap_or(f64::NAN));
+cell!(Level as u8: |value| *value as u8);
+
+impl Cell for String {
+    const DTYPE: Dtype = Dtype::UInt8;
+
+    fn cells<'a>(values: impl Iterator<Item = &'a Self>) -> Cells {
+        Cells::Text(values.map(String::len).sum())
+    }
+
+    fn write<'a>(payload: &mut Payload<'_>, column: usize, values: impl Iterator<Item = &'a Self>) {
+        let (mut at, mut row) = (0, 0);
+        payload.offsets(column)[0] = 0;
+        for text in values {
+            let end = at + text.len();
+            payload.column::<u8>(column)[at..end].copy_from_slice(text.as_bytes());
+            (at, row) = (end, row + 1);
+            payload.offsets(column)[row] = end as i32;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stream::{Message, key};
+
+    #[test]
+    fn a_report_is_a_struct_with_a_row_for_each_input() {
+        let row = |input: &str, level| Row {
+            input: input.into(),
+            level,
+            period_p50_ns: Some(10),
+            ..Row::default()
+        };
+        let report = Report {
+            node: "fuse".into(),
+            level: Level::Stale,
+            inputs: vec![row("force", Level::Ok), row("camera", Level::Stale)],
+            ..Report::default()
+        };
+        let mut message = Message::default();
+        message.write(&report.layout(), |payload, header| {
+            report.write(payload);
+            report.describe(header);
+        });
+        message.check().unwrap();
+        assert_eq!(message.rows, 2);
+        let texts: Vec<&str> = message.column("input").unwrap().texts().unwrap().collect();
+        assert_eq!(texts, ["force", "camera"]);
+        assert_eq!(message.column(key::level).unwrap().data.bytes(), [0, 3]);
+        let numbers = |name: &str| message.column(name).unwrap().data.as_slice::<i64>().to_vec();
+        assert_eq!(
+            (numbers("period_p50_ns"), numbers("age_max_ns")),
+            (vec![10, 10], vec![-1, -1])
+        );
+        let share: &[f64] = message.column("valid_share").unwrap().data.as_slice();
+        assert!(share.iter().all(|share| share.is_nan()));
+        assert_eq!((message.header.node.as_str(), *message.header.level), ("fuse", 3));
+        assert!(!message.header.wait_p50_ns.is_present());
+        message.write(&Report::default().layout(), |payload, _| {
+            Report::default().write(payload)
+        });
+        assert_eq!(message.rows, 0);
+    }
+}

@@ -1,0 +1,216 @@
+//! The file that says how a node is.
+
+use super::NodeError;
+use crate::app::Report;
+use dora_node_api::serde_json;
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Where the status files of all nodes go, unless the configuration says. Empty is not set.
+pub(super) fn folder_of_env() -> Option<PathBuf> {
+    let folder = std::env::var_os("ROBOCACHE_STATUS")?;
+    (!folder.is_empty()).then(|| folder.into())
+}
+
+/// An ending node waits this long for its file.
+const LAST: Duration = Duration::from_secs(2);
+
+/// Writes reports to the file of a node, on a thread of its own: a disk may take its time.
+pub(super) struct Status {
+    reports: SyncSender<Report>,
+    thread: JoinHandle<()>,
+}
+
+impl Status {
+    /// The file of a node in this folder, which is made where it is not there.
+    ///
+    /// # Errors
+    /// No file can be written there.
+    pub fn new(folder: &Path, node: &str) -> Result<Self, NodeError> {
+        let refused = |error: std::io::Error| NodeError::Status {
+            folder: folder.to_owned(),
+            problem: error.to_string(),
+        };
+        std::fs::create_dir_all(folder).map_err(refused)?;
+        let files = Files::new(folder, node);
+        files
+            .write(b"")
+            .and_then(|()| std::fs::remove_file(&files.temporary))
+            .map_err(refused)?;
+        // One report may wait while one is written.
+        let (reports, written) = sync_channel(1);
+        let thread = std::thread::Builder::new().name("status".into());
+        let thread = thread.spawn(move || write_each(&written, &files)).map_err(refused)?;
+        Ok(Self { reports, thread })
+    }
+
+    /// Hands a report on. It is dropped where the disk is slower than reports come.
+    pub fn put(&self, report: Report) {
+        drop(self.reports.try_send(report));
+    }
+
+    /// Writes the last report, and waits a while for it.
+    pub fn end(self, report: Report) {
+        let deadline = Instant::now() + LAST;
+        let mut report = Some(report);
+        while let Some(last) = report.take()
+            && let Err(std::sync::mpsc::TrySendError::Full(last)) = self.reports.try_send(last)
+            && Instant::now() < deadline
+        {
+            report = Some(last);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        drop(self.reports);
+        while !self.thread.is_finished() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// Where the status of a node goes, and where it is made.
+struct Files {
+    last: PathBuf,
+    /// No other process has this one.
+    temporary: PathBuf,
+}
+
+impl Files {
+    fn new(folder: &Path, node: &str) -> Self {
+        // An id that is no name of a file.
+        let name: String = node
+            .chars()
+            .map(|c| if c == '/' || c == '\0' { '_' } else { c })
+            .collect();
+        Self {
+            last: folder.join(format!("{name}.json")),
+            temporary: folder.join(format!(".{name}.{}", std::process::id())),
+        }
+    }
+
+    /// Writes the temporary file, which must be this process's own.
+    fn write(&self, text: &[u8]) -> std::io::Result<()> {
+        // One that a process of this number has left behind.
+        let _ = std::fs::remove_file(&self.temporary);
+        File::options()
+            .write(true)
+            .create_new(true)
+            .open(&self.temporary)?
+            .write_all(text)
+    }
+
+    /// Whoever reads the file finds this report or the one before it, whole.
+    fn put(&self, report: &Report) -> std::io::Result<()> {
+        let text = serde_json::to_vec(report)?;
+        self.write(&text)?;
+        std::fs::rename(&self.temporary, &self.last)
+    }
+}
+
+/// Writes reports as they come. That it can't is said once, and again once it could.
+fn write_each(reports: &Receiver<Report>, files: &Files) {
+    let mut is_said = false;
+    for report in reports {
+        match files.put(&report) {
+            Ok(()) => is_said = false,
+            Err(error) => {
+                if !is_said {
+                    tracing::warn!("status: {}: {error}", files.last.display());
+                }
+                is_said = true;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::Row;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    fn folder(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("robocache-status-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        folder
+    }
+
+    fn report(i: u64) -> Report {
+        let row = |input: usize| Row {
+            input: format!("input {input}"),
+            message: "x".repeat(500),
+            messages: i,
+            ..Row::default()
+        };
+        Report {
+            version: Report::VERSION,
+            node: "fuse".into(),
+            observations: i,
+            inputs: (0..(i % 20) as usize).map(row).collect(),
+            ..Report::default()
+        }
+    }
+
+    #[test]
+    fn a_reader_finds_a_whole_report_each_time() {
+        let folder = folder("whole");
+        let files = {
+            std::fs::create_dir_all(&folder).unwrap();
+            Files::new(&folder, "a/b")
+        };
+        files.put(&report(0)).unwrap();
+        let done = Arc::new(AtomicBool::new(false));
+        let writer = std::thread::spawn({
+            let done = done.clone();
+            move || {
+                let mut i = 0;
+                while !done.load(Ordering::Relaxed) {
+                    i += 1;
+                    files.put(&report(i)).unwrap();
+                }
+                i
+            }
+        });
+        let path = folder.join("a_b.json");
+        let mut newest = 0;
+        for _ in 0..10_000 {
+            let read: Report = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+            assert!(read.observations >= newest);
+            newest = read.observations;
+            assert_eq!(read, report(newest));
+        }
+        done.store(true, Ordering::Relaxed);
+        assert!(writer.join().unwrap() > 0 && newest > 0);
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn what_can_not_be_written_is_refused_at_the_start() {
+        let folder = folder("refused");
+        std::fs::write(&folder, "").unwrap();
+        let words = Status::new(&folder, "fuse").err().unwrap().to_string();
+        assert!(words.contains(&folder.display().to_string()), "{words}");
+        std::fs::remove_file(folder).unwrap();
+    }
+
+    #[test]
+    fn the_last_report_is_there_when_it_ends() {
+        let folder = folder("last");
+        let status = Status::new(&folder, "fuse").unwrap();
+        for i in 0..100 {
+            status.put(report(i));
+        }
+        status.end(Report {
+            ended: true,
+            ..report(100)
+        });
+        let read: Report = serde_json::from_slice(&std::fs::read(folder.join("fuse.json")).unwrap()).unwrap();
+        assert!(read.ended && read.observations == 100);
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+}

@@ -1,0 +1,291 @@
+//! Diagnostics of a graph: planted faults are in the row of their input, and say why.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{MS, Recorder, input, sample};
+use robocache::app::{Change, Graph, Level, Report, Row};
+use robocache::stream::Message;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+struct Robot {
+    graph: Graph,
+    sink: Recorder,
+    now: Instant,
+}
+
+impl Robot {
+    fn new(config: &str) -> Self {
+        let mut graph = common::graph(config).unwrap();
+        graph.gather_diagnostics();
+        Self {
+            graph,
+            sink: Recorder::default(),
+            now: Instant::now(),
+        }
+    }
+
+    fn comes(&mut self, name: &str, message: &Message) {
+        self.graph.message(input(&self.graph, name), message, &mut self.sink);
+    }
+
+    /// The report so much later; no message comes meanwhile.
+    fn report_after(&mut self, seconds: f64) -> Report {
+        self.now += Duration::from_secs_f64(seconds);
+        self.graph.report(self.now).unwrap()
+    }
+}
+
+fn row<'a>(report: &'a Report, input: &str) -> &'a Row {
+    report.inputs.iter().find(|row| row.input == input).unwrap()
+}
+
+fn said(report: &Report, input: &str) -> (Level, String) {
+    let row = row(report, input);
+    (row.level, row.message.clone())
+}
+
+const FUSE: &str = "plugins: [fuse: { rate_hz: 100, max_wait_ms: 20, modalities: [
+    { input: force, dim: 2, interpolation: linear, max_gap_ms: 50 },
+    { input: camera, dim: 1, interpolation: previous, max_age_ms: 30 } ] }]";
+
+/// Both streams every 10 ms, up to that time.
+fn warm(robot: &mut Robot, to_ms: i64) {
+    for ms in (0..=to_ms).step_by(10) {
+        robot.comes("force", &sample(ms * MS, &[1.0, 2.0]));
+        robot.comes("camera", &sample(ms * MS, &[1.0]));
+    }
+}
+
+#[test]
+fn nothing_is_reported_that_was_not_asked_for() {
+    let mut graph = common::graph(FUSE).unwrap();
+    assert!(graph.report(Instant::now()).is_none());
+}
+
+#[test]
+fn a_healthy_stream_has_its_figures() {
+    let mut robot = Robot::new(FUSE);
+    for ms in (0..=200).step_by(10) {
+        let mut message = sample(1_700_000_000_000 * MS + ms * MS, &[1.0, 2.0]);
+        message.arrival_ns = Some(message.timestamp_ns() + 3 * MS);
+        robot.comes("force", &message);
+        robot.comes("camera", &sample(message.timestamp_ns(), &[1.0]));
+    }
+    let report = robot.report_after(0.5);
+    assert_eq!(
+        (report.version, report.level, &*report.message),
+        (Report::VERSION, Level::Ok, "")
+    );
+    assert_eq!(report.observations as usize, robot.sink.sent.len());
+    assert_eq!((report.wait_p50_ns, &*report.device), (Some(0), "cpu"));
+    assert!(report.compute_p50_us.unwrap() > 0.0);
+    let force = row(&report, "force");
+    assert_eq!(
+        (&*force.operation, force.messages, force.rate_hz.round()),
+        ("fuse", 21, 42.0)
+    );
+    let within = |ns: Option<i64>, ms: i64| (ns.unwrap() - ms * MS).abs() < ms * MS / 100;
+    assert!(
+        within(force.period_p50_ns, 10) && within(force.delay_p99_ns, 3),
+        "{force:?}"
+    );
+    assert_eq!(
+        (force.age_p50_ns, force.age_max_ns, force.valid_share),
+        (Some(0), Some(0), Some(1.0))
+    );
+    assert_eq!(
+        (force.late, force.faults, force.gaps, force.out_of_order, force.epoch),
+        (0, 0, 0, 0, 0)
+    );
+    assert_eq!(row(&report, "camera").delay_p50_ns, None, "nobody says when it came");
+}
+
+#[test]
+fn a_stream_that_stops_is_stale_and_one_that_goes_on_is_not() {
+    let mut robot = Robot::new(FUSE);
+    assert_eq!(said(&robot.report_after(1.0), "force"), (Level::Ok, String::new()));
+    let report = robot.report_after(1.5);
+    assert_eq!(
+        said(&report, "force"),
+        (Level::Stale, "nothing has come for 2.5 s since the start".into())
+    );
+    assert_eq!(report.message, "`force`: nothing has come for 2.5 s since the start");
+    warm(&mut robot, 100);
+    robot.now = Instant::now();
+    assert_eq!(robot.report_after(1.0).level, Level::Ok);
+    sleep(Duration::from_millis(100));
+    robot.comes("camera", &sample(110 * MS, &[1.0]));
+    let report = robot.report_after(1.05);
+    assert_eq!(
+        said(&report, "force"),
+        (Level::Stale, "nothing has come for 2.1 s".into())
+    );
+    assert_eq!(row(&report, "camera").level, Level::Ok);
+    robot
+        .graph
+        .changed(input(&robot.graph, "force"), Change::Closed, &mut robot.sink);
+    let report = robot.report_after(1.0);
+    assert_eq!(
+        said(&report, "force"),
+        (Level::Stale, "it is closed: nothing will come any more".into())
+    );
+}
+
+#[test]
+fn bad_messages_are_errors_that_say_what_came() {
+    let mut robot = Robot::new(FUSE);
+    warm(&mut robot, 100);
+    robot.comes("force", &sample(110 * MS, &[1.0, 2.0, 3.0]));
+    robot.comes("force", &sample(120 * MS, &[1.0, f32::NAN]));
+    robot.comes("camera", &sample(1 << 62, &[1.0]));
+    let mut contradicts = sample(130 * MS, &[1.0]);
+    contradicts.header.shape.set([2]);
+    robot.comes("camera", &contradicts);
+    let report = robot.report_after(1.0);
+    assert_eq!(report.level, Level::Error);
+    let force = row(&report, "force");
+    assert_eq!(
+        (
+            force.faults,
+            force.dropped_length,
+            force.dropped_nonfinite,
+            force.dropped_stamp
+        ),
+        (2, 1, 1, 0)
+    );
+    let (level, words) = said(&report, "force");
+    assert_eq!(level, Level::Error);
+    assert!(words.starts_with("2 faults: a sample has 3 values, not 2"), "{words}");
+    let camera = row(&report, "camera");
+    assert_eq!(
+        (camera.faults, camera.dropped_stamp, camera.level),
+        (2, 1, Level::Error)
+    );
+    // What is over is over; the counts stay.
+    warm(&mut robot, 10);
+    let report = robot.report_after(1.0);
+    assert_eq!(
+        (row(&report, "force").level, row(&report, "force").faults),
+        (Level::Warn, 2)
+    );
+}
+
+#[test]
+fn what_is_late_out_of_order_or_too_far_apart_is_warned_of() {
+    let mut robot = Robot::new(FUSE);
+    warm(&mut robot, 100);
+    assert_eq!(robot.report_after(1.0).level, Level::Ok);
+    for ms in [200, 210, 205, 95] {
+        robot.comes("force", &sample(ms * MS, &[1.0, 2.0]));
+    }
+    let report = robot.report_after(0.5);
+    let force = row(&report, "force");
+    assert_eq!(
+        (force.level, force.late, force.out_of_order, force.gaps),
+        (Level::Warn, 1, 2, 1)
+    );
+    for words in ["1 late", "2 out of order", "a gap of 100.0 ms (`max_gap_ms` 50)"] {
+        assert!(force.message.contains(words), "{}", force.message);
+    }
+    let camera = row(&report, "camera");
+    assert!(camera.valid_share.unwrap() < 1.0);
+    assert!(camera.message.contains("(`max_age_ms` 30)"), "{}", camera.message);
+}
+
+#[test]
+fn a_clock_that_jumps_is_said_once() {
+    let mut robot = Robot::new(FUSE);
+    warm(&mut robot, 100);
+    robot.report_after(0.5);
+    robot.comes("force", &sample(-10_000 * MS, &[1.0, 2.0]));
+    let report = robot.report_after(0.5);
+    let force = row(&report, "force");
+    assert_eq!((force.level, force.epoch, force.out_of_order), (Level::Warn, 1, 0));
+    assert!(force.message.contains("a clock jumped (epoch 1)"), "{}", force.message);
+    assert!(!row(&robot.report_after(0.5), "force").message.contains("jumped"));
+}
+
+#[test]
+fn an_input_that_is_asked_by_requests_may_be_silent() {
+    let config = "plugins: [fuse: { rate_hz: 100, trigger: { request: ask }, modalities: [
+        { input: a, dim: 1, interpolation: previous } ] }]";
+    let report = Robot::new(config).report_after(60.0);
+    assert_eq!(
+        (row(&report, "ask").level, row(&report, "a").level),
+        (Level::Ok, Level::Stale)
+    );
+}
+
+#[test]
+fn operations_of_a_node_have_rows_of_their_own_and_grids_their_points() {
+    let config = "plugins: [
+        voxelize: { origin_m: [0, 0, 0], voxel_size_m: [1, 1, 1], shape: [4, 4, 4], channels: [occupancy],
+                    layout: dense, inputs: [{ input: lidar }] },
+        fuse: { rate_hz: 10, modalities: [{ input: lidar_state, dim: 1, interpolation: previous }],
+                attach: [{ input: voxels }] } ]";
+    let mut robot = Robot::new(config);
+    for ms in [0, 100, 200] {
+        let mut cloud = sample(ms * MS, &[0.5, 0.5, 0.5, 9.0, 0.0, 0.0, f32::NAN, 0.0, 0.0]);
+        cloud.header.shape.set([3, 3]);
+        robot.comes("lidar", &cloud);
+        robot.comes("lidar_state", &sample(ms * MS, &[1.0]));
+    }
+    let report = robot.report_after(1.0);
+    let rows: Vec<_> = report
+        .inputs
+        .iter()
+        .map(|row| (&*row.operation, &*row.input, row.messages))
+        .collect();
+    assert_eq!(
+        rows,
+        [
+            ("voxelize", "lidar", 3),
+            ("fuse", "lidar_state", 3),
+            ("fuse", "voxels", 3)
+        ]
+    );
+    assert_eq!(row(&report, "voxels").valid_share, Some(1.0));
+    let points = report.points.unwrap();
+    assert_eq!(
+        (
+            points.points_in,
+            points.points_kept,
+            points.dropped_outside,
+            points.dropped_nonfinite
+        ),
+        (9, 3, 3, 3)
+    );
+}
+
+#[test]
+fn a_clock_says_where_it_stands() {
+    let mut robot = Robot::new("plugins: [clock: { inputs: [{ input: imu }] }]");
+    for i in 0..3000 {
+        let mut message = sample(i * 10 * MS, &[1.0]);
+        message.arrival_ns = Some(message.timestamp_ns() + 5_000 * MS + i * 200);
+        robot.comes("imu", &message);
+    }
+    let report = robot.report_after(1.0);
+    let imu = row(&report, "imu");
+    assert!((imu.clock_offset_ns.unwrap() - 5_000 * MS).abs() < MS, "{imu:?}");
+    assert!((imu.clock_skew_ppm.unwrap() - 20.0).abs() < 0.5, "{imu:?}");
+}
+
+#[test]
+fn sets_are_counted_and_what_is_in_none() {
+    let mut robot =
+        Robot::new("plugins: [group: { policy: epsilon, max_span_ms: 5, inputs: [{ input: a }, { input: b }] }]");
+    for ms in [0, 100, 50, 200] {
+        robot.comes("a", &sample(ms * MS, &[1.0]));
+        robot.comes("b", &sample((ms + 1) * MS, &[1.0]));
+    }
+    let report = robot.report_after(1.0);
+    assert_eq!(report.observations, 3);
+    assert_eq!(
+        (row(&report, "a").dropped_stamp, row(&report, "a").out_of_order),
+        (1, 1)
+    );
+}

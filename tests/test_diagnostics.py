@@ -1,0 +1,171 @@
+"""Diagnostics of nodes in a dataflow: what is planted is in the row of its input, live, recorded and replayed."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from harness import Flow, send, wait_for
+from oracle import MS
+
+OK, WARN, ERROR, STALE = range(4)
+FUSE = {
+    "rate_hz": 100,
+    "max_wait_ms": 30,
+    "modalities": [
+        {"input": "good", "dim": 1, "interpolation": "previous"},
+        {"input": "wild", "dim": 2, "interpolation": "linear", "max_gap_ms": 40},
+        {"input": "stops", "dim": 1, "interpolation": "previous", "max_age_ms": 100},
+        {"input": "named", "dim": 1, "interpolation": "previous", "from": {"columns": ["position"]}},
+    ],
+}
+INPUTS = {name: f"sender/{name}" for name in ("good", "wild", "stops", "named")}
+
+
+def steps(seconds: float) -> list[tuple]:
+    """Four streams of 50 Hz by the clock of the host; what is wrong comes in the first second and a half."""
+    ones, found = np.ones(1, np.float32), []
+    for i in range(int(seconds * 50)):
+        ms = i * 20
+        found.append(("at", ms / 1000))
+        found.append(send("good", ones, "now"))
+        if ms < 500:
+            found.append(send("stops", ones, "now"))
+        # The selector finds nothing in these.
+        found.append(send("named", pa.array([{"pos": 1.0}]), "now"))
+        match ms:
+            case 600:
+                found.append(send("wild", np.ones(3, np.float32), "now"))
+            case 620:
+                found.append(send("wild", np.array([1, np.nan], np.float32), "now"))
+            case 640:
+                found.append(send("wild", np.ones(2, np.float32), 1 << 62))
+            case 1200:
+                found.append(send("wild", np.ones(2, np.float32), 5 * MS))
+            case _:
+                found.append(send("wild", np.ones(2, np.float32), "now"))
+    return found
+
+
+def rows(message) -> dict[str, dict]:
+    return {row["input"]: row for row in message.array.to_pylist()}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    flow = Flow(tmp_path_factory.mktemp("diagnostics"))
+    flow.sender(steps(4.5))
+    status = flow.folder / "status"
+    flow.robocache("fuse", {"status": str(status), "fuse": FUSE}, INPUTS, ["fused", "diagnostics"])
+    recording = flow.folder / "recorded"
+    flow.robocache("record", {"record": {"path": str(recording)}}, {"diagnostics": "fuse/diagnostics"}, env={"ROBOCACHE_STATUS": str(status)})
+    flow.collector({"diagnostics": "fuse/diagnostics"})
+    return flow.run(), recording, status
+
+
+def test_once_a_second_a_row_for_each_input(run):
+    done, _, _ = run
+    got = done.received("sink")
+    assert 4 <= len(got) <= 8, done.logs["fuse"]
+    for message in got:
+        assert message.metadata["node"] == "fuse" and message.metadata["device"] == "cpu"
+        assert [row["input"] for row in message.array.to_pylist()] == [*INPUTS]
+        assert message.array.field("message").type == pa.string()
+        levels = message.array.field("level").to_pylist()
+        assert message.metadata["level"] == max(levels)
+    seconds = [(b.stamp - a.stamp) * 1e-9 for a, b in zip(got, got[1:-1], strict=False)]
+    assert all(0.9 < s < 1.5 for s in seconds), seconds
+    last = got[-1].metadata
+    assert last["observations"] > 300 and last["wait_p50_ns"] >= 0 and last["compute_p50_us"] > 0 and "queue_depth" in last
+
+
+def test_every_planted_fault_is_in_its_row(run):
+    done, _, _ = run
+    got = [rows(message) for message in done.received("sink")]
+    last = got[-1]
+    good = last["good"]
+    assert abs(good["rate_hz"] - 50) < 10 and abs(good["period_p50_ns"] - 20 * MS) < 4 * MS
+    assert good["valid_share"] > 0.9 and good["faults"] == good["late"] == good["out_of_order"] == 0
+    assert 0 <= good["delay_p50_ns"] < 100 * MS and good["clock_offset_ns"] == -1 and np.isnan(good["clock_skew_ppm"])
+    wild = last["wild"]
+    assert (wild["dropped_length"], wild["dropped_nonfinite"], wild["dropped_stamp"], wild["faults"]) == (1, 1, 1, 3)
+    assert wild["epoch"] >= 1
+    said = {name: [row[name]["message"] for row in got] for name in INPUTS}
+    level = {name: [row[name]["level"] for row in got] for name in INPUTS}
+    assert any("3 faults" in words or "not finite" in words or "not 2" in words for words in said["wild"]), said
+    assert any("a clock jumped" in words for words in said["wild"] + said["good"]), said
+    assert STALE in level["stops"] and any("nothing has come for" in words for words in said["stops"]), said
+    # At its end every input is closed.
+    assert set(level["good"][:-1]) <= {OK, WARN} and level["good"][-1] == STALE, said
+    # A selector's fault is no silence, here or in the log.
+    named = last["named"]
+    assert named["messages"] == 0 and named["faults"] > 200
+    assert all(words.startswith("none of its messages can be used: ") and "`position`" in words for words in said["named"][:4]), said
+    assert "`named` has sent nothing that can be used" in done.logs["fuse"], done.logs["fuse"]
+
+
+def test_what_was_recorded_replays_as_it_was(run, tmp_path):
+    done, recording, _ = run
+    sent = done.received("sink")
+    flow = Flow(tmp_path)
+    flow.robocache("replay", {"replay": {"path": str(recording), "speed": "max"}}, outputs=["diagnostics"])
+    flow.collector({"diagnostics": "replay/diagnostics"})
+    got = flow.run().received("sink")
+    assert len(got) == len(sent)
+    for a, b in zip(sent, got, strict=True):
+        # A NaN equals none.
+        assert str(a.array.to_pylist()) == str(b.array.to_pylist()) and a.array.type.field("input").type == b.array.type.field("input").type
+        kept = {key: value for key, value in b.metadata.items() if key != "timestamp"}
+        assert kept == {key: value for key, value in a.metadata.items() if key != "timestamp"}
+
+
+def test_the_status_files_stay_behind_and_say_that_the_nodes_ended(run):
+    done, _, status = run
+    assert sorted(path.name for path in status.iterdir()) == ["fuse.json", "record.json"]
+    fuse = json.loads((status / "fuse.json").read_text())
+    assert fuse["ended"] and fuse["version"] == 1 and fuse["node"] == "fuse"
+    last = rows(done.received("sink")[-1])
+    for row in fuse["inputs"]:
+        assert row["messages"] == last[row["input"]]["messages"]
+        assert row["level"] in ("ok", "warn", "error", "stale")
+    record = json.loads((status / "record.json").read_text())
+    assert record["ended"] and record["inputs"][0]["messages"] == len(done.received("sink"))
+
+
+def test_the_file_is_whole_whenever_it_is_read(flow):
+    stop = flow.folder / "stop"
+    flow.sender([("until", str(stop), [send("good", np.ones(1, np.float32), "now"), ("sleep", 0.01)])])
+    config = {"rate_hz": 100, "modalities": [FUSE["modalities"][0]]}
+    status = flow.folder / "status"
+    flow.robocache("fuse", {"status": str(status), "fuse": config}, {"good": "sender/good"}, ["fused"])
+    with flow.start() as wait:
+        path = status / "fuse.json"
+        wait_for(path.exists, what="the status")
+        seen = set()
+        for _ in range(10_000):
+            seen.add(json.loads(path.read_text())["timestamp_ns"])
+        wait_for(lambda: len(seen | {json.loads(path.read_text())["timestamp_ns"]}) > len(seen), what="another status")
+        stop.touch()
+        done = wait()
+    assert done.code == 0 and json.loads(path.read_text())["ended"]
+
+
+def test_nobody_who_does_not_ask_gets_a_file(flow):
+    flow.sender([send("good", np.ones(1, np.float32), i * 10 * MS) for i in range(5)])
+    config = {"rate_hz": 100, "modalities": [FUSE["modalities"][0]]}
+    flow.robocache("fuse", {"fuse": config}, {"good": "sender/good"}, ["fused"], env={"ROBOCACHE_STATUS": ""})
+    flow.collector({"fused": "fuse/fused"})
+    done = flow.run()
+    assert len(done.received("sink")) == 5
+    assert not list(flow.folder.rglob("fuse.json"))
+
+
+def test_a_folder_that_can_not_be_written_is_refused(flow):
+    taken = flow.folder / "taken"
+    taken.write_text("")
+    flow.sender([send("good", np.ones(1, np.float32), 0)])
+    config = {"rate_hz": 100, "modalities": [FUSE["modalities"][0]]}
+    flow.robocache("fuse", {"status": str(taken), "fuse": config}, {"good": "sender/good"}, ["fused"])
+    done = flow.run(code=None)
+    assert done.code != 0 and f"status: {taken}" in done.logs["fuse"], done.logs["fuse"]
