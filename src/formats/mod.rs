@@ -1,0 +1,1 @@
+//! Files of other software, read into messages and written from them. Each format has a feature of its own.
