@@ -124,7 +124,7 @@
 //! |---|---|---|
 //! | `dora` | yes | the module `dora`: event loop, queue, transport, command line. Without it dora is not built |
 //! | `cuda` | yes | the CUDA implementations. The driver is loaded at run time: neither building nor running needs one. Without it neither cudarc nor a kernel is built in |
-//! | `csv`, `mcap` | no | the module `formats`: files of other software, read and written |
+//! | `csv`, `lerobot`, `mcap` | no | the module `formats`: files of other software, read and written |
 //!
 //! Rust 1.95 or later, on Linux.
 //!
@@ -154,7 +154,7 @@ mod arrow;
 pub mod device;
 #[cfg(feature = "dora")]
 pub mod dora;
-#[cfg(any(feature = "csv", feature = "mcap"))]
+#[cfg(any(feature = "csv", feature = "lerobot", feature = "mcap"))]
 pub mod formats;
 pub mod ops;
 pub mod stream;

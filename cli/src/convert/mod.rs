@@ -1,13 +1,16 @@
 //! `robocache convert`: between recordings and the files of other software.
 
+mod lerobot;
 mod recording;
 
 use crate::output::{Output, Table};
 use clap::ValueEnum;
 use eyre::bail;
+use robocache::formats::lerobot::Version;
 use robocache::stream::Message;
 use serde::Serialize;
 use std::fmt::Write;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -18,13 +21,19 @@ use std::process::ExitCode;
   1   a part of it can't be read or written, and the rest is converted
   2   nothing is converted")]
 pub struct Args {
-    /// What is read: the folder of a recording
+    /// What is read: the folder of a recording, or of a dataset of LeRobot
     input: PathBuf,
     /// What is written: a new file or folder
     output: PathBuf,
     /// What to write, where the name of OUTPUT does not tell
     #[arg(long)]
     to: Option<Format>,
+    /// The configuration: to LeRobot, what makes its frames
+    #[arg(long)]
+    config: Option<PathBuf>,
+    /// From LeRobot: a feature that is left out, such as a video; may be given several times
+    #[arg(long, value_name = "FEATURE")]
+    without: Vec<String>,
 }
 
 /// A form of files.
@@ -32,15 +41,26 @@ pub struct Args {
 enum Format {
     /// A folder with an Arrow file for each stream
     Recording,
+    /// A dataset of LeRobot, version 3.0
+    Lerobot,
+    /// A dataset of LeRobot, version 2.1
+    #[value(name = "lerobot-v2.1")]
+    LerobotV2,
 }
 
 impl Format {
     /// What `path`, which is there, is.
     fn of_input(path: &Path) -> eyre::Result<Self> {
+        if lerobot::is_dataset(path) {
+            return Ok(Self::Lerobot);
+        }
         if path.is_dir() {
             return Ok(Self::Recording);
         }
-        bail!("{}: no recording (allowed: the folder of one)", path.display())
+        bail!(
+            "{}: no recording (allowed: the folder of one, or of a dataset of LeRobot)",
+            path.display()
+        )
     }
 
     /// What `path`, which is not there, is to be: what its name tells, else a recording.
@@ -59,6 +79,16 @@ trait Source {
 
     /// What is to be said once all is read.
     fn told(&mut self) -> Told;
+
+    /// The streams, where they are known before they are read.
+    fn streams(&self) -> Option<Vec<String>> {
+        None
+    }
+
+    /// A file that belongs beside a recording of it: its name and text.
+    fn beside(&self) -> Option<(&'static str, String)> {
+        None
+    }
 }
 
 /// What messages are written to.
@@ -73,7 +103,7 @@ trait Sink {
     ///
     /// # Errors
     /// What can't be written.
-    fn finish(&mut self) -> eyre::Result<()>;
+    fn finish(&mut self) -> eyre::Result<Told>;
 }
 
 /// Why a message is not written.
@@ -84,7 +114,7 @@ enum Refused {
     All(eyre::Report),
 }
 
-/// What is said of files that were read.
+/// What is said of what was read or written.
 #[derive(Default)]
 struct Told {
     /// What can't be read.
@@ -128,14 +158,36 @@ pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
     }
     let mut source: Box<dyn Source> = match from {
         Format::Recording => Box::new(recording::RecordingSource::open(&args.input)?),
+        Format::Lerobot | Format::LerobotV2 => Box::new(lerobot::Source::open(&args.input, &args.without)?),
     };
     let mut sink: Box<dyn Sink> = match to {
         Format::Recording => Box::new(recording::RecordingSink::create(&args.output)?),
+        Format::Lerobot | Format::LerobotV2 => {
+            let version = if to == Format::Lerobot {
+                Version::V3_0
+            } else {
+                Version::V2_1
+            };
+            let streams = source.streams();
+            Box::new(lerobot::Sink::create(
+                &args.output,
+                version,
+                args.config.as_deref(),
+                streams.as_deref(),
+            )?)
+        }
     };
     let (streams, refusals) = copy(source.as_mut(), sink.as_mut())?;
-    sink.finish()?;
-    let Told { mut problems, notes } = source.told();
-    problems.extend(refusals);
+    let written = sink.finish()?;
+    let Told {
+        mut problems,
+        mut notes,
+    } = source.told();
+    problems.extend(refusals.into_iter().chain(written.problems));
+    notes.extend(written.notes);
+    if let (Format::Recording, Some((name, text))) = (to, source.beside()) {
+        fs::write(args.output.join(name), text)?;
+    }
     let converted = Converted {
         input: args.input.clone(),
         output: args.output.clone(),

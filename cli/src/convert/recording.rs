@@ -46,6 +46,10 @@ impl Source for RecordingSource {
             notes: Vec::new(),
         }
     }
+
+    fn streams(&self) -> Option<Vec<String>> {
+        Some(self.names.clone())
+    }
 }
 
 /// A new recording.
@@ -75,7 +79,8 @@ impl Sink for RecordingSink {
         }
     }
 
-    fn finish(&mut self) -> eyre::Result<()> {
-        Ok(self.writer.finish()?)
+    fn finish(&mut self) -> eyre::Result<Told> {
+        self.writer.finish()?;
+        Ok(Told::default())
     }
 }
