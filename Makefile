@@ -19,8 +19,8 @@ BUILT_KERNELS := $(patsubst %.cu,target/%.fatbin,$(KERNELS)) $(CUDA12_KERNELS)
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .PHONY: demo record replay sensors hub offline lerobot test check-format check-licences check-dataflows check-layout check-kernels clippy doc \
-  check-engine test-rust test-gpu test-python test-policies python python-policies kernels emulator build accuracy bench bench-gpu bench-modes \
-  bench-voxels bench-loader profile-gpu clean-out
+  check-engine test-rust test-gpu test-python test-policies test-lerobot python python-policies kernels emulator build accuracy bench bench-gpu bench-modes \
+  bench-voxels bench-loader bench-lerobot profile-gpu clean-out
 
 demo: build python out/policy.onnx
 	@rm -f out/report.json
@@ -111,6 +111,10 @@ test-python: build python out/policy.onnx out/encoder.onnx emulator | test-rust
 test-policies: build python-policies out/lerobot/diffusion/robocache.json
 	$(POLICIES) -m pytest tests/test_lerobot.py
 
+# LeRobot itself on datasets that `robocache convert` writes, in the same environment.
+test-lerobot: build .venv-policies/.stamp
+	$(POLICIES) -m pytest tests/test_lerobot_dataset.py
+
 build: .venv/.stamp
 	$(CARGO) build --release --workspace --locked
 
@@ -178,6 +182,10 @@ bench-modes: .venv/.stamp
 # Windows for training on state alone, beside LeRobot's loader.
 bench-loader: python-policies
 	$(POLICIES) benches/lerobot_loader.py
+
+# Datasets of LeRobot, beside its own writer.
+bench-lerobot: build .venv-policies/.stamp
+	$(POLICIES) benches/lerobot_writer.py
 
 # What bounds the kernels, by Nsight Compute.
 profile-gpu: .venv/.stamp

@@ -29,6 +29,7 @@ from lerobot.datasets.lerobot_dataset import LeRobotDataset
 ROOT = pathlib.Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "examples" / "offline"))
 
+import recording  # noqa: E402
 from recording import write_samples  # noqa: E402
 
 FPS = 50
@@ -66,6 +67,8 @@ def streams(frames: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
 def write_ours(folder: pathlib.Path, frames: int) -> float:
     for name, (stamps, values) in streams(frames).items():
         write_samples(folder / "recording", name, stamps, values)
+    # A message each, so that none comes behind the frames that it begins.
+    recording.ROWS = 1
     begins = START + np.arange(0, frames, EPISODE) * PERIOD
     write_samples(folder / "recording", "begin", begins, np.zeros((len(begins), 1), np.int64))
     (folder / "robot.yml").write_text(CONFIG)

@@ -387,3 +387,30 @@ def test_broken_datasets_are_told(robot, tmp_path, what, code, said):
     damage(dataset, what)
     done = convert(dataset, tmp_path / "back", code=code)
     assert said in done.stdout + done.stderr, done.stdout + done.stderr
+
+
+def test_a_clock_that_is_set_ends_an_episode(tmp_path):
+    """Both streams jump back by 10 s after a second: what follows is another episode, and a command of before is not taken for it."""
+    stamps = START + np.concatenate([np.arange(0, 1000, 10), np.arange(-10_000, -9_000, 10)]) * MS
+    for name in ("a", "command"):
+        write_stream(tmp_path / "recording", name, stamps, np.arange(200, dtype=np.float32)[:, None])
+    config = """
+fuse: { rate_hz: 100, modalities: [{ input: a, dim: 1, interpolation: previous, max_age_ms: 5 }] }
+lerobot:
+  task: go on
+  features: [{ name: observation.state, modalities: [a] }, { name: action, stream: command, take: next, max_age_ms: 5 }]
+"""
+    dataset, _ = write(tmp_path, config)
+    _, frames = load(dataset, tmp_path)
+    assert frames["episode_index"].tolist() == [0] * 100 + [1] * 100 and frames["robocache.epoch"].tolist() == [0] * 100 + [1] * 100
+    assert frames["observation.state"].tolist() == frames["action"].tolist() == list(range(200))
+
+
+def test_episodes_that_begin_too_late_are_told(robot, tmp_path):
+    write_stream(tmp_path / "late", "begin", [START], [[0]], dtype=np.int64)
+    stamps = [START, START + 1000 * MS]
+    schema = pa.schema({"timestamp_ns": pa.int64(), "timestamps_ns": pa.list_(pa.int64()), "data": pa.list_(pa.int64())})
+    with pa.ipc.new_file(str(tmp_path / "recording/begin.arrow"), schema) as file:
+        file.write_batch(pa.record_batch([pa.array(stamps[1:]), pa.array([stamps]), pa.array([[0, 1]])], schema))
+    _, said = write(tmp_path)
+    assert "1 beginnings of episodes on `begin` came behind frames that are later" in said

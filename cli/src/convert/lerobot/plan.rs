@@ -13,13 +13,13 @@ pub enum Plan {
     Stream(usize),
 }
 
-/// Frames a second, and one and a half times the step of the grid where that makes the frames.
+/// Frames a second, and the period of the grid where that makes the frames.
 pub fn rate(config: &LerobotConfig, fuse: &AlignConfig) -> eyre::Result<(u32, Option<i64>)> {
     let every = fuse.emit_every as f64;
-    let (own, step_ns) = match &fuse.trigger {
+    let (own, period_ns) = match &fuse.trigger {
         None => {
             let period_ns = (1e9 / fuse.rate_hz).round() * every;
-            (Some(fuse.rate_hz / every), Some((1.5 * period_ns) as i64))
+            (Some(fuse.rate_hz / every), Some(period_ns as i64))
         }
         Some(TriggerConfig::Stream { .. }) => (None, None),
         Some(_) => bail!("fuse: trigger: no observation without somebody who asks (allowed: the grid, or a stream)"),
@@ -29,8 +29,8 @@ pub fn rate(config: &LerobotConfig, fuse: &AlignConfig) -> eyre::Result<(u32, Op
         (Some(fps), Some(own)) if (own / f64::from(fps) - 1.0).abs() > 0.01 => {
             bail!("lerobot: fps: {fps}, and there are {own} observations a second (allowed: as many)")
         }
-        (Some(fps), _) => Ok((fps, step_ns)),
-        (None, Some(own)) if own >= 1.0 && (own - own.round()).abs() < 1e-9 => Ok((own.round() as u32, step_ns)),
+        (Some(fps), _) => Ok((fps, period_ns)),
+        (None, Some(own)) if own >= 1.0 && (own - own.round()).abs() < 1e-9 => Ok((own.round() as u32, period_ns)),
         (None, Some(own)) => bail!(
             "fuse: {own} observations a second, and LeRobot has whole numbers (allowed: a `rate_hz` and `emit_every` that give one, or the \
              nearest as `fps` of `lerobot:`)"

@@ -18,8 +18,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// A stream that has been silent for so long, by the other streams, is not waited for.
-const SILENT_NS: i64 = 10_000_000_000;
+/// A stream that has been silent for so many seconds of frames is not waited for.
+const SILENT_S: usize = 10;
 
 /// Where samples are the targets, an episode ends with a gap of this.
 const GAP_OF_SAMPLES_MS: f64 = 1000.0;
@@ -37,8 +37,10 @@ pub struct Sink {
     fuse: AlignConfig,
     fps: u32,
     gap_ns: i64,
-    /// A step between frames that is longer than this is one over something that is left out.
-    step_ns: Option<i64>,
+    /// A step between frames that is longer than this is not that of `fps`.
+    step_ns: i64,
+    /// Whether frames are on a grid, and not where samples are.
+    is_grid: bool,
     graph: Graph,
     inputs: Vec<String>,
     observed: Observed,
@@ -48,7 +50,8 @@ pub struct Sink {
     names: HashMap<String, Vec<String>>,
     begun: Vec<i64>,
     tasks: Vec<(i64, String)>,
-    newest_ns: i64,
+    /// The stamp of the last message.
+    now_ns: i64,
     /// Made with the first frame: only then the features are known.
     writer: Option<Writer>,
     last: Option<Last>,
@@ -77,6 +80,7 @@ struct Counts {
     held: u64,
     filled: u64,
     holes: u64,
+    late_begins: u64,
     without_task: bool,
 }
 
@@ -111,10 +115,11 @@ impl Sink {
             bail!("{}: `fuse` is no section of observations", file.display());
         };
         let in_file = |error: eyre::Report| eyre::eyre!("{}: {error}", file.display());
-        let (fps, step_ns) = rate(&config, &fuse).map_err(in_file)?;
-        let gap_ns = match (config.episode_gap_ms, step_ns) {
+        let (fps, grid_ns) = rate(&config, &fuse).map_err(in_file)?;
+        let step_ns = longest(grid_ns.unwrap_or(1_000_000_000 / i64::from(fps)));
+        let gap_ns = match (config.episode_gap_ms, grid_ns) {
             (Some(ms), _) => to_ns("episode_gap_ms", ms).map_err(in_file)?,
-            (None, Some(step_ns)) => step_ns,
+            (None, Some(_)) => step_ns,
             (None, None) => to_ns("episode_gap_ms", GAP_OF_SAMPLES_MS)?,
         };
         if config.features.is_empty() {
@@ -135,6 +140,7 @@ impl Sink {
             fps,
             gap_ns,
             step_ns,
+            is_grid: grid_ns.is_some(),
             graph,
             inputs,
             observed,
@@ -143,7 +149,7 @@ impl Sink {
             names: HashMap::new(),
             begun: Vec::new(),
             tasks: Vec::new(),
-            newest_ns: i64::MIN,
+            now_ns: i64::MIN,
             writer: None,
             last: None,
             counts: Counts::default(),
@@ -154,24 +160,39 @@ impl Sink {
         })
     }
 
-    /// Makes frames of the observations for which everything has come, or of all.
-    fn write_due(&mut self, all: bool) -> eyre::Result<()> {
+    /// Makes frames of the observations for which everything has come, or that have waited for long.
+    fn write_due(&mut self) -> eyre::Result<()> {
         while let Some(next) = self.observed.due.front() {
             let target_ns = next.target_ns;
-            let is_silent = self.newest_ns >= target_ns.saturating_add(SILENT_NS);
+            let is_long = self.observed.due.len() > SILENT_S * self.fps as usize;
             // What has the time of the target may still come, such as the beginning of an episode.
-            let is_past =
-                self.newest_ns > target_ns && self.streams.iter().all(|stream| stream.newest_ns() >= target_ns);
-            if !(all || is_past || is_silent) {
+            let is_past = self.now_ns > target_ns && self.streams.iter().all(|stream| stream.is_past(target_ns));
+            if !(is_past || is_long) {
                 break;
             }
-            if let Some(observation) = self.observed.due.pop_front() {
-                self.frame(&observation)?;
-                self.observed.free.push(observation);
-            }
+            self.write_next()?;
+        }
+        Ok(())
+    }
+
+    /// Makes a frame of the observation that has waited longest.
+    fn write_next(&mut self) -> eyre::Result<()> {
+        if let Some(observation) = self.observed.due.pop_front() {
+            self.frame(&observation)?;
             for stream in &mut self.streams {
-                stream.forget_before(target_ns);
+                stream.forget_before(observation.target_ns);
             }
+            self.observed.free.push(observation);
+        }
+        Ok(())
+    }
+
+    /// Makes frames of what waits from before a clock was set, as nothing more of then will come.
+    fn write_earlier(&mut self) -> eyre::Result<()> {
+        let epochs: Vec<i64> = self.observed.due.iter().map(|observation| observation.epoch).collect();
+        let is_set = epochs.first() != epochs.last();
+        for _ in epochs.iter().filter(|epoch| !is_set || Some(*epoch) != epochs.last()) {
+            self.write_next()?;
         }
         Ok(())
     }
@@ -235,7 +256,7 @@ impl Sink {
         match &mut self.last {
             Some(last) if !begins => {
                 let step = observation.target_ns - last.target_ns;
-                self.counts.holes += u64::from(self.step_ns.is_some_and(|step_ns| step > step_ns));
+                self.counts.holes += u64::from(step > self.step_ns);
                 last.target_ns = observation.target_ns;
             }
             last => {
@@ -513,7 +534,16 @@ impl Sink {
                 "{holes} steps within episodes are longer than 1 / fps, and `timestamp` does not show it"
             ));
         }
-        if self.step_ns.is_none() {
+        if self.counts.late_begins > 0 {
+            let (count, name) = (
+                self.counts.late_begins,
+                self.config.episodes.as_deref().unwrap_or_default(),
+            );
+            notes.push(format!(
+                "{count} beginnings of episodes on `{name}` came behind frames that are later: those are in the episode before"
+            ));
+        }
+        if !self.is_grid {
             notes.push("frames are where samples are: `timestamp` is frame_index / fps all the same".to_owned());
         }
         for stream in self.streams.iter().filter(|stream| stream.dropped > 0) {
@@ -550,6 +580,8 @@ impl crate::convert::Sink for Sink {
                 stamps => stamps,
             };
             for &stamp_ns in stamps {
+                let is_late = self.last.as_ref().is_some_and(|last| stamp_ns <= last.target_ns);
+                self.counts.late_begins += u64::from(is_late);
                 let at = self.begun.partition_point(|&time_ns| time_ns <= stamp_ns);
                 self.begun.insert(at, stamp_ns);
             }
@@ -569,9 +601,8 @@ impl crate::convert::Sink for Sink {
                 continue;
             }
             if self.streams[i].is_reset(message) {
-                self.write_due(true).map_err(Refused::All)?;
+                self.write_earlier().map_err(Refused::All)?;
                 self.streams[i].clear();
-                self.newest_ns = stamp_ns;
             }
             if let Err(error) = self.streams[i].push(message) {
                 let why = format!("stream `{name}`: {error}");
@@ -585,15 +616,17 @@ impl crate::convert::Sink for Sink {
                 refused = Some(Refused::Message(why));
             }
         }
-        self.newest_ns = self.newest_ns.max(stamp_ns);
-        self.write_due(false).map_err(Refused::All)?;
+        self.now_ns = stamp_ns;
+        self.write_due().map_err(Refused::All)?;
         refused.map_or(Ok(()), Err)
     }
 
     fn finish(&mut self) -> eyre::Result<Told> {
         self.graph.close_all(&mut self.observed);
         self.graph.finish(&mut self.observed)?;
-        self.write_due(true)?;
+        while !self.observed.due.is_empty() {
+            self.write_next()?;
+        }
         let Some(writer) = self.writer.take() else {
             let silent = self.streams.iter().filter(|stream| stream.feature().is_none());
             let silent = silent.map(|stream| format!("no sample came of `{}`", stream.name));
@@ -615,4 +648,9 @@ impl crate::convert::Sink for Sink {
             notes: self.notes(&written),
         })
     }
+}
+
+/// The longest step between frames that are `period_ns` apart: half a step of jitter is none.
+fn longest(period_ns: i64) -> i64 {
+    period_ns + period_ns / 2
 }

@@ -10,6 +10,9 @@ use std::collections::VecDeque;
 /// A stamp that goes back by more than this is one of a clock that was set.
 const RESET_NS: i64 = 1_000_000_000;
 
+/// What is further away than this from a target is of another time of a clock that was set.
+const FAR_NS: u64 = 10_000_000_000;
+
 /// A stream, and what of it becomes a feature.
 pub struct Stream {
     /// The feature.
@@ -74,9 +77,10 @@ impl Stream {
         }
     }
 
-    /// The time of its newest sample.
-    pub fn newest_ns(&self) -> i64 {
-        self.newest_ns
+    /// Whether all of it has come that a target needs.
+    pub fn is_past(&self, target_ns: i64) -> bool {
+        let is_near = |time_ns: i64| target_ns.abs_diff(time_ns) <= FAR_NS;
+        self.newest_ns >= target_ns && (is_near(self.newest_ns) || self.find(target_ns).time_ns.is_some_and(is_near))
     }
 
     /// The feature that it becomes, once its first sample has come.
