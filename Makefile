@@ -20,8 +20,8 @@ BUILT_KERNELS := $(patsubst %.cu,target/%.fatbin,$(KERNELS)) $(CUDA12_KERNELS)
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .PHONY: demo record replay view sensors hub offline lerobot test check-format check-licences check-dataflows check-layout check-kernels clippy doc \
-  check-engine test-rust test-gpu test-python test-policies test-view archive test-archive python python-policies python-view kernels emulator build accuracy bench bench-gpu bench-modes \
-  bench-voxels bench-loader bench-view view-picture profile-gpu clean-out
+  check-engine test-rust test-gpu test-python test-policies test-lerobot test-view archive test-archive python python-policies python-view kernels emulator build accuracy bench bench-gpu bench-modes \
+  bench-voxels bench-loader bench-lerobot bench-view view-picture profile-gpu clean-out
 
 demo: build python out/policy.onnx
 	@rm -f out/report.json
@@ -125,6 +125,10 @@ test-policies: build python-policies out/lerobot/diffusion/robocache.json
 test-view: build python-view
 	$(VIEW) -m pytest tests/test_view.py tests/test_view_drawing.py
 
+# LeRobot itself on datasets that `robocache convert` writes, in the same environment.
+test-lerobot: build .venv-policies/.stamp
+	$(POLICIES) -m pytest tests/test_lerobot_dataset.py
+
 build: .venv/.stamp
 	$(CARGO) build --release --workspace --locked
 
@@ -211,6 +215,10 @@ bench-loader: python-policies
 # What a message costs the viewer: the table of nodes/view/README.md.
 bench-view: python-view
 	$(VIEW) benches/view.py
+
+# Datasets of LeRobot, beside its own writer.
+bench-lerobot: build .venv-policies/.stamp
+	$(POLICIES) benches/lerobot_writer.py
 
 # What bounds the kernels, by Nsight Compute.
 profile-gpu: .venv/.stamp

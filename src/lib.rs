@@ -124,6 +124,7 @@
 //! |---|---|---|
 //! | `dora` | yes | the module `dora`: event loop, queue, transport, command line. Without it dora is not built |
 //! | `cuda` | yes | the CUDA implementations. The driver is loaded at run time: neither building nor running needs one. Without it neither cudarc nor a kernel is built in |
+//! | `csv`, `lerobot`, `mcap` | no | the module `formats`: files of other software, read and written |
 //!
 //! Rust 1.95 or later, on Linux.
 //!
@@ -135,6 +136,7 @@
 //! |---|---|
 //! | `dora` | the event loop, queue, transport and wire format of a node |
 //! | [`app`] | [`Plugin`](app::Plugin), [`App`](app::App), [`Graph`](app::Graph): operations wired to each other |
+//! | `formats` | files of other software |
 //! | [`ops`] | the operations: align, clock, fuse, group, resample, voxelize. Each picks its backend and falls back |
 //! | [`stream`], [`time`], [`device`] | messages and histories; the grid and interpolation; element types, memory and devices |
 
@@ -152,6 +154,8 @@ mod arrow;
 pub mod device;
 #[cfg(feature = "dora")]
 pub mod dora;
+#[cfg(any(feature = "csv", feature = "lerobot", feature = "mcap"))]
+pub mod formats;
 pub mod ops;
 pub mod stream;
 pub mod time;

@@ -7,20 +7,51 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Folders of `src`, and what must not be named in them.
-const ABOVE: [(&str, &[&str]); 5] = [
+const ABOVE: [(&str, &[&str]); 6] = [
     (
         "time",
-        &["crate::ops", "crate::app", "crate::dora", "dora_node_api", "serde_json"],
+        &[
+            "crate::formats",
+            "crate::ops",
+            "crate::app",
+            "crate::dora",
+            "dora_node_api",
+            "serde_json",
+        ],
     ),
     (
         "stream",
-        &["crate::ops", "crate::app", "crate::dora", "dora_node_api", "serde_json"],
+        &[
+            "crate::formats",
+            "crate::ops",
+            "crate::app",
+            "crate::dora",
+            "dora_node_api",
+            "serde_json",
+        ],
     ),
     (
         "device",
-        &["crate::ops", "crate::app", "crate::dora", "dora_node_api", "serde_json"],
+        &[
+            "crate::formats",
+            "crate::ops",
+            "crate::app",
+            "crate::dora",
+            "dora_node_api",
+            "serde_json",
+        ],
     ),
-    ("ops", &["crate::app", "crate::dora", "dora_node_api", "serde_json"]),
+    ("formats", &["crate::ops", "crate::app", "crate::dora", "dora_node_api"]),
+    (
+        "ops",
+        &[
+            "crate::formats",
+            "crate::app",
+            "crate::dora",
+            "dora_node_api",
+            "serde_json",
+        ],
+    ),
     // So that no type of dora's can be in what other crates see of the app.
     ("app", &["crate::dora", "dora_node_api", "serde_json"]),
 ];

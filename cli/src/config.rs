@@ -1,7 +1,8 @@
 //! Configuration files as the library reads them.
 
 use robocache::app::plugins::{self, AlignPlugin, GroupPlugin, RecordConfig, ReplayConfig};
-use robocache::app::{App, AppError, Config, OutputResidence, Plugin};
+use robocache::app::{App, AppError, Config, Graph, OutputResidence, Plugin};
+use robocache::device::Placement;
 use robocache::ops::align::AlignConfig;
 use robocache::ops::clock::ClockConfig;
 use robocache::ops::group::GroupingConfig;
@@ -9,8 +10,13 @@ use robocache::ops::voxelize::VoxelizeConfig;
 use robocache_sim::config::SimConfig;
 use robocache_sim::plugin::SimPlugin;
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::rc::Rc;
+
+/// What runs where a configuration has sections for nodes of their own: each takes the outputs of those before it, as
+/// the nodes of a dataflow do.
+pub const ORDER: [&str; 6] = ["clock", "voxelize", "fuse", "align", "group", "resample"];
 
 /// A section, read.
 #[derive(Clone)]
@@ -95,6 +101,37 @@ pub fn check(file: &Path, plugins: Vec<Box<dyn Plugin>>) -> Result<Built, AppErr
         inputs: graph.external_inputs().map(|(input, _)| input.to_owned()).collect(),
         residences: graph.residences().to_vec(),
     })
+}
+
+/// The operations of a configuration, to be run on the CPU: what `plugins:` lists, else one for each of these sections that
+/// it has, in this order. `is_wanted` says of which outputs anything is published. `what_for` is a verb for the error.
+pub fn graph(
+    file: &Path,
+    order: &[&'static str],
+    what_for: &str,
+    is_wanted: impl Fn(&str, &[Operation]) -> bool,
+) -> eyre::Result<(Graph, Vec<Operation>)> {
+    let config = Config::read(file)?;
+    let plugins = if config.has_plugins() {
+        plugins(None)
+    } else {
+        let there: BTreeSet<&str> = config.sections().collect();
+        let names = order.iter().filter(|name| there.contains(*name));
+        names.filter_map(|name| named_plugin(name)).collect()
+    };
+    if plugins.is_empty() {
+        eyre::bail!(
+            "{}: it has nothing to {what_for} (allowed: a section of {}, or `plugins:`)",
+            file.display(),
+            order.join(", ")
+        );
+    }
+    let notes = Notes::default();
+    let app = App::new()
+        .with_config(config)
+        .with_placement(Placement::cpu("to run it over a recording"));
+    let graph = with_notes(app, plugins, &notes).build(|output| is_wanted(output, &notes.borrow()))?;
+    Ok((graph, notes.take()))
 }
 
 /// Operations in the order in which their plugins are built.

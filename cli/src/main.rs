@@ -2,6 +2,7 @@
 
 mod check;
 mod config;
+mod convert;
 mod doctor;
 mod info;
 mod new;
@@ -39,6 +40,7 @@ enum Command {
     Info(info::Args),
     Check(check::Args),
     Try(trial::Args),
+    Convert(convert::Args),
     Doctor(doctor::Args),
     New(new::Args),
     Top(top::Args),
@@ -59,6 +61,7 @@ fn main() -> ExitCode {
         Command::Info(args) => info::run(&args, &output),
         Command::Check(args) => check::run(&args, &output),
         Command::Try(args) => trial::run(&args, &output),
+        Command::Convert(args) => convert::run(&args, &output),
         Command::Doctor(args) => doctor::run(&args, &output),
         Command::New(args) => new::run(&args, &output),
         Command::Top(args) => top::run(&args, &output),

@@ -3,11 +3,10 @@
 mod report;
 mod tally;
 
-use crate::config::{self, Notes, Operation, Section};
+use crate::config::{self, Operation, Section};
 use crate::output::Output;
 use report::Report;
-use robocache::app::{App, Change, Config, Graph};
-use robocache::device::Placement;
+use robocache::app::Change;
 use robocache::ops::align::{FUSED, TriggerConfig};
 use robocache::stream::Message;
 use robocache::stream::recording::{Order, Reader};
@@ -16,10 +15,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 use tally::Tally;
-
-/// What runs where a configuration has sections for nodes of their own: each takes the outputs of those before it, as
-/// the nodes of a dataflow do.
-const ORDER: [&str; 6] = ["clock", "voxelize", "fuse", "align", "group", "resample"];
 
 /// Runs a configuration over a recording: would it have worked?
 ///
@@ -58,7 +53,7 @@ fn order(text: &str) -> Result<Order, String> {
 }
 
 pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
-    let (mut graph, operations) = build(args)?;
+    let (mut graph, operations) = config::graph(&args.config, &config::ORDER, "try", is_counted)?;
     let (mut reader, refused) = Reader::open_readable(&args.recording)?;
     let mut problems: Vec<String> = refused.iter().map(ToString::to_string).collect();
     let inputs: Vec<String> = graph.external_inputs().map(|(input, _)| input.to_owned()).collect();
@@ -154,31 +149,6 @@ impl Fed {
         self.span_ns
             .map_or(0.0, |(first, last)| last.saturating_sub(first) as f64 * 1e-9)
     }
-}
-
-/// The operations of the configuration, which publish what is counted.
-fn build(args: &Args) -> eyre::Result<(Graph, Vec<Operation>)> {
-    let config = Config::read(&args.config)?;
-    let plugins = if config.has_plugins() {
-        config::plugins(None)
-    } else {
-        let there: BTreeSet<&str> = config.sections().collect();
-        let names = ORDER.iter().filter(|name| there.contains(*name));
-        names.filter_map(|name| config::named_plugin(name)).collect()
-    };
-    if plugins.is_empty() {
-        eyre::bail!(
-            "{}: it has nothing to try (allowed: a section of {}, or `plugins:`)",
-            args.config.display(),
-            ORDER.join(", ")
-        );
-    }
-    let notes = Notes::default();
-    let app = App::new()
-        .with_config(config)
-        .with_placement(Placement::cpu("to try it"));
-    let graph = config::with_notes(app, plugins, &notes).build(|output| is_counted(output, &notes.borrow()))?;
-    Ok((graph, notes.take()))
 }
 
 /// Whether an output is looked at. What is attached is told by what `fused` says of it, and clocks change stamps alone.

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// Sections of robocache's own nodes, which share one file with each other.
-const SECTIONS: [&str; 9] = [
-    "align", "clock", "fuse", "group", "resample", "voxelize", "record", "replay", "sim",
+/// Sections of robocache's own nodes and of its command, which share one file with each other.
+const SECTIONS: [&str; 10] = [
+    "align", "clock", "fuse", "group", "resample", "voxelize", "record", "replay", "sim", "lerobot",
 ];
 
 /// The limit to the device memory that an operation holds: for all of them at the top of the file, or in the section of
@@ -144,6 +144,15 @@ impl Config {
     /// The names of the sections at the top of the file, sorted.
     pub fn sections(&self) -> impl Iterator<Item = &str> {
         self.sections.keys().map(String::as_str)
+    }
+
+    /// Reads a section that no plugin takes; `None` where the file has none.
+    ///
+    /// # Errors
+    /// Unknown keys, wrong types: the file, the key and what is allowed.
+    pub fn read_section<C: DeserializeOwned>(&self, name: &str) -> Result<Option<C>, AppError> {
+        let section = self.sections.get(name);
+        section.map(|section| self.section(name, section, &[])).transpose()
     }
 
     /// Whether the file has the key `plugins:`, which lists what runs.

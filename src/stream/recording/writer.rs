@@ -38,17 +38,24 @@ const FOOTER_CREDIT: u64 = 1 << 20;
 pub struct Writer {
     folder: PathBuf,
     streams: Vec<Stream>,
-    arrivals: Option<Arrivals>,
+    arrivals: Arrivals,
+}
+
+/// Which `arrival_ns` a recording keeps.
+enum Arrivals {
+    Not,
+    Of(Clock),
+    OfMessages,
 }
 
 /// When messages come, by the host's real-time clock at the start and its monotonic one since.
-struct Arrivals {
+struct Clock {
     start: Instant,
     start_ns: i64,
     last_ns: i64,
 }
 
-impl Arrivals {
+impl Clock {
     /// The time `now`, and after that of every earlier call.
     fn next(&mut self, now: Instant) -> i64 {
         let since = now.saturating_duration_since(self.start).as_nanos();
@@ -98,7 +105,7 @@ impl Writer {
         Ok(Self {
             folder,
             streams: Vec::new(),
-            arrivals: None,
+            arrivals: Arrivals::Not,
         })
     }
 
@@ -106,11 +113,18 @@ impl Writer {
     /// [`Order::Arrival`](super::Order::Arrival) gives them in this order.
     pub fn with_arrivals(mut self) -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.arrivals = Some(Arrivals {
+        self.arrivals = Arrivals::Of(Clock {
             start: Instant::now(),
             start_ns: i64::try_from(since.as_nanos()).unwrap_or(0),
             last_ns: i64::MIN,
         });
+        self
+    }
+
+    /// Keeps the `arrival_ns` that messages come with, in streams whose first message has one. So what is converted keeps
+    /// when it came.
+    pub fn with_arrivals_of_messages(mut self) -> Self {
+        self.arrivals = Arrivals::OfMessages;
         self
     }
 
@@ -134,7 +148,11 @@ impl Writer {
     /// If the message does not fit the stream's first one or has no form that can be recorded: it is not recorded, and
     /// the recording can go on. If the file exists or can't be written.
     pub fn append(&mut self, stream: &str, message: &Message, now: Instant) -> Result<(), WriteError> {
-        let arrival_ns = self.arrivals.as_mut().map(|arrivals| arrivals.next(now));
+        let arrival_ns = match &mut self.arrivals {
+            Arrivals::Not => None,
+            Arrivals::Of(clock) => Some(clock.next(now)),
+            Arrivals::OfMessages => message.arrival_ns,
+        };
         let at = match self.streams.iter().position(|s| s.name == stream) {
             Some(at) => at,
             None => {
@@ -144,7 +162,7 @@ impl Writer {
                 self.streams.len() - 1
             }
         };
-        self.streams[at].append(message, arrival_ns.unwrap_or(0), now)
+        self.streams[at].append(message, arrival_ns, now)
     }
 
     /// Writes every batch whose time has come.
@@ -230,7 +248,7 @@ impl Stream {
         Ok(stream)
     }
 
-    fn append(&mut self, message: &Message, arrival_ns: i64, now: Instant) -> Result<(), WriteError> {
+    fn append(&mut self, message: &Message, arrival_ns: Option<i64>, now: Instant) -> Result<(), WriteError> {
         self.pending.common().check(&self.name, message)?;
         let form = |problem| WriteError::Form {
             stream: self.name.clone(),
@@ -243,6 +261,14 @@ impl Stream {
                 "a message of {size} bytes or rows (allowed: 2 GiB less 8 MiB)"
             )));
         }
+        let arrival_ns = match (arrival_ns, self.pending.common().has_arrival) {
+            (None, true) => {
+                return Err(form(
+                    "a message without `arrival_ns` (allowed: one, as the first has)".into(),
+                ));
+            }
+            (arrival_ns, _) => arrival_ns.unwrap_or(0),
+        };
         self.pending.push(message, arrival_ns, MOST_METADATA).map_err(|size| {
             form(format!(
                 "metadata that takes {size} bytes as text (allowed: {MOST_METADATA})"

@@ -1,0 +1,188 @@
+//! The section `lerobot:` of a configuration: what becomes of observations in a dataset.
+
+use eyre::bail;
+use robocache::ops::align::AlignConfig;
+use serde::{Deserialize, Serialize};
+
+/// What a dataset is made of.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LerobotConfig {
+    /// Which robot it is of.
+    #[serde(default)]
+    pub robot_type: Option<String>,
+    /// Frames a second; `None`: as many as observations.
+    #[serde(default)]
+    pub fps: Option<u32>,
+    /// What is done in all of it.
+    #[serde(default)]
+    pub task: Option<String>,
+    /// A stream whose messages say what is done from then on, by `task` in their metadata.
+    #[serde(default)]
+    pub tasks: Option<String>,
+    /// A stream each message of which begins an episode.
+    #[serde(default)]
+    pub episodes: Option<String>,
+    /// An episode ends where the next frame is further away than this. `None`: than a step and a half of the grid, or 1000 where
+    /// samples are the targets.
+    #[serde(default)]
+    pub episode_gap_ms: Option<f64>,
+    /// What becomes of a frame in which something is not valid.
+    #[serde(default)]
+    pub on_invalid: OnInvalid,
+    /// Whether the features `robocache.*` are written.
+    #[serde(default = "yes")]
+    pub truth: bool,
+    /// Empty: one for each modality.
+    #[serde(default)]
+    pub features: Vec<FeatureConfig>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// What becomes of a frame in which something is not valid.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnInvalid {
+    /// It is left out.
+    #[default]
+    Refuse,
+    /// The last valid value of the episode is repeated; without one the frame is left out.
+    Hold,
+    /// It has what the observation has there, `fill_value`; zeros of other streams.
+    Fill,
+}
+
+/// A feature, and where it comes from: one of `modalities`, `stream`, `images` and `window`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FeatureConfig {
+    pub name: String,
+    /// Modalities of the observations, side by side.
+    #[serde(default)]
+    pub modalities: Option<Vec<String>>,
+    /// A stream, of which a sample is taken as it came.
+    #[serde(default)]
+    pub stream: Option<String>,
+    /// A stream of images, of which one is taken as it came.
+    #[serde(default)]
+    pub images: Option<String>,
+    /// A stream, of which the newest samples are taken as they came.
+    #[serde(default)]
+    pub window: Option<String>,
+    /// With `window`: how many.
+    #[serde(default)]
+    pub samples: Option<usize>,
+    /// With `stream` and `images`: which one.
+    #[serde(default)]
+    pub take: Option<Take>,
+    /// How far from the target a sample may be.
+    #[serde(default)]
+    pub max_age_ms: Option<f64>,
+    /// By how much the stamps of the stream are later than the capture. `None`: that of the modality of this input, else 0.
+    #[serde(default)]
+    pub latency_ms: Option<f64>,
+    /// With `stream`: `bool`, where its bytes are that.
+    #[serde(default)]
+    pub dtype: Option<Bool>,
+    /// What the elements are called.
+    #[serde(default)]
+    pub names: Option<Vec<String>>,
+}
+
+/// Which sample belongs to a target.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Take {
+    /// The newest at or before it.
+    #[default]
+    Previous,
+    /// The first at or after it, as of an action that the observation led to.
+    Next,
+}
+
+/// The only type that is not told by the stream.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Bool {
+    Bool,
+}
+
+/// Where a feature comes from.
+pub enum Origin<'a> {
+    Modalities(&'a [String]),
+    Stream(&'a str),
+    Images(&'a str),
+    Window(&'a str, usize),
+}
+
+impl FeatureConfig {
+    /// Where it comes from.
+    ///
+    /// # Errors
+    /// No origin or several, or keys that don't belong to it.
+    pub fn origin(&self) -> eyre::Result<Origin<'_>> {
+        let name = &self.name;
+        let origin = match (&self.modalities, &self.stream, &self.images, &self.window) {
+            (Some(modalities), None, None, None) => Origin::Modalities(modalities),
+            (None, Some(stream), None, None) => Origin::Stream(stream),
+            (None, None, Some(images), None) => Origin::Images(images),
+            (None, None, None, Some(window)) => match self.samples {
+                Some(samples @ 1..=1_000_000) => Origin::Window(window, samples),
+                Some(samples) => bail!("lerobot: features: `{name}`: samples: {samples} (allowed: 1 to 1000000)"),
+                None => bail!("lerobot: features: `{name}`: `samples` is missing: how many a window has"),
+            },
+            _ => bail!(
+                "lerobot: features: `{name}`: it comes from nowhere, or from several places (allowed: one of `modalities`, `stream`, \
+                 `images`, `window`)"
+            ),
+        };
+        let of_stream = matches!(origin, Origin::Stream(_));
+        let of_sample = matches!(origin, Origin::Stream(_) | Origin::Images(_));
+        let of_modalities = matches!(origin, Origin::Modalities(_));
+        let misplaced = [
+            (
+                "samples",
+                self.samples.is_some() && !matches!(origin, Origin::Window(..)),
+            ),
+            ("take", self.take.is_some() && !of_sample),
+            ("dtype", self.dtype.is_some() && !of_stream),
+            ("max_age_ms", self.max_age_ms.is_some() && of_modalities),
+            ("latency_ms", self.latency_ms.is_some() && of_modalities),
+        ];
+        if let Some((key, _)) = misplaced.into_iter().find(|(_, is_misplaced)| *is_misplaced) {
+            bail!("lerobot: features: `{name}`: `{key}` does not belong to what it comes from");
+        }
+        if self.modalities.as_ref().is_some_and(Vec::is_empty) {
+            bail!("lerobot: features: `{name}`: modalities: none (allowed: one or more)");
+        }
+        Ok(origin)
+    }
+}
+
+impl LerobotConfig {
+    /// The features of a file that names none: `observation.X` of each modality `X`, but one that is called like a feature of LeRobot's
+    /// keeps its name.
+    pub fn default_features(fuse: &AlignConfig) -> Vec<FeatureConfig> {
+        let of = |input: &String| {
+            let is_named = input.starts_with("observation.") || input == "action" || input.starts_with("action.");
+            let prefix = if is_named { "" } else { "observation." };
+            FeatureConfig {
+                name: format!("{prefix}{input}"),
+                modalities: Some(vec![input.clone()]),
+                ..FeatureConfig::default()
+            }
+        };
+        fuse.modalities.iter().map(|modality| of(&modality.input)).collect()
+    }
+}
+
+/// A time in ms as ns.
+pub fn to_ns(key: &str, ms: f64) -> eyre::Result<i64> {
+    if !(0.0..=1e12).contains(&ms) {
+        bail!("lerobot: {key}: {ms} (allowed: 0 to 1e12)");
+    }
+    Ok((ms * 1e6).round() as i64)
+}

@@ -1,0 +1,98 @@
+//! The observations that fuse publishes, kept until they become frames.
+
+use robocache::app::{Fault, Sink};
+use robocache::device::Dtype;
+use robocache::stream::{Header, Layout, Message, Payload};
+use std::collections::VecDeque;
+
+/// The newest row of an observation.
+#[derive(Default)]
+pub struct Observation {
+    pub target_ns: i64,
+    pub epoch: i64,
+    /// Of each modality.
+    pub valid: Vec<bool>,
+    /// Of each modality; -1 where there is no sample.
+    pub age_ns: Vec<i64>,
+    /// Of all modalities, float32.
+    row: Vec<u8>,
+    /// Where the bytes of each modality begin, and where those of the last end.
+    offsets: Vec<usize>,
+}
+
+impl Observation {
+    /// The bytes of a modality.
+    pub fn of(&self, modality: usize) -> &[u8] {
+        &self.row[self.offsets[modality]..self.offsets[modality + 1]]
+    }
+}
+
+/// Takes what fuse publishes.
+pub struct Observed {
+    output: String,
+    /// In the order in which they were published.
+    pub due: VecDeque<Observation>,
+    /// Memory to be used again.
+    pub free: Vec<Observation>,
+    memory: Message,
+}
+
+impl Observed {
+    pub fn new(output: String) -> Self {
+        Self {
+            output,
+            due: VecDeque::new(),
+            free: Vec::new(),
+            memory: Message::default(),
+        }
+    }
+}
+
+impl Sink for Observed {
+    fn send(
+        &mut self,
+        output: &str,
+        layout: &Layout,
+        fill: &mut dyn FnMut(&mut Payload<'_>, &mut Header),
+    ) -> Result<(), Fault> {
+        self.memory.write(layout, fill);
+        let header = &self.memory.header;
+        let Some(values) = self
+            .memory
+            .flat()
+            .filter(|_| output == self.output && !header.error.is_present())
+        else {
+            return Ok(());
+        };
+        let modalities = header.modalities.len();
+        let columns = header.offsets.last().map_or(0, |&columns| columns as usize);
+        let newest = values.slice(values.len() - columns, values.len());
+        let mut observation = self.free.pop().unwrap_or_default();
+        observation.target_ns = *header.timestamp_ns;
+        observation.epoch = *header.epoch;
+        observation.valid.clear();
+        let valid = &header.valid[header.valid.len() - modalities..];
+        observation.valid.extend(valid.iter().map(|&valid| valid == 1));
+        observation.age_ns.clear();
+        observation
+            .age_ns
+            .extend_from_slice(&header.age_ns[header.age_ns.len() - modalities..]);
+        observation.offsets.clear();
+        observation
+            .offsets
+            .extend(header.offsets.iter().map(|&column| column as usize * size_of::<f32>()));
+        observation.row.clear();
+        if newest.dtype() == Dtype::Float32 {
+            observation.row.extend_from_slice(newest.bytes());
+        } else {
+            // float16 and bfloat16 have no place in a dataset; float32 has all of their values.
+            let mut wide = vec![0.0; columns];
+            newest.to_f32(&mut wide);
+            observation
+                .row
+                .extend(wide.iter().flat_map(|value| value.to_le_bytes()));
+        }
+        self.due.push_back(observation);
+        Ok(())
+    }
+}

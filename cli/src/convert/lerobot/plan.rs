@@ -1,0 +1,84 @@
+//! What a configuration comes to: the rate of frames, and where their features come from.
+
+use super::config::{LerobotConfig, Origin, to_ns};
+use super::stream::{Stream, What};
+use eyre::bail;
+use robocache::ops::align::{AlignConfig, TriggerConfig};
+
+/// Where a feature of the configuration comes from.
+pub enum Plan {
+    /// Of these modalities, by index.
+    Modalities(Vec<usize>),
+    /// Of this stream, by index.
+    Stream(usize),
+}
+
+/// Frames a second, and the period of the grid where that makes the frames.
+pub fn rate(config: &LerobotConfig, fuse: &AlignConfig) -> eyre::Result<(u32, Option<i64>)> {
+    let every = fuse.emit_every as f64;
+    let (own, period_ns) = match &fuse.trigger {
+        None => {
+            let period_ns = (1e9 / fuse.rate_hz).round() * every;
+            (Some(fuse.rate_hz / every), Some(period_ns as i64))
+        }
+        Some(TriggerConfig::Stream { .. }) => (None, None),
+        Some(_) => bail!("fuse: trigger: no observation without somebody who asks (allowed: the grid, or a stream)"),
+    };
+    match (config.fps, own) {
+        (Some(0), _) => bail!("lerobot: fps: 0 (allowed: 1 or more)"),
+        (Some(fps), Some(own)) if (own / f64::from(fps) - 1.0).abs() > 0.01 => {
+            bail!("lerobot: fps: {fps}, and there are {own} observations a second (allowed: as many)")
+        }
+        (Some(fps), _) => Ok((fps, period_ns)),
+        (None, Some(own)) if own >= 1.0 && (own - own.round()).abs() < 1e-9 => Ok((own.round() as u32, period_ns)),
+        (None, Some(own)) => bail!(
+            "fuse: {own} observations a second, and LeRobot has whole numbers (allowed: a `rate_hz` and `emit_every` that give one, or the \
+             nearest as `fps` of `lerobot:`)"
+        ),
+        (None, None) => {
+            bail!("lerobot: fps: it is missing, and samples are the targets (needed: frames a second, for `timestamp`)")
+        }
+    }
+}
+
+/// Where the features come from, and the streams that are taken as they came.
+pub fn plan(config: &LerobotConfig, fuse: &AlignConfig) -> eyre::Result<(Vec<Plan>, Vec<Stream>)> {
+    let (mut plan, mut streams) = (Vec::new(), Vec::new());
+    for feature in &config.features {
+        let (name, what) = match feature.origin()? {
+            Origin::Modalities(inputs) => {
+                let known = || fuse.modalities.iter().map(|modality| modality.input.as_str());
+                let at = inputs.iter().map(|input| {
+                    known().position(|modality| modality == input).ok_or_else(|| {
+                        let known = known().collect::<Vec<_>>().join(", ");
+                        eyre::eyre!(
+                            "lerobot: features: `{}`: no modality `{input}` (allowed: {known})",
+                            feature.name
+                        )
+                    })
+                });
+                plan.push(Plan::Modalities(at.collect::<eyre::Result<_>>()?));
+                continue;
+            }
+            Origin::Stream(stream) => (
+                stream,
+                What::Numbers {
+                    is_bool: feature.dtype.is_some(),
+                },
+            ),
+            Origin::Images(stream) => (stream, What::Images),
+            Origin::Window(stream, samples) => (stream, What::Window(samples)),
+        };
+        let mut stream = Stream::new(&feature.name, name, what, feature.names.clone());
+        stream.take = feature.take.unwrap_or_default();
+        if let Some(ms) = feature.max_age_ms {
+            stream.max_age_ns = to_ns("features: max_age_ms", ms)?;
+        }
+        let modality = fuse.modalities.iter().find(|modality| modality.input == name);
+        let latency_ms = feature.latency_ms.or(modality.map(|modality| modality.latency_ms));
+        stream.latency_ns = to_ns("features: latency_ms", latency_ms.unwrap_or(0.0))?;
+        plan.push(Plan::Stream(streams.len()));
+        streams.push(stream);
+    }
+    Ok((plan, streams))
+}

@@ -1,0 +1,656 @@
+//! Messages to a dataset: the operations of a configuration make observations of them, and each observation becomes a frame.
+
+use super::config::{FeatureConfig, LerobotConfig, OnInvalid, to_ns};
+use super::observed::{Observation, Observed};
+use super::origin;
+use super::plan::{Plan, plan, rate};
+use super::stream::{Found, Stream, What};
+use crate::config::{self, Section};
+use crate::convert::{Refused, Told};
+use eyre::{OptionExt, bail};
+use robocache::app::{Change, Config, Graph};
+use robocache::formats::lerobot::{Dataset, Feature, Kind, Version, Writer, Written};
+use robocache::ops::align::{AlignConfig, FUSED};
+use robocache::prelude::Dtype;
+use robocache::stream::{Message, MetadataValue};
+use robocache::time::Interpolation;
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// A stream that has been silent for so many seconds of frames is not waited for.
+const SILENT_S: usize = 10;
+
+/// Where samples are the targets, an episode ends with a gap of this.
+const GAP_OF_SAMPLES_MS: f64 = 1000.0;
+
+/// What runs before and beside fuse, in this order.
+const ORDER: [&str; 3] = ["clock", "voxelize", "fuse"];
+
+/// The key of a message's metadata that says what is done.
+pub const TASK: &str = "task";
+
+pub struct Sink {
+    folder: PathBuf,
+    version: Version,
+    config: LerobotConfig,
+    fuse: AlignConfig,
+    fps: u32,
+    gap_ns: i64,
+    /// A step between frames that is longer than this is not that of `fps`.
+    step_ns: i64,
+    /// Whether frames are on a grid, and not where samples are.
+    is_grid: bool,
+    graph: Graph,
+    inputs: Vec<String>,
+    observed: Observed,
+    plan: Vec<Plan>,
+    streams: Vec<Stream>,
+    /// Names of elements by modality, as its first message has them.
+    names: HashMap<String, Vec<String>>,
+    begun: Vec<i64>,
+    tasks: Vec<(i64, String)>,
+    /// The stamp of the last message.
+    now_ns: i64,
+    /// Made with the first frame: only then the features are known.
+    writer: Option<Writer>,
+    last: Option<Last>,
+    counts: Counts,
+    /// Why messages are no samples, the first of each stream.
+    refused: Vec<String>,
+    /// The frame at hand, a part after the other.
+    bytes: Vec<u8>,
+}
+
+/// The frame before.
+struct Last {
+    target_ns: i64,
+    epoch: i64,
+    begun: usize,
+    /// Of each modality, then of each stream: the last valid value of this episode, with its times where it is a window.
+    held: Vec<Option<(Vec<u8>, Vec<i64>)>>,
+}
+
+#[derive(Default)]
+struct Counts {
+    observations: u64,
+    left_out: u64,
+    /// Frames in which a modality or a feature was not valid.
+    invalid: BTreeMap<String, u64>,
+    held: u64,
+    filled: u64,
+    holes: u64,
+    late_begins: u64,
+    without_task: bool,
+}
+
+impl Sink {
+    /// `streams` are those that there will be, where that is known.
+    pub fn create(
+        folder: &Path,
+        version: Version,
+        config: Option<&Path>,
+        streams: Option<&[String]>,
+    ) -> eyre::Result<Self> {
+        let file = config.ok_or_eyre(
+            "a dataset of LeRobot is made by a configuration: --config FILE with a section `fuse:`, which makes the frames, and \
+             optionally `lerobot:`",
+        )?;
+        let mut config = Config::read(file)?
+            .read_section::<LerobotConfig>("lerobot")?
+            .unwrap_or_default();
+        let (mut graph, operations) = config::graph(file, &ORDER, "make frames of", |output, operations| {
+            operations
+                .iter()
+                .any(|operation| operation.plugin == "fuse" && operation.output(FUSED) == output)
+        })?;
+        let mut found = operations.iter().filter(|operation| operation.plugin == "fuse");
+        let (Some(operation), None) = (found.next(), found.next()) else {
+            bail!(
+                "{}: a dataset has the frames of one `fuse` (allowed: exactly one)",
+                file.display()
+            );
+        };
+        let Section::Observe(fuse) = operation.section.clone() else {
+            bail!("{}: `fuse` is no section of observations", file.display());
+        };
+        let in_file = |error: eyre::Report| eyre::eyre!("{}: {error}", file.display());
+        let (fps, grid_ns) = rate(&config, &fuse).map_err(in_file)?;
+        let step_ns = longest(grid_ns.unwrap_or(1_000_000_000 / i64::from(fps)));
+        let gap_ns = match (config.episode_gap_ms, grid_ns) {
+            (Some(ms), _) => to_ns("episode_gap_ms", ms).map_err(in_file)?,
+            (None, Some(_)) => step_ns,
+            (None, None) => to_ns("episode_gap_ms", GAP_OF_SAMPLES_MS)?,
+        };
+        if config.features.is_empty() {
+            config.features = LerobotConfig::default_features(&fuse);
+        }
+        let (plan, own) = plan(&config, &fuse).map_err(in_file)?;
+        let inputs: Vec<String> = graph.external_inputs().map(|(input, _)| input.to_owned()).collect();
+        let mut observed = Observed::new(operation.output(FUSED));
+        graph.wake(Instant::now(), true, &mut observed)?;
+        for (i, input) in inputs.iter().enumerate() {
+            if streams.is_some_and(|streams| !streams.contains(input)) {
+                graph.changed(i, Change::Closed, &mut observed);
+            }
+        }
+        Ok(Self {
+            folder: folder.to_owned(),
+            version,
+            fps,
+            gap_ns,
+            step_ns,
+            is_grid: grid_ns.is_some(),
+            graph,
+            inputs,
+            observed,
+            plan,
+            streams: own,
+            names: HashMap::new(),
+            begun: Vec::new(),
+            tasks: Vec::new(),
+            now_ns: i64::MIN,
+            writer: None,
+            last: None,
+            counts: Counts::default(),
+            refused: Vec::new(),
+            bytes: Vec::new(),
+            config,
+            fuse,
+        })
+    }
+
+    /// Makes frames of the observations for which everything has come, or that have waited for long.
+    fn write_due(&mut self) -> eyre::Result<()> {
+        while let Some(next) = self.observed.due.front() {
+            let target_ns = next.target_ns;
+            let is_long = self.observed.due.len() > SILENT_S * self.fps as usize;
+            // What has the time of the target may still come, such as the beginning of an episode.
+            let is_past = self.now_ns > target_ns && self.streams.iter().all(|stream| stream.is_past(target_ns));
+            if !(is_past || is_long) {
+                break;
+            }
+            self.write_next()?;
+        }
+        Ok(())
+    }
+
+    /// Makes a frame of the observation that has waited longest.
+    fn write_next(&mut self) -> eyre::Result<()> {
+        if let Some(observation) = self.observed.due.pop_front() {
+            self.frame(&observation)?;
+            for stream in &mut self.streams {
+                stream.forget_before(observation.target_ns);
+            }
+            self.observed.free.push(observation);
+        }
+        Ok(())
+    }
+
+    /// Makes frames of what waits from before a clock was set, as nothing more of then will come.
+    fn write_earlier(&mut self) -> eyre::Result<()> {
+        let epochs: Vec<i64> = self.observed.due.iter().map(|observation| observation.epoch).collect();
+        let is_set = epochs.first() != epochs.last();
+        for _ in epochs.iter().filter(|epoch| !is_set || Some(*epoch) != epochs.last()) {
+            self.write_next()?;
+        }
+        Ok(())
+    }
+
+    fn frame(&mut self, observation: &Observation) -> eyre::Result<()> {
+        self.counts.observations += 1;
+        let target_ns = observation.target_ns;
+        let found: Vec<Found> = self.streams.iter().map(|stream| stream.find(target_ns)).collect();
+        let begun = self.begun.partition_point(|&time_ns| time_ns <= target_ns);
+        let begins = self.last.as_ref().is_none_or(|last| {
+            let step = target_ns.saturating_sub(last.target_ns);
+            observation.epoch != last.epoch || begun != last.begun || step > self.gap_ns || step <= 0
+        });
+        let modalities = self.fuse.modalities.len();
+        let is_used = |part: usize| {
+            self.plan.iter().any(|plan| match plan {
+                Plan::Modalities(used) => used.contains(&part),
+                Plan::Stream(stream) => part == modalities + stream,
+            })
+        };
+        let parts = modalities + self.streams.len();
+        let is_valid = |part: usize| match part.checked_sub(modalities) {
+            None => observation.valid[part],
+            Some(stream) => found[stream].is_valid,
+        };
+        let invalid: Vec<usize> = (0..parts).filter(|&part| is_used(part) && !is_valid(part)).collect();
+        for &part in &invalid {
+            let name = self.part_name(part).to_owned();
+            *self.counts.invalid.entry(name).or_default() += 1;
+        }
+        let held = |part: usize| !begins && self.last.as_ref().is_some_and(|last| last.held[part].is_some());
+        let is_kept = match self.config.on_invalid {
+            OnInvalid::Refuse => invalid.is_empty(),
+            OnInvalid::Hold => invalid.iter().all(|&part| held(part)),
+            OnInvalid::Fill => self.streams.iter().all(|stream| stream.feature().is_some()),
+        };
+        if !is_kept {
+            self.counts.left_out += 1;
+            return Ok(());
+        }
+        self.open()?;
+        self.episode(observation, begins, begun)?;
+        if !invalid.is_empty() {
+            match self.config.on_invalid {
+                OnInvalid::Hold => self.counts.held += 1,
+                _ => self.counts.filled += 1,
+            }
+        }
+        self.write(observation, &found, &invalid)
+    }
+
+    /// Ends the episode before a frame that begins another one.
+    fn episode(&mut self, observation: &Observation, begins: bool, begun: usize) -> eyre::Result<()> {
+        let Some(writer) = &mut self.writer else {
+            return Ok(());
+        };
+        if begins {
+            writer.end_episode()?;
+        }
+        let parts = self.fuse.modalities.len() + self.streams.len();
+        match &mut self.last {
+            Some(last) if !begins => {
+                let step = observation.target_ns - last.target_ns;
+                self.counts.holes += u64::from(step > self.step_ns);
+                last.target_ns = observation.target_ns;
+            }
+            last => {
+                *last = Some(Last {
+                    target_ns: observation.target_ns,
+                    epoch: observation.epoch,
+                    begun,
+                    held: (0..parts).map(|_| None).collect(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, observation: &Observation, found: &[Found], invalid: &[usize]) -> eyre::Result<()> {
+        let (Some(writer), Some(last)) = (&mut self.writer, &mut self.last) else {
+            return Ok(());
+        };
+        let modalities = self.fuse.modalities.len();
+        let holds = self.config.on_invalid == OnInvalid::Hold;
+        let mut values = |part: usize, out: &mut Vec<u8>| {
+            let begin = out.len();
+            if holds && invalid.contains(&part) {
+                let (bytes, times) = last.held[part].clone().unwrap_or_default();
+                out.extend_from_slice(&bytes);
+                return times;
+            }
+            let times = match part.checked_sub(modalities) {
+                None => {
+                    out.extend_from_slice(observation.of(part));
+                    Vec::new()
+                }
+                Some(stream) => {
+                    self.streams[stream].write(&found[stream], out);
+                    match self.streams[stream].what {
+                        What::Window(_) => self.streams[stream].times(&found[stream]).collect(),
+                        _ => Vec::new(),
+                    }
+                }
+            };
+            if holds {
+                last.held[part] = Some((out[begin..].to_vec(), times.clone()));
+            }
+            times
+        };
+        let mut feature = 0;
+        let mut windows = Vec::new();
+        for plan in &self.plan {
+            self.bytes.clear();
+            match plan {
+                Plan::Modalities(parts) => {
+                    for &part in parts {
+                        values(part, &mut self.bytes);
+                    }
+                }
+                Plan::Stream(stream) => {
+                    let times = values(modalities + stream, &mut self.bytes);
+                    if !times.is_empty() {
+                        windows.push(times);
+                    }
+                }
+            }
+            writer.set_bytes(feature, &self.bytes)?;
+            feature += 1;
+        }
+        if self.config.truth {
+            let ages = observation
+                .age_ns
+                .iter()
+                .map(|&age_ns| Some(age_ns).filter(|&age_ns| age_ns >= 0));
+            let of_streams = found
+                .iter()
+                .map(|found| found.time_ns.map(|time_ns| observation.target_ns - time_ns));
+            let ages: Vec<Option<i64>> = ages.chain(of_streams).collect();
+            let valid: Vec<u8> = observation
+                .valid
+                .iter()
+                .copied()
+                .chain(found.iter().map(|found| found.is_valid))
+                .map(u8::from)
+                .collect();
+            let age_ns = ages.iter().map(|age_ns| age_ns.unwrap_or(-1)).collect();
+            let capture_ns = ages
+                .iter()
+                .map(|age_ns| age_ns.map_or(-1, |age_ns| observation.target_ns - age_ns))
+                .collect();
+            let integers = [vec![observation.target_ns], age_ns, capture_ns, vec![observation.epoch]]
+                .into_iter()
+                .chain(windows);
+            writer.set_bytes(feature, &valid)?;
+            for (i, list) in integers.enumerate() {
+                let bytes: Vec<u8> = list.iter().flat_map(|number| number.to_le_bytes()).collect();
+                writer.set_bytes(feature + 1 + i, &bytes)?;
+            }
+        }
+        let known = self
+            .tasks
+            .partition_point(|(time_ns, _)| *time_ns <= observation.target_ns);
+        let task = known
+            .checked_sub(1)
+            .map(|i| self.tasks[i].1.as_str())
+            .or(self.config.task.as_deref());
+        self.counts.without_task |= task.is_none();
+        writer.end_frame(task.unwrap_or_default())?;
+        Ok(())
+    }
+
+    /// Makes the dataset, if it is not there.
+    fn open(&mut self) -> eyre::Result<()> {
+        if self.writer.is_some() {
+            return Ok(());
+        }
+        let mut features = Vec::new();
+        for (plan, config) in self.plan.iter().zip(self.features()) {
+            features.push(match plan {
+                Plan::Stream(stream) => self.streams[*stream]
+                    .feature()
+                    .ok_or_eyre("a stream without a sample")?,
+                Plan::Modalities(parts) => self.feature_of(parts, config),
+            });
+        }
+        if self.config.truth {
+            features.extend(self.truth());
+        }
+        let dataset = Dataset {
+            version: self.version,
+            fps: self.fps,
+            robot_type: self.config.robot_type.clone(),
+            features,
+        };
+        self.writer = Some(Writer::create(&self.folder, dataset)?);
+        Ok(())
+    }
+
+    fn features(&self) -> &[FeatureConfig] {
+        &self.config.features
+    }
+
+    fn feature_of(&self, parts: &[usize], config: &FeatureConfig) -> Feature {
+        let dim = parts.iter().map(|&part| self.fuse.modalities[part].dim).sum::<usize>();
+        let names = config.names.clone().unwrap_or_else(|| {
+            let of = parts
+                .iter()
+                .map(|&part| self.names.get(&self.fuse.modalities[part].input));
+            let known: Option<Vec<&Vec<String>>> = of.collect();
+            let names: Vec<String> = known.into_iter().flatten().flatten().cloned().collect();
+            if names.len() == dim { names } else { Vec::new() }
+        });
+        Feature::new(&config.name, Kind::Numbers(Dtype::Float32), [dim]).with_names(names)
+    }
+
+    /// The features that say how true the others are.
+    fn truth(&self) -> Vec<Feature> {
+        let parts = self.fuse.modalities.len() + self.streams.len();
+        let names: Vec<&str> = (0..parts).map(|part| self.part_name(part)).collect();
+        let of = |name: &str, kind: Kind, shape: usize| Feature::new(name, kind, [shape]);
+        let whole = Kind::Numbers(Dtype::Int64);
+        let mut features = vec![
+            of(origin::VALID, Kind::Bool, parts).with_names(names.clone()),
+            of(origin::TARGET_NS, whole.clone(), 1),
+            of(origin::AGE_NS, whole.clone(), parts).with_names(names.clone()),
+            of(origin::CAPTURE_NS, whole.clone(), parts).with_names(names),
+            of(origin::EPOCH, whole.clone(), 1),
+        ];
+        for stream in &self.streams {
+            if let What::Window(samples) = stream.what {
+                features.push(Feature::new(
+                    origin::times_of(&stream.feature),
+                    whole.clone(),
+                    [samples],
+                ));
+            }
+        }
+        features
+    }
+
+    /// A modality's input, or the feature of a stream.
+    fn part_name(&self, part: usize) -> &str {
+        match part.checked_sub(self.fuse.modalities.len()) {
+            None => &self.fuse.modalities[part].input,
+            Some(stream) => &self.streams[stream].feature,
+        }
+    }
+
+    /// Where the features come from, for whoever reads the dataset back.
+    fn origins(&self) -> origin::Origins {
+        let of = |(plan, config): (&Plan, &FeatureConfig)| {
+            let parts = match plan {
+                Plan::Modalities(parts) => parts.clone(),
+                Plan::Stream(stream) => vec![self.fuse.modalities.len() + stream],
+            };
+            origin::Origin {
+                feature: config.name.clone(),
+                streams: parts.into_iter().map(|part| self.origin_of(part)).collect(),
+            }
+        };
+        origin::Origins {
+            features: self.plan.iter().zip(self.features()).map(of).collect(),
+        }
+    }
+
+    fn origin_of(&self, part: usize) -> origin::Part {
+        match part.checked_sub(self.fuse.modalities.len()) {
+            None => {
+                let modality = &self.fuse.modalities[part];
+                let is_previous =
+                    |of: Option<Interpolation>| of.or(modality.interpolation) == Some(Interpolation::Previous);
+                origin::Part {
+                    stream: modality.input.clone(),
+                    part,
+                    dim: Some(modality.dim),
+                    as_it_came: match modality.groups.as_slice() {
+                        [] => is_previous(None),
+                        groups => groups.iter().all(|group| is_previous(group.interpolation)),
+                    },
+                    take: None,
+                    samples: None,
+                }
+            }
+            Some(stream) => {
+                let stream = &self.streams[stream];
+                let samples = if let What::Window(samples) = stream.what {
+                    Some(samples)
+                } else {
+                    None
+                };
+                origin::Part {
+                    stream: stream.name.clone(),
+                    part,
+                    dim: None,
+                    as_it_came: true,
+                    take: samples.is_none().then_some(stream.take),
+                    samples,
+                }
+            }
+        }
+    }
+
+    fn notes(&self, written: &Written) -> Vec<String> {
+        let Counts {
+            observations,
+            left_out,
+            held,
+            filled,
+            holes,
+            ..
+        } = &self.counts;
+        let Written {
+            episodes,
+            frames,
+            tasks,
+        } = written;
+        let (fps, tasks) = (self.fps, tasks.len());
+        let mut notes = vec![format!(
+            "{frames} frames in {episodes} episodes at {fps} fps, {tasks} tasks, of {observations} observations"
+        )];
+        let invalid: Vec<String> = self
+            .counts
+            .invalid
+            .iter()
+            .map(|(name, count)| format!("`{name}` in {count}"))
+            .collect();
+        let invalid = invalid.join(", ");
+        for (count, what) in [
+            (left_out, "observations left out"),
+            (held, "frames with a value that is held"),
+            (filled, "frames with a value that is filled in"),
+        ] {
+            if *count > 0 {
+                notes.push(format!("{count} {what}: not valid were {invalid}"));
+            }
+        }
+        if *holes > 0 {
+            notes.push(format!(
+                "{holes} steps within episodes are longer than 1 / fps, and `timestamp` does not show it"
+            ));
+        }
+        if self.counts.late_begins > 0 {
+            let (count, name) = (
+                self.counts.late_begins,
+                self.config.episodes.as_deref().unwrap_or_default(),
+            );
+            notes.push(format!(
+                "{count} beginnings of episodes on `{name}` came behind frames that are later: those are in the episode before"
+            ));
+        }
+        if !self.is_grid {
+            notes.push("frames are where samples are: `timestamp` is frame_index / fps all the same".to_owned());
+        }
+        for stream in self.streams.iter().filter(|stream| stream.dropped > 0) {
+            notes.push(format!(
+                "`{}`: {} samples dropped that are not finite",
+                stream.name, stream.dropped
+            ));
+        }
+        for (at, count) in self.graph.faults().filter(|(_, count)| *count > 0) {
+            notes.push(format!("{at}: {count} faults and warnings"));
+        }
+        if self.counts.without_task {
+            notes.push(
+                "frames without a task, whose text is empty: `task:` or `tasks:` of the section `lerobot:` says it"
+                    .to_owned(),
+            );
+        }
+        notes
+    }
+}
+
+impl crate::convert::Sink for Sink {
+    fn append(&mut self, name: &str, message: &Message) -> Result<(), Refused> {
+        let stamp_ns = message.timestamp_ns();
+        if let Some(input) = self.inputs.iter().position(|input| input == name) {
+            if !self.names.contains_key(name) {
+                self.names.insert(name.to_owned(), message.header.fields.to_vec());
+            }
+            self.graph.message(input, message, &mut self.observed);
+        }
+        if self.config.episodes.as_deref() == Some(name) {
+            let stamps: &[i64] = match message.header.timestamps_ns.as_slice() {
+                [] => &[stamp_ns],
+                stamps => stamps,
+            };
+            for &stamp_ns in stamps {
+                let is_late = self.last.as_ref().is_some_and(|last| stamp_ns <= last.target_ns);
+                self.counts.late_begins += u64::from(is_late);
+                let at = self.begun.partition_point(|&time_ns| time_ns <= stamp_ns);
+                self.begun.insert(at, stamp_ns);
+            }
+        }
+        if self.config.tasks.as_deref() == Some(name) {
+            let Some(MetadataValue::String(task)) = message.header.other.get(TASK) else {
+                return Err(Refused::Message(format!(
+                    "stream `{name}`: a message without the text `{TASK}` in its metadata"
+                )));
+            };
+            let at = self.tasks.partition_point(|(time_ns, _)| *time_ns <= stamp_ns);
+            self.tasks.insert(at, (stamp_ns, task.clone()));
+        }
+        let mut refused = None;
+        for i in 0..self.streams.len() {
+            if self.streams[i].name != name {
+                continue;
+            }
+            if self.streams[i].is_reset(message) {
+                self.write_earlier().map_err(Refused::All)?;
+                self.streams[i].clear();
+            }
+            if let Err(error) = self.streams[i].push(message) {
+                let why = format!("stream `{name}`: {error}");
+                if !self
+                    .refused
+                    .iter()
+                    .any(|known| known.starts_with(&format!("stream `{name}`:")))
+                {
+                    self.refused.push(why.clone());
+                }
+                refused = Some(Refused::Message(why));
+            }
+        }
+        self.now_ns = stamp_ns;
+        self.write_due().map_err(Refused::All)?;
+        refused.map_or(Ok(()), Err)
+    }
+
+    fn finish(&mut self) -> eyre::Result<Told> {
+        self.graph.close_all(&mut self.observed);
+        self.graph.finish(&mut self.observed)?;
+        while !self.observed.due.is_empty() {
+            self.write_next()?;
+        }
+        let Some(writer) = self.writer.take() else {
+            let silent = self.streams.iter().filter(|stream| stream.feature().is_none());
+            let silent = silent.map(|stream| format!("no sample came of `{}`", stream.name));
+            let reasons = self
+                .refused
+                .iter()
+                .cloned()
+                .chain(silent)
+                .chain(self.notes(&Written::default()));
+            let reasons: Vec<String> = reasons.collect();
+            bail!("no frame can be made: {}", reasons.join("; "));
+        };
+        let written = writer.finish()?;
+        if self.config.truth {
+            self.origins().write(&self.folder)?;
+        }
+        Ok(Told {
+            problems: Vec::new(),
+            notes: self.notes(&written),
+        })
+    }
+}
+
+/// The longest step between frames that are `period_ns` apart: half a step of jitter is none.
+fn longest(period_ns: i64) -> i64 {
+    period_ns + period_ns / 2
+}

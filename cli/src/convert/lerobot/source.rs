@@ -1,0 +1,423 @@
+//! A dataset to messages: each feature is a stream.
+
+use super::config::Take;
+use super::origin::{AGE_NS, CAPTURE_NS, EPOCH, Origins, TARGET_NS, VALID, times_of};
+use super::sink::TASK;
+use crate::convert::Told;
+use eyre::bail;
+use robocache::device::Dtype;
+use robocache::formats::lerobot::{Feature, Frames, Kind, Reader};
+use robocache::stream::{Layout, Message, MetadataRef};
+use std::collections::{HashMap, VecDeque};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+/// Between the episodes of a dataset that knows no times.
+const BETWEEN_NS: i64 = 10_000_000_000;
+
+/// Streams beside the features: a message for each frame, each episode, and each time that something else is done.
+const FRAME: &str = "frame";
+const EPISODE: &str = "episode";
+const TASK_STREAM: &str = "task";
+
+pub struct Source {
+    folder: PathBuf,
+    reader: Reader,
+    outputs: Vec<Output>,
+    /// The features with the times of frames, and of what is in them.
+    target: Option<usize>,
+    valid: Option<usize>,
+    capture: Option<usize>,
+    frames: Option<(Frames, usize)>,
+    /// Messages of a frame that have not been given: the stream, and the message.
+    waiting: VecDeque<(String, Message)>,
+    free: Vec<Message>,
+    /// The time at which the episode begins, where frames have none.
+    begin_ns: i64,
+    /// The episode, the task and the time of the frame before.
+    last: Option<(i64, usize, i64)>,
+    given: String,
+    problems: Vec<String>,
+}
+
+/// A stream that becomes of a feature, or of a part of it.
+struct Output {
+    stream: String,
+    feature: usize,
+    /// Its elements in the feature.
+    from: usize,
+    to: usize,
+    /// Its place in the lists of validity and times; `None` where frames alone have times.
+    part: Option<usize>,
+    /// Whether it has the times of samples.
+    as_it_came: bool,
+    /// Of a stream that stood beside the observations: which sample was taken.
+    take: Option<Take>,
+    /// Of a window: the feature with its times.
+    times: Option<usize>,
+    /// The time of the newest sample that was given.
+    newest_ns: Option<i64>,
+}
+
+impl Source {
+    pub fn open(folder: &Path, without: &[String]) -> eyre::Result<Self> {
+        let mut reader = Reader::open(folder)?;
+        for name in without {
+            if !reader.dataset().features.iter().any(|feature| feature.name == *name) {
+                let known: Vec<&str> = reader
+                    .dataset()
+                    .features
+                    .iter()
+                    .map(|feature| feature.name.as_str())
+                    .collect();
+                bail!("--without {name}: no such feature (allowed: {})", known.join(", "));
+            }
+        }
+        reader.retain(|feature| !without.contains(&feature.name));
+        let features = &reader.dataset().features;
+        if let Some(Feature {
+            name,
+            kind: Kind::Other(kind),
+            ..
+        }) = features.iter().find(|feature| matches!(feature.kind, Kind::Other(_)))
+        {
+            bail!(
+                "{}: feature `{name}` is {kind}, which is not read (leave it out: --without {name}; or write the dataset with images in \
+                 place of video)",
+                folder.display()
+            );
+        }
+        let at = |name: &str| features.iter().position(|feature| feature.name == name);
+        let is_time = |feature: &Feature| feature.kind == Kind::Numbers(Dtype::Int64);
+        let list = |name: &str| at(name).filter(|&at| is_time(&features[at]));
+        let target = list(TARGET_NS).filter(|&at| features[at].len() == 1);
+        let capture = list(CAPTURE_NS).filter(|_| target.is_some());
+        let valid = at(VALID).filter(|&at| features[at].kind == Kind::Bool && capture.is_some());
+        let outputs = outputs(features, &Origins::read(folder)?, capture.filter(|_| valid.is_some()))?;
+        Ok(Self {
+            folder: folder.to_owned(),
+            outputs,
+            target,
+            valid,
+            capture,
+            frames: None,
+            waiting: VecDeque::new(),
+            free: Vec::new(),
+            begin_ns: 0,
+            last: None,
+            given: String::new(),
+            problems: Vec::new(),
+            reader,
+        })
+    }
+
+    fn period_ns(&self) -> i64 {
+        (1e9 / f64::from(self.reader.dataset().fps)).round() as i64
+    }
+
+    /// Makes the messages of the next frame. Returns false at the end.
+    fn frame(&mut self) -> eyre::Result<bool> {
+        let (frames, at) = loop {
+            match self.frames.take() {
+                Some((frames, at)) if at < frames.len() => break (frames, at),
+                _ => {}
+            }
+            match self.reader.next_frames() {
+                Ok(Some(frames)) => self.frames = Some((frames, 0)),
+                Ok(None) => return Ok(false),
+                Err(error) => self.problems.push(error.to_string()),
+            }
+        };
+        let (episode, task) = (frames.episode(at), frames.task(at));
+        let begins = self.last.is_none_or(|(last, ..)| last != episode);
+        let time_ns = match self.target {
+            Some(target) => frames.values(target, at).as_slice::<i64>()[0],
+            None => {
+                if let Some((.., last_ns)) = self.last.filter(|_| begins) {
+                    // A whole number of periods, so that frames of all episodes lie on one grid.
+                    let period_ns = self.period_ns();
+                    self.begin_ns = last_ns + (BETWEEN_NS / period_ns + 1) * period_ns;
+                }
+                self.begin_ns + frames.index(at) * self.period_ns()
+            }
+        };
+        if begins {
+            self.give(EPISODE, time_ns, |message| write_integers(message, &[episode]));
+        }
+        if begins || self.last.is_some_and(|(_, last, _)| last != task) {
+            let text = self.reader.tasks()[task].clone();
+            self.give(TASK_STREAM, time_ns, |message| {
+                write_integers(message, &[task as i64]);
+                message.header.set(TASK, MetadataRef::String(&text));
+            });
+        }
+        self.give(FRAME, time_ns, |message| {
+            write_integers(message, &[episode, frames.index(at)])
+        });
+        for i in 0..self.outputs.len() {
+            self.output(i, &frames, at, time_ns)?;
+        }
+        self.last = Some((episode, task, time_ns));
+        self.frames = Some((frames, at + 1));
+        Ok(true)
+    }
+
+    /// Makes the messages of a stream that a frame has new ones of.
+    fn output(&mut self, output: usize, frames: &Frames, at: usize, frame_ns: i64) -> eyre::Result<()> {
+        let Output {
+            feature,
+            from,
+            to,
+            part,
+            as_it_came,
+            times,
+            newest_ns,
+            ..
+        } = self.outputs[output];
+        let of = |list: Option<usize>| list.map(|list| frames.values(list, at));
+        let is_valid = part.is_none_or(|part| of(self.valid).is_none_or(|valid| valid.bytes().get(part) == Some(&1)));
+        let about = self.reader.dataset().features[feature].clone();
+        if let Some(times) = times {
+            let times = frames.values(times, at).as_slice::<i64>();
+            let values = frames.values(feature, at);
+            let dim = about.len() / times.len();
+            for (row, &time_ns) in times.iter().enumerate() {
+                if time_ns >= 0 && self.outputs[output].newest_ns.is_none_or(|newest| time_ns > newest) {
+                    self.outputs[output].newest_ns = Some(time_ns);
+                    let sample = values.slice(row * dim, (row + 1) * dim);
+                    let stream = self.outputs[output].stream.clone();
+                    self.give(&stream, time_ns, |message| {
+                        write(message, sample.dtype(), sample.bytes(), &about.shape[1..], &[])
+                    });
+                }
+            }
+            return Ok(());
+        }
+        let captured = part
+            .filter(|_| as_it_came)
+            .and_then(|part| of(self.capture).map(|list| list.as_slice::<i64>()[part]));
+        let time_ns = captured.unwrap_or(frame_ns);
+        if !is_valid || (captured.is_some() && newest_ns == Some(time_ns)) {
+            return Ok(());
+        }
+        self.outputs[output].newest_ns = Some(time_ns);
+        let stream = self.outputs[output].stream.clone();
+        if about.kind == Kind::Image {
+            let pixels = match frames.image(feature, at) {
+                Ok(pixels) => pixels,
+                Err(error) => {
+                    self.problems.push(error.to_string());
+                    return Ok(());
+                }
+            };
+            let encoding = if about.shape[2] == 1 { "mono8" } else { "rgb8" };
+            self.give(&stream, time_ns, |message| {
+                write(message, Dtype::UInt8, &pixels, &about.shape, &[]);
+                message.header.set("encoding", MetadataRef::String(encoding));
+            });
+            return Ok(());
+        }
+        let values = frames.values(feature, at).slice(from, to);
+        let is_whole = to - from == about.len();
+        let shape = if is_whole { about.shape.clone() } else { vec![to - from] };
+        let names = if about.names.len() == about.len() {
+            &about.names[from..to]
+        } else {
+            &[]
+        };
+        self.give(&stream, time_ns, |message| {
+            write(message, values.dtype(), values.bytes(), &shape, names)
+        });
+        Ok(())
+    }
+
+    fn give(&mut self, stream: &str, time_ns: i64, fill: impl FnOnce(&mut Message)) {
+        let mut message = self.free.pop().unwrap_or_default();
+        message.header.clear();
+        fill(&mut message);
+        message.header.timestamp_ns.set(time_ns);
+        self.waiting.push_back((stream.to_owned(), message));
+    }
+}
+
+fn write(message: &mut Message, dtype: Dtype, bytes: &[u8], shape: &[usize], names: &[String]) {
+    message.write(&Layout::flat(dtype, bytes.len() / dtype.size()), |payload, header| {
+        payload.column::<u8>(0).copy_from_slice(bytes);
+        header.shape.set(shape.iter().map(|&n| n as i64));
+        if !names.is_empty() {
+            header.fields.set(names);
+        }
+    });
+}
+
+fn write_integers(message: &mut Message, values: &[i64]) {
+    let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    write(message, Dtype::Int64, &bytes, &[values.len()], &[]);
+}
+
+/// The streams that become of features. Those that say how true others are become none.
+fn outputs(features: &[Feature], origins: &Origins, capture: Option<usize>) -> eyre::Result<Vec<Output>> {
+    let mut outputs: Vec<Output> = Vec::new();
+    let at = |name: &str| features.iter().position(|feature| feature.name == name);
+    let known: HashMap<&str, _> = origins
+        .features
+        .iter()
+        .map(|origin| (origin.feature.as_str(), &origin.streams))
+        .collect();
+    let times_of_windows: Vec<String> = known.keys().map(|feature| times_of(feature)).collect();
+    let own = [VALID, AGE_NS, CAPTURE_NS, TARGET_NS, EPOCH];
+    for (i, feature) in features.iter().enumerate() {
+        if times_of_windows.contains(&feature.name) || (capture.is_some() && own.contains(&feature.name.as_str())) {
+            continue;
+        }
+        let whole = |stream: &str| Output {
+            stream: stream.to_owned(),
+            feature: i,
+            from: 0,
+            to: feature.len(),
+            part: None,
+            as_it_came: false,
+            take: None,
+            times: None,
+            newest_ns: None,
+        };
+        let parts = capture.and_then(|list| {
+            known
+                .get(feature.name.as_str())
+                .map(|parts| (parts, features[list].len()))
+        });
+        let Some((parts, places)) = parts else {
+            outputs.push(whole(&feature.name));
+            continue;
+        };
+        let mut from = 0;
+        for part in *parts {
+            let times = part.samples.and_then(|_| at(&times_of(&feature.name)));
+            let dim = part.dim.unwrap_or(feature.len());
+            let is_there = part.part < places && from + dim <= feature.len();
+            let is_window = times.is_none_or(|times| {
+                let (Feature { kind, shape, .. }, rows) = (&features[times], feature.shape.first());
+                *kind == Kind::Numbers(Dtype::Int64) && shape.first() == rows && feature.shape.len() > 1
+            });
+            if !is_there || !is_window {
+                bail!(
+                    "meta/robocache.json: feature `{}` has no part `{}` as it says",
+                    feature.name,
+                    part.stream
+                );
+            }
+            outputs.push(Output {
+                from,
+                to: from + dim,
+                part: Some(part.part),
+                as_it_came: part.as_it_came,
+                take: part.take,
+                times,
+                ..whole(&part.stream)
+            });
+            from += dim;
+        }
+    }
+    // What is a stream twice, such as the values at targets and the samples themselves, gets the names of the features.
+    let names: Vec<String> = outputs.iter().map(|output| output.stream.clone()).collect();
+    for (i, output) in outputs.iter_mut().enumerate() {
+        let is_beside = [FRAME, EPISODE, TASK_STREAM].contains(&names[i].as_str());
+        if is_beside || names.iter().filter(|name| **name == names[i]).count() > 1 {
+            output.stream = format!("{}.{}", features[output.feature].name, output.stream);
+        }
+    }
+    Ok(outputs)
+}
+
+impl crate::convert::Source for Source {
+    fn next_into(&mut self, message: &mut Message) -> eyre::Result<Option<&str>> {
+        while self.waiting.is_empty() {
+            if !self.frame()? {
+                return Ok(None);
+            }
+        }
+        let Some((stream, mut next)) = self.waiting.pop_front() else {
+            return Ok(None);
+        };
+        std::mem::swap(message, &mut next);
+        self.free.push(next);
+        self.given = stream;
+        Ok(Some(&self.given))
+    }
+
+    fn told(&mut self) -> Told {
+        let mut notes = Vec::new();
+        if self.target.is_none() {
+            notes.push(
+                "the dataset has no times: those of the recording are frame_index / fps, with 10 s between episodes"
+                    .to_owned(),
+            );
+        }
+        Told {
+            problems: std::mem::take(&mut self.problems),
+            notes,
+        }
+    }
+
+    fn streams(&self) -> Option<Vec<String>> {
+        let beside = [FRAME, EPISODE, TASK_STREAM].map(str::to_owned);
+        let outputs = self.outputs.iter().map(|output| output.stream.clone());
+        Some(outputs.chain(beside).collect())
+    }
+
+    /// A configuration that makes the dataset of the recording again.
+    fn beside(&self) -> Option<(&'static str, String)> {
+        let dataset = self.reader.dataset();
+        let text = |text: &str| serde_json::Value::from(text).to_string();
+        let mut modalities = format!("    - {{ input: {FRAME}, dim: 2, interpolation: previous, max_age_ms: 0 }}\n");
+        let mut features = String::new();
+        for output in &self.outputs {
+            let (about, stream) = (&dataset.features[output.feature], text(&output.stream));
+            let age = match (output.as_it_came, output.take) {
+                (false, _) => ", max_age_ms: 0",
+                (true, Some(Take::Next)) => ", take: next",
+                (true, _) => "",
+            };
+            let is_number = about.kind == Kind::Numbers(Dtype::Float32) && about.shape.len() == 1;
+            let is_modality = is_number && output.times.is_none() && output.take.is_none();
+            // Writing to a string can't fail.
+            if is_modality {
+                let dim = output.to - output.from;
+                let _ = writeln!(
+                    modalities,
+                    "    - {{ input: {stream}, dim: {dim}, interpolation: previous{age} }}"
+                );
+            }
+            if output.from > 0 {
+                continue;
+            }
+            let name = text(&about.name);
+            let origin = match (&about.kind, output.times) {
+                (Kind::Image, _) => format!("images: {stream}{age}"),
+                (_, Some(_)) => format!("window: {stream}, samples: {}", about.shape[0]),
+                (Kind::Bool, _) => format!("stream: {stream}, dtype: bool{age}"),
+                _ if is_modality => {
+                    let parts = self.outputs.iter().filter(|part| part.feature == output.feature);
+                    let parts: Vec<String> = parts.map(|part| text(&part.stream)).collect();
+                    format!("modalities: [{}]", parts.join(", "))
+                }
+                _ => format!("stream: {stream}{age}"),
+            };
+            let _ = writeln!(features, "    - {{ name: {name}, {origin} }}");
+        }
+        let robot = dataset
+            .robot_type
+            .as_ref()
+            .map_or(String::new(), |robot| format!("  robot_type: {}\n", text(robot)));
+        let truth = self.target.is_some();
+        let fps = dataset.fps;
+        let folder = self.folder.display();
+        let config = format!(
+            "# Makes the dataset {folder} again: robocache convert RECORDING DATASET --to lerobot --config THIS\n\
+             fuse:\n  rate_hz: {fps}\n  trigger: {{ stream: {FRAME} }}\n  modalities:\n{modalities}\
+             lerobot:\n  fps: {fps}\n{robot}  episodes: {EPISODE}\n  tasks: {TASK_STREAM}\n  episode_gap_ms: 1.0e+12\n  truth: {truth}\n\
+             \x20 features:\n{features}"
+        );
+        Some(("robocache.yml", config))
+    }
+}

@@ -1,0 +1,286 @@
+//! Streams that are taken as they came, beside the observations.
+
+use super::config::Take;
+use eyre::bail;
+use robocache::device::Dtype;
+use robocache::formats::lerobot::{Feature, Kind};
+use robocache::stream::{Message, MetadataValue};
+use std::collections::VecDeque;
+
+/// A stamp that goes back by more than this is one of a clock that was set.
+const RESET_NS: i64 = 1_000_000_000;
+
+/// What is further away than this from a target is of another time of a clock that was set.
+const FAR_NS: u64 = 10_000_000_000;
+
+/// A stream, and what of it becomes a feature.
+pub struct Stream {
+    /// The feature.
+    pub feature: String,
+    /// The stream.
+    pub name: String,
+    pub what: What,
+    pub take: Take,
+    pub max_age_ns: i64,
+    pub latency_ns: i64,
+    /// What its samples are, once the first has come.
+    form: Option<Form>,
+    names: Option<Vec<String>>,
+    /// Ascending in time.
+    samples: VecDeque<Sample>,
+    newest_ns: i64,
+    /// Samples that had a value that is not finite.
+    pub dropped: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum What {
+    Numbers { is_bool: bool },
+    Images,
+    Window(usize),
+}
+
+struct Form {
+    dtype: Dtype,
+    shape: Vec<usize>,
+}
+
+struct Sample {
+    time_ns: i64,
+    bytes: Vec<u8>,
+}
+
+/// What there is of a stream at a target.
+pub struct Found {
+    /// The newest sample of it.
+    pub time_ns: Option<i64>,
+    pub is_valid: bool,
+    /// Samples `from..to` of those that are held.
+    from: usize,
+    to: usize,
+}
+
+impl Stream {
+    pub fn new(feature: &str, name: &str, what: What, names: Option<Vec<String>>) -> Self {
+        Self {
+            feature: feature.to_owned(),
+            name: name.to_owned(),
+            what,
+            take: Take::default(),
+            max_age_ns: i64::MAX,
+            latency_ns: 0,
+            form: None,
+            names,
+            samples: VecDeque::new(),
+            newest_ns: i64::MIN,
+            dropped: 0,
+        }
+    }
+
+    /// Whether all of it has come that a target needs.
+    pub fn is_past(&self, target_ns: i64) -> bool {
+        let is_near = |time_ns: i64| target_ns.abs_diff(time_ns) <= FAR_NS;
+        self.newest_ns >= target_ns && (is_near(self.newest_ns) || self.find(target_ns).time_ns.is_some_and(is_near))
+    }
+
+    /// The feature that it becomes, once its first sample has come.
+    pub fn feature(&self) -> Option<Feature> {
+        let form = self.form.as_ref()?;
+        let (kind, shape) = match self.what {
+            What::Images => (Kind::Image, form.shape.clone()),
+            What::Numbers { is_bool: true } => (Kind::Bool, form.shape.clone()),
+            What::Numbers { is_bool: false } => (Kind::Numbers(form.dtype), form.shape.clone()),
+            What::Window(samples) => {
+                let shape = [samples].into_iter().chain(form.shape.iter().copied());
+                (Kind::Numbers(form.dtype), shape.collect())
+            }
+        };
+        Some(Feature::new(&self.feature, kind, shape).with_names(self.names.iter().flatten()))
+    }
+
+    /// Whether the clock was set back before this message.
+    pub fn is_reset(&self, message: &Message) -> bool {
+        let time_ns = message.timestamp_ns().saturating_sub(self.latency_ns);
+        time_ns < self.newest_ns.saturating_sub(RESET_NS)
+    }
+
+    /// Forgets what came.
+    pub fn clear(&mut self) {
+        self.samples.clear();
+        self.newest_ns = i64::MIN;
+    }
+
+    /// Keeps the samples of a message.
+    ///
+    /// # Errors
+    /// Why it is no sample of this feature.
+    pub fn push(&mut self, message: &Message) -> eyre::Result<()> {
+        match self.what {
+            What::Images => self.push_image(message),
+            _ => self.push_numbers(message),
+        }
+    }
+
+    fn push_numbers(&mut self, message: &Message) -> eyre::Result<()> {
+        let Some(values) = message.flat() else {
+            bail!("a struct (allowed: a tensor; of a struct make a modality, with `from:`)");
+        };
+        let header = &message.header;
+        let rows = header.timestamps_ns.len().max(1);
+        let shape = match header.shape.as_slice() {
+            [] => vec![values.len() / rows],
+            [_, inner @ ..] if !header.timestamps_ns.is_empty() => inner.iter().map(|&n| n as usize).collect(),
+            shape => shape.iter().map(|&n| n as usize).collect(),
+        };
+        let shape = if shape.is_empty() { vec![1] } else { shape };
+        // float16 and bfloat16 have no place in a dataset; float32 has all of their values.
+        let is_half = matches!(values.dtype(), Dtype::Float16 | Dtype::BFloat16);
+        let dtype = if is_half { Dtype::Float32 } else { values.dtype() };
+        if self.names.is_none() && shape.len() == 1 && header.fields.len() == shape[0] {
+            self.names = Some(header.fields.to_vec());
+        }
+        let is_bool = matches!(self.what, What::Numbers { is_bool: true });
+        if is_bool && (dtype != Dtype::UInt8 || values.bytes().iter().any(|&value| value > 1)) {
+            bail!("it is no bool (allowed: uint8, each 0 or 1)");
+        }
+        self.take_form(dtype, shape)?;
+        for sample in message.samples(values.len() / rows)? {
+            let mut wide = vec![0.0; sample.values.len()];
+            let is_float = matches!(dtype, Dtype::Float32 | Dtype::Float64);
+            let is_finite = match sample.values.dtype() {
+                Dtype::Float64 => sample.values.as_slice::<f64>().iter().all(|value| value.is_finite()),
+                _ if is_float => {
+                    sample.values.to_f32(&mut wide);
+                    wide.iter().all(|value| value.is_finite())
+                }
+                _ => true,
+            };
+            if !is_finite {
+                self.dropped += 1;
+                continue;
+            }
+            let bytes = if is_half {
+                wide.iter().flat_map(|value| value.to_le_bytes()).collect()
+            } else {
+                sample.values.bytes().to_vec()
+            };
+            self.insert(sample.stamp_ns, bytes);
+        }
+        Ok(())
+    }
+
+    fn push_image(&mut self, message: &Message) -> eyre::Result<()> {
+        let allowed = "allowed: uint8, `shape` [height, width], [height, width, 1] or [height, width, 3]";
+        let Some(values) = message.flat().filter(|values| values.dtype() == Dtype::UInt8) else {
+            bail!("it is no image ({allowed})");
+        };
+        let shape: Vec<usize> = match message.header.shape.as_slice() {
+            &[height, width] => vec![height as usize, width as usize, 1],
+            &[height, width, channels @ (1 | 3)] => vec![height as usize, width as usize, channels as usize],
+            other => bail!("an image of `shape` {other:?} ({allowed})"),
+        };
+        let encoding = match message.header.other.get("encoding") {
+            Some(MetadataValue::String(encoding)) => encoding.to_lowercase(),
+            _ => String::new(),
+        };
+        let mut pixels = values.bytes().to_vec();
+        match (encoding.as_str(), shape[2]) {
+            ("" | "rgb" | "rgb8", 3) | ("" | "mono8" | "8uc1", 1) => {}
+            ("bgr" | "bgr8" | "8uc3", 3) => pixels.chunks_exact_mut(3).for_each(|pixel| pixel.swap(0, 2)),
+            _ => bail!(
+                "an image of {} channels in `{encoding}` (allowed: rgb8, bgr8, mono8)",
+                shape[2]
+            ),
+        }
+        self.take_form(Dtype::UInt8, shape)?;
+        self.insert(message.timestamp_ns(), pixels);
+        Ok(())
+    }
+
+    fn take_form(&mut self, dtype: Dtype, shape: Vec<usize>) -> eyre::Result<()> {
+        let form = self.form.get_or_insert_with(|| Form {
+            dtype,
+            shape: shape.clone(),
+        });
+        if form.dtype != dtype || form.shape != shape {
+            bail!(
+                "{dtype} {shape:?}, and the first was {} {:?} (allowed: the same)",
+                form.dtype,
+                form.shape
+            );
+        }
+        Ok(())
+    }
+
+    fn insert(&mut self, stamp_ns: i64, bytes: Vec<u8>) {
+        let time_ns = stamp_ns.saturating_sub(self.latency_ns);
+        let at = self.samples.partition_point(|sample| sample.time_ns <= time_ns);
+        // Of two with the same time the later arrival wins.
+        match at.checked_sub(1).map(|before| &mut self.samples[before]) {
+            Some(same) if same.time_ns == time_ns => same.bytes = bytes,
+            _ => self.samples.insert(at, Sample { time_ns, bytes }),
+        }
+        self.newest_ns = self.newest_ns.max(time_ns);
+    }
+
+    /// What there is at a target.
+    pub fn find(&self, target_ns: i64) -> Found {
+        let past = self.samples.partition_point(|sample| sample.time_ns <= target_ns);
+        let (from, to) = match (self.what, self.take) {
+            (What::Window(samples), _) => (past.saturating_sub(samples), past),
+            (_, Take::Previous) => (past.saturating_sub(1), past),
+            (_, Take::Next) => {
+                let first = self.samples.partition_point(|sample| sample.time_ns < target_ns);
+                (first, (first + 1).min(self.samples.len()))
+            }
+        };
+        let time_ns = (from < to).then(|| self.samples[to - 1].time_ns);
+        let is_near = time_ns.is_some_and(|time_ns| target_ns.abs_diff(time_ns) <= self.max_age_ns as u64);
+        let is_whole = !matches!(self.what, What::Window(samples) if to - from < samples);
+        Found {
+            time_ns,
+            is_valid: is_near && is_whole,
+            from,
+            to,
+        }
+    }
+
+    /// Appends the value that was found: of a window that is not whole, zeros stand first.
+    pub fn write(&self, found: &Found, out: &mut Vec<u8>) {
+        out.resize(out.len() + self.missing(found) * self.sample_bytes(), 0);
+        for sample in self.samples.range(found.from..found.to) {
+            out.extend_from_slice(&sample.bytes);
+        }
+    }
+
+    /// The times of a window; -1 where there is no sample.
+    pub fn times<'a>(&'a self, found: &Found) -> impl Iterator<Item = i64> + 'a {
+        let there = self.samples.range(found.from..found.to).map(|sample| sample.time_ns);
+        std::iter::repeat_n(-1, self.missing(found)).chain(there)
+    }
+
+    fn missing(&self, found: &Found) -> usize {
+        let all = if let What::Window(samples) = self.what {
+            samples
+        } else {
+            1
+        };
+        all - (found.to - found.from)
+    }
+
+    fn sample_bytes(&self) -> usize {
+        let form = self.form.as_ref();
+        form.map_or(0, |form| form.shape.iter().product::<usize>() * form.dtype.size())
+    }
+
+    /// Forgets what no target after this one needs.
+    pub fn forget_before(&mut self, target_ns: i64) {
+        let past = self.samples.partition_point(|sample| sample.time_ns <= target_ns);
+        let kept = if let What::Window(samples) = self.what {
+            samples
+        } else {
+            1
+        };
+        self.samples.drain(..past.saturating_sub(kept));
+    }
+}

@@ -1,0 +1,258 @@
+//! `robocache convert`: between recordings and the files of other software.
+
+mod lerobot;
+mod recording;
+
+use crate::output::{Output, Table};
+use clap::ValueEnum;
+use eyre::bail;
+use robocache::formats::lerobot::Version;
+use robocache::stream::Message;
+use serde::Serialize;
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Converts between recordings and the files of other software
+#[derive(clap::Args)]
+#[command(after_help = "Exit codes:
+  0   all of it is converted, but for what is told as left out
+  1   a part of it can't be read or written, and the rest is converted
+  2   nothing is converted")]
+pub struct Args {
+    /// What is read: the folder of a recording, or of a dataset of LeRobot
+    input: PathBuf,
+    /// What is written: a new file or folder
+    output: PathBuf,
+    /// What to write, where the name of OUTPUT does not tell
+    #[arg(long)]
+    to: Option<Format>,
+    /// The configuration: to LeRobot, what makes its frames
+    #[arg(long)]
+    config: Option<PathBuf>,
+    /// From LeRobot: a feature that is left out, such as a video; may be given several times
+    #[arg(long, value_name = "FEATURE")]
+    without: Vec<String>,
+}
+
+/// A form of files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// A folder with an Arrow file for each stream
+    Recording,
+    /// A dataset of LeRobot, version 3.0
+    Lerobot,
+    /// A dataset of LeRobot, version 2.1
+    #[value(name = "lerobot-v2.1")]
+    LerobotV2,
+}
+
+impl Format {
+    /// What `path`, which is there, is.
+    fn of_input(path: &Path) -> eyre::Result<Self> {
+        if lerobot::is_dataset(path) {
+            return Ok(Self::Lerobot);
+        }
+        if path.is_dir() {
+            return Ok(Self::Recording);
+        }
+        bail!(
+            "{}: no recording (allowed: the folder of one, or of a dataset of LeRobot)",
+            path.display()
+        )
+    }
+
+    /// What `path`, which is not there, is to be: what its name tells, else a recording.
+    fn of_output(_path: &Path) -> Self {
+        Self::Recording
+    }
+}
+
+/// What messages are read from.
+trait Source {
+    /// Makes `message` the next one. Returns the name of its stream, `None` at the end.
+    ///
+    /// # Errors
+    /// What keeps it from going on. What can be left out is left out, and told by [`told`](Self::told).
+    fn next_into(&mut self, message: &mut Message) -> eyre::Result<Option<&str>>;
+
+    /// What is to be said once all is read.
+    fn told(&mut self) -> Told;
+
+    /// The streams, where they are known before they are read.
+    fn streams(&self) -> Option<Vec<String>> {
+        None
+    }
+
+    /// A file that belongs beside a recording of it: its name and text.
+    fn beside(&self) -> Option<(&'static str, String)> {
+        None
+    }
+}
+
+/// What messages are written to.
+trait Sink {
+    /// Writes a message.
+    ///
+    /// # Errors
+    /// Why this message can't be written; others may follow.
+    fn append(&mut self, stream: &str, message: &Message) -> Result<(), Refused>;
+
+    /// Writes what waits.
+    ///
+    /// # Errors
+    /// What can't be written.
+    fn finish(&mut self) -> eyre::Result<Told>;
+}
+
+/// Why a message is not written.
+enum Refused {
+    /// It has no place there. Others may have.
+    Message(String),
+    /// Nothing more can be written.
+    All(eyre::Report),
+}
+
+/// What is said of what was read or written.
+#[derive(Default)]
+struct Told {
+    /// What can't be read.
+    problems: Vec<String>,
+    /// What was left out, and what stands for what was not there.
+    notes: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Converted {
+    input: PathBuf,
+    output: PathBuf,
+    streams: Vec<Stream>,
+    /// What is left out, and what stands for what was not there.
+    notes: Vec<String>,
+    /// What can't be read or written.
+    problems: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Stream {
+    name: String,
+    messages: u64,
+    /// Those that can't be written.
+    #[serde(skip_serializing_if = "is_zero")]
+    refused: u64,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
+pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
+    let from = Format::of_input(&args.input)?;
+    let to = args.to.unwrap_or_else(|| Format::of_output(&args.output));
+    if args.output.exists() {
+        bail!(
+            "{}: it is there already (allowed: a new file or folder)",
+            args.output.display()
+        );
+    }
+    let mut source: Box<dyn Source> = match from {
+        Format::Recording => Box::new(recording::RecordingSource::open(&args.input)?),
+        Format::Lerobot | Format::LerobotV2 => Box::new(lerobot::Source::open(&args.input, &args.without)?),
+    };
+    let mut sink: Box<dyn Sink> = match to {
+        Format::Recording => Box::new(recording::RecordingSink::create(&args.output)?),
+        Format::Lerobot | Format::LerobotV2 => {
+            let version = if to == Format::Lerobot {
+                Version::V3_0
+            } else {
+                Version::V2_1
+            };
+            let streams = source.streams();
+            Box::new(lerobot::Sink::create(
+                &args.output,
+                version,
+                args.config.as_deref(),
+                streams.as_deref(),
+            )?)
+        }
+    };
+    let (streams, refusals) = copy(source.as_mut(), sink.as_mut())?;
+    let written = sink.finish()?;
+    let Told {
+        mut problems,
+        mut notes,
+    } = source.told();
+    problems.extend(refusals.into_iter().chain(written.problems));
+    notes.extend(written.notes);
+    if let (Format::Recording, Some((name, text))) = (to, source.beside()) {
+        fs::write(args.output.join(name), text)?;
+    }
+    let converted = Converted {
+        input: args.input.clone(),
+        output: args.output.clone(),
+        streams,
+        notes,
+        problems,
+    };
+    output.result(&converted, text)?;
+    Ok(ExitCode::from(u8::from(!converted.problems.is_empty())))
+}
+
+/// Copies every message. Returns how many of which stream, and of each stream why the first was not written that was not.
+fn copy(source: &mut dyn Source, sink: &mut dyn Sink) -> eyre::Result<(Vec<Stream>, Vec<String>)> {
+    let (mut streams, mut refusals) = (Vec::<Stream>::new(), Vec::new());
+    let mut message = Message::default();
+    while let Some(name) = source.next_into(&mut message)? {
+        let at = streams
+            .iter()
+            .position(|stream| stream.name == name)
+            .unwrap_or_else(|| {
+                streams.push(Stream {
+                    name: name.to_owned(),
+                    messages: 0,
+                    refused: 0,
+                });
+                streams.len() - 1
+            });
+        let stream = &mut streams[at];
+        match sink.append(name, &message) {
+            Ok(()) => stream.messages += 1,
+            Err(Refused::All(error)) => return Err(error),
+            Err(Refused::Message(why)) => {
+                if stream.refused == 0 {
+                    refusals.push(why);
+                }
+                stream.refused += 1;
+            }
+        }
+    }
+    streams.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok((streams, refusals))
+}
+
+fn text(converted: &Converted) -> String {
+    let mut text = format!("{} to {}\n\n", converted.input.display(), converted.output.display());
+    let mut table = Table::new(["<stream", "messages", "refused"]);
+    for stream in &converted.streams {
+        table.row([
+            stream.name.clone(),
+            stream.messages.to_string(),
+            stream.refused.to_string(),
+        ]);
+    }
+    // Writing to a string can't fail.
+    let _ = write!(text, "{table}");
+    for (heading, lines) in [
+        ("left out or stood in for", &converted.notes),
+        ("problems", &converted.problems),
+    ] {
+        if !lines.is_empty() {
+            let _ = writeln!(text, "\n{heading}:");
+            lines.iter().for_each(|line| {
+                let _ = writeln!(text, "  {line}");
+            });
+        }
+    }
+    text
+}

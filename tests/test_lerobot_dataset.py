@@ -1,0 +1,82 @@
+"""LeRobot itself iterates datasets that `robocache convert` writes: `make test-lerobot`."""
+
+import os
+
+import numpy as np
+import pytest
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+torch = pytest.importorskip("torch", reason="PyTorch is not in this environment: make test-lerobot")
+pytest.importorskip("lerobot", reason="LeRobot is not in this environment: make test-lerobot")
+
+from lerobot.datasets.compute_stats import compute_episode_stats  # noqa: E402
+from lerobot.datasets.lerobot_dataset import LeRobotDataset  # noqa: E402
+from lerobot.datasets.utils import dataset_to_policy_features  # noqa: E402
+
+from lerobot_data import CONFIG, convert, record_robot  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("lerobot")
+    (folder / "robot.yml").write_text(CONFIG)
+    streams = record_robot(folder / "recording")
+    convert(folder / "recording", folder / "dataset", "--to", "lerobot", "--config", folder / "robot.yml")
+    return folder / "dataset", streams
+
+
+def test_a_loader_gives_every_frame(dataset):
+    root, streams = dataset
+    steps = {"action": [0.0, 0.02, 0.04], "observation.state": [-0.02, 0.0]}
+    loaded = LeRobotDataset("robocache/test", root=root, delta_timestamps=steps)
+    assert (loaded.num_episodes, loaded.fps, len(loaded)) == (2, 50, loaded.meta.total_frames)
+    commands, images = streams["command"], streams["camera"]
+    seen = []
+    for batch in torch.utils.data.DataLoader(loaded, batch_size=16, num_workers=2):
+        count = len(batch["index"])
+        assert batch["action"].shape == (count, 3, 3) and batch["observation.state"].shape == (count, 2, 8)
+        assert batch["robocache.window.force"].shape == (count, 20, 6) and batch["robocache.window.force"].dtype == torch.float32
+        assert batch["robocache.valid"].dtype == torch.bool and batch["robocache.valid"].all()
+        target, captured = batch["robocache.target_ns"].numpy(), batch["robocache.capture_ns"].numpy()
+        at = np.searchsorted(commands[0], target)
+        assert (batch["action"][:, 0].numpy() == commands[1][at]).all() and (captured[:, 3] == commands[0][at]).all()
+        image = images[1][np.searchsorted(images[0], target, "right") - 1].transpose(0, 3, 1, 2)
+        assert (np.rint(batch["observation.images.top"].numpy() * 255) == image).all()
+        assert all(task == ("reach" if episode == 0 else "grasp it") for task, episode in zip(batch["task"], batch["episode_index"]))
+        seen += batch["index"].tolist()
+    assert seen == list(range(len(loaded)))
+
+
+def test_policies_see_what_is_theirs(dataset):
+    loaded = LeRobotDataset("robocache/test", root=dataset[0])
+    features = dataset_to_policy_features(loaded.meta.features)
+    assert set(features) == {"observation.state", "observation.images.top", "action"}
+
+
+def test_statistics_are_near_those_of_lerobot(dataset):
+    """LeRobot takes quantiles from histograms of 5,000 bins."""
+    loaded = LeRobotDataset("robocache/test", root=dataset[0])
+    loaded.hf_dataset.set_format("numpy")
+    episode = loaded.hf_dataset.select(range(loaded.meta.total_frames))
+    names = ["observation.state", "action", "robocache.age_ns"]
+    theirs = compute_episode_stats({name: np.stack(episode[name]) for name in names}, {n: loaded.meta.features[n] for n in names})
+    for name in names:
+        span = np.maximum(theirs[name]["max"] - theirs[name]["min"], 1)
+        for stat, value in theirs[name].items():
+            ours = loaded.meta.stats[name][stat]
+            assert ours.shape == value.shape
+            assert (np.abs(ours - value) <= (1e-6 if stat in ("min", "max", "mean", "std", "count") else 0.1) * span).all(), (name, stat)
+
+
+def test_its_own_tools_take_the_dataset(dataset, tmp_path):
+    """An episode is deleted by LeRobot, which reads what each episode says of itself, and writes the rest anew."""
+    from lerobot.datasets.dataset_tools import delete_episodes
+
+    config = tmp_path / "robot.yml"
+    # LeRobot's tools go by pandas, which takes no feature of two axes, of LeRobot's own datasets either.
+    config.write_text("".join(line for line in CONFIG.splitlines(True) if "window.force" not in line))
+    convert(dataset[0].parent / "recording", tmp_path / "dataset", "--to", "lerobot", "--config", config)
+    loaded = LeRobotDataset("robocache/test", root=tmp_path / "dataset")
+    left = delete_episodes(loaded, [0], output_dir=tmp_path / "left", repo_id="robocache/left")
+    assert left.num_episodes == 1 and len(left) == loaded.meta.episodes[1]["length"]
+    assert left[0]["task"] == "grasp it"
