@@ -80,3 +80,38 @@ def test_its_own_tools_take_the_dataset(dataset, tmp_path):
     left = delete_episodes(loaded, [0], output_dir=tmp_path / "left", repo_id="robocache/left")
     assert left.num_episodes == 1 and len(left) == loaded.meta.episodes[1]["length"]
     assert left[0]["task"] == "grasp it"
+
+
+def test_a_dataset_of_its_own_comes_back(tmp_path):
+    """LeRobot writes numbers, bools and images; the recording of them makes the same dataset."""
+    number = lambda dtype, *shape: {"dtype": dtype, "shape": shape, "names": None}  # noqa: E731
+    features = {
+        "observation.state": {**number("float32", 3), "names": ["a", "b", "c"]},
+        "observation.images.top": {**number("image", 4, 6, 3), "names": ["height", "width", "channels"]},
+        "action": number("float64", 2),
+        "next.done": number("bool", 1),
+        "robot.steps": number("int64", 2, 2),
+    }
+    root, random = tmp_path / "theirs", np.random.default_rng(0)
+    made = LeRobotDataset.create("robocache/theirs", 30, features, root=root, robot_type="so101", use_videos=False)
+    for episode in range(3):
+        for i in range(7 + episode):
+            made.add_frame(
+                {
+                    "observation.state": random.normal(size=3).astype(np.float32),
+                    "observation.images.top": random.integers(0, 256, (4, 6, 3), dtype=np.uint8),
+                    "action": random.normal(size=2),
+                    "next.done": np.array([i == 6 + episode]),
+                    "robot.steps": random.integers(-(2**60), 2**60, (2, 2)),
+                    "task": ["reach", "", "grüßen"][episode],
+                }
+            )
+        made.save_episode()
+    made.finalize()
+    convert(root, tmp_path / "recording")
+    convert(tmp_path / "recording", tmp_path / "ours", "--to", "lerobot", "--config", tmp_path / "recording/robocache.yml")
+    theirs, ours = (LeRobotDataset("robocache/x", root=path) for path in (root, tmp_path / "ours"))
+    assert theirs.meta.info == ours.meta.info and len(theirs) == len(ours) == 24
+    for before, after in zip(theirs, ours, strict=True):
+        assert before.keys() == after.keys()
+        assert all(torch.equal(before[key], after[key]) if key != "task" else before[key] == after[key] for key in before)

@@ -86,7 +86,7 @@ impl Feature {
         self
     }
 
-    /// Elements of a frame. It can't overflow once [`check`](Self::check) has seen it.
+    /// Elements of a frame.
     pub fn len(&self) -> usize {
         self.shape.iter().product()
     }

@@ -1,5 +1,6 @@
 //! Statistics of features, by which policies normalise.
 
+use rayon::prelude::*;
 use serde_json::{Value, json};
 
 /// Quantiles that LeRobot has, and what it calls them.
@@ -137,14 +138,13 @@ impl Sample {
 
     /// The quantiles of each element.
     fn quantiles(&self) -> Vec<[f64; 5]> {
-        let mut column = Vec::with_capacity(self.frames.len() / self.width);
-        let elements = 0..self.width;
+        let elements = (0..self.width).into_par_iter();
         elements
-            .map(|element| {
+            .map_init(Vec::new, |column, element| {
                 column.clear();
                 let values = self.frames.iter().skip(element).step_by(self.width);
                 column.extend(values.copied().filter(|value| value.is_finite()));
-                quantiles(&mut column)
+                quantiles(column)
             })
             .collect()
     }

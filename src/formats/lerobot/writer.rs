@@ -100,16 +100,6 @@ impl Writer {
         })
     }
 
-    /// What is written.
-    pub fn dataset(&self) -> &Dataset {
-        &self.dataset
-    }
-
-    /// Frames of the episode so far.
-    pub fn episode_len(&self) -> usize {
-        self.episode.length
-    }
-
     /// Sets a feature of the frame at hand, by its index in [`Dataset::features`]: its elements, row-major; of bools bytes of 0 or
     /// 1, of an image its pixels.
     ///

@@ -1,6 +1,7 @@
 //! Datasets of LeRobot.
 
 mod config;
+mod counts;
 mod observed;
 mod origin;
 mod plan;

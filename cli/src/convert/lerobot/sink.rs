@@ -1,6 +1,7 @@
 //! Messages to a dataset: the operations of a configuration make observations of them, and each observation becomes a frame.
 
 use super::config::{FeatureConfig, LerobotConfig, OnInvalid, to_ns};
+use super::counts::Counts;
 use super::observed::{Observation, Observed};
 use super::origin;
 use super::plan::{Plan, plan, rate};
@@ -14,7 +15,7 @@ use robocache::ops::align::{AlignConfig, FUSED};
 use robocache::prelude::Dtype;
 use robocache::stream::{Message, MetadataValue};
 use robocache::time::Interpolation;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -69,19 +70,6 @@ struct Last {
     begun: usize,
     /// Of each modality, then of each stream: the last valid value of this episode, with its times where it is a window.
     held: Vec<Option<(Vec<u8>, Vec<i64>)>>,
-}
-
-#[derive(Default)]
-struct Counts {
-    observations: u64,
-    left_out: u64,
-    /// Frames in which a modality or a feature was not valid.
-    invalid: BTreeMap<String, u64>,
-    held: u64,
-    filled: u64,
-    holes: u64,
-    late_begins: u64,
-    without_task: bool,
 }
 
 impl Sink {
@@ -496,56 +484,7 @@ impl Sink {
     }
 
     fn notes(&self, written: &Written) -> Vec<String> {
-        let Counts {
-            observations,
-            left_out,
-            held,
-            filled,
-            holes,
-            ..
-        } = &self.counts;
-        let Written {
-            episodes,
-            frames,
-            tasks,
-        } = written;
-        let (fps, tasks) = (self.fps, tasks.len());
-        let mut notes = vec![format!(
-            "{frames} frames in {episodes} episodes at {fps} fps, {tasks} tasks, of {observations} observations"
-        )];
-        let invalid: Vec<String> = self
-            .counts
-            .invalid
-            .iter()
-            .map(|(name, count)| format!("`{name}` in {count}"))
-            .collect();
-        let invalid = invalid.join(", ");
-        for (count, what) in [
-            (left_out, "observations left out"),
-            (held, "frames with a value that is held"),
-            (filled, "frames with a value that is filled in"),
-        ] {
-            if *count > 0 {
-                notes.push(format!("{count} {what}: not valid were {invalid}"));
-            }
-        }
-        if *holes > 0 {
-            notes.push(format!(
-                "{holes} steps within episodes are longer than 1 / fps, and `timestamp` does not show it"
-            ));
-        }
-        if self.counts.late_begins > 0 {
-            let (count, name) = (
-                self.counts.late_begins,
-                self.config.episodes.as_deref().unwrap_or_default(),
-            );
-            notes.push(format!(
-                "{count} beginnings of episodes on `{name}` came behind frames that are later: those are in the episode before"
-            ));
-        }
-        if !self.is_grid {
-            notes.push("frames are where samples are: `timestamp` is frame_index / fps all the same".to_owned());
-        }
+        let mut notes = self.counts.notes(written, self.fps, self.is_grid);
         for stream in self.streams.iter().filter(|stream| stream.dropped > 0) {
             notes.push(format!(
                 "`{}`: {} samples dropped that are not finite",
@@ -554,12 +493,6 @@ impl Sink {
         }
         for (at, count) in self.graph.faults().filter(|(_, count)| *count > 0) {
             notes.push(format!("{at}: {count} faults and warnings"));
-        }
-        if self.counts.without_task {
-            notes.push(
-                "frames without a task, whose text is empty: `task:` or `tasks:` of the section `lerobot:` says it"
-                    .to_owned(),
-            );
         }
         notes
     }

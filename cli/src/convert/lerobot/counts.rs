@@ -1,0 +1,64 @@
+//! What became of observations, and how it is told.
+
+use robocache::formats::lerobot::Written;
+use std::collections::BTreeMap;
+
+#[derive(Default)]
+pub struct Counts {
+    pub observations: u64,
+    /// Observations that are no frames.
+    pub left_out: u64,
+    /// Observations in which a modality or a feature was not valid.
+    pub invalid: BTreeMap<String, u64>,
+    /// Frames with a value that was not valid there.
+    pub held: u64,
+    pub filled: u64,
+    /// Steps within episodes that are longer than that of frames.
+    pub holes: u64,
+    /// Beginnings of episodes that came when later frames had been written.
+    pub late_begins: u64,
+    pub without_task: bool,
+}
+
+impl Counts {
+    /// In words; `is_grid` where frames are not where samples are.
+    pub fn notes(&self, written: &Written, fps: u32, is_grid: bool) -> Vec<String> {
+        let Written { episodes, frames, .. } = written;
+        let (tasks, observations) = (written.tasks.len(), self.observations);
+        let mut notes = vec![format!(
+            "{frames} frames in {episodes} episodes at {fps} fps, {tasks} tasks, of {observations} observations"
+        )];
+        let invalid = self.invalid.iter().map(|(name, count)| format!("`{name}` in {count}"));
+        let invalid = invalid.collect::<Vec<_>>().join(", ");
+        let behind = format!("not valid were {invalid}");
+        for (count, what, more) in [
+            (self.left_out, "observations left out", behind.as_str()),
+            (self.held, "frames with a value that is held", &behind),
+            (self.filled, "frames with a value that is filled in", &behind),
+            (
+                self.holes,
+                "steps within episodes are longer than 1 / fps",
+                "`timestamp` does not show it",
+            ),
+            (
+                self.late_begins,
+                "beginnings of episodes came behind frames that are later",
+                "those are in the episode before",
+            ),
+        ] {
+            if count > 0 {
+                notes.push(format!("{count} {what}: {more}"));
+            }
+        }
+        if !is_grid {
+            notes.push("frames are where samples are: `timestamp` is frame_index / fps all the same".to_owned());
+        }
+        if self.without_task {
+            notes.push(
+                "frames without a task, whose text is empty: `task:` or `tasks:` of the section `lerobot:` says it"
+                    .to_owned(),
+            );
+        }
+        notes
+    }
+}
