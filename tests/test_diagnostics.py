@@ -169,3 +169,21 @@ def test_a_folder_that_can_not_be_written_is_refused(flow):
     flow.robocache("fuse", {"status": str(taken), "fuse": config}, {"good": "sender/good"}, ["fused"])
     done = flow.run(code=None)
     assert done.code != 0 and f"status: {taken}" in done.logs["fuse"], done.logs["fuse"]
+
+
+def test_columns_of_text_go_through_the_nodes_as_they_are(flow):
+    """Through a group and a clock; a null is an empty text there, and said."""
+    texts = pa.array(["zwölf", "", "b"])
+    whole = pa.StructArray.from_arrays([texts, pa.array([1, 2, 3])], ["label", "count"])
+    torn = pa.StructArray.from_arrays([pa.array(["a", None, "b"]), pa.array([1, 2, 3])], ["label", "count"])
+    flow.sender([send(name, array, stamp) for stamp, array in [(0, whole), (10 * MS, torn)] for name in ("labels", "other")])
+    config = {"policy": "exact", "inputs": [{"input": "labels"}, {"input": "other"}]}
+    flow.robocache("group", {"group": config}, {name: f"sender/{name}" for name in ("labels", "other")}, ["labels"])
+    flow.robocache("clock", {"clock": {"inputs": [{"input": "labels"}]}}, {"labels": "group/labels"}, ["labels"])
+    flow.collector({"group": "group/labels", "clock": "clock/labels"})
+    done = flow.run()
+    for name in ("group", "clock"):
+        first, second = done.received("sink", name)
+        assert first.array.field("label").to_pylist() == ["zwölf", "", "b"], name
+        assert second.array.field("label").to_pylist() == ["a", "", "b"] and second.array.field("label").type == pa.string()
+    assert "column `label` of text has nulls" in done.logs["group"], done.logs["group"]

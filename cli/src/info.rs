@@ -249,7 +249,7 @@ fn payload(message: &Message) -> String {
     }
     let columns = message.columns().iter();
     let columns: Vec<String> = columns
-        .map(|column| format!("{}: {}", column.name, column.dtype))
+        .map(|column| format!("{}: {}", column.name, column.type_name()))
         .collect();
     format!("{{{}}}", columns.join(", "))
 }

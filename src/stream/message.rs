@@ -107,6 +107,14 @@ impl Column {
             .slice(self.offsets[row] as usize, self.offsets[row + 1] as usize)
     }
 
+    /// The type that its elements came in by name, or `text`.
+    pub fn type_name(&self) -> &'static str {
+        match self.cells {
+            Cells::Text(_) => "text",
+            _ => self.integers.unwrap_or(self.dtype).name(),
+        }
+    }
+
     /// The texts of all rows; `None` where it is no column of text.
     pub fn texts(&self) -> Option<impl ExactSizeIterator<Item = &str>> {
         let Cells::Text(_) = self.cells else { return None };

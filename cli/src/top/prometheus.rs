@@ -90,8 +90,13 @@ impl Server {
     }
 
     fn accept(&mut self, now: Instant) {
-        // A client that is gone already is no error of the listener's.
-        while let Ok((stream, _)) = self.listener.accept() {
+        loop {
+            let stream = match self.listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                // The client is gone already, or there is no room for another one now.
+                Err(_) => return std::thread::sleep(Duration::from_millis(20)),
+            };
             if stream.set_nonblocking(true).is_err() {
                 continue;
             }

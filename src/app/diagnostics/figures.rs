@@ -151,6 +151,16 @@ impl Input {
         Some(step)
     }
 
+    /// Messages in a second: those of the last seconds, or those after the first.
+    fn rate_hz(&self, now: Instant) -> f64 {
+        let (since, messages) = (self.recent.since(), self.recent.get().messages);
+        let (since, messages) = match self.first {
+            Some(first) if first >= since => (first, messages.saturating_sub(1)),
+            _ => (since, messages),
+        };
+        messages as f64 / now.saturating_duration_since(since).as_secs_f64().max(1e-3)
+    }
+
     /// For how long nothing has come.
     fn silence(&self, now: Instant) -> Silence {
         let usual = match (self.first, self.last) {
@@ -169,7 +179,7 @@ impl Input {
     /// Brings its row up to date.
     fn report(&mut self, state: &InputState<'_>, now: Instant) -> Row {
         self.recent.turn(now);
-        let (recent, seconds) = (self.recent.get(), self.recent.seconds(now));
+        let recent = self.recent.get();
         let usual_ns = recent.period.quantile(0.5);
         if let Some(usual_ns) = usual_ns.filter(|_| recent.steps >= LEAST_STEPS) {
             self.gap_ns = (usual_ns as f64 * GAP_STEPS) as i64;
@@ -185,7 +195,7 @@ impl Input {
             level: Level::Ok,
             message: String::new(),
             messages: self.messages,
-            rate_hz: recent.messages as f64 / seconds.max(1e-3),
+            rate_hz: self.rate_hz(now),
             period_p50_ns: usual_ns,
             period_p99_ns: recent.period.quantile(0.99),
             age_p50_ns: recent.age.quantile(0.5),

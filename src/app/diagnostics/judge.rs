@@ -34,6 +34,12 @@ pub(in crate::app) struct Faulty<'a> {
     pub said: &'a str,
 }
 
+/// The beginning of what was said: names in it are as long as their sender likes.
+fn shortened(said: &str) -> &str {
+    const MOST: usize = 400;
+    said.char_indices().nth(MOST).map_or(said, |(end, _)| &said[..end])
+}
+
 /// How an input is, by its row and the one before it.
 pub(super) fn judge(
     row: &Row,
@@ -44,9 +50,10 @@ pub(super) fn judge(
 ) -> (Level, String) {
     let faults = row.faults - before.faults;
     if faults > 0 {
+        let said = shortened(state.faulty.said);
         let words = match row.messages {
-            0 => format!("none of its messages can be used: {}", state.faulty.said),
-            _ => format!("{faults} faults: {}", state.faulty.said),
+            0 => format!("none of its messages can be used: {said}"),
+            _ => format!("{faults} faults: {said}"),
         };
         return (Level::Error, words);
     }

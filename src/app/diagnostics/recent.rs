@@ -52,9 +52,9 @@ impl<T: Figure> Recent<T> {
         &self.older
     }
 
-    /// How many seconds that are.
-    pub fn seconds(&self, now: Instant) -> f64 {
-        now.saturating_duration_since(self.older_since).as_secs_f64()
+    /// When they began.
+    pub fn since(&self) -> Instant {
+        self.older_since
     }
 }
 
@@ -133,10 +133,10 @@ mod tests {
         recent.record(|times| times.record(1_000_000_000));
         recent.turn(start + TURN);
         assert!(recent.get().max().is_some());
-        assert_eq!(recent.seconds(start + TURN), 5.0);
+        assert_eq!(recent.since(), start);
         recent.record(|times| times.record(1_000_000));
         recent.turn(start + 2 * TURN);
         assert_eq!(recent.get().max(), Some(1_000_000));
-        assert_eq!(recent.seconds(start + 2 * TURN), 5.0);
+        assert_eq!(recent.since(), start + TURN);
     }
 }

@@ -58,7 +58,7 @@ fn report_losses(input: usize, message: &Message, (columns, nulls): (&str, &str)
     }
     let with_nulls = |column: &&Column| column.integers.is_some() || !column.null_rows.is_empty();
     for column in message.columns().iter().filter(with_nulls) {
-        let (name, kind) = (&column.name, column.integers.unwrap_or(column.dtype));
+        let (name, kind) = (&column.name, column.type_name());
         out.fault(input, format_args!("column `{name}` of {kind} has nulls, {nulls}"));
     }
 }

@@ -78,6 +78,9 @@ fn cloud(ms: i64, rows: usize) -> Message {
     column
         .offsets
         .extend(std::iter::once(0).chain((0..rows).map(|_| rows as i32)));
+    let column = message.add_column("label", Dtype::UInt8, Cells::Text(2 * rows));
+    column.data.copy_from("ü".repeat(rows).as_bytes());
+    column.offsets.extend((0..=rows).map(|row| 2 * row as i32));
     message
 }
 
@@ -108,6 +111,12 @@ fn members_go_out_unchanged_in_the_order_of_the_inputs() {
     assert_eq!([first, second], ["lidar", "camera"]);
     for (sent, came) in [(of_lidar, &lidar), (of_camera, &camera)] {
         assert_eq!((sent.rows, sent.columns().len()), (came.rows, came.columns().len()));
+        for (sent, came) in sent.columns().iter().zip(came.columns()) {
+            assert_eq!(
+                (sent.cells, sent.data.bytes(), &sent.offsets),
+                (came.cells, came.data.bytes(), &came.offsets)
+            );
+        }
         for (sent, came) in sent.columns().iter().zip(came.columns()) {
             assert_eq!(
                 (&sent.name, sent.dtype, sent.cells),
