@@ -1,10 +1,14 @@
 //! `robocache convert`: between recordings and the files of other software.
 
+mod csv;
+mod mcap;
 mod recording;
 
+use crate::config;
 use crate::output::{Output, Table};
 use clap::ValueEnum;
-use eyre::bail;
+use eyre::{bail, eyre};
+use robocache::formats::mcap::{Reader, Writer};
 use robocache::stream::Message;
 use serde::Serialize;
 use std::fmt::Write;
@@ -18,13 +22,18 @@ use std::process::ExitCode;
   1   a part of it can't be read or written, and the rest is converted
   2   nothing is converted")]
 pub struct Args {
-    /// What is read: the folder of a recording
+    /// What is read: a recording, an MCAP file, the folder of a rosbag2, a CSV file or a folder of these
     input: PathBuf,
     /// What is written: a new file or folder
     output: PathBuf,
     /// What to write, where the name of OUTPUT does not tell
     #[arg(long)]
     to: Option<Format>,
+    /// Takes of topics what the inputs of this configuration want that have their names
+    #[arg(long)]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    csv: csv::Args,
 }
 
 /// A form of files.
@@ -32,20 +41,39 @@ pub struct Args {
 enum Format {
     /// A folder with an Arrow file for each stream
     Recording,
+    /// MCAP, with messages of ROS 2
+    Mcap,
+    /// A folder with a table for each stream
+    Csv,
 }
 
 impl Format {
     /// What `path`, which is there, is.
     fn of_input(path: &Path) -> eyre::Result<Self> {
-        if path.is_dir() {
-            return Ok(Self::Recording);
+        let about = std::fs::metadata(path).map_err(|error| eyre!("{}: {error}", path.display()))?;
+        let extension = path
+            .extension()
+            .and_then(|extension| extension.to_str())
+            .unwrap_or_default();
+        match (about.is_dir(), extension.to_ascii_lowercase().as_str()) {
+            (true, _) if Reader::is_bag(path) => Ok(Self::Mcap),
+            (true, _) if !csv::files(path).is_empty() => Ok(Self::Csv),
+            (true, _) => Ok(Self::Recording),
+            (false, "mcap") => Ok(Self::Mcap),
+            (false, "csv" | "tsv" | "txt") => Ok(Self::Csv),
+            (false, _) => bail!(
+                "{}: a file of unknown kind (allowed: .mcap, .csv, .tsv, .txt, or the folder of a recording, a rosbag2 or tables)",
+                path.display()
+            ),
         }
-        bail!("{}: no recording (allowed: the folder of one)", path.display())
     }
 
     /// What `path`, which is not there, is to be: what its name tells, else a recording.
-    fn of_output(_path: &Path) -> Self {
-        Self::Recording
+    fn of_output(path: &Path) -> Self {
+        match path.extension().and_then(|extension| extension.to_str()) {
+            Some("mcap") => Self::Mcap,
+            _ => Self::Recording,
+        }
     }
 }
 
@@ -84,8 +112,33 @@ enum Refused {
     All(eyre::Report),
 }
 
-/// What is said of files that were read.
+/// What can't be read, as it comes.
 #[derive(Default)]
+struct Problems {
+    first: Vec<String>,
+    more: u64,
+}
+
+impl Problems {
+    /// So many are told one by one.
+    const TOLD: usize = 20;
+
+    fn push(&mut self, problem: impl ToString) {
+        if self.first.len() < Self::TOLD {
+            self.first.push(problem.to_string());
+        } else {
+            self.more += 1;
+        }
+    }
+
+    fn take(&mut self) -> Vec<String> {
+        let more = std::mem::take(&mut self.more);
+        self.first.extend((more > 0).then(|| format!("and {more} more")));
+        std::mem::take(&mut self.first)
+    }
+}
+
+/// What is said of files that were read.
 struct Told {
     /// What can't be read.
     problems: Vec<String>,
@@ -126,11 +179,19 @@ pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
             args.output.display()
         );
     }
+    let readings = args
+        .config
+        .as_deref()
+        .map_or_else(|| Ok(Vec::new()), config::readings)?;
     let mut source: Box<dyn Source> = match from {
         Format::Recording => Box::new(recording::RecordingSource::open(&args.input)?),
+        Format::Csv => Box::new(csv::CsvSource::open(&args.input, &args.csv)?),
+        Format::Mcap => Box::new(mcap::McapSource::open(&args.input, &readings)?),
     };
     let mut sink: Box<dyn Sink> = match to {
         Format::Recording => Box::new(recording::RecordingSink::create(&args.output)?),
+        Format::Csv => Box::new(robocache::formats::csv::Writer::create(&args.output)?),
+        Format::Mcap => Box::new(Writer::create(&args.output)?),
     };
     let (streams, refusals) = copy(source.as_mut(), sink.as_mut())?;
     sink.finish()?;
