@@ -8,6 +8,7 @@ use common::{MS, Recorder, faults, graph, input, sample};
 use robocache::app::plugins::{self, FusePlugin, RecordConfig, RecordPlugin};
 use robocache::app::{App, AppError, Config, Graph, Plugin, Value};
 use robocache::ops::align::AlignConfig;
+use robocache::stream::Width;
 use std::path::Path;
 
 const ONE: &str = "rate_hz: 100, modalities: [{ input: force, dim: 1, interpolation: previous }]";
@@ -193,5 +194,8 @@ fn what_is_said_of_an_input_s_payload_is_refused_by_its_key() {
     // What takes everything takes what another operation makes of it.
     let text = format!("plugins: [fuse: {{ name: wrist, {ONE} }}, fuse: {{ {ONE} }}]");
     let graph = graph(&text).unwrap();
-    assert_eq!(graph.reading(input(&graph, "force")).unwrap().samples, Some(1));
+    assert_eq!(
+        graph.reading(input(&graph, "force")).unwrap().samples,
+        Some(Width::Of(1))
+    );
 }

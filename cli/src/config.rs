@@ -7,6 +7,7 @@ use robocache::ops::align::AlignConfig;
 use robocache::ops::clock::ClockConfig;
 use robocache::ops::group::GroupingConfig;
 use robocache::ops::voxelize::VoxelizeConfig;
+use robocache::stream::Reading;
 use robocache_sim::config::SimConfig;
 use robocache_sim::plugin::SimPlugin;
 use std::cell::RefCell;
@@ -132,6 +133,26 @@ pub fn graph(
         .with_placement(Placement::cpu("to run it over a recording"));
     let graph = with_notes(app, plugins, &notes).build(|output| is_wanted(output, &notes.borrow()))?;
     Ok((graph, notes.take()))
+}
+
+/// What the operations of a file want of each input that comes from outside.
+///
+/// # Errors
+/// A configuration that can't be used.
+pub fn readings(file: &Path) -> Result<Vec<(String, Reading)>, AppError> {
+    let config = Config::read(file)?;
+    let plugins = if config.has_plugins() {
+        plugins(None)
+    } else {
+        let mut all = plugins(None);
+        all.retain(|plugin| config.sections().any(|section| section == plugin.name()));
+        let names: Vec<_> = all.iter().map(|plugin| plugin.name()).collect();
+        names.into_iter().filter_map(named_plugin).collect()
+    };
+    let graph = with_notes(App::new().with_config(config), plugins, &Notes::default()).check()?;
+    let inputs = graph.external_inputs().enumerate();
+    let readings = inputs.map(|(i, (input, _))| (input.to_owned(), graph.reading(i).unwrap_or_default()));
+    Ok(readings.collect())
 }
 
 /// Operations in the order in which their plugins are built.

@@ -148,7 +148,7 @@ impl Metadata {
     }
 
     /// Sorts it by key.
-    pub(super) fn sort(&mut self) {
+    pub(crate) fn sort(&mut self) {
         self.entries[..self.used].sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
     }
 

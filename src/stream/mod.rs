@@ -21,4 +21,7 @@ pub use resident::{Resident, SlotColumn, SlotLayout};
 pub use samples::{SampleRow, SampleRows, SamplesError};
 pub use selector::{
     FromConfig, FromError, MetadataStamp, NamesConfig, Reading, SelectError, Selector, StampConfig, TimeUnit, Wanted,
+    Width,
 };
+#[cfg(feature = "mcap")]
+pub(crate) use selector::{Recognised, recognise};

@@ -1,12 +1,16 @@
 //! `robocache convert`: between recordings and the files of other software.
 
+mod csv;
 mod lerobot;
+mod mcap;
 mod recording;
 
+use crate::config;
 use crate::output::{Output, Table};
 use clap::ValueEnum;
-use eyre::bail;
+use eyre::{bail, eyre};
 use robocache::formats::lerobot::Version;
+use robocache::formats::mcap::{Reader, Writer};
 use robocache::stream::Message;
 use serde::Serialize;
 use std::fmt::Write;
@@ -21,19 +25,22 @@ use std::process::ExitCode;
   1   a part of it can't be read or written, and the rest is converted
   2   nothing is converted")]
 pub struct Args {
-    /// What is read: the folder of a recording, or of a dataset of LeRobot
+    /// What is read: a recording, an MCAP file, the folder of a rosbag2 or of a dataset of LeRobot, a CSV file or a folder of
+    /// these
     input: PathBuf,
     /// What is written: a new file or folder
     output: PathBuf,
     /// What to write, where the name of OUTPUT does not tell
     #[arg(long)]
     to: Option<Format>,
-    /// The configuration: to LeRobot, what makes its frames
+    /// The configuration: of MCAP its inputs say how the topics of their names are read, to LeRobot it makes the frames
     #[arg(long)]
     config: Option<PathBuf>,
     /// From LeRobot: a feature that is left out, such as a video; may be given several times
     #[arg(long, value_name = "FEATURE")]
     without: Vec<String>,
+    #[command(flatten)]
+    csv: csv::Args,
 }
 
 /// A form of files.
@@ -41,6 +48,10 @@ pub struct Args {
 enum Format {
     /// A folder with an Arrow file for each stream
     Recording,
+    /// MCAP, with messages of ROS 2
+    Mcap,
+    /// A folder with a table for each stream
+    Csv,
     /// A dataset of LeRobot, version 3.0
     Lerobot,
     /// A dataset of LeRobot, version 2.1
@@ -51,21 +62,31 @@ enum Format {
 impl Format {
     /// What `path`, which is there, is.
     fn of_input(path: &Path) -> eyre::Result<Self> {
-        if lerobot::is_dataset(path) {
-            return Ok(Self::Lerobot);
+        let about = fs::metadata(path).map_err(|error| eyre!("{}: {error}", path.display()))?;
+        let extension = path
+            .extension()
+            .and_then(|extension| extension.to_str())
+            .unwrap_or_default();
+        match (about.is_dir(), extension.to_ascii_lowercase().as_str()) {
+            (true, _) if lerobot::is_dataset(path) => Ok(Self::Lerobot),
+            (true, _) if Reader::is_bag(path) => Ok(Self::Mcap),
+            (true, _) if !csv::files(path).is_empty() => Ok(Self::Csv),
+            (true, _) => Ok(Self::Recording),
+            (false, "mcap") => Ok(Self::Mcap),
+            (false, "csv" | "tsv" | "txt") => Ok(Self::Csv),
+            (false, _) => bail!(
+                "{}: a file of unknown kind (allowed: .mcap, .csv, .tsv, .txt, or the folder of a recording, a rosbag2, a dataset of LeRobot or tables)",
+                path.display()
+            ),
         }
-        if path.is_dir() {
-            return Ok(Self::Recording);
-        }
-        bail!(
-            "{}: no recording (allowed: the folder of one, or of a dataset of LeRobot)",
-            path.display()
-        )
     }
 
     /// What `path`, which is not there, is to be: what its name tells, else a recording.
-    fn of_output(_path: &Path) -> Self {
-        Self::Recording
+    fn of_output(path: &Path) -> Self {
+        match path.extension().and_then(|extension| extension.to_str()) {
+            Some("mcap") => Self::Mcap,
+            _ => Self::Recording,
+        }
     }
 }
 
@@ -114,7 +135,33 @@ enum Refused {
     All(eyre::Report),
 }
 
-/// What is said of what was read or written.
+/// What can't be read, as it comes.
+#[derive(Default)]
+struct Problems {
+    first: Vec<String>,
+    more: u64,
+}
+
+impl Problems {
+    /// So many are told one by one.
+    const TOLD: usize = 20;
+
+    fn push(&mut self, problem: impl ToString) {
+        if self.first.len() < Self::TOLD {
+            self.first.push(problem.to_string());
+        } else {
+            self.more += 1;
+        }
+    }
+
+    fn take(&mut self) -> Vec<String> {
+        let more = std::mem::take(&mut self.more);
+        self.first.extend((more > 0).then(|| format!("and {more} more")));
+        std::mem::take(&mut self.first)
+    }
+}
+
+/// What is said of files that were read or written.
 #[derive(Default)]
 struct Told {
     /// What can't be read.
@@ -158,31 +205,29 @@ pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
     }
     let mut source: Box<dyn Source> = match from {
         Format::Recording => Box::new(recording::RecordingSource::open(&args.input)?),
+        Format::Csv => Box::new(csv::CsvSource::open(&args.input, &args.csv)?),
+        Format::Mcap => {
+            let readings = args.config.as_deref().map(config::readings).transpose()?;
+            Box::new(mcap::McapSource::open(&args.input, &readings.unwrap_or_default())?)
+        }
         Format::Lerobot | Format::LerobotV2 => Box::new(lerobot::Source::open(&args.input, &args.without)?),
     };
     let mut sink: Box<dyn Sink> = match to {
         Format::Recording => Box::new(recording::RecordingSink::create(&args.output)?),
+        Format::Csv => Box::new(robocache::formats::csv::Writer::create(&args.output)?),
+        Format::Mcap => Box::new(Writer::create(&args.output)?),
         Format::Lerobot | Format::LerobotV2 => {
-            let version = if to == Format::Lerobot {
-                Version::V3_0
-            } else {
-                Version::V2_1
+            let version = match to {
+                Format::Lerobot => Version::V3_0,
+                _ => Version::V2_1,
             };
-            let streams = source.streams();
-            Box::new(lerobot::Sink::create(
-                &args.output,
-                version,
-                args.config.as_deref(),
-                streams.as_deref(),
-            )?)
+            let (streams, config) = (source.streams(), args.config.as_deref());
+            Box::new(lerobot::Sink::create(&args.output, version, config, streams.as_deref())?)
         }
     };
     let (streams, refusals) = copy(source.as_mut(), sink.as_mut())?;
     let written = sink.finish()?;
-    let Told {
-        mut problems,
-        mut notes,
-    } = source.told();
+    let Told { mut problems, mut notes } = source.told();
     problems.extend(refusals.into_iter().chain(written.problems));
     notes.extend(written.notes);
     if let (Format::Recording, Some((name, text))) = (to, source.beside()) {

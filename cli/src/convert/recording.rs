@@ -1,6 +1,6 @@
 //! Recordings, read and written.
 
-use super::{Refused, Sink, Source, Told};
+use super::{Problems, Refused, Sink, Source, Told};
 use robocache::stream::Message;
 use robocache::stream::recording::{Order, Reader, WriteError, Writer};
 use std::path::Path;
@@ -10,12 +10,14 @@ use std::time::Instant;
 pub struct RecordingSource {
     reader: Reader,
     names: Vec<String>,
-    problems: Vec<String>,
+    problems: Problems,
 }
 
 impl RecordingSource {
     pub fn open(folder: &Path) -> eyre::Result<Self> {
         let (reader, refused) = Reader::open_readable(folder)?;
+        let mut problems = Problems::default();
+        refused.iter().for_each(|error| problems.push(error));
         let order = if reader.has_arrivals() {
             Order::Arrival
         } else {
@@ -25,7 +27,7 @@ impl RecordingSource {
         Ok(Self {
             names: reader.streams().map(str::to_owned).collect(),
             reader,
-            problems: refused.iter().map(ToString::to_string).collect(),
+            problems,
         })
     }
 }
@@ -35,14 +37,14 @@ impl Source for RecordingSource {
         loop {
             match self.reader.next_into(message) {
                 Ok(stream) => return Ok(stream.map(|stream| self.names[stream].as_str())),
-                Err(error) => self.problems.push(error.to_string()),
+                Err(error) => self.problems.push(error),
             }
         }
     }
 
     fn told(&mut self) -> Told {
         Told {
-            problems: std::mem::take(&mut self.problems),
+            problems: self.problems.take(),
             notes: Vec::new(),
         }
     }

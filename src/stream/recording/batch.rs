@@ -223,6 +223,10 @@ impl Plan {
                 _ => None,
             })
         };
+        let is_grid = |row: usize| {
+            let mut said = self.others.iter().chain(batch.differences(row));
+            said.any(|(name, value)| name == key::grid_shape && value.is_some())
+        };
         let batch = &batch.rows;
         self.no_nulls(batch)?;
         for row in 0..batch.num_rows() {
@@ -241,7 +245,10 @@ impl Plan {
                 return Err((row, format!("`shape` is {shape:?} (allowed: no negative dimensions)")));
             }
             let elements = shape.iter().try_fold(1, |n: i64, &d| n.checked_mul(d));
-            if !shape.is_empty() && self.is_flat() && elements != Some(rows as i64) {
+            // The bits of a voxel grid are eight cells to a byte.
+            let is_bits = || is_grid(row) && elements.is_some_and(|cells| (cells as u64).div_ceil(8) == rows as u64);
+            let is_fine = elements == Some(rows as i64) || is_bits();
+            if !shape.is_empty() && self.is_flat() && !is_fine {
                 let problem = format!("`shape` is {shape:?} for {rows} elements (allowed: a shape of as many)");
                 return Err((row, problem));
             }

@@ -79,7 +79,7 @@ mod mapped;
 mod pending;
 mod reader;
 mod schema;
-mod text;
+pub(crate) mod text;
 mod writer;
 
 pub use error::{ReadError, WriteError};

@@ -1,6 +1,6 @@
 //! What every message of a stream has in common, as the schema of its file.
 
-use super::text::{list_of, push_entry};
+use super::text::{list_of, push_differences, push_entry};
 use super::{ARRIVAL, DATA, WriteError};
 use crate::arrow::datatypes::{DataType, Field, Schema};
 use crate::device::Dtype;
@@ -176,16 +176,7 @@ impl Common {
     /// Appends where the metadata of a message differs from that of the first one, as entries of an object.
     pub fn push_differences(&self, message: &Message, scratch: &mut Metadata, out: &mut String) {
         self.metadata_of(message, scratch);
-        for (key, value) in scratch.iter() {
-            if !self.metadata.get(key).is_some_and(|first| is_same(first, value)) {
-                push_entry(out, key, Some(value.as_ref()));
-            }
-        }
-        for (key, _) in self.metadata.iter() {
-            if scratch.get(key).is_none() {
-                push_entry(out, key, None);
-            }
-        }
+        push_differences(&self.metadata, scratch, out);
     }
 
     /// The schema of the stream's file.
@@ -259,16 +250,6 @@ pub(super) fn dtype_of(arrow: &DataType, named: Option<Dtype>) -> Option<Dtype> 
         Some(Dtype::BFloat16) if plain == Dtype::UInt16 => Some(Dtype::BFloat16),
         Some(named) if named != plain => None,
         _ => Some(plain),
-    }
-}
-
-/// Whether two values are of one type and have the same bits.
-fn is_same(a: &Value, b: &Value) -> bool {
-    let bits = |list: &[f64]| list.iter().map(|number| number.to_bits()).collect::<Vec<_>>();
-    match (a, b) {
-        (Value::Float(a), Value::Float(b)) => a.to_bits() == b.to_bits(),
-        (Value::ListFloat(a), Value::ListFloat(b)) => bits(a) == bits(b),
-        _ => a == b,
     }
 }
 

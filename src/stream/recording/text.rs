@@ -3,13 +3,37 @@
 //! Numbers with a point or an exponent are floats. What JSON has no form for is an object with one key: `{"float":
 //! "NaN"}`, `{"list_float": ["inf", "1.0"]}`, `{"list_int": []}`, `{"timestamp": 1700000000000000000}` in ns since 1970.
 
-use crate::stream::{MetadataRef as Ref, MetadataValue as Value};
+use crate::stream::{Metadata, MetadataRef as Ref, MetadataValue as Value};
 
 /// A change of a message's metadata: the key, and its value where it has one.
-pub(super) type Change = (String, Option<Value>);
+pub(crate) type Change = (String, Option<Value>);
+
+/// Appends where metadata differ from those of the first message, as entries of an object.
+pub(crate) fn push_differences(first: &Metadata, now: &Metadata, out: &mut String) {
+    for (key, value) in now.iter() {
+        if !first.get(key).is_some_and(|first| is_same(first, value)) {
+            push_entry(out, key, Some(value.as_ref()));
+        }
+    }
+    for (key, _) in first.iter() {
+        if now.get(key).is_none() {
+            push_entry(out, key, None);
+        }
+    }
+}
+
+/// Whether two values are of one type and have the same bits.
+fn is_same(a: &Value, b: &Value) -> bool {
+    let bits = |list: &[f64]| list.iter().map(|number| number.to_bits()).collect::<Vec<_>>();
+    match (a, b) {
+        (Value::Float(a), Value::Float(b)) => a.to_bits() == b.to_bits(),
+        (Value::ListFloat(a), Value::ListFloat(b)) => bits(a) == bits(b),
+        _ => a == b,
+    }
+}
 
 /// Appends `"key": value` to an object that ends with `{` or a value.
-pub(super) fn push_entry(out: &mut String, key: &str, value: Option<Ref<'_>>) {
+pub(crate) fn push_entry(out: &mut String, key: &str, value: Option<Ref<'_>>) {
     if !out.ends_with('{') {
         out.push_str(", ");
     }
@@ -82,7 +106,7 @@ pub(super) fn list_of(names: &[String]) -> String {
 }
 
 /// Reads an object.
-pub(super) fn object(text: &str) -> Result<Vec<Change>, String> {
+pub(crate) fn object(text: &str) -> Result<Vec<Change>, String> {
     let mut parser = Parser { text, at: 0 };
     let object = parser.object()?;
     parser.end(object)

@@ -78,7 +78,7 @@ pub enum TimeUnit {
 
 impl TimeUnit {
     /// Nanoseconds in one of it.
-    pub(super) fn ns(self) -> i64 {
+    pub(crate) fn ns(self) -> i64 {
         match self {
             Self::Second => 1_000_000_000,
             Self::Millisecond => 1_000_000,

@@ -32,13 +32,22 @@ const XYZ: [&str; 3] = ["x", "y", "z"];
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
     /// Structs that are samples become flat arrays of so many values.
-    pub samples: Option<usize>,
+    pub samples: Option<Width>,
     /// Structs that are clouds become structs of columns.
     pub cloud: Option<Wanted>,
     /// Where they stand. `None`: where it is recognised.
     pub from: Option<FromConfig>,
     /// Whether columns of text are skipped, as nobody can use them.
     pub skips_text: bool,
+}
+
+/// How many values a sample has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Width {
+    /// So many; a sample of others is refused.
+    Of(usize),
+    /// As many as come. They get the names that they have in the struct, as `fields`.
+    Any,
 }
 
 /// Fields of a cloud.
@@ -71,7 +80,17 @@ impl Wanted {
 impl Reading {
     /// That of samples of `dim` values.
     pub fn samples(dim: usize, from: Option<FromConfig>) -> Self {
-        let samples = Some(dim);
+        let samples = Some(Width::Of(dim));
+        Self {
+            samples,
+            from,
+            ..Self::default()
+        }
+    }
+
+    /// That of samples of any number of values, which are named.
+    pub fn named_samples(from: Option<FromConfig>) -> Self {
+        let samples = Some(Width::Any);
         Self {
             samples,
             from,
@@ -163,12 +182,27 @@ struct Plan {
     known: Option<String>,
 }
 
+/// What a struct of these fields is recognised as.
+#[cfg(feature = "mcap")]
+pub(crate) enum Recognised {
+    Cloud,
+    /// The paths of what a sample is made of, and that of the names of its values.
+    Sample(&'static [&'static str], Option<&'static str>),
+}
+
+/// What a struct of these fields is, if it is one that is known.
+#[cfg(feature = "mcap")]
+pub(crate) fn recognise(fields: &Fields) -> Option<Recognised> {
+    let sample = known::sample(fields).map(|known| Recognised::Sample(known.columns, known.names));
+    sample.or_else(|| known::cloud(fields).map(|_| Recognised::Cloud))
+}
+
 #[derive(Default)]
 enum Take {
     /// The payload as it came.
     #[default]
     Everything,
-    Samples(samples::Samples, usize),
+    Samples(samples::Samples, Width),
     PointCloud2(Box<cloud::PointCloud2>),
     Lists(cloud::Lists),
     Bytes(cloud::Bytes),

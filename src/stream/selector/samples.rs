@@ -2,11 +2,11 @@
 
 use super::names::Names;
 use super::path::{Numbers, Path, number};
-use super::{FromConfig, SelectError};
+use super::{FromConfig, SelectError, Width};
 use crate::arrow::array::{Array, AsArray, StructArray};
 use crate::arrow::datatypes::{ArrowPrimitiveType, DataType, FieldRef, Fields, Float32Type, Float64Type};
 use crate::device::Dtype;
-use crate::stream::{Cells, Message};
+use crate::stream::{Cells, Header, Message};
 
 const ALLOWED: &str = "a number, a list of numbers, or a struct of these";
 
@@ -17,6 +17,9 @@ pub(super) struct Samples {
     names: Option<Names>,
     /// float32 where every number is that, else float64.
     dtype: Dtype,
+    /// What the values are called, where they are named, and of how many values of each path.
+    labels: Vec<String>,
+    labelled: Vec<usize>,
 }
 
 impl Samples {
@@ -47,6 +50,8 @@ impl Samples {
             numbers,
             names,
             dtype: if is_single { Dtype::Float32 } else { Dtype::Float64 },
+            labels: Vec::new(),
+            labelled: Vec::new(),
         })
     }
 
@@ -55,13 +60,15 @@ impl Samples {
         self.names.as_ref().map_or(&[], Names::order)
     }
 
-    /// Makes the payload of `message` a flat array of the values, of which there are to be `dim`.
-    pub fn read(&mut self, payload: &StructArray, dim: usize, message: &mut Message) -> Result<(), SelectError> {
+    /// Makes the payload of `message` a flat array of the values, of which there are to be as many as `width` says.
+    pub fn read(&mut self, payload: &StructArray, width: Width, message: &mut Message) -> Result<(), SelectError> {
         if let Some(names) = &mut self.names {
             names.look(payload)?;
         }
         let values = self.count(payload)?;
-        if values != dim {
+        if let Width::Of(dim) = width
+            && values != dim
+        {
             let paths: Vec<&str> = self.numbers.iter().map(|numbers| numbers.path.text()).collect();
             return Err(SelectError::value(
                 paths.join(", "),
@@ -73,6 +80,9 @@ impl Samples {
             names.keep();
         }
         message.header.forget_form();
+        if width == Width::Any {
+            self.label(payload, &mut message.header)?;
+        }
         message.rows = values;
         let column = message.add_column("", self.dtype, Cells::One);
         column.data.resize(values * self.dtype.size());
@@ -81,6 +91,40 @@ impl Samples {
             Dtype::Float32 => self.write::<Float32Type>(payload, bytemuck::cast_slice_mut(bytes), |value| value as f32),
             _ => self.write::<Float64Type>(payload, bytemuck::cast_slice_mut(bytes), |value| value),
         }
+    }
+
+    /// Names the values: by their own names, else by where they stand. The elements of a single list without names have none.
+    fn label(&mut self, payload: &StructArray, header: &mut Header) -> Result<(), SelectError> {
+        let names = self.names.as_ref().map_or(&[][..], Names::order);
+        let mut is_last = self.labelled.len() == self.numbers.len();
+        self.labelled.resize(self.numbers.len(), 0);
+        for (numbers, last) in self.numbers.iter().zip(&mut self.labelled) {
+            let len = if names.is_empty() {
+                numbers.find(payload)?.1.len()
+            } else {
+                names.len()
+            };
+            is_last &= *last == len;
+            *last = len;
+        }
+        if !is_last {
+            self.labels.clear();
+            let is_alone = self.numbers.len() == 1;
+            for (numbers, &len) in self.numbers.iter().zip(&self.labelled) {
+                let path = numbers.path.text();
+                match (names.is_empty(), numbers.is_list()) {
+                    (true, false) => self.labels.push(path.to_owned()),
+                    (true, true) if is_alone => {}
+                    (true, true) => self.labels.extend((0..len).map(|i| format!("{path}[{i}]"))),
+                    (false, _) if is_alone => self.labels.extend_from_slice(names),
+                    (false, _) => self.labels.extend(names.iter().map(|name| format!("{path}.{name}"))),
+                }
+            }
+        }
+        if !self.labels.is_empty() {
+            header.fields.set(&self.labels);
+        }
+        Ok(())
     }
 
     /// How many values a message has.

@@ -1,0 +1,128 @@
+//! Tables as text, read and written.
+
+use super::{Problems, Refused, Sink, Source, Told};
+use clap::ValueEnum;
+use robocache::formats::csv::{Options, ReadError, Reader, WriteError, Writer};
+use robocache::stream::{Message, TimeUnit};
+use std::path::{Path, PathBuf};
+
+/// How tables are to be read.
+#[derive(clap::Args)]
+#[command(next_help_heading = "Tables")]
+pub struct Args {
+    /// The column of times, where its name does not tell
+    #[arg(long, value_name = "COLUMN")]
+    time: Option<String>,
+    /// The unit of the times, where their column or their size does not tell
+    #[arg(long)]
+    unit: Option<Unit>,
+    /// Makes a stream of columns that are named alike up to the last `.` or `/`
+    #[arg(long)]
+    by_prefix: bool,
+}
+
+/// A unit of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Unit {
+    S,
+    Ms,
+    Us,
+    Ns,
+}
+
+impl From<Unit> for TimeUnit {
+    fn from(unit: Unit) -> Self {
+        match unit {
+            Unit::S => Self::Second,
+            Unit::Ms => Self::Millisecond,
+            Unit::Us => Self::Microsecond,
+            Unit::Ns => Self::Nanosecond,
+        }
+    }
+}
+
+/// The tables of a folder.
+pub fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let is_table = |path: &PathBuf| {
+        path.extension()
+            .is_some_and(|extension| extension == "csv" || extension == "tsv")
+    };
+    let mut found: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(is_table).collect();
+    found.sort();
+    found
+}
+
+/// The rows of tables, one table after the other.
+pub struct CsvSource {
+    readers: Vec<Reader>,
+    at: usize,
+    problems: Problems,
+}
+
+impl CsvSource {
+    pub fn open(path: &Path, args: &Args) -> eyre::Result<Self> {
+        let options = Options {
+            time: args.time.clone(),
+            unit: args.unit.map(TimeUnit::from),
+            by_prefix: args.by_prefix,
+        };
+        let paths = if path.is_dir() {
+            files(path)
+        } else {
+            vec![path.to_owned()]
+        };
+        let mut problems = Problems::default();
+        let mut readers = Vec::with_capacity(paths.len());
+        for path in &paths {
+            match Reader::open(path, &options) {
+                Ok(reader) => readers.push(reader),
+                Err(error) if paths.len() == 1 => return Err(error.into()),
+                Err(error) => problems.push(error),
+            }
+        }
+        Ok(Self {
+            readers,
+            at: 0,
+            problems,
+        })
+    }
+}
+
+impl Source for CsvSource {
+    fn next_into(&mut self, message: &mut Message) -> eyre::Result<Option<&str>> {
+        while let Some(reader) = self.readers.get_mut(self.at) {
+            match reader.next_into(message) {
+                Ok(Some(stream)) => return Ok(Some(self.readers[self.at].stream(stream))),
+                Ok(None) => self.at += 1,
+                Err(error) => {
+                    // There is no row behind what can't be read at all.
+                    self.at += usize::from(matches!(error, ReadError::Io { .. }));
+                    self.problems.push(error);
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn told(&mut self) -> Told {
+        Told {
+            problems: self.problems.take(),
+            notes: self.readers.iter().flat_map(Reader::left_out).collect(),
+        }
+    }
+}
+
+impl Sink for Writer {
+    fn append(&mut self, stream: &str, message: &Message) -> Result<(), Refused> {
+        self.append(stream, message).map_err(|error| match error {
+            WriteError::Message { .. } => Refused::Message(error.to_string()),
+            error => Refused::All(error.into()),
+        })
+    }
+
+    fn finish(&mut self) -> eyre::Result<Told> {
+        self.finish()?;
+        Ok(Told::default())
+    }
+}

@@ -1,0 +1,66 @@
+//! MCAP files: what ROS 2 and others record, read into messages, and messages written as ROS 2 would.
+//!
+//! [`Reader`] gives the messages of a file, or of a folder of rosbag2, stream by stream as `docs/formats.md` says.
+//!
+//! ```no_run
+//! use robocache::formats::mcap::Reader;
+//! use robocache::prelude::*;
+//!
+//! let mut reader = Reader::open("drive.mcap")?;
+//! let mut message = Message::default();
+//! loop {
+//!     match reader.next_into(&mut message) {
+//!         Ok(Some(stream)) => println!("{}: {} values", reader.stream(stream), message.rows),
+//!         Ok(None) => break,
+//!         // What is whole behind it comes next.
+//!         Err(error) => eprintln!("{error}"),
+//!     }
+//! }
+//! reader.left_out().iter().for_each(|line| println!("{line}"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! [`Writer`] makes a file of messages, and a reader gives the same ones:
+//!
+//! ```
+//! use robocache::formats::mcap::{Reader, Writer};
+//! use robocache::prelude::*;
+//!
+//! # let path = std::env::temp_dir().join(format!("robocache-{}.mcap", std::process::id()));
+//! let mut message = Message::default();
+//! message.write(&Layout::flat(Dtype::Float32, 2), |payload, header| {
+//!     payload.column(0).copy_from_slice(&[0.5, -1.5]);
+//!     header.timestamp_ns.set(7);
+//!     header.fields.set(["elbow", "wrist"]); // so it becomes a JointState
+//! });
+//! let mut writer = Writer::create(&path)?;
+//! writer.append("joints", &message)?;
+//! writer.finish()?;
+//!
+//! let (mut reader, mut read) = (Reader::open(&path)?, Message::default());
+//! let stream = reader.next_into(&mut read)?.unwrap();
+//! assert_eq!(reader.stream(stream), "joints");
+//! assert_eq!((&read.header, read.flat()), (&message.header, message.flat()));
+//! # std::fs::remove_file(&path)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod cdr;
+mod chunks;
+mod error;
+mod files;
+mod form;
+mod image;
+mod own;
+mod plan;
+mod reader;
+mod records;
+mod standard;
+mod tally;
+mod types;
+mod voxels;
+mod writer;
+
+pub use error::{ReadError, WriteError};
+pub use reader::Reader;
+pub use writer::Writer;

@@ -1,0 +1,528 @@
+use super::form::{ABOUT, About, FIRST, changes};
+use super::own::{Differences, Own};
+use super::plan::{self, Plan, Take};
+use super::records::{Channel, Raw, Record, Records, Schema};
+use super::tally::Tally;
+use super::{ReadError, cdr, files, types};
+use crate::arrow::array::{Array, ArrayRef, AsArray, StructArray};
+use crate::formats::file_name;
+use crate::stream::{Message, MetadataRef, Reading, key};
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Reads the messages of a bag, which is one MCAP file, or the folder of rosbag2 with several.
+///
+/// A topic becomes a stream, or several: `docs/formats.md` says which, and what is left out. Messages come in the order of
+/// the files. One chunk of a file is in memory at a time.
+pub struct Reader {
+    /// The files that are not open yet, the next one last.
+    files: Vec<PathBuf>,
+    records: Option<Records>,
+    topics: Topics,
+    names: Names,
+    /// The message whose streams are being given.
+    open: Option<Open>,
+    /// Why the first files can't be opened, where others can.
+    missing: Vec<ReadError>,
+}
+
+impl Reader {
+    /// Opens a file, or the folder of a bag.
+    ///
+    /// # Errors
+    /// If there is none, or it is none of MCAP.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, ReadError> {
+        let mut files = files::of(path.as_ref())?;
+        files.reverse();
+        let mut reader = Self {
+            files,
+            records: None,
+            topics: Topics::default(),
+            names: Names::default(),
+            open: None,
+            missing: Vec::new(),
+        };
+        while let Err(error) = reader.open_next() {
+            reader.missing.push(error);
+            if reader.files.is_empty() {
+                return Err(reader.missing.swap_remove(0));
+            }
+        }
+        Ok(reader)
+    }
+
+    /// Whether a folder looks like one of rosbag2.
+    pub fn is_bag(folder: impl AsRef<Path>) -> bool {
+        files::is_bag(folder.as_ref())
+    }
+
+    /// Takes of a topic what a configuration wants of the input of that name. The name is that of the topic, or of its
+    /// stream. To be said before the first message is read.
+    pub fn with_reading(mut self, name: &str, reading: Reading) -> Self {
+        if reading != Reading::default() {
+            self.topics.readings.insert(file_name(name), reading);
+            self.topics.all.clear();
+            self.describe();
+        }
+        self
+    }
+
+    /// The name of a stream that a message came of.
+    pub fn stream(&self, index: usize) -> &str {
+        &self.names.found[index].2
+    }
+
+    /// Makes `message` the next one. Returns the index of its [`stream`](Self::stream); `None` at the end.
+    ///
+    /// Its `timestamp_ns` is the stamp in its header, else the time of its publication. Its `arrival_ns` is when it was
+    /// recorded.
+    ///
+    /// # Errors
+    /// A part that can't be read. The next call goes on behind it.
+    pub fn next_into(&mut self, message: &mut Message) -> Result<Option<usize>, ReadError> {
+        if let Some(error) = self.missing.pop() {
+            return Err(error);
+        }
+        loop {
+            if let Some(stream) = self.take_part(message) {
+                return Ok(Some(stream));
+            }
+            let Some(records) = &mut self.records else {
+                if self.files.is_empty() {
+                    return Ok(None);
+                }
+                self.open_next()?;
+                continue;
+            };
+            match records.next()? {
+                None => self.records = None,
+                Some(Record::Schema(schema)) => self.topics.schema(schema),
+                Some(Record::Channel(channel)) => self.topics.channel(channel),
+                Some(Record::Message(raw)) => self.open = self.topics.message(raw),
+            }
+        }
+    }
+
+    /// What was left out so far as there is no place for it, and what stands for what was not there, a line for each.
+    pub fn left_out(&self) -> Vec<String> {
+        let mut lines: Vec<String> = self.topics.all.iter().flat_map(Topic::left_out).collect();
+        lines.sort();
+        lines.extend(self.names.renamed.iter().cloned());
+        lines
+    }
+
+    /// What could not be read so far in messages that came whole, a line for each topic.
+    pub fn broken(&self) -> Vec<String> {
+        let mut lines: Vec<String> = self.topics.all.iter().filter_map(Topic::broken).collect();
+        lines.sort();
+        if self.topics.undescribed > 0 {
+            let count = self.topics.undescribed;
+            lines.push(format!(
+                "{count} messages are of channels that the file does not describe"
+            ));
+        }
+        lines
+    }
+
+    fn open_next(&mut self) -> Result<(), ReadError> {
+        let Some(path) = self.files.pop() else { return Ok(()) };
+        let records = Records::open(&path)?;
+        self.records = Some(records);
+        self.describe();
+        Ok(())
+    }
+
+    /// Takes what the end of the open file says of its channels: what describes them may be in a chunk that is damaged.
+    fn describe(&mut self) {
+        self.topics.forget_ids();
+        for record in self.records.iter().flat_map(Records::summary) {
+            match record {
+                Record::Schema(schema) => self.topics.schema(schema),
+                Record::Channel(channel) => self.topics.channel(channel),
+                Record::Message(_) => {}
+            }
+        }
+    }
+
+    /// Makes `message` what the next stream has of the message that is open. Returns which stream that is.
+    fn take_part(&mut self, message: &mut Message) -> Option<usize> {
+        let open = self.open.as_mut()?;
+        let topic = &mut self.topics.all[open.topic];
+        let plan = match topic.plan.as_mut().ok()? {
+            Known::Topic(plan) => plan,
+            Known::Own(own) => {
+                let open = self.open.take()?;
+                let own = &mut **own;
+                let changes = self.topics.differences.remove(&own.about.stream).unwrap_or_default();
+                let stamp_ns = plan::stamp(&open.payload).unwrap_or(0);
+                if let Err(why) = own.read(&open.payload, stamp_ns, &changes, message) {
+                    topic.tally.broken.add(why);
+                    return None;
+                }
+                message.arrival_ns = own.about.has_arrivals.then_some(open.recorded_ns);
+                return Some(self.names.find("", &own.about.stream));
+            }
+            Known::Metadata(_) | Known::View => return None,
+        };
+        while let Some(part) = plan.parts.get_mut(open.part) {
+            let mut suffix = &part.suffix;
+            let transform;
+            message.clear();
+            let read = match &mut part.take {
+                Take::Select(selector) => {
+                    open.part += 1;
+                    if part
+                        .list
+                        .as_ref()
+                        .is_some_and(|path| plan::is_empty(&open.payload, path))
+                    {
+                        continue;
+                    }
+                    let stamp = open.stamp(plan::stamp(&open.payload));
+                    let payload: ArrayRef = open.payload.clone();
+                    let read = selector.read([stamp], &payload, message);
+                    read.map_err(|error| error.to_string())
+                }
+                Take::Image(kind) => {
+                    open.part += 1;
+                    let (name, stamp) = open.stamp(plan::stamp(&open.payload));
+                    message.header.set(name, stamp);
+                    if let Some(frame) = plan::frame(&open.payload) {
+                        message.header.frame_id.set(frame);
+                    }
+                    kind.read(&open.payload, message)
+                }
+                Take::Transforms(selector) => {
+                    let Some(element) = open.next_element() else {
+                        open.part += 1;
+                        continue;
+                    };
+                    let child = plan::text(&element, "child_frame_id").unwrap_or_default();
+                    let parent = plan::frame(&element).unwrap_or_default();
+                    transform = format!(".{parent}.{child}");
+                    suffix = &transform;
+                    let own = plan::stamp(&element);
+                    if own.is_none() {
+                        topic.tally.unstamped += 1;
+                    }
+                    let stamp = open.stamp(own);
+                    let payload: ArrayRef = Arc::new(element);
+                    let read = selector.read([stamp], &payload, message);
+                    read.map_err(|error| error.to_string())
+                }
+            };
+            match read {
+                Ok(()) => {
+                    message.arrival_ns = Some(open.recorded_ns);
+                    return Some(self.names.find(&topic.name, suffix));
+                }
+                Err(why) => {
+                    if !std::mem::replace(&mut open.is_refused, true) {
+                        topic.tally.refused.add(why);
+                    }
+                }
+            }
+        }
+        self.open = None;
+        None
+    }
+}
+
+/// A message that is decoded, and what of it comes next.
+struct Open {
+    topic: usize,
+    payload: Arc<StructArray>,
+    recorded_ns: i64,
+    published_ns: i64,
+    part: usize,
+    element: usize,
+    /// Whether something of it could not be taken.
+    is_refused: bool,
+}
+
+impl Open {
+    fn stamp(&self, own: Option<i64>) -> (&'static str, MetadataRef<'static>) {
+        let stamp_ns = own.unwrap_or(self.published_ns);
+        (key::timestamp_ns, MetadataRef::Integer(stamp_ns))
+    }
+
+    /// The next element of the only list, as a struct of one row.
+    fn next_element(&mut self) -> Option<StructArray> {
+        let list = self.payload.column(0).as_list_opt::<i32>()?;
+        let elements = list.values().as_struct_opt()?;
+        let at = self.element;
+        self.element += 1;
+        (at < elements.len()).then(|| elements.slice(at, 1))
+    }
+}
+
+/// What the schemas and channels of the files say.
+#[derive(Default)]
+struct Topics {
+    /// What a configuration wants, by the names of streams.
+    readings: HashMap<String, Reading>,
+    schemas: HashMap<u16, Described>,
+    /// Which topic a channel of the file is of.
+    channels: HashMap<u16, usize>,
+    all: Vec<Topic>,
+    /// Messages of channels that nothing describes.
+    undescribed: u64,
+    differences: Differences,
+}
+
+/// A schema that stays.
+#[derive(Clone, PartialEq)]
+struct Described {
+    name: String,
+    encoding: String,
+    data: Vec<u8>,
+}
+
+struct Topic {
+    name: String,
+    encoding: String,
+    schema: Option<Described>,
+    /// Of a channel that robocache wrote, what that says of it.
+    own: Option<[String; 2]>,
+    plan: Result<Known, String>,
+    tally: Tally,
+}
+
+/// What is done with the messages of a topic.
+enum Known {
+    Topic(Plan),
+    /// They are of a stream that was recorded.
+    Own(Box<Own>),
+    /// They say of a stream where the next message differs from the first.
+    Metadata(String),
+    /// They show what another one holds.
+    View,
+}
+
+impl Topics {
+    /// The numbers of channels are those of one file.
+    fn forget_ids(&mut self) {
+        self.schemas.clear();
+        self.channels.clear();
+    }
+
+    fn schema(&mut self, schema: Schema<'_>) {
+        let is_same = |known: &Described| {
+            known.name == schema.name && known.encoding == schema.encoding && known.data == schema.data
+        };
+        if !self.schemas.get(&schema.id).is_some_and(is_same) {
+            let described = Described {
+                name: schema.name.to_owned(),
+                encoding: schema.encoding.to_owned(),
+                data: schema.data.to_vec(),
+            };
+            self.schemas.insert(schema.id, described);
+        }
+    }
+
+    fn channel(&mut self, channel: Channel<'_>) {
+        let schema = self.schemas.get(&channel.schema);
+        let mut metadata = channel.metadata();
+        let own = metadata
+            .remove(ABOUT)
+            .map(|about| [about, metadata.remove(FIRST).unwrap_or_default()]);
+        let is_same = |topic: &Topic| {
+            topic.name == channel.topic
+                && topic.encoding == channel.encoding
+                && topic.schema.as_ref() == schema
+                && topic.own == own
+        };
+        let found = self.all.iter().position(is_same);
+        let at = found.unwrap_or_else(|| {
+            let reading = self.readings.get(&file_name(channel.topic));
+            let plan = match schema {
+                None => Err(format!("its schema, number {}, is not in the file", channel.schema)),
+                Some(schema) => schema.plan(channel.encoding, own.as_ref(), reading),
+            };
+            self.all.push(Topic {
+                name: channel.topic.to_owned(),
+                encoding: channel.encoding.to_owned(),
+                schema: schema.cloned(),
+                own,
+                plan,
+                tally: Tally::default(),
+            });
+            self.all.len() - 1
+        });
+        self.channels.insert(channel.id, at);
+    }
+
+    /// Decodes a message. `None` where nothing of it can be taken.
+    fn message(&mut self, raw: Raw<'_>) -> Option<Open> {
+        let Some(&at) = self.channels.get(&raw.channel) else {
+            self.undescribed += 1;
+            return None;
+        };
+        let topic = &mut self.all[at];
+        topic.tally.messages += 1;
+        let (of, fields) = match topic.plan.as_ref().ok()? {
+            Known::Topic(plan) if plan.parts.is_empty() => return None,
+            Known::Topic(plan) => (&plan.of, &plan.fields),
+            Known::Own(own) => (&own.of, &own.fields),
+            Known::Metadata(stream) => {
+                match cdr::text(raw.data).and_then(|text| changes(&text)) {
+                    Ok(changes) => {
+                        self.differences.insert(stream.clone(), changes);
+                    }
+                    Err(problem) => topic.tally.broken.add(problem),
+                }
+                return None;
+            }
+            Known::View => return None,
+        };
+        let payload = match cdr::read(of, fields, raw.data) {
+            Ok(payload) => payload,
+            Err(problem) => {
+                topic.tally.broken.add(problem);
+                return None;
+            }
+        };
+        if let Ok(Known::Topic(plan)) = &topic.plan
+            && !plan.is_transforms()
+            && plan::stamp(&payload).is_none()
+        {
+            topic.tally.unstamped += 1;
+        }
+        let ns = |time| i64::try_from(time).unwrap_or(i64::MAX);
+        Some(Open {
+            topic: at,
+            payload: Arc::new(payload),
+            recorded_ns: ns(raw.log_time),
+            published_ns: ns(raw.publish_time),
+            part: 0,
+            element: 0,
+            is_refused: false,
+        })
+    }
+}
+
+impl Described {
+    fn plan(&self, encoding: &str, own: Option<&[String; 2]>, reading: Option<&Reading>) -> Result<Known, String> {
+        match (encoding, self.encoding.as_str()) {
+            ("cdr", "ros2msg") => {
+                let text = str::from_utf8(&self.data).map_err(|_| "its schema is no text")?;
+                let of = types::from_ros2msg(&self.name, text)?;
+                let Some([about, first]) = own else {
+                    return Ok(Known::Topic(Plan::new(of, reading)));
+                };
+                let about = About::from_text(about)?;
+                match about.form.as_str() {
+                    "metadata" => Ok(Known::Metadata(about.stream)),
+                    "view" => Ok(Known::View),
+                    _ => Ok(Known::Own(Box::new(Own::new(about, first, of)?))),
+                }
+            }
+            (encoding, schema) => Err(format!(
+                "messages in `{encoding}` with a schema in `{schema}` (allowed: cdr with ros2msg)"
+            )),
+        }
+    }
+}
+
+impl Topic {
+    fn kind(&self) -> &str {
+        self.schema.as_ref().map_or("no schema", |schema| &schema.name)
+    }
+
+    fn left_out(&self) -> Vec<String> {
+        let (topic, kind, messages) = (&self.name, self.kind(), self.tally.messages);
+        if messages == 0 {
+            return Vec::new();
+        }
+        match &self.plan {
+            Err(_) if self.schema.is_none() => Vec::new(),
+            Err(why) => vec![format!("{topic} ({kind}): {messages} messages are left out: {why}")],
+            Ok(Known::Topic(plan)) if plan.parts.is_empty() => vec![format!(
+                "{topic} ({kind}): {messages} messages are left out: there are no numbers in them but {}",
+                plan.left_out.join(", ")
+            )],
+            Ok(known) => {
+                let mut lines = self.tally.lines(topic, kind);
+                if let Known::Topic(plan) = known
+                    && !plan.left_out.is_empty()
+                {
+                    lines.push(format!("{topic} ({kind}): left out: {}", plan.left_out.join(", ")));
+                }
+                lines
+            }
+        }
+    }
+
+    fn broken(&self) -> Option<String> {
+        let (topic, messages) = (&self.name, self.tally.messages);
+        match &self.plan {
+            Err(why) if self.schema.is_none() && messages > 0 => {
+                Some(format!("{topic}: {messages} messages are left out: {why}"))
+            }
+            _ => self
+                .tally
+                .broken
+                .line(topic, self.kind(), messages, "are not of that type"),
+        }
+    }
+}
+
+/// The names of streams, by topic and suffix, each that of a file of its own.
+#[derive(Default)]
+struct Names {
+    found: Vec<(String, String, String)>,
+    taken: HashSet<String>,
+    /// Those that are not what their topics ask for.
+    renamed: Vec<String>,
+}
+
+impl Names {
+    /// The index of a stream.
+    fn find(&mut self, topic: &str, suffix: &str) -> usize {
+        let mut found = self.found.iter();
+        let known = found.position(|(of, with, _)| of == topic && with == suffix);
+        known.unwrap_or_else(|| {
+            let wanted = file_name(&format!("{topic}{suffix}"));
+            let mut name = wanted.clone();
+            let mut number = 1;
+            while !self.taken.insert(name.clone()) {
+                number += 1;
+                name = format!("{wanted}_{number}");
+            }
+            if number > 1 {
+                self.renamed.push(format!(
+                    "{topic}{suffix}: its stream is `{name}`, as `{wanted}` is another's"
+                ));
+            }
+            self.found.push((topic.to_owned(), suffix.to_owned(), name));
+            self.found.len() - 1
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn topics_become_names_of_files() {
+        let cases = [
+            ("/imu/data", "imu_data"),
+            ("joint_states", "joint_states"),
+            ("/a b/ü", "a_b__"),
+            ("/", "_"),
+            ("/.hidden", "_.hidden"),
+            ("../../etc", "_.._.._etc"),
+        ];
+        for (topic, name) in cases {
+            assert_eq!(file_name(topic), name);
+        }
+        let mut names = Names::default();
+        for (topic, name) in [("/a/b", "a_b"), ("/a_b", "a_b_2"), ("/a/b", "a_b")] {
+            let stream = names.find(topic, "");
+            assert_eq!(names.found[stream].2, name);
+        }
+        assert_eq!(names.renamed, ["/a_b: its stream is `a_b_2`, as `a_b` is another's"]);
+    }
+}

@@ -1,0 +1,611 @@
+//! The records of an MCAP file, in their order, out of its chunks: <https://mcap.dev/spec>.
+
+use super::ReadError;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+/// What a file begins and ends with.
+pub(super) const MAGIC: [u8; 8] = *b"\x89MCAP0\r\n";
+/// An opcode, and a length of 64 bits.
+const HEAD: usize = 9;
+/// A footer with its head, and the magic behind it.
+const TAIL: u64 = HEAD as u64 + 20 + MAGIC.len() as u64;
+/// A chunk has no more than this, compressed or not.
+const MOST_CHUNK: u64 = 2 << 30;
+
+pub(super) mod op {
+    pub const HEADER: u8 = 0x01;
+    pub const FOOTER: u8 = 0x02;
+    pub const SCHEMA: u8 = 0x03;
+    pub const CHANNEL: u8 = 0x04;
+    pub const MESSAGE: u8 = 0x05;
+    pub const CHUNK: u8 = 0x06;
+    pub const MESSAGE_INDEX: u8 = 0x07;
+    pub const CHUNK_INDEX: u8 = 0x08;
+    pub const STATISTICS: u8 = 0x0b;
+    pub const SUMMARY_OFFSET: u8 = 0x0e;
+    pub const DATA_END: u8 = 0x0f;
+    /// From here on they are those of applications.
+    pub const LAST: u8 = 0x0f;
+    pub const PRIVATE: u8 = 0x80;
+}
+
+/// A record that says something of messages, or is one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Record<'a> {
+    Schema(Schema<'a>),
+    Channel(Channel<'a>),
+    Message(Raw<'a>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Schema<'a> {
+    pub id: u16,
+    pub name: &'a str,
+    pub encoding: &'a str,
+    pub data: &'a [u8],
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Channel<'a> {
+    pub id: u16,
+    /// 0: none.
+    pub schema: u16,
+    pub topic: &'a str,
+    pub encoding: &'a str,
+    /// Names and values, as they stand in the record.
+    metadata: &'a [u8],
+}
+
+impl Channel<'_> {
+    /// What else is said of it.
+    pub fn metadata(&self) -> BTreeMap<String, String> {
+        let (mut fields, mut found) = (Fields(self.metadata), BTreeMap::new());
+        while let (Some(name), Some(value)) = (fields.text(), fields.text()) {
+            found.insert(name.to_owned(), value.to_owned());
+        }
+        found
+    }
+}
+
+/// A message as it was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Raw<'a> {
+    pub channel: u16,
+    /// When it was recorded, ns.
+    pub log_time: u64,
+    /// When it was sent, ns.
+    pub publish_time: u64,
+    pub data: &'a [u8],
+}
+
+/// The parts of a record.
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    fn bytes(&mut self, n: u64) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(usize::try_from(n).ok()?)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (taken, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*taken)
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        self.array().map(u16::from_le_bytes)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    fn blob(&mut self) -> Option<&'a [u8]> {
+        let length = self.u32()?;
+        self.bytes(length.into())
+    }
+
+    fn text(&mut self) -> Option<&'a str> {
+        str::from_utf8(self.blob()?).ok()
+    }
+
+    fn schema(mut self) -> Option<Schema<'a>> {
+        Some(Schema {
+            id: self.u16()?,
+            name: self.text()?,
+            encoding: self.text()?,
+            data: self.blob()?,
+        })
+    }
+
+    fn channel(mut self) -> Option<Channel<'a>> {
+        Some(Channel {
+            id: self.u16()?,
+            schema: self.u16()?,
+            topic: self.text()?,
+            encoding: self.text()?,
+            metadata: self.blob()?,
+        })
+    }
+
+    fn message(mut self) -> Option<Raw<'a>> {
+        let channel = self.u16()?;
+        self.u32()?; // the number of the message in its channel
+        Some(Raw {
+            channel,
+            log_time: self.u64()?,
+            publish_time: self.u64()?,
+            data: self.0,
+        })
+    }
+
+    fn chunk(mut self) -> Option<Chunk<'a>> {
+        self.u64()?; // the times of its first and last message
+        self.u64()?;
+        Some(Chunk {
+            size: self.u64()?,
+            crc: self.u32()?,
+            compression: self.text()?,
+            compressed_size: self.u64()?,
+            compressed: self.0,
+        })
+    }
+}
+
+/// Records that were compressed together.
+struct Chunk<'a> {
+    size: u64,
+    /// 0: none.
+    crc: u32,
+    compression: &'a str,
+    compressed_size: u64,
+    /// What there is of it.
+    compressed: &'a [u8],
+}
+
+impl Chunk<'_> {
+    /// Makes `out` its records. What can be had of a chunk that is `cut` is taken.
+    fn unpack(&self, is_cut: bool, out: &mut Vec<u8>) -> Result<(), String> {
+        out.clear();
+        if self.size > MOST_CHUNK {
+            return Err(format!("a chunk of {} bytes (allowed: {MOST_CHUNK})", self.size));
+        }
+        let there = self.compressed.len() as u64;
+        if there < self.compressed_size && !is_cut {
+            let came = self.compressed_size;
+            return Err(format!("a chunk of {came} compressed bytes in a record of {there}"));
+        }
+        let compressed = &self.compressed[..there.min(self.compressed_size) as usize];
+        // One byte more than is said tells that there are more.
+        let limit = self.size + 1;
+        let unpacked = match self.compression {
+            "" => {
+                out.extend_from_slice(compressed);
+                Ok(())
+            }
+            "lz4" => lz4_flex::frame::FrameDecoder::new(compressed)
+                .take(limit)
+                .read_to_end(out)
+                .map(|_| ())
+                .map_err(|error| error.to_string()),
+            "zstd" => unpack_zstd(compressed, limit, out),
+            other => {
+                return Err(format!(
+                    "a chunk compressed with `{other}` (allowed: lz4, zstd, or none)"
+                ));
+            }
+        };
+        if is_cut {
+            return Ok(());
+        }
+        unpacked.map_err(|error| format!("a chunk that {} can't unpack: {error}", self.compression))?;
+        if out.len() as u64 != self.size {
+            return Err(format!("a chunk of {} bytes that says {}", out.len(), self.size));
+        }
+        let crc = crc32fast::hash(out);
+        if self.crc != 0 && crc != self.crc {
+            return Err(format!(
+                "a chunk whose bytes have the CRC {crc:08x}, and it says {:08x}",
+                self.crc
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn unpack_zstd(mut compressed: &[u8], limit: u64, out: &mut Vec<u8>) -> Result<(), String> {
+    while !compressed.is_empty() && (out.len() as u64) < limit {
+        let decoder = ruzstd::decoding::StreamingDecoder::new(&mut compressed).map_err(|error| error.to_string())?;
+        let room = limit - out.len() as u64;
+        decoder.take(room).read_to_end(out).map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}
+
+/// Where the next record comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    File,
+    Chunk,
+    End,
+}
+
+/// A part of a file: its record, in memory.
+struct Part {
+    op: u8,
+    body: Range<usize>,
+    of: Place,
+}
+
+/// Reads a file record by record. One chunk is in memory at a time.
+pub(super) struct Records {
+    path: PathBuf,
+    file: BufReader<File>,
+    length: u64,
+    /// Where the next record of the file begins.
+    at: u64,
+    place: Place,
+    /// The last record of the file.
+    body: Vec<u8>,
+    /// The records of the last chunk, those that are read, and where the chunk begins.
+    chunk: Vec<u8>,
+    chunk_read: usize,
+    chunk_at: u64,
+    /// What the end of the file says: schemas, channels, and where chunks begin.
+    summary: Vec<u8>,
+    chunks: Vec<u64>,
+    /// How many messages were read, and how many the file says that it has.
+    messages: u64,
+    says_messages: Option<u64>,
+    /// Whether a part of the file could not be read.
+    is_damaged: bool,
+}
+
+impl Records {
+    pub fn open(path: &Path) -> Result<Self, ReadError> {
+        let io = |source| ReadError::Io {
+            path: path.to_owned(),
+            source,
+        };
+        let file = File::open(path).map_err(io)?;
+        let length = file.metadata().map_err(io)?.len();
+        let mut file = BufReader::with_capacity(1 << 17, file);
+        let mut magic = [0; MAGIC.len()];
+        if length < MAGIC.len() as u64 || file.read_exact(&mut magic).is_err() || magic != MAGIC {
+            return Err(ReadError::NotMcap { path: path.to_owned() });
+        }
+        let mut records = Self {
+            path: path.to_owned(),
+            file,
+            length,
+            at: MAGIC.len() as u64,
+            place: Place::File,
+            body: Vec::new(),
+            chunk: Vec::new(),
+            chunk_read: 0,
+            chunk_at: 0,
+            summary: Vec::new(),
+            chunks: Vec::new(),
+            messages: 0,
+            says_messages: None,
+            is_damaged: false,
+        };
+        // A summary that can't be read is not needed, as long as nothing else is broken.
+        let _ = records.read_summary();
+        records.file.seek(SeekFrom::Start(records.at)).map_err(io)?;
+        Ok(records)
+    }
+
+    /// The schemas and channels that the end of the file repeats.
+    pub fn summary(&self) -> impl Iterator<Item = Record<'_>> {
+        let mut rest = &self.summary[..];
+        std::iter::from_fn(move || {
+            loop {
+                let (op, length) = head(rest)?;
+                let (body, behind) = rest[HEAD..].split_at_checked(usize::try_from(length).ok()?)?;
+                rest = behind;
+                let record = match op {
+                    op::SCHEMA => Fields(body).schema().map(Record::Schema),
+                    op::CHANNEL => Fields(body).channel().map(Record::Channel),
+                    _ => None,
+                };
+                if record.is_some() {
+                    return record;
+                }
+            }
+        })
+    }
+
+    fn read_summary(&mut self) -> io::Result<()> {
+        let Some(footer_at) = self.length.checked_sub(TAIL).filter(|&at| at >= self.at) else {
+            return Ok(());
+        };
+        self.file.seek(SeekFrom::Start(footer_at))?;
+        let mut tail = [0; TAIL as usize];
+        self.file.read_exact(&mut tail)?;
+        let start = Fields(&tail[HEAD..]).u64().unwrap_or(0);
+        if head(&tail) != Some((op::FOOTER, 20)) || tail[HEAD + 20..] != MAGIC || !(self.at..footer_at).contains(&start)
+        {
+            return Ok(());
+        }
+        self.file.seek(SeekFrom::Start(start))?;
+        let mut summary = Vec::new();
+        (&mut self.file).take(footer_at - start).read_to_end(&mut summary)?;
+        let mut rest = &summary[..];
+        while let Some((op, length)) = head(rest) {
+            let Some((body, behind)) = usize::try_from(length)
+                .ok()
+                .and_then(|length| rest[HEAD..].split_at_checked(length))
+            else {
+                break;
+            };
+            rest = behind;
+            let mut fields = Fields(body);
+            if op == op::CHUNK_INDEX
+                && let (Some(_), Some(_), Some(at)) = (fields.u64(), fields.u64(), fields.u64())
+            {
+                self.chunks.push(at);
+            }
+            if op == op::STATISTICS {
+                self.says_messages = Fields(body).u64();
+            }
+        }
+        self.chunks.sort_unstable();
+        self.summary = summary;
+        Ok(())
+    }
+
+    /// The next record; `None` at the end.
+    ///
+    /// # Errors
+    /// A part of the file that can't be read. The next call goes on behind it.
+    pub fn next(&mut self) -> Result<Option<Record<'_>>, ReadError> {
+        loop {
+            let part = self.advance();
+            self.is_damaged |= part.is_err();
+            let Some(Part { op, body, of }) = part? else {
+                return Ok(None);
+            };
+            self.messages += u64::from(op == op::MESSAGE);
+            if !matches!(op, op::SCHEMA | op::CHANNEL | op::MESSAGE) {
+                continue;
+            }
+            let (bytes, at) = match of {
+                Place::Chunk => (&self.chunk, self.chunk_at),
+                _ => (&self.body, self.at - (HEAD + self.body.len()) as u64),
+            };
+            let fields = Fields(&bytes[body]);
+            let (record, what) = match op {
+                op::SCHEMA => (fields.schema().map(Record::Schema), "schema"),
+                op::CHANNEL => (fields.channel().map(Record::Channel), "channel"),
+                _ => (fields.message().map(Record::Message), "message"),
+            };
+            return match record {
+                Some(record) => Ok(Some(record)),
+                None => Err(ReadError::Damaged {
+                    path: self.path.clone(),
+                    at,
+                    problem: format!("a {what} that is shorter than its parts"),
+                }),
+            };
+        }
+    }
+
+    /// Goes to the next record, into chunks and out of them.
+    fn advance(&mut self) -> Result<Option<Part>, ReadError> {
+        loop {
+            match self.place {
+                Place::End => return Ok(None),
+                Place::Chunk => match self.next_in_chunk() {
+                    Some(Ok(part)) => return Ok(Some(part)),
+                    Some(Err(problem)) => {
+                        self.place = Place::File;
+                        return Err(self.damaged(self.chunk_at, problem));
+                    }
+                    None => self.place = Place::File,
+                },
+                Place::File => {
+                    if let Some(part) = self.next_in_file()? {
+                        return Ok(Some(part));
+                    }
+                }
+            }
+        }
+    }
+
+    fn next_in_chunk(&mut self) -> Option<Result<Part, String>> {
+        let rest = &self.chunk[self.chunk_read..];
+        if rest.is_empty() {
+            return None;
+        }
+        let within = head(rest).filter(|&(_, length)| length <= (rest.len() - HEAD) as u64);
+        let Some((op, length)) = within else {
+            let problem = format!(
+                "a record that the chunk ends in; its last {} bytes are left out",
+                rest.len()
+            );
+            return Some(Err(problem));
+        };
+        let from = self.chunk_read + HEAD;
+        self.chunk_read = from + length as usize;
+        Some(Ok(Part {
+            op,
+            body: from..self.chunk_read,
+            of: Place::Chunk,
+        }))
+    }
+
+    /// The next record of the file that is no chunk. `None`: the place has changed.
+    fn next_in_file(&mut self) -> Result<Option<Part>, ReadError> {
+        let (at, rest) = (self.at, self.length - self.at);
+        if rest == 0 {
+            self.place = Place::End;
+            return Err(self.damaged(
+                at,
+                "the end, without a footer: what wrote the file did not end in order".into(),
+            ));
+        }
+        let mut head_bytes = [0; HEAD];
+        let head_length = rest.min(HEAD as u64) as usize;
+        self.read(at, &mut head_bytes[..head_length])?;
+        let found = head(&head_bytes[..head_length]);
+        let is_known = |op: u8| op == op::HEADER || (op::SCHEMA..=op::LAST).contains(&op) || op >= op::PRIVATE;
+        let (op, length) = match found {
+            Some((op, _)) if op != op::CHUNK && self.chunks.binary_search(&at).is_ok() => {
+                let behind = self.resume(at);
+                let problem = format!("a record of kind {op:#04x}, where the end of the file has a chunk; {behind}");
+                return Err(self.damaged(at, problem));
+            }
+            Some((op::FOOTER | op::DATA_END, _)) => {
+                self.place = Place::End;
+                return self.check_count().map(|()| None);
+            }
+            Some((op, length)) if is_known(op) => (op, length),
+            Some((op, _)) => {
+                let behind = self.resume(at);
+                return Err(self.damaged(at, format!("a record of unknown kind {op:#04x}; {behind}")));
+            }
+            None => {
+                self.place = Place::End;
+                return Err(self.damaged(at, format!("{rest} bytes, less than a record has")));
+            }
+        };
+        let there = rest - HEAD as u64;
+        let is_cut = length > there;
+        // Of what is cut only the messages of a chunk can be had, and those of a record whose length is wrong are none.
+        if is_cut && op != op::CHUNK {
+            let behind = self.resume(at);
+            return Err(self.damaged(
+                at,
+                format!("a record of {length} bytes, of which {there} are there; {behind}"),
+            ));
+        }
+        let is_read = matches!(op, op::SCHEMA | op::CHANNEL | op::MESSAGE | op::CHUNK);
+        let taken = length.min(there);
+        self.at = at + HEAD as u64 + taken;
+        if !is_read {
+            self.skip(taken)?;
+            return Ok(None);
+        }
+        self.body.clear();
+        let read = (&mut self.file).take(taken).read_to_end(&mut self.body);
+        let read = read.map_err(|source| self.io(source))?;
+        if read as u64 != taken {
+            self.place = Place::End;
+            return Err(self.damaged(at, format!("a record of {length} bytes, of which {read} are there")));
+        }
+        if op != op::CHUNK {
+            return Ok(Some(Part {
+                op,
+                body: 0..self.body.len(),
+                of: Place::File,
+            }));
+        }
+        self.chunk_read = 0;
+        self.chunk_at = at;
+        let unpacked = match Fields(&self.body).chunk() {
+            Some(chunk) => chunk.unpack(is_cut, &mut self.chunk),
+            None => Err("a chunk that is shorter than its parts".to_owned()),
+        };
+        match unpacked {
+            Ok(()) => self.place = Place::Chunk,
+            Err(problem) => {
+                let behind = if is_cut {
+                    self.resume(at)
+                } else {
+                    String::from("it is left out")
+                };
+                return Err(self.damaged(at, format!("{problem}; {behind}")));
+            }
+        }
+        if is_cut {
+            let there = self.chunk.len();
+            let behind = self.resume(at);
+            self.place = Place::Chunk;
+            let problem = format!("a chunk of {length} bytes that is cut, of which {there} can be unpacked; {behind}");
+            return Err(self.damaged(at, problem));
+        }
+        Ok(None)
+    }
+
+    /// Compares how many messages were read with what the end of the file says, where nothing else is wrong with it.
+    fn check_count(&self) -> Result<(), ReadError> {
+        match self.says_messages {
+            Some(says) if says != self.messages && !self.is_damaged => {
+                let problem = format!(
+                    "{} messages were read, and the file says that it has {says}",
+                    self.messages
+                );
+                Err(self.damaged(self.at, problem))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Goes to the first chunk behind `at` that the end of the file names, and says so.
+    fn resume(&mut self, at: u64) -> String {
+        let next = self
+            .chunks
+            .iter()
+            .copied()
+            .find(|&chunk| chunk > at && chunk < self.length);
+        match next.map(|next| (next, self.file.seek(SeekFrom::Start(next)))) {
+            Some((next, Ok(_))) => {
+                (self.at, self.place) = (next, Place::File);
+                format!("going on at byte {next}")
+            }
+            _ => {
+                (self.at, self.place) = (self.length, Place::End);
+                "what follows it is left out".to_owned()
+            }
+        }
+    }
+
+    fn read(&mut self, at: u64, out: &mut [u8]) -> Result<(), ReadError> {
+        match self.file.read_exact(out) {
+            Ok(()) => Ok(()),
+            Err(source) if source.kind() == io::ErrorKind::UnexpectedEof => {
+                self.place = Place::End;
+                Err(self.damaged(at, "the end: the file has become shorter".to_owned()))
+            }
+            Err(source) => Err(self.io(source)),
+        }
+    }
+
+    fn skip(&mut self, bytes: u64) -> Result<(), ReadError> {
+        let skipped = i64::try_from(bytes).map_or_else(|_| Ok(()), |bytes| self.file.seek_relative(bytes));
+        skipped.map_err(|source| self.io(source))
+    }
+
+    fn io(&mut self, source: io::Error) -> ReadError {
+        self.place = Place::End;
+        ReadError::Io {
+            path: self.path.clone(),
+            source,
+        }
+    }
+
+    fn damaged(&self, at: u64, problem: String) -> ReadError {
+        ReadError::Damaged {
+            path: self.path.clone(),
+            at,
+            problem,
+        }
+    }
+}
+
+fn head(bytes: &[u8]) -> Option<(u8, u64)> {
+    let mut fields = Fields(bytes);
+    let [op] = fields.array()?;
+    Some((op, fields.u64()?))
+}

@@ -1,0 +1,528 @@
+//! MCAP files: what is written comes back to the byte, and what is broken is told of.
+
+#![allow(clippy::unwrap_used)]
+
+use robocache::formats::mcap::{Reader, Writer};
+use robocache::prelude::*;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        // In memory: thousands of files are written.
+        let path = Path::new("/dev/shm").join(format!("robocache-mcap-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn flat<T: bytemuck::Pod>(dtype: Dtype, values: &[T], head: impl FnOnce(&mut Header)) -> Message {
+    let mut message = Message::default();
+    let columns = message.lay_out(&Layout::flat(dtype, values.len()));
+    columns[0].data.copy_from(bytemuck::cast_slice(values));
+    head(&mut message.header);
+    message
+}
+
+fn table(rows: usize, columns: &[(&'static str, Dtype, Cells)], stamp_ns: i64) -> Message {
+    let column = |&(name, dtype, cells): &(&'static str, Dtype, Cells)| ColumnLayout {
+        name: name.into(),
+        dtype,
+        cells,
+    };
+    let layout = Layout {
+        rows,
+        columns: columns.iter().map(column).collect(),
+    };
+    let mut message = Message::default();
+    message.header.timestamp_ns.set(stamp_ns);
+    for column in message.lay_out(&layout) {
+        let bytes = column.data.bytes_mut();
+        bytes
+            .iter_mut()
+            .enumerate()
+            .for_each(|(i, byte)| *byte = (i * 37 % 64) as u8);
+        if let Cells::Ragged(total) = column.cells {
+            for (row, offset) in column.offsets.iter_mut().enumerate() {
+                *offset = (total * row / rows) as i32;
+            }
+        }
+    }
+    message
+}
+
+/// Messages of every form, some of which differ in what they say of themselves.
+fn streams() -> Vec<(&'static str, Message)> {
+    let mut all: Vec<(&str, Message)> = Vec::new();
+    for i in 0..5i64 {
+        let stamp_ns = 1_700_000_000_123_456_789 + i * 10_000_000;
+        all.push((
+            "joints",
+            flat(Dtype::Float32, &[0.1f32, i as f32, f32::NAN], |header| {
+                header.timestamp_ns.set(stamp_ns);
+                header.fields.set(["elbow", "wrist", "gripper"]);
+            }),
+        ));
+        all.push((
+            "pose",
+            flat(Dtype::Float64, &[1.0, -0.0, 1e300, 0.0, 0.0, 0.0, 1.0f64], |header| {
+                header.timestamp_ns.set(stamp_ns);
+                header.frame_id.set("map");
+                header.fields.set(["x", "y", "z", "qx", "qy", "qz", "qw"]);
+                // What a clock says of each message.
+                header.clock_offset_ns.set(i * 3);
+                if i == 2 {
+                    header.clock_skew_ppm.set(f64::NAN);
+                }
+            }),
+        ));
+        all.push((
+            "force",
+            flat(Dtype::Float32, &[i as f32; 6], |header| {
+                header.timestamp_ns.set(stamp_ns)
+            }),
+        ));
+        all.push((
+            "features",
+            flat(Dtype::BFloat16, &[0x3f80u16, 0x7fc1, 0xff81], |header| {
+                header.timestamp_ns.set(stamp_ns);
+                header.dtype.set("bfloat16");
+            }),
+        ));
+        all.push((
+            "batch",
+            flat(Dtype::Int64, &[i64::MIN, i64::MAX, 0, i], |header| {
+                header.timestamp_ns.set(stamp_ns);
+                header.timestamps_ns.set([stamp_ns - 1, stamp_ns]);
+                header.shape.set([2, 2]);
+                header.valid.set([1, i % 2]);
+            }),
+        ));
+        all.push((
+            "points",
+            flat(
+                Dtype::Float32,
+                &[1.0f32, 2.0, 3.0, 0.5, 4.0, 5.0, 6.0, f32::INFINITY],
+                |header| {
+                    header.timestamp_ns.set(stamp_ns);
+                    header.shape.set([2, 4]);
+                    header.fields.set(["x", "y", "z", "intensity"]);
+                },
+            ),
+        ));
+        let cloud = [
+            ("x", Dtype::Float32),
+            ("y", Dtype::Float32),
+            ("z", Dtype::Float64),
+            ("ring", Dtype::UInt8),
+            ("time", Dtype::Float32),
+        ];
+        all.push((
+            "lidar.front",
+            table(
+                i as usize * 3,
+                &cloud.map(|(name, dtype)| (name, dtype, Cells::One)),
+                stamp_ns,
+            ),
+        ));
+        let mut voxels = table(
+            4,
+            &[
+                ("coords", Dtype::Int32, Cells::Fixed(3)),
+                ("features", Dtype::Float32, Cells::Fixed(2)),
+            ],
+            stamp_ns,
+        );
+        voxels.header.channels.set(["occupancy", "count"]);
+        voxels.header.grid_shape.set([64, 64, 64]);
+        voxels.header.origin_m.set([-1.0, 0.0, 0.5]);
+        voxels.header.voxel_size_m.set([0.1, 0.1, 0.1]);
+        voxels.header.compute_us.set(0.25 * i as f64);
+        all.push(("voxels", voxels));
+        all.push((
+            "bits",
+            flat(Dtype::UInt8, &[7u8, 0, i as u8], |header| {
+                header.timestamp_ns.set(stamp_ns);
+                header.shape.set([2, 3, 4]);
+                header.grid_shape.set([2, 3, 4]);
+            }),
+        ));
+        let ragged = [
+            ("values", Dtype::Float16, Cells::Ragged(7)),
+            ("data.x", Dtype::UInt64, Cells::One),
+        ];
+        all.push(("ragged", table(3, &ragged, stamp_ns)));
+        // Before 1970, past what a stamp of ROS holds, and zero.
+        let odd = [-1, i64::MAX, 0, 5_000_000_000, i64::MIN][i as usize];
+        all.push((
+            "odd",
+            flat(Dtype::Float64, &[1.0f64], |header| {
+                header.timestamp_ns.set(odd);
+                header.fields.set(["only"]);
+            }),
+        ));
+    }
+    for (i, (_, message)) in all.iter_mut().enumerate() {
+        message.arrival_ns = Some(1_700_000_000_500_000_000 + i as i64);
+    }
+    all
+}
+
+fn record(folder: &Path, messages: impl IntoIterator<Item = (String, Message)>) {
+    let mut writer = recording::Writer::create(folder).unwrap().with_arrivals_of_messages();
+    let now = Instant::now();
+    for (stream, message) in messages {
+        writer.append(&stream, &message, now).unwrap();
+    }
+    writer.finish().unwrap();
+}
+
+fn write_mcap(path: &Path, recording: &Path) {
+    let mut reader = recording::Reader::open(recording).unwrap();
+    if reader.has_arrivals() {
+        reader = reader.in_order(recording::Order::Arrival).unwrap();
+    }
+    let names: Vec<String> = reader.streams().map(str::to_owned).collect();
+    let mut writer = Writer::create(path).unwrap();
+    let mut message = Message::default();
+    while let Some(stream) = reader.next_into(&mut message).unwrap() {
+        writer.append(&names[stream], &message).unwrap();
+    }
+    writer.finish().unwrap();
+}
+
+fn read_mcap(path: &Path) -> Vec<(String, Message)> {
+    let mut reader = Reader::open(path).unwrap();
+    let mut all = Vec::new();
+    let mut message = Message::default();
+    while let Some(stream) = reader.next_into(&mut message).unwrap() {
+        let mut copy = Message::default();
+        copy.copy_from(&message);
+        all.push((reader.stream(stream).to_owned(), copy));
+    }
+    assert_eq!(reader.left_out(), [""; 0]);
+    all
+}
+
+fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
+    let mut files: Vec<_> = entries
+        .map(|entry| {
+            (
+                entry.file_name().into_string().unwrap(),
+                fs::read(entry.path()).unwrap(),
+            )
+        })
+        .collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn a_recording_comes_back_byte_for_byte() {
+    let folder = Folder::new("round");
+    let [first, second, bag, again] = ["first", "second", "one.mcap", "two.mcap"].map(|name| folder.0.join(name));
+    record(
+        &first,
+        streams().into_iter().map(|(name, message)| (name.to_owned(), message)),
+    );
+    write_mcap(&bag, &first);
+    record(&second, read_mcap(&bag));
+    for ((name, was), (_, is)) in files(&first).into_iter().zip(files(&second)) {
+        assert!(was == is, "{name}");
+    }
+    assert_eq!(files(&first).len(), files(&second).len());
+    write_mcap(&again, &second);
+    assert!(fs::read(&bag).unwrap() == fs::read(&again).unwrap());
+}
+
+#[test]
+fn times_of_arrival_are_there_only_where_they_were() {
+    let folder = Folder::new("arrival");
+    let [first, second, bag] = ["first", "second", "one.mcap"].map(|name| folder.0.join(name));
+    let messages = streams().into_iter().map(|(name, mut message)| {
+        message.arrival_ns = None;
+        (name.to_owned(), message)
+    });
+    record(&first, messages);
+    write_mcap(&bag, &first);
+    record(&second, read_mcap(&bag));
+    assert!(files(&first) == files(&second));
+}
+
+/// The records of a file: what they are, and where.
+fn records(bytes: &[u8]) -> Vec<(u8, std::ops::Range<usize>)> {
+    let (mut at, mut found) = (8, Vec::new());
+    while at + 9 <= bytes.len() - 8 {
+        let length = u64::from_le_bytes(bytes[at + 1..at + 9].try_into().unwrap()) as usize;
+        found.push((bytes[at], at + 9..at + 9 + length));
+        at += 9 + length;
+    }
+    found
+}
+
+const CHUNK: u8 = 6;
+/// Where in a chunk's record its CRC is, and its compression.
+const CRC: usize = 24;
+const COMPRESSION: usize = 28;
+
+/// The same file with chunks that are compressed, and without an end.
+fn compress(bytes: &[u8], name: &str, with: impl Fn(&[u8]) -> Vec<u8>) -> Vec<u8> {
+    let mut out = bytes[..8].to_vec();
+    for (op, body) in records(bytes) {
+        let body = &bytes[body];
+        let mut new = body.to_vec();
+        if op == CHUNK {
+            let compressed = with(&body[COMPRESSION + 4 + 8..]);
+            new.truncate(COMPRESSION);
+            new.extend((name.len() as u32).to_le_bytes());
+            new.extend(name.as_bytes());
+            new.extend((compressed.len() as u64).to_le_bytes());
+            new.extend(compressed);
+        }
+        if op == 1 || op == CHUNK {
+            out.push(op);
+            out.extend((new.len() as u64).to_le_bytes());
+            out.extend(new);
+        }
+    }
+    out
+}
+
+fn lz4(bytes: &[u8]) -> Vec<u8> {
+    use std::io::Write;
+    let mut encoder = lz4_flex::frame::FrameEncoder::new(Vec::new());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn zstd(bytes: &[u8]) -> Vec<u8> {
+    ruzstd::encoding::compress_to_vec(bytes, ruzstd::encoding::CompressionLevel::Fastest)
+}
+
+/// How many messages come, and what is said of the rest.
+fn read_broken(path: &Path) -> (usize, Vec<String>) {
+    let mut reader = match Reader::open(path) {
+        Ok(reader) => reader,
+        Err(error) => return (0, vec![error.to_string()]),
+    };
+    let (mut messages, mut said, mut message) = (0, Vec::new(), Message::default());
+    loop {
+        match reader.next_into(&mut message) {
+            Ok(Some(_)) => messages += 1,
+            Ok(None) => break,
+            Err(error) => said.push(error.to_string()),
+        }
+    }
+    said.extend(reader.broken());
+    said.extend(reader.left_out());
+    (messages, said)
+}
+
+/// A file of several chunks, and how many messages it has.
+fn large(folder: &Folder) -> (Vec<u8>, usize) {
+    let path = folder.0.join("large.mcap");
+    let mut writer = Writer::create(&path).unwrap();
+    let values: Vec<f32> = (0..30_000).map(|i| i as f32).collect();
+    for i in 0..60 {
+        let message = flat(Dtype::Float32, &values, |header| header.timestamp_ns.set(i));
+        writer.append("tensor", &message).unwrap();
+    }
+    writer.finish().unwrap();
+    (fs::read(&path).unwrap(), 60)
+}
+
+#[test]
+fn what_is_whole_of_a_broken_file_is_read() {
+    let folder = Folder::new("broken");
+    let (whole, messages) = large(&folder);
+    let path = folder.0.join("broken.mcap");
+    let chunks: Vec<_> = records(&whole)
+        .into_iter()
+        .filter(|(op, _)| *op == CHUNK)
+        .map(|(_, body)| body)
+        .collect();
+    assert!(chunks.len() > 5);
+    let in_chunk = messages / chunks.len() + 1;
+    let read = |bytes: &[u8]| {
+        fs::write(&path, bytes).unwrap();
+        read_broken(&path)
+    };
+    assert_eq!(read(&whole), (messages, Vec::new()));
+
+    // Cut in the middle of the third chunk: what it holds in whole messages comes, too.
+    let (came, said) = read(&whole[..chunks[2].start + chunks[2].len() / 2]);
+    assert!(came > 2 * (in_chunk - 1) && came < 3 * in_chunk, "{came}");
+    assert!(
+        said[0].contains("a chunk of") && said[0].contains("that is cut"),
+        "{said:?}"
+    );
+
+    // A bit of the second chunk: it is left out, the others come.
+    let mut broken = whole.clone();
+    broken[chunks[1].end - 100] ^= 1;
+    let (came, said) = read(&broken);
+    assert!(came >= messages - in_chunk && came < messages, "{came}");
+    let words = format!(
+        "damaged at byte {}: a chunk whose bytes have the CRC",
+        chunks[1].start - 9
+    );
+    assert!(said.len() == 1 && said[0].contains(&words), "{said:?}");
+
+    // Its length: what it holds comes, and reading goes on at the next chunk that the end names.
+    let mut broken = whole.clone();
+    broken[chunks[1].start - 9 + 7] = 0xff;
+    let (came, said) = read(&broken);
+    assert_eq!(came, messages);
+    assert!(
+        said.iter()
+            .any(|line| line.contains(&format!("going on at byte {}", chunks[2].start - 9))),
+        "{said:?}"
+    );
+
+    // A compression that nobody knows, and no end.
+    let (came, said) = read(&compress(&whole, "xz", <[u8]>::to_vec));
+    assert_eq!((came, said.len()), (0, chunks.len() + 1));
+    assert!(
+        said[0].contains("a chunk compressed with `xz` (allowed: lz4, zstd, or none); it is left out"),
+        "{said:?}"
+    );
+    assert!(said.last().unwrap().contains("the end, without a footer"), "{said:?}");
+
+    // Its kind: the end of the file knows that a chunk is there.
+    for kind in [0x07, 0x0f, 0x20] {
+        let mut broken = whole.clone();
+        broken[chunks[1].start - 9] = kind;
+        let (came, said) = read(&broken);
+        assert!(came >= messages - in_chunk && came < messages, "{kind}: {came}");
+        assert!(
+            said.len() == 1 && said[0].contains(&format!("damaged at byte {}", chunks[1].start - 9)),
+            "{said:?}"
+        );
+    }
+
+    // The kind of a message, in a chunk without a CRC: the end of the file has counted them.
+    let mut broken = whole.clone();
+    broken[chunks[1].start + CRC..chunks[1].start + CRC + 4].fill(0);
+    broken[chunks[1].start + COMPRESSION + 4 + 8] = 0x07;
+    let (came, said) = read(&broken);
+    assert_eq!(came, messages - 1);
+    assert!(
+        said.len() == 1 && said[0].contains("59 messages were read, and the file says that it has 60"),
+        "{said:?}"
+    );
+
+    // Without the first chunk nothing describes the others, but the end of the file does.
+    let mut broken = whole.clone();
+    broken[chunks[0].end - 100] ^= 1;
+    assert!(read(&broken).0 > 0);
+    let footer = whole.len() - 8 - 20;
+    broken[footer..footer + 8].fill(0);
+    let (came, said) = read(&broken);
+    assert_eq!(came, 0);
+    assert!(
+        said[1].contains("messages are of channels that the file does not describe"),
+        "{said:?}"
+    );
+
+    for (bytes, words) in [
+        (&b""[..], "no MCAP file"),
+        (b"not a bag, but a text", "no MCAP file"),
+        (&whole[..8], "without a footer"),
+    ] {
+        let (came, said) = read(bytes);
+        assert!(came == 0 && said[0].contains(words), "{said:?}");
+    }
+}
+
+#[test]
+fn compressed_chunks_hold_the_same() {
+    let folder = Folder::new("compressed");
+    let (whole, messages) = large(&folder);
+    let path = folder.0.join("compressed.mcap");
+    for (name, with) in [("lz4", lz4 as fn(&[u8]) -> Vec<u8>), ("zstd", zstd)] {
+        fs::write(&path, compress(&whole, name, with)).unwrap();
+        let (came, said) = read_broken(&path);
+        assert_eq!((came, said.len()), (messages, 1), "{name}: {said:?}");
+        // A byte of compressed data.
+        let mut broken = compress(&whole, name, with);
+        let chunk = records(&broken).into_iter().find(|(op, _)| *op == CHUNK).unwrap().1;
+        broken[chunk.start + chunk.len() / 2] ^= 0x55;
+        fs::write(&path, broken).unwrap();
+        let (came, said) = read_broken(&path);
+        assert!(came < messages && said.len() >= 2, "{name}: {said:?}");
+    }
+}
+
+/// A generator that is the same everywhere (SplitMix64).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((mixed ^ (mixed >> 31)) % n as u64) as usize
+    }
+}
+
+/// Files as we write them, as others would (channels say nothing of us), compressed and not; without CRCs, so that what is
+/// in the chunks is looked at.
+fn seeds(folder: &Folder) -> Vec<Vec<u8>> {
+    let path = folder.0.join("seed.mcap");
+    let mut writer = Writer::create(&path).unwrap();
+    for (stream, message) in streams() {
+        writer.append(stream, &message).unwrap();
+    }
+    writer.finish().unwrap();
+    let mut own = fs::read(&path).unwrap();
+    for (op, body) in records(&own) {
+        if op == CHUNK {
+            own[body.start + CRC..body.start + CRC + 4].fill(0);
+        }
+    }
+    let mut foreign = own.clone();
+    for at in 0..foreign.len() - 9 {
+        if foreign[at..].starts_with(b"robocache") && !foreign[at..].starts_with(b"robocache_") {
+            foreign[at] = b'x';
+        }
+    }
+    let packed = [&own, &foreign].map(|bytes| [compress(bytes, "lz4", lz4), compress(bytes, "zstd", zstd)]);
+    [own, foreign].into_iter().chain(packed.into_iter().flatten()).collect()
+}
+
+#[test]
+fn no_damage_makes_it_panic() {
+    let folder = Folder::new("mutations");
+    let path = folder.0.join("mutation.mcap");
+    let seeds = seeds(&folder);
+    fs::write(&path, &seeds[1]).unwrap();
+    let (came, said) = read_broken(&path);
+    assert!(came > 30, "{said:?}");
+    let mut random = Random(7);
+    for round in 0..10_000 {
+        let mut bytes = seeds[round % seeds.len()].clone();
+        for _ in 0..1 + random.below(4) {
+            let at = random.below(bytes.len());
+            match random.below(6) {
+                0 => bytes.truncate(at.max(9)),
+                1 => drop(bytes.drain(at..(at + 1 + random.below(16)).min(bytes.len()))),
+                2 => bytes.insert(at, random.below(256) as u8),
+                3 => bytes[at] = 0xff,
+                _ => bytes[at] ^= 1 << random.below(8),
+            }
+        }
+        fs::write(&path, bytes).unwrap();
+        read_broken(&path);
+    }
+}

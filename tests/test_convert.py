@@ -1,0 +1,426 @@
+"""`robocache convert`, on bags that rosbags wrote, value for value."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pyarrow.ipc
+import pytest
+
+import bags
+from bags import SECOND, START
+
+ROOT = Path(__file__).resolve().parent.parent
+MS = 1_000_000
+
+
+def convert(*words, code=0):
+    done = subprocess.run(
+        [ROOT / "target/release/robocache", "convert", "--json", *map(str, words)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return json.loads(done.stdout) if done.stdout else done.stderr
+
+
+def stream(folder, name):
+    return pyarrow.ipc.open_file(folder / f"{name}.arrow").read_all()
+
+
+def rows(table, column="data"):
+    return [np.asarray(row.values) for row in table.column(column).combine_chunks()]
+
+
+def fields(table):
+    return json.loads(table.schema.metadata[b"fields"])
+
+
+@pytest.fixture(scope="module", params=[None, "lz4", "zstd"])
+def nav2(request, tmp_path_factory):
+    """A bag like nav2's, with the numbers that are in it."""
+    folder = tmp_path_factory.mktemp("nav2")
+    made, messages, truth = bags.Made(), [], {}
+
+    def add(topic, kind, stamp_ns, message, value):
+        log_ns = stamp_ns + 3 * MS + len(messages)
+        messages.append((topic, kind, log_ns, message))
+        truth.setdefault(topic, []).append((stamp_ns, log_ns, value))
+
+    for i in range(40):
+        ns = START + i * 25 * MS
+        add("/imu/data", "sensor_msgs/msg/Imu", ns, *made.imu(ns))
+        add("/odom", "nav_msgs/msg/Odometry", ns, *made.odometry(ns))
+        order = [("elbow", "shoulder", "wrist"), ("wrist", "elbow", "shoulder")][i % 2]
+        add("/joint_states", "sensor_msgs/msg/JointState", ns, *made.joints(ns, order))
+        add("/scan", "sensor_msgs/msg/LaserScan", ns, *made.scan(ns))
+        add("/points", "sensor_msgs/msg/PointCloud2", ns, *made.cloud(ns, 500 + i))
+        add("/camera/image_raw", "sensor_msgs/msg/Image", ns, *made.image(ns))
+        add("/tf", "tf2_msgs/msg/TFMessage", ns, *made.transforms(ns, [("odom", "base_link"), ("base_link", "camera/eye")]))
+        jpeg = bags.T["sensor_msgs/msg/CompressedImage"](
+            header=bags.header(ns, "camera"), format="jpeg", data=np.arange(i + 1, dtype=np.uint8)
+        )
+        add("/camera/compressed", "sensor_msgs/msg/CompressedImage", ns, jpeg, np.arange(i + 1, dtype=np.uint8))
+        add("/chatter", "std_msgs/msg/String", ns, bags.T["std_msgs/msg/String"](data="hello"), None)
+    bags.write(folder / "bag", messages, compression=request.param)
+    told = convert(folder / "bag", folder / "out")
+    return folder / "out", truth, told
+
+
+def test_stamps_and_times_of_arrival(nav2):
+    out, truth, told = nav2
+    assert told["problems"] == []
+    for topic, name in [("/imu/data", "imu_data"), ("/odom", "odom"), ("/points", "points"), ("/camera/image_raw", "camera_image_raw")]:
+        table = stream(out, name)
+        assert table["timestamp_ns"].to_pylist() == [stamp for stamp, _, _ in truth[topic]]
+        assert table["arrival_ns"].to_pylist() == [log for _, log, _ in truth[topic]]
+
+
+def test_samples(nav2):
+    out, truth, _ = nav2
+    for topic, name, width in [("/imu/data", "imu_data", 10), ("/odom", "odom", 13)]:
+        table = stream(out, name)
+        for row, (_, _, values) in zip(rows(table), truth[topic], strict=True):
+            assert row.dtype == np.float64
+            np.testing.assert_array_equal(row, values)
+        assert len(fields(table)) == width
+    assert stream(out, "imu_data").schema.metadata[b"frame_id"] == b"imu_link"
+    assert fields(stream(out, "imu_data"))[:2] == ["linear_acceleration.x", "linear_acceleration.y"]
+
+
+def test_joints_keep_the_order_of_the_first_message(nav2):
+    out, truth, told = nav2
+    for name, column in [("joint_states", 0), ("joint_states.velocity", 1)]:
+        table = stream(out, name)
+        assert fields(table) == ["elbow", "shoulder", "wrist"]
+        for row, (_, _, values) in zip(rows(table), truth["/joint_states"], strict=True):
+            np.testing.assert_array_equal(row, [values[joint][column] for joint in fields(table)])
+    assert not (out / "joint_states.effort.arrow").exists()
+
+
+def test_lists_are_streams_of_their_own(nav2):
+    out, truth, _ = nav2
+    for row, (_, _, ranges) in zip(rows(stream(out, "scan.ranges")), truth["/scan"], strict=True):
+        assert row.dtype == np.float32
+        np.testing.assert_array_equal(row, ranges)
+    assert fields(stream(out, "scan"))[0] == "angle_min"
+    np.testing.assert_array_equal(rows(stream(out, "scan"))[0], np.array([-1.5, 1.5, 0.01, 0, 0.1, 0.1, 30], np.float32))
+
+
+def test_clouds_have_their_own_fields(nav2):
+    out, truth, _ = nav2
+    table = stream(out, "points")
+    for i, (_, _, points) in enumerate(truth["/points"]):
+        for name in ("x", "y", "z", "intensity", "ring"):
+            column = np.asarray(table[name].combine_chunks()[i].values)
+            assert column.dtype == points[name].dtype
+            np.testing.assert_array_equal(column, points[name])
+        ns = points["time"].astype(np.float64) * 1e9
+        t_ns = np.asarray(table["t_ns"].combine_chunks()[i].values)
+        np.testing.assert_array_equal(t_ns, np.trunc(ns + np.copysign(0.5, ns)))
+
+
+def test_images_lose_what_stands_behind_their_rows(nav2):
+    out, truth, _ = nav2
+    table = stream(out, "camera_image_raw")
+    assert table["shape"].to_pylist() == [[4, 6, 3]] * 40
+    assert json.loads(table.schema.metadata[b"metadata"])["encoding"] == "rgb8"
+    for row, (_, _, pixels) in zip(rows(table), truth["/camera/image_raw"], strict=True):
+        np.testing.assert_array_equal(row.reshape(4, 6, 3), pixels)
+    table = stream(out, "camera_compressed")
+    assert json.loads(table.schema.metadata[b"metadata"])["encoding"] == "jpeg"
+    for row, (_, _, data) in zip(rows(table), truth["/camera/compressed"], strict=True):
+        np.testing.assert_array_equal(row, data)
+
+
+def test_each_pair_of_frames_is_a_stream(nav2):
+    out, truth, _ = nav2
+    for frames, name in [(("odom", "base_link"), "tf.odom.base_link"), (("base_link", "camera/eye"), "tf.base_link.camera_eye")]:
+        table = stream(out, name)
+        assert table.schema.metadata[b"frame_id"].decode() == frames[0]
+        for row, (_, _, values) in zip(rows(table), truth["/tf"], strict=True):
+            np.testing.assert_array_equal(row, values[frames])
+
+
+def test_what_is_left_out_is_said(nav2):
+    _, _, told = nav2
+    notes = "\n".join(told["notes"])
+    assert "/chatter (std_msgs/msg/String): 40 messages are left out" in notes
+    assert "`data` (text)" in notes
+    assert "`orientation_covariance` (9 float64)" in notes
+    assert "/odom (nav_msgs/msg/Odometry): left out:" in notes and "`child_frame_id` (text)" in notes
+
+
+def test_types_of_ones_own(tmp_path):
+    types = bags.CUSTOM_STORE.types
+    random = np.random.default_rng(3)
+    messages, position, ragged = [], [], []
+    for i in range(10):
+        covariance = random.normal(size=21).astype(np.float32)
+        xyz = random.normal(size=3).astype(np.float32)
+        delta = random.normal(size=2).astype(np.float32)
+        message = types["px4_msgs/msg/VehicleLocalPosition"](
+            timestamp=1000 * i, xy_valid=i % 2 == 0, z_valid=True, x=xyz[0], y=xyz[1], z=xyz[2], delta_xy=delta,
+            xy_reset_counter=7, ref_lat=48.1 + i, ref_timestamp=-i, covariance=types["px4_msgs/msg/Covariance"](values=covariance, quality=-3),
+        )
+        messages.append(("/fmu/out/vehicle_local_position", "px4_msgs/msg/VehicleLocalPosition", START + i, message))
+        position.append([1000 * i, i % 2 == 0, 1, *xyz, *delta, 7, 48.1 + i, -i, *covariance, -3])
+        samples = random.normal(size=i).astype(np.float32)
+        few = np.arange(i % 8, dtype=np.int16)
+        message = types["test_msgs/msg/Ragged"](
+            header=bags.header(0), name="n" * i, names=["a"] * i, samples=samples, few=few, nothing=types["test_msgs/msg/Empty"](),
+            inner=[types["test_msgs/msg/Inner"](a=1.5, b="b")] * (i % 3), flags=np.array([True, False, i % 2 == 0]),
+        )
+        messages.append(("ragged", "test_msgs/msg/Ragged", START + i, message))
+        ragged.append((samples, few, [1, 0, i % 2 == 0]))
+    bags.write(tmp_path / "bag", messages, bags.CUSTOM_STORE)
+    told = convert(tmp_path / "bag", tmp_path / "out")
+    table = stream(tmp_path / "out", "fmu_out_vehicle_local_position")
+    names = fields(table)
+    assert names[:8] == ["timestamp", "xy_valid", "z_valid", "x", "y", "z", "delta_xy[0]", "delta_xy[1]"]
+    assert names[-2:] == ["covariance.values[20]", "covariance.quality"]
+    for row, values in zip(rows(table), position, strict=True):
+        np.testing.assert_array_equal(row, np.array(values, np.float64))
+    assert table["timestamp_ns"].to_pylist() == [START + i for i in range(10)]
+    for name, at in [("ragged.samples", 0), ("ragged.few", 1)]:
+        found = rows(stream(tmp_path / "out", name))
+        wanted = [values[at] for values in ragged if len(values[at])]
+        for row, values in zip(found, wanted, strict=True):
+            np.testing.assert_array_equal(row, values)
+    for row, (_, _, flags) in zip(rows(stream(tmp_path / "out", "ragged")), ragged, strict=True):
+        np.testing.assert_array_equal(row[-3:], flags)
+    notes = "\n".join(told["notes"])
+    assert "10 of 10 messages have no stamp; the time of their publication stands for it" in notes
+    for part in ("`name` (text)", "`names` (list of text)", "`inner` (list of structs)"):
+        assert part in notes, notes
+
+
+def opened(path):
+    """What rosbags finds in a file: for each topic its (log time, message)s."""
+    from rosbags.highlevel import AnyReader
+
+    found = {}
+    with AnyReader([path]) as reader:
+        for connection, time, raw in reader.messages():
+            found.setdefault(connection.topic, []).append((time, reader.deserialize(raw, connection.msgtype)))
+    return found
+
+
+def test_rosbags_opens_what_is_written(nav2, tmp_path):
+    out, truth, _ = nav2
+    told = convert(out, tmp_path / "out.mcap")
+    assert (told["problems"], told["notes"]) == ([], [])
+    found = opened(tmp_path / "out.mcap")
+    kinds = {topic: messages[0][1].__msgtype__ for topic, messages in found.items()}
+    assert kinds == {
+        "/imu_data": "sensor_msgs/msg/Imu",
+        "/odom": "nav_msgs/msg/Odometry",
+        "/joint_states": "sensor_msgs/msg/JointState",
+        "/joint_states/velocity": "sensor_msgs/msg/JointState",
+        "/tf/odom/base_link": "geometry_msgs/msg/PoseStamped",
+        "/tf/base_link/camera_eye": "geometry_msgs/msg/PoseStamped",
+        "/points": "sensor_msgs/msg/PointCloud2",
+        "/camera_image_raw": "robocache_msgs/msg/TensorUint8",
+        "/camera_compressed": "robocache_msgs/msg/TensorUint8",
+        "/scan": "sensor_msgs/msg/JointState",
+        "/scan/ranges": "robocache_msgs/msg/TensorFloat32",
+    }
+    for (time, imu), (stamp, log, values) in zip(found["/imu_data"], truth["/imu/data"], strict=True):
+        assert (time, imu.header.stamp.sec * SECOND + imu.header.stamp.nanosec) == (log, stamp)
+        a, g, q = imu.linear_acceleration, imu.angular_velocity, imu.orientation
+        np.testing.assert_array_equal([a.x, a.y, a.z, g.x, g.y, g.z, q.x, q.y, q.z, q.w], values)
+        assert imu.header.frame_id == "imu_link" and not imu.orientation_covariance.any()
+    for (_, odometry), (_, _, values) in zip(found["/odom"], truth["/odom"], strict=True):
+        p, q = odometry.pose.pose.position, odometry.pose.pose.orientation
+        v, w = odometry.twist.twist.linear, odometry.twist.twist.angular
+        np.testing.assert_array_equal([p.x, p.y, p.z, q.x, q.y, q.z, q.w, v.x, v.y, v.z, w.x, w.y, w.z], values)
+    for (_, joints), (_, _, values) in zip(found["/joint_states"], truth["/joint_states"], strict=True):
+        assert joints.name == ["elbow", "shoulder", "wrist"]
+        np.testing.assert_array_equal(joints.position, [values[name][0] for name in joints.name])
+    for (_, pose), (_, _, values) in zip(found["/tf/odom/base_link"], truth["/tf"], strict=True):
+        p, q = pose.pose.position, pose.pose.orientation
+        np.testing.assert_array_equal([p.x, p.y, p.z, q.x, q.y, q.z, q.w], values["odom", "base_link"])
+    numpy_types = {2: np.uint8, 4: np.uint16, 7: np.float32, 8: np.float64}
+    for (_, cloud), (_, _, points) in zip(found["/points"], truth["/points"], strict=True):
+        layout = [(field.name, numpy_types[field.datatype]) for field in cloud.fields]
+        read = np.frombuffer(cloud.data.tobytes(), layout)
+        for name in ("x", "y", "z", "intensity", "ring"):
+            np.testing.assert_array_equal(read[name], points[name])
+    for (_, image), (stamp, _, pixels) in zip(found["/camera_image_raw"], truth["/camera/image_raw"], strict=True):
+        assert (list(image.shape), image.timestamp_ns) == ([4, 6, 3], stamp)
+        assert json.loads(image.metadata)["encoding"] == "rgb8"
+        np.testing.assert_array_equal(image.values.reshape(4, 6, 3), pixels)
+
+
+def test_a_bag_goes_out_and_comes_back_to_the_byte(nav2, tmp_path):
+    out, _, _ = nav2
+    convert(out, tmp_path / "out.mcap")
+    convert(tmp_path / "out.mcap", tmp_path / "back")
+    assert sorted(path.name for path in out.iterdir()) == sorted(path.name for path in (tmp_path / "back").iterdir())
+    for path in out.iterdir():
+        assert path.read_bytes() == (tmp_path / "back" / path.name).read_bytes(), path.name
+
+
+def write_recording(folder, name, columns, metadata):
+    """A stream of one message, as docs/messages.md describes it."""
+    folder.mkdir(exist_ok=True)
+    table = pyarrow.table({"timestamp_ns": pyarrow.array([START]), **{key: pyarrow.array([value]) for key, value in columns.items()}})
+    table = table.replace_schema_metadata({"metadata": json.dumps(metadata)})
+    with pyarrow.ipc.new_file(folder / f"{name}.arrow", table.schema) as file:
+        file.write_table(table)
+
+
+def test_occupied_cells_are_points(tmp_path):
+    grid = {"origin_m": [-1.0, 0.0, 10.0], "voxel_size_m": [0.5, 1.0, 2.0], "grid_shape": [2, 3, 4]}
+    dense = np.zeros((2, 2, 3, 4), np.float32)
+    dense[:, 1, 2, 3] = 1, 7
+    dense[:, 0, 1, 2] = 1, 3
+    bits = np.packbits(dense[0].astype(bool).ravel(), bitorder="little")
+    folder = tmp_path / "recording"
+    write_recording(folder, "dense", {"data": dense.ravel(), "shape": [2, 2, 3, 4]}, {**grid, "channels": ["occupancy", "count"]})
+    write_recording(folder, "bits", {"data": bits, "shape": [2, 3, 4]}, {**grid, "channels": ["occupancy"]})
+    convert(folder, tmp_path / "out.mcap")
+    found = opened(tmp_path / "out.mcap")
+    centres = [[-0.75, 1.5, 15.0], [-0.25, 2.5, 17.0]]
+    ((_, cloud),) = found["/dense/points"]
+    assert [field.name for field in cloud.fields] == ["x", "y", "z", "occupancy", "count"]
+    np.testing.assert_array_equal(cloud.data.view(np.float32).reshape(-1, 5), [[*centres[0], 1, 3], [*centres[1], 1, 7]])
+    ((_, cloud),) = found["/bits/points"]
+    np.testing.assert_array_equal(cloud.data.view(np.float32).reshape(-1, 3), centres)
+    ((_, tensor),) = found["/dense"]
+    np.testing.assert_array_equal(tensor.values.reshape(dense.shape), dense)
+    told = convert(tmp_path / "out.mcap", tmp_path / "back")
+    assert [stream["name"] for stream in told["streams"]] == ["bits", "dense"]
+
+
+def test_a_table_keeps_every_digit_of_its_times(tmp_path):
+    path = tmp_path / "force.csv"
+    path.write_text("#timestamp [ns],fx,label,fy\r\n1403636579758555393,0.1,a,\r\n# a remark\r\n1403636579758555394,nan,b,2\r\n3,4\r\nx,1,b,2\r\n")
+    told = convert(path, tmp_path / "out", code=1)
+    table = stream(tmp_path / "out", "force")
+    assert table["timestamp_ns"].to_pylist() == [1403636579758555393, 1403636579758555394]
+    assert fields(table) == ["fx", "fy"]
+    np.testing.assert_array_equal(np.array([row for row in rows(table)]), [[0.1, np.nan], [np.nan, 2]])
+    assert told["notes"] == [
+        f"{path}: column `#timestamp [ns]` is the time, in ns (as its name says)",
+        f"{path}: left out, as they hold text: `label`",
+    ]
+    assert told["problems"] == [
+        f"{path}:5: 2 cells (allowed: 4, as in the first line)",
+        f"{path}:6: `x` is no time in ns",
+    ]
+
+
+def test_columns_of_a_table_become_streams(tmp_path):
+    path = tmp_path / "log.tsv"
+    path.write_text("t\timu/a.x\timu/a.y\tgps/lat\n10\t1\t2\t3\n20\t4\t5\t6\n")
+    error = convert(path, tmp_path / "out", code=2)
+    assert "the unit of column `t` is not known" in error
+    convert(path, tmp_path / "out", "--unit", "ms", "--by-prefix")
+    table = stream(tmp_path / "out", "imu_a")
+    assert (fields(table), table["timestamp_ns"].to_pylist()) == (["x", "y"], [10 * MS, 20 * MS])
+    np.testing.assert_array_equal(rows(stream(tmp_path / "out", "gps"))[1], [6])
+
+
+def test_tables_out(nav2, tmp_path):
+    out, truth, _ = nav2
+    told = convert(out, tmp_path / "tables", "--to", "csv", code=1)
+    # Each JPEG has as many bytes as it takes.
+    assert told["problems"] == ["stream `camera_compressed`: 2 values a row, and the first has 1 (allowed: the same)"]
+    lines = (tmp_path / "tables" / "imu_data.csv").read_text().splitlines()
+    assert lines[0].startswith("timestamp_ns,arrival_ns,linear_acceleration.x,")
+    for line, (stamp, log, values) in zip(lines[1:], truth["/imu/data"], strict=True):
+        cells = line.split(",")
+        assert (int(cells[0]), int(cells[1])) == (stamp, log)
+        np.testing.assert_array_equal([float(cell) for cell in cells[2:]], values)
+    cloud = (tmp_path / "tables" / "points.csv").read_text().splitlines()
+    assert cloud[0] == "timestamp_ns,arrival_ns,x,y,z,intensity,ring,t_ns"
+    assert len(cloud) == 1 + sum(len(points) for _, _, points in truth["/points"])
+    convert(tmp_path / "tables" / "imu_data.csv", tmp_path / "back")
+    for name in ("timestamp_ns", "arrival_ns", "data"):
+        assert stream(tmp_path / "back", "imu_data")[name].equals(stream(out, "imu_data")[name])
+
+
+def test_a_bag_of_several_files(tmp_path):
+    made = bags.Made()
+    bag = tmp_path / "bag"
+    bag.mkdir()
+    values = []
+    for i in range(3):
+        imus = [made.imu(START + (3 * i + k) * MS) for k in range(3)]
+        values += [value for _, value in imus]
+        messages = [("/imu", "sensor_msgs/msg/Imu", START + (3 * i + k) * MS, imu) for k, (imu, _) in enumerate(imus)]
+        bags.write(tmp_path / f"part_{i}", messages)
+        (tmp_path / f"part_{i}" / f"part_{i}.mcap").rename(bag / f"bag_{i}.mcap")
+    metadata = (tmp_path / "part_0" / "metadata.yaml").read_text()
+    # In the order of the list, which is not that of the names.
+    listed = "".join(f"\n  - bag_{i}.mcap" for i in (0, 2, 1))
+    (bag / "metadata.yaml").write_text(metadata.replace("\n  - part_0.mcap", listed))
+    convert(bag, tmp_path / "out")
+    table = stream(tmp_path / "out", "imu")
+    np.testing.assert_array_equal(rows(table), [values[i] for i in (0, 1, 2, 6, 7, 8, 3, 4, 5)])
+    (bag / "bag_0.mcap").unlink()
+    told = convert(bag, tmp_path / "rest", code=1)
+    assert len(rows(stream(tmp_path / "rest", "imu"))) == 6
+    assert told["problems"] == [f"{bag}/bag_0.mcap: No such file or directory (os error 2)"]
+    for before, after, words in [
+        ("storage_identifier: mcap", "storage_identifier: sqlite3", "storage `sqlite3` (allowed: mcap;"),
+        ("compression_format: ''\n  compression_mode: ''", "compression_format: zstd\n  compression_mode: FILE", "`compression_mode: file` with zstd (allowed: none, or storage"),
+    ]:
+        assert before in metadata
+        (bag / "metadata.yaml").write_text(metadata.replace(before, after))
+        assert words in convert(bag, tmp_path / "none", code=2)
+
+
+def test_what_can_not_be_taken_is_counted(tmp_path):
+    made = bags.Made()
+    cloud, _ = made.cloud(START)
+    cloud.fields[0].name = "range"
+    joints, _ = made.joints(START, ("elbow", "wrist"))
+    fewer, _ = made.joints(START, ("elbow",))
+    covariance = made.numbers(36)
+    pose = bags.pose(made.numbers(3), made.numbers(4))
+    amcl = bags.T["geometry_msgs/msg/PoseWithCovarianceStamped"](
+        header=bags.header(0, "map"), pose=bags.T["geometry_msgs/msg/PoseWithCovariance"](pose=pose, covariance=covariance)
+    )
+    bags.write(
+        tmp_path / "bag",
+        [
+            ("/lidar", "sensor_msgs/msg/PointCloud2", START, cloud),
+            ("/arm/joints", "sensor_msgs/msg/JointState", START, joints),
+            ("/arm/joints", "sensor_msgs/msg/JointState", START, fewer),
+            ("/arm_joints", "geometry_msgs/msg/PoseWithCovarianceStamped", START, amcl),
+        ],
+    )
+    told = convert(tmp_path / "bag", tmp_path / "out")
+    assert told["notes"] == [
+        "/arm/joints (sensor_msgs/msg/JointState): of 2 messages 1 can't be taken, the first: no `wrist`: `name` has elbow",
+        "/arm_joints (geometry_msgs/msg/PoseWithCovarianceStamped): 1 of 1 messages have no stamp; the time of their publication stands for it",
+        "/lidar (sensor_msgs/msg/PointCloud2): of 1 messages 1 can't be taken, the first: no `x`: `fields` has range, y, z, intensity, ring, time",
+        "/arm_joints: its stream is `arm_joints_2`, as `arm_joints` is another's",
+    ]
+    # What has the fields of a PoseStamped, and in them others.
+    (row,) = rows(stream(tmp_path / "out", "arm_joints_2"))
+    p, q = pose.position, pose.orientation
+    np.testing.assert_array_equal(row, [p.x, p.y, p.z, q.x, q.y, q.z, q.w, *covariance])
+
+
+def test_a_configuration_says_what_is_taken(tmp_path):
+    made = bags.Made()
+    joints, values = made.joints(START, ("elbow", "shoulder", "wrist"))
+    imu, numbers = made.imu(START)
+    bags.write(tmp_path / "bag", [("/arm/joints", "sensor_msgs/msg/JointState", START, joints), ("/imu", "sensor_msgs/msg/Imu", START, imu)])
+    config = tmp_path / "robocache.yml"
+    config.write_text(
+        """
+fuse:
+  rate_hz: 30
+  modalities:
+    - { input: arm_joints, dim: 2, interpolation: linear, from: { columns: [velocity], names: { key: name, order: [wrist, elbow] } } }
+    - { input: imu, dim: 4, interpolation: slerp, from: { columns: [orientation] } }
+"""
+    )
+    convert(tmp_path / "bag", tmp_path / "out", "--config", config)
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["arm_joints.arrow", "imu.arrow"]
+    np.testing.assert_array_equal(rows(stream(tmp_path / "out", "arm_joints"))[0], [values["wrist"][1], values["elbow"][1]])
+    np.testing.assert_array_equal(rows(stream(tmp_path / "out", "imu"))[0], numbers[6:])
+    assert "robocache.yml" in convert(tmp_path / "bag", tmp_path / "none", "--config", tmp_path / "robocache.yml.missing", code=2)
