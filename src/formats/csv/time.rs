@@ -164,7 +164,7 @@ mod tests {
     fn names_and_sizes_tell_the_unit() {
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         assert_eq!(column(&names(&["x", "#timestamp [ns]"])), Some(1));
-        assert_eq!(column(&names(&["Time_ms", "timestamp_ns"])), Some(1));
+        assert_eq!(column(&names(&["Time_ms", crate::formats::csv::TIMESTAMP])), Some(1));
         assert_eq!(column(&names(&["x", "y"])), None);
         let cases = [
             ("#timestamp [ns]", Some("ns")),

@@ -150,7 +150,7 @@ impl Own {
             .and_then(|rows| rows.as_primitive_opt::<UInt32Type>());
         let text = super::plan::text(payload, "metadata").ok_or_else(|| lacks("metadata"))?;
         let (Some(stamp), Some(rows)) = (stamp, rows) else {
-            return Err(lacks("timestamp_ns"));
+            return Err(lacks(key::timestamp_ns));
         };
         let header = &mut message.header;
         header.timestamp_ns.set(stamp.value(0));

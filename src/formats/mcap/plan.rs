@@ -10,6 +10,9 @@ use std::sync::Arc;
 /// An array of more elements than this has a stream of its own, as lists of any length have.
 const LONG: i32 = 64;
 
+/// What ROS calls the coordinate frame.
+const FRAME: &str = "frame_id";
+
 /// What is done with messages of a type.
 pub(super) struct Plan {
     pub of: Arc<Type>,
@@ -194,7 +197,7 @@ impl Found {
 fn is_header(field: &FieldRef) -> bool {
     match field.data_type() {
         DataType::Struct(parts) => {
-            field.name() == "header" && parts.iter().map(|part| part.name().as_str()).eq(["stamp", "frame_id"])
+            field.name() == "header" && parts.iter().map(|part| part.name().as_str()).eq(["stamp", FRAME])
         }
         _ => false,
     }
@@ -269,5 +272,5 @@ pub(super) fn is_empty(payload: &StructArray, path: &str) -> bool {
 
 /// The frame in the header of a message.
 pub(super) fn frame(payload: &StructArray) -> Option<&str> {
-    text(payload.column_by_name("header")?.as_struct_opt()?, "frame_id").filter(|frame| !frame.is_empty())
+    text(payload.column_by_name("header")?.as_struct_opt()?, FRAME).filter(|frame| !frame.is_empty())
 }
