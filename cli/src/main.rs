@@ -1,12 +1,18 @@
 //! The `robocache` command: one module a subcommand, and what they share in `output` and `stats`.
 
+mod channel;
 mod check;
+mod clock;
 mod config;
 mod doctor;
 mod info;
+mod latency;
 mod new;
 mod output;
+mod plot;
+mod report;
 mod stats;
+mod track;
 mod trial;
 
 use clap::{Parser, Subcommand};
@@ -38,6 +44,10 @@ enum Command {
     Info(info::Args),
     Check(check::Args),
     Try(trial::Args),
+    Report(report::Args),
+    Plot(plot::Args),
+    Latency(latency::Args),
+    Clock(clock::Args),
     Doctor(doctor::Args),
     New(new::Args),
 }
@@ -57,6 +67,10 @@ fn main() -> ExitCode {
         Command::Info(args) => info::run(&args, &output),
         Command::Check(args) => check::run(&args, &output),
         Command::Try(args) => trial::run(&args, &output),
+        Command::Report(args) => report::run(&args, &output),
+        Command::Plot(args) => plot::run(&args, &output),
+        Command::Latency(args) => latency::run(&args, &output),
+        Command::Clock(args) => clock::run(&args, &output),
         Command::Doctor(args) => doctor::run(&args, &output),
         Command::New(args) => new::run(&args, &output),
     };
