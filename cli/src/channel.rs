@@ -116,9 +116,9 @@ pub fn read(folder: &Path, words: &[&str], most: usize) -> eyre::Result<(Vec<Cha
     let selections = selections.collect::<eyre::Result<Vec<_>>>()?;
     reader.retain(|name| selections.iter().any(|selection| streams[selection.stream] == name));
     let kept: Vec<String> = reader.streams().map(str::to_owned).collect();
-    // By selection: the first of its channels, and which values of a sample they are.
-    let mut places: Vec<Option<(usize, Range<usize>)>> = vec![None; selections.len()];
-    let mut channels: Vec<Channel> = Vec::new();
+    // By selection, once its first message is read: which values of a sample are meant, and their channels.
+    let mut found: Vec<Option<(Range<usize>, Vec<Channel>)>> = selections.iter().map(|_| None).collect();
+    let mut count = 0;
     let (mut message, mut sample) = (Message::default(), Vec::new());
     loop {
         let stream = match reader.next_into(&mut message) {
@@ -129,32 +129,33 @@ pub fn read(folder: &Path, words: &[&str], most: usize) -> eyre::Result<(Vec<Cha
                 continue;
             }
         };
-        for (selection, place) in selections.iter().zip(&mut places) {
+        for (selection, found) in selections.iter().zip(&mut found) {
             if streams[selection.stream] != *stream {
                 continue;
             }
-            let (first, range) = match place {
-                Some(place) => place,
+            let (range, channels) = match found {
+                Some(found) => found,
                 None => {
                     let range = selection.values_of(&message)?;
-                    let first = channels.len();
-                    if first + range.len() > most {
+                    count += range.len();
+                    if count > most {
                         let text = selection.text;
                         eyre::bail!(
-                            "`{text}`: {} values (allowed: at most {most} channels in all; `{text}[INDEX]` is one)",
+                            "`{text}`: {} channels (allowed: {most} in all; `{text}[INDEX]` is one)",
                             range.len()
                         );
                     }
-                    channels.extend(names(&message, range.clone()).map(|name| Channel {
+                    let channels = names(&message, range.clone()).map(|name| Channel {
                         name: format!("{stream}{name}"),
                         times_ns: Vec::new(),
                         values: Vec::new(),
-                    }));
-                    place.insert((first, range))
+                    });
+                    let channels = channels.collect();
+                    found.insert((range, channels))
                 }
             };
             let came = samples(&message, &mut sample, |stamp_ns, values| {
-                for (channel, i) in channels[*first..].iter_mut().zip(range.clone()) {
+                for (channel, i) in channels.iter_mut().zip(range.clone()) {
                     channel.times_ns.push(stamp_ns);
                     channel.values.push(values.get(i).copied().unwrap_or(f64::NAN));
                 }
@@ -162,8 +163,11 @@ pub fn read(folder: &Path, words: &[&str], most: usize) -> eyre::Result<(Vec<Cha
             came.map_err(|problem| eyre::eyre!("`{}`: {problem}", selection.text))?;
         }
     }
-    if let Some((selection, _)) = selections.iter().zip(&places).find(|(_, place)| place.is_none()) {
-        eyre::bail!("`{}`: the stream has no message that can be read", selection.text);
+    let mut channels = Vec::with_capacity(count);
+    for (selection, found) in selections.iter().zip(found) {
+        let text = selection.text;
+        let (_, found) = found.ok_or_else(|| eyre::eyre!("`{text}`: the stream has no message that can be read"))?;
+        channels.extend(found);
     }
     Ok((channels, problems))
 }

@@ -17,6 +17,9 @@ const MOST_NOTICES: usize = 20;
 
 /// Estimates offset and skew of the clocks that stamp a recording, from when messages arrived
 ///
+/// The offset is that at the last message; a clock with a skew above 0 is slow. Behind the skew stands how far it may be off,
+/// and between what the estimates of every ten seconds lie.
+///
 /// Jitter only makes a message late, so the estimate of `robocache-clock` lies along the earliest ones. It is of the last
 /// --window-s seconds of a stream, and is refused before --lock-s seconds of messages. The least delay of a stream can't be
 /// seen from one side: the offset holds it. A clock that is the recorder's own has an offset of that delay, and no skew.
@@ -59,6 +62,8 @@ struct Clock {
     skew_ppm: Option<f64>,
     /// How far the earliest messages lie above the estimate, ms.
     sigma_ms: Option<f64>,
+    /// How far the skew may be off, ppm: as far as the line turns where its ends lie that far off.
+    skew_sigma_ppm: Option<f64>,
     /// The least skew and the greatest of the estimates over time, ppm: they tell how steady it is.
     skew_range_ppm: Option<(f64, f64)>,
     /// Why there is none.
@@ -92,6 +97,8 @@ struct Seen {
     arrived: u64,
     first_ns: Option<i64>,
     newest_ns: i64,
+    /// Where the estimate began, ns.
+    since_ns: i64,
     last: Option<Stamp>,
     next_note_ns: i64,
     estimates: Vec<Estimate>,
@@ -155,6 +162,7 @@ impl Seen {
             arrived: 0,
             first_ns: None,
             newest_ns: i64::MIN,
+            since_ns: 0,
             last: None,
             next_note_ns: i64::MIN,
             estimates: Vec::new(),
@@ -169,6 +177,9 @@ impl Seen {
         let first_ns = *self.first_ns.get_or_insert(stamp_ns);
         self.newest_ns = self.newest_ns.max(stamp_ns);
         let Some(arrival_ns) = message.arrival_ns else { return };
+        if self.arrived == 0 {
+            self.since_ns = stamp_ns;
+        }
         self.arrived += 1;
         let at_s = (i128::from(stamp_ns) - i128::from(first_ns)) as f64 * 1e-9;
         let (stamp, notice) = self.clock.push(stamp_ns, arrival_ns);
@@ -176,7 +187,7 @@ impl Seen {
         // The first lock is what is hoped for.
         if let Some(notice) = notice.filter(|notice| *notice != Notice::Locked) {
             // Stamps from here on may be of another time.
-            self.next_note_ns = i64::MIN;
+            (self.next_note_ns, self.since_ns) = (i64::MIN, stamp_ns);
             if self.notices.len() < MOST_NOTICES {
                 let text = in_words(&notice);
                 self.notices.push(Said { at_s, text });
@@ -204,13 +215,14 @@ impl Seen {
             (_, Some(_)) => None,
             (0, None) => Some("its messages do not say when they arrived".to_owned()),
             (_, None) if self.estimates.is_empty() => Some(format!(
-                "{} messages in {} s are too little (needed: 8 messages and {} s, of a clock that goes on)",
-                self.messages,
-                figure(span_s),
-                args.lock_s
+                "{} messages in {span_s:.3} s are too little (needed: 8 messages and {} s, of a clock that goes on)",
+                self.messages, args.lock_s
             )),
             (_, None) => Some(format!("less than {} s before the end it was set", args.lock_s)),
         };
+        let seconds = |from: i64, to: i64| (i128::from(to) - i128::from(from)) as f64 * 1e-9;
+        let window_s = seconds(self.since_ns, self.newest_ns).min(args.window_s);
+        let sigma = |stamp: Stamp| stamp.sigma_ns as f64 * 1e-9 * 12f64.sqrt() / window_s * 1e6;
         let skews = || self.estimates.iter().map(|estimate| estimate.skew_ppm);
         let ends = skews().min_by(f64::total_cmp).zip(skews().max_by(f64::total_cmp));
         Clock {
@@ -219,12 +231,27 @@ impl Seen {
             offset_ms: last.map(|stamp| stamp.offset_ns as f64 * 1e-6),
             skew_ppm: last.map(|stamp| stamp.skew * 1e6),
             sigma_ms: last.map(|stamp| stamp.sigma_ns as f64 * 1e-6),
+            skew_sigma_ppm: last.filter(|_| window_s > 0.0).map(sigma),
             skew_range_ppm: ends.filter(|_| self.estimates.len() > 1),
             refused,
             estimates: self.estimates,
             notices: self.notices,
             notices_left_out: self.notices_left_out,
             stream: self.name,
+        }
+    }
+}
+
+impl Clock {
+    /// What the figures mean.
+    fn verdict(&self) -> String {
+        match (&self.refused, self.skew_ppm.zip(self.skew_sigma_ppm)) {
+            (Some(why), _) => why.clone(),
+            (None, Some((skew, sigma))) if skew.abs() <= 2.0 * sigma => {
+                "no skew that could be told from jitter".to_owned()
+            }
+            (None, Some((skew, _))) if skew > 0.0 => "slower than the recorder's clock".to_owned(),
+            _ => "faster than the recorder's clock".to_owned(),
         }
     }
 }
@@ -245,11 +272,12 @@ fn text(clocks: &Clocks) -> String {
         "messages",
         "span s",
         "offset ms",
+        "sigma ms",
         "skew ppm",
+        "+-",
         "from",
         "to",
-        "sigma ms",
-        "<refused",
+        "<",
     ]);
     for clock in &clocks.streams {
         let ends = clock.skew_range_ppm;
@@ -258,11 +286,12 @@ fn text(clocks: &Clocks) -> String {
             clock.messages.to_string(),
             figure(clock.span_s),
             clock.offset_ms.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.3}")),
+            figure_or_dash(clock.sigma_ms),
             clock.skew_ppm.map_or_else(|| "-".to_owned(), |ppm| format!("{ppm:.1}")),
+            figure_or_dash(clock.skew_sigma_ppm),
             figure_or_dash(ends.map(|(from, _)| from)),
             figure_or_dash(ends.map(|(_, to)| to)),
-            figure_or_dash(clock.sigma_ms),
-            clock.refused.clone().unwrap_or_default(),
+            clock.verdict(),
         ]);
     }
     let mut text = table.to_string();

@@ -14,7 +14,11 @@ const MOST_CHANNELS: usize = 32;
 /// Points of a line are about as far apart as those of the picture, px.
 const MOST_POINTS: usize = 1000;
 
-const SIZE: (u32, u32) = (1200, 420);
+const SIZE: (u32, u32) = (1200, 460);
+
+/// Room for the names, and for each of them, px.
+const NAMES: u32 = 170;
+const LINE: i32 = 13;
 
 const COLOURS: [RGBColor; 8] = [
     RGBColor(37, 99, 235),
@@ -141,7 +145,8 @@ fn picture(channels: &[Channel], lines: &[Lines]) -> eyre::Result<String> {
         let area = SVGBackend::with_string(&mut text, SIZE).into_drawing_area();
         let failed = |error: DrawingAreaErrorKind<_>| eyre::eyre!("the picture can't be drawn: {error}");
         area.fill(&WHITE).map_err(failed)?;
-        let mut chart = ChartBuilder::on(&area)
+        let (chart_area, names) = area.split_horizontally(SIZE.0 - NAMES);
+        let mut chart = ChartBuilder::on(&chart_area)
             .margin(12)
             .x_label_area_size(36)
             .y_label_area_size(64)
@@ -163,32 +168,37 @@ fn picture(channels: &[Channel], lines: &[Lines]) -> eyre::Result<String> {
             // The pieces between values that are missing. One of a single point is drawn as a dot.
             let pieces = points.split(|(_, value)| value.is_none());
             let pieces = pieces.map(|piece| piece.iter().filter_map(|&(x, y)| Some((x, y?))).collect::<Vec<_>>());
-            for (n, piece) in pieces.filter(|piece| !piece.is_empty()).enumerate() {
-                if let [dot] = piece[..] {
-                    chart
+            for piece in pieces.filter(|piece| !piece.is_empty()) {
+                match piece[..] {
+                    [dot] => chart
                         .draw_series([Circle::new(dot, 1, colour.filled())])
-                        .map_err(failed)?;
-                    continue;
-                }
-                let drawn = chart
-                    .draw_series(LineSeries::new(piece, colour.stroke_width(1)))
-                    .map_err(failed)?;
-                if n == 0 {
-                    drawn
-                        .label(channel.name.as_str())
-                        .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], colour));
-                }
+                        .map_err(failed)?,
+                    _ => chart
+                        .draw_series(LineSeries::new(piece, colour.stroke_width(1)))
+                        .map_err(failed)?,
+                };
             }
+            let y = 20 + LINE * i as i32;
+            names
+                .draw(&PathElement::new([(4, y), (20, y)], colour))
+                .map_err(failed)?;
+            let style = ("sans-serif", 12).into_text_style(&names);
+            names
+                .draw(&Text::new(shortened(&channel.name), (26, y - 6), style))
+                .map_err(failed)?;
         }
-        let mut labels = chart.configure_series_labels();
-        labels
-            .background_style(WHITE.mix(0.85))
-            .position(SeriesLabelPosition::UpperRight)
-            .draw()
-            .map_err(failed)?;
         area.present().map_err(failed)?;
     }
     Ok(text)
+}
+
+/// A name that there is room for: its end says which channel it is.
+fn shortened(name: &str) -> String {
+    let letters = name.chars().count();
+    if letters <= 22 {
+        return name.to_owned();
+    }
+    format!("…{}", name.chars().skip(letters - 21).collect::<String>())
 }
 
 fn text_of(drawn: &Drawn) -> String {
