@@ -1,7 +1,7 @@
 //! `robocache plot`: channels of a recording as a picture.
 
 use crate::channel::{self, Channel};
-use crate::output::{Output, figure};
+use crate::output::{self, Output, figure};
 use crate::track::{Lines, Tracks};
 use plotters::prelude::*;
 use serde::Serialize;
@@ -19,6 +19,9 @@ const SIZE: (u32, u32) = (1200, 460);
 /// Room for the names, and for each of them, px.
 const NAMES: u32 = 170;
 const LINE: i32 = 13;
+
+/// What a picture begins with.
+const START: &str = "<svg";
 
 const COLOURS: [RGBColor; 8] = [
     RGBColor(37, 99, 235),
@@ -49,7 +52,7 @@ pub struct Args {
     /// What is drawn
     #[arg(required = true, value_name = "CHANNEL")]
     channels: Vec<String>,
-    /// The picture; one that is there is written over
+    /// The picture; an older one is written over
     #[arg(short, long, value_name = "FILE.svg", default_value = "plot.svg")]
     output: PathBuf,
 }
@@ -89,7 +92,8 @@ pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
     let lines: Vec<Lines> = stretches().map(|track| track.lines()).collect();
     let text = picture(&channels, &lines)?;
     let path = &args.output;
-    std::fs::write(path, text).map_err(|error| eyre::eyre!("{}: {error}", path.display()))?;
+    let text = text.strip_prefix(START).unwrap_or(&text);
+    output::write(path, START, text)?;
     let drawn = Drawn {
         picture: path.clone(),
         width_ms: stretches().map(|track| track.width_ns()).max().unwrap_or(0) as f64 * 1e-6,

@@ -6,7 +6,7 @@ mod page;
 mod watched;
 
 use crate::info::{self, Info};
-use crate::output::{Output, bytes, figure};
+use crate::output::{self, Output, bytes, figure};
 use crate::trial::report::{Observations, Report as Trial};
 use crate::trial::tally::Counts;
 use crate::{channel, trial};
@@ -38,7 +38,7 @@ pub struct Args {
     /// A configuration that is tried over it
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// The page; one that is there is written over
+    /// The page; an older one is written over
     #[arg(short, long, value_name = "FILE", default_value = "report.html")]
     output: PathBuf,
 }
@@ -125,9 +125,8 @@ pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
         &drawings,
         config.as_ref().map(|(file, text)| (*file, text.as_str())),
     )?;
-    figures.page_bytes = text.len();
-    let path = &args.output;
-    std::fs::write(path, text).map_err(|error| eyre::eyre!("{}: {error}", path.display()))?;
+    figures.page_bytes = page::START.len() + text.len();
+    output::write(&args.output, page::START, &text)?;
     output.result(&figures, |figures| {
         let size = bytes(figures.page_bytes as u64);
         format!("{}: {size}\n{}\n", figures.page.display(), figures.verdict)

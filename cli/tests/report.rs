@@ -347,7 +347,17 @@ fn what_can_not_be_written_is_refused() {
     half(&folder);
     let recording = folder.path("recording");
     let recording = recording.to_str().unwrap();
+    let own = folder.path("recording/a.arrow");
+    let before = std::fs::read(&own).unwrap();
     let cases = [
+        (
+            vec!["report", recording, "-o", own.to_str().unwrap()],
+            "it is there and is no file of that kind (allowed: a new file, ",
+        ),
+        (
+            vec!["plot", recording, "a", "-o", own.to_str().unwrap()],
+            "it is there and is no file of that kind",
+        ),
         (vec!["report", "nowhere"], "nowhere: "),
         (
             vec!["report", recording, "-o", "/nowhere/page.html"],
@@ -359,5 +369,9 @@ fn what_can_not_be_written_is_refused() {
         let done = run(words);
         assert_eq!((done.code, done.out.as_str()), (2, ""), "{}", done.err);
         assert!(done.err.contains(expected), "{}", done.err);
+    }
+    assert_eq!(std::fs::read(own).unwrap(), before);
+    for _ in 0..2 {
+        assert_eq!(report(&folder, &[]).code, 0);
     }
 }

@@ -20,6 +20,7 @@ function figure(value) {
   if (value === null || value === undefined) return "–";
   const size = Math.abs(value);
   if (size === 0) return "0";
+  if (size >= 1e9) return value.toExponential(2);
   if (size >= 99.95) return value.toFixed(0);
   if (size >= 9.995) return value.toFixed(1);
   if (size >= 0.9995) return value.toFixed(2);

@@ -96,7 +96,10 @@ struct Made {
     machine: String,
 }
 
-/// The page of these figures and drawings.
+/// What a page begins with.
+pub const START: &str = "<!doctype html>";
+
+/// The page of these figures and drawings, after its begin.
 pub fn text(figures: &Figures, drawings: &Drawings, config: Option<(&Path, &str)>) -> eyre::Result<String> {
     let origin_ns = figures
         .info
@@ -137,7 +140,7 @@ pub fn text(figures: &Figures, drawings: &Drawings, config: Option<(&Path, &str)
     // In JSON `<` stands in texts alone, and there it may be written like this: no text ends the element.
     let data = serde_json::to_string(&data)?.replace('<', "\\u003c");
     Ok(format!(
-        "<!doctype html>
+        "
 <html lang=\"en\">
 <head>
 <meta charset=\"utf-8\">
@@ -214,13 +217,14 @@ fn drawn(chart: &Chart, origin_ns: i64) -> Drawn<'_> {
 fn stretches(tracks: &Tracks, origin_ns: i64) -> Vec<Stretch> {
     let stretch = |track: &crate::track::Track| {
         let lines = track.lines();
-        let single = |column: Vec<Option<f64>>| column.into_iter().map(|value| value.map(|value| value as f32));
+        // What float32 has no number for is drawn at its end.
+        let single = |value: f64| value.clamp(f64::from(f32::MIN), f64::from(f32::MAX)) as f32;
         Stretch {
             times_s: lines.times_ns.iter().map(|&ns| seconds(ns, origin_ns)).collect(),
             columns: lines
                 .columns
                 .into_iter()
-                .map(|column| single(column).collect())
+                .map(|column| column.into_iter().map(|value| value.map(single)).collect())
                 .collect(),
             width_s: seconds(track.width_ns(), 0),
         }
