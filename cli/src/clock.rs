@@ -23,6 +23,7 @@ const MOST_NOTICES: usize = 20;
 /// Jitter only makes a message late, so the estimate of `robocache-clock` lies along the earliest ones. It is of the last
 /// --window-s seconds of a stream, and is refused before --lock-s seconds of messages. The least delay of a stream can't be
 /// seen from one side: the offset holds it. A clock that is the recorder's own has an offset of that delay, and no skew.
+/// Observations are left out: their stamps are targets.
 #[derive(clap::Args)]
 #[command(after_help = "Exit codes:
   0   the clock of each stream is known
@@ -93,6 +94,8 @@ struct Said {
 struct Seen {
     name: String,
     clock: DeviceClock,
+    /// Whether its stamps are targets, and of no clock of its own.
+    is_observation: bool,
     messages: u64,
     arrived: u64,
     first_ns: Option<i64>,
@@ -137,9 +140,10 @@ pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
             Err(error) => problems.push(error.to_string()),
         }
     }
+    seen.retain(|seen| !seen.is_observation);
     if seen.iter().all(|seen| seen.arrived == 0) {
         eyre::bail!(
-            "{}: no message says when it arrived (allowed: a recording with `arrival_ns`, as `robocache-record` makes it)",
+            "{}: no message of a sensor says when it arrived (allowed: a recording with `arrival_ns`, as `robocache-record` makes it)",
             args.recording.display()
         );
     }
@@ -158,6 +162,7 @@ impl Seen {
         Self {
             name: name.to_owned(),
             clock,
+            is_observation: false,
             messages: 0,
             arrived: 0,
             first_ns: None,
@@ -172,6 +177,7 @@ impl Seen {
     }
 
     fn message(&mut self, message: &Message) {
+        self.is_observation |= message.header.modalities.is_present();
         self.messages += 1;
         let stamp_ns = message.timestamp_ns();
         let first_ns = *self.first_ns.get_or_insert(stamp_ns);

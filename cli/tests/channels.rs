@@ -306,10 +306,42 @@ fn the_clock_of_a_device_is_found_and_its_reset_told() {
     assert_eq!(done.code, 2);
     assert!(
         done.err
-            .contains("no message says when it arrived (allowed: a recording with `arrival_ns`"),
+            .contains("no message of a sensor says when it arrived (allowed: a recording with `arrival_ns`"),
         "{}",
         done.err
     );
+}
+
+/// Their stamps are targets.
+#[test]
+fn observations_have_no_clock() {
+    let folder = Folder::new();
+    let mut writer = recording::Writer::create(folder.path("recording"))
+        .unwrap()
+        .with_arrivals();
+    let start = Instant::now();
+    for i in 0..2_000 {
+        let arrival = start + Duration::from_millis(i * 10);
+        let mut fused = sample(i as i64 * 10 * MS, &[1.0]);
+        fused.header.modalities.set(["imu"]);
+        fused.header.offsets.set([0, 1]);
+        writer.append("fused", &fused, arrival).unwrap();
+        writer
+            .append("imu", &sample(i as i64 * 10 * MS, &[1.0]), arrival)
+            .unwrap();
+    }
+    writer.finish().unwrap();
+    let done = on(&folder, "clock", &["--json"]);
+    assert_eq!(done.code, 0, "{}", done.out);
+    let clocks = done.json();
+    let names: Vec<&str> = clocks["streams"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|clock| clock["stream"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["imu"]);
+    assert_eq!(on(&folder, "clock", &["--stream", "fused"]).code, 2);
 }
 
 /// The numbers of a NumPy file of float64.
