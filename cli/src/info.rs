@@ -29,28 +29,30 @@ pub struct Args {
 }
 
 #[derive(Serialize)]
-struct Info {
+pub struct Info {
     recording: PathBuf,
     /// From the first stamp of any stream to the last.
     duration_s: f64,
     bytes: u64,
-    streams: Vec<Stream>,
+    pub streams: Vec<Stream>,
     /// What can't be read.
-    problems: Vec<String>,
+    pub problems: Vec<String>,
 }
 
 #[derive(Serialize)]
-struct Stream {
+pub struct Stream {
     name: String,
     messages: u64,
     samples: u64,
     rate_hz: Option<f64>,
     step_ms: Option<Spread>,
+    /// Where the longest step begins, after the first stamp of any stream.
+    longest_step_at_s: Option<f64>,
     gaps: u64,
     lost: u64,
     out_of_order: u64,
     duplicates: u64,
-    first_ns: Option<i64>,
+    pub first_ns: Option<i64>,
     last_ns: Option<i64>,
     /// After the first stamp of any stream.
     start_s: Option<f64>,
@@ -77,6 +79,8 @@ struct Seen {
     first_ns: Option<i64>,
     newest_ns: Option<i64>,
     steps_ns: Vec<i64>,
+    /// The longest, and where it begins, ns.
+    longest_ns: (i64, i64),
     delays_ns: Vec<i64>,
     nonfinite: u64,
     payload: Option<String>,
@@ -89,7 +93,8 @@ pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
     Ok(ExitCode::from(u8::from(!info.problems.is_empty())))
 }
 
-fn read(folder: &Path) -> eyre::Result<Info> {
+/// What a recording holds.
+pub fn read(folder: &Path) -> eyre::Result<Info> {
     let (mut reader, refused) = Reader::open_readable(folder)?;
     let mut problems: Vec<String> = refused.iter().map(ToString::to_string).collect();
     let names: Vec<String> = reader.streams().map(str::to_owned).collect();
@@ -163,6 +168,9 @@ impl Seen {
             0 => self.duplicates += u64::from(self.samples > 1),
             step => {
                 self.steps_ns.push(step);
+                if step > self.longest_ns.0 {
+                    self.longest_ns = (step, newest);
+                }
                 self.newest_ns = Some(stamp_ns);
             }
         }
@@ -192,6 +200,7 @@ impl Seen {
             samples: self.samples,
             rate_hz: span.map(|span| self.steps_ns.len() as f64 / span),
             step_ms: steps,
+            longest_step_at_s: steps.and(seconds(first, Some(self.longest_ns.1))),
             gaps,
             lost,
             out_of_order: self.out_of_order,

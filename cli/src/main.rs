@@ -1,14 +1,20 @@
 //! The `robocache` command: one module a subcommand, and what they share in `output` and `stats`.
 
+mod channel;
 mod check;
+mod clock;
 mod config;
 mod convert;
 mod doctor;
 mod info;
+mod latency;
 mod new;
 mod output;
+mod plot;
+mod report;
 mod stats;
 mod top;
+mod track;
 mod trial;
 
 use clap::{Parser, Subcommand};
@@ -41,6 +47,10 @@ enum Command {
     Check(check::Args),
     Try(trial::Args),
     Convert(convert::Args),
+    Report(report::Args),
+    Plot(plot::Args),
+    Latency(latency::Args),
+    Clock(clock::Args),
     Doctor(doctor::Args),
     New(new::Args),
     Top(top::Args),
@@ -62,6 +72,10 @@ fn main() -> ExitCode {
         Command::Check(args) => check::run(&args, &output),
         Command::Try(args) => trial::run(&args, &output),
         Command::Convert(args) => convert::run(&args, &output),
+        Command::Report(args) => report::run(&args, &output),
+        Command::Plot(args) => plot::run(&args, &output),
+        Command::Latency(args) => latency::run(&args, &output),
+        Command::Clock(args) => clock::run(&args, &output),
         Command::Doctor(args) => doctor::run(&args, &output),
         Command::New(args) => new::run(&args, &output),
         Command::Top(args) => top::run(&args, &output),

@@ -2,7 +2,9 @@
 
 use serde::Serialize;
 use std::fmt::{self, Display};
-use std::io::{IsTerminal, Write};
+use std::fs::File;
+use std::io::{IsTerminal, Read, Write};
+use std::path::Path;
 
 /// Where the result goes, and in which form.
 pub struct Output {
@@ -85,6 +87,25 @@ impl Output {
     }
 }
 
+/// Writes a file that begins with `start`. What is there already is written over where it is such a file, too: a mistyped name
+/// is no reason to lose a recording or a configuration.
+pub fn write(path: &Path, start: &str, text: &str) -> eyre::Result<()> {
+    let failed = |error| eyre::eyre!("{}: {error}", path.display());
+    let mut begin = Vec::new();
+    // Pipes and terminals have nothing to lose.
+    if path.is_file() {
+        let file = File::open(path).map_err(failed)?;
+        file.take(start.len() as u64).read_to_end(&mut begin).map_err(failed)?;
+    }
+    if !begin.is_empty() && begin != start.as_bytes() {
+        eyre::bail!(
+            "{}: it is there and is no file of that kind (allowed: a new file, or one that begins with `{start}`, which is written over)",
+            path.display()
+        );
+    }
+    std::fs::write(path, format!("{start}{text}")).map_err(failed)
+}
+
 /// Rows of cells below headings: the first column to the left, numbers to the right.
 pub struct Table {
     rows: Vec<Vec<String>>,
@@ -132,6 +153,7 @@ impl Display for Table {
 pub fn figure(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),
+        size if size >= 1e9 => format!("{value:.2e}"),
         size if size >= 99.95 => format!("{value:.0}"),
         size if size >= 9.995 => format!("{value:.1}"),
         size if size >= 0.9995 => format!("{value:.2}"),
@@ -169,6 +191,7 @@ mod tests {
             (33.333, "33.3"),
             (1234.5, "1234"),
             (1e-6, "1.0e-6"),
+            (-1.7e308, "-1.70e308"),
         ];
         for (value, text) in cases {
             assert_eq!(figure(value), text);

@@ -1,7 +1,7 @@
 //! `robocache try`: the operations of a configuration over a recording, without a dataflow.
 
-mod report;
-mod tally;
+pub mod report;
+pub mod tally;
 
 use crate::config::{self, Operation, Section};
 use crate::output::Output;
@@ -11,10 +11,12 @@ use robocache::ops::align::{FUSED, TriggerConfig};
 use robocache::stream::Message;
 use robocache::stream::recording::{Order, Reader};
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 use tally::Tally;
+
+const MIN_VALID: f64 = 0.9;
 
 /// Runs a configuration over a recording: would it have worked?
 ///
@@ -32,7 +34,7 @@ pub struct Args {
     /// The folder of the recording
     recording: PathBuf,
     /// The share of the observations that each stream should be valid in
-    #[arg(long, default_value_t = 0.9, value_name = "SHARE", value_parser = share)]
+    #[arg(long, default_value_t = MIN_VALID, value_name = "SHARE", value_parser = share)]
     min_valid: f64,
     /// The order of the messages: `arrival` or `stamp`; absent: arrival, where the recording has it
     #[arg(long, value_parser = order)]
@@ -52,7 +54,27 @@ fn order(text: &str) -> Result<Order, String> {
     }
 }
 
+impl Args {
+    /// What is tried without further words.
+    pub fn new(config: &Path, recording: &Path) -> Self {
+        Self {
+            config: config.to_owned(),
+            recording: recording.to_owned(),
+            min_valid: MIN_VALID,
+            order: None,
+        }
+    }
+}
+
 pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
+    let (report, _) = attempt(args, &mut |_, _| {})?;
+    output.result(&report, report::text)?;
+    Ok(ExitCode::from(u8::from(!report.works)))
+}
+
+/// Runs the operations, and returns them beside what it comes to. `watch` gets every message that is published, and its
+/// output.
+pub fn attempt(args: &Args, watch: &mut dyn FnMut(&str, &Message)) -> eyre::Result<(Report, Vec<Operation>)> {
     let (mut graph, operations) = config::graph(&args.config, &config::ORDER, "try", is_counted)?;
     let (mut reader, refused) = Reader::open_readable(&args.recording)?;
     let mut problems: Vec<String> = refused.iter().map(ToString::to_string).collect();
@@ -83,7 +105,7 @@ pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
         .collect();
 
     let start = Instant::now();
-    let mut tally = Tally::new();
+    let mut tally = Tally::new(watch);
     let mut fed = Fed::new(inputs.len());
     graph.wake(start, true, &mut tally)?;
     for input in missing
@@ -97,12 +119,14 @@ pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
         match reader.next_into(&mut message) {
             Ok(Some(stream)) => {
                 fed.message(streams[stream], &message);
+                tally.arrival_ns = message.arrival_ns.filter(|_| order == Order::Arrival);
                 graph.message(streams[stream], &message, &mut tally);
             }
             Ok(None) => break,
             Err(error) => problems.push(error.to_string()),
         }
     }
+    tally.arrival_ns = None;
     graph.close_all(&mut tally);
     graph.finish(&mut tally)?;
 
@@ -114,13 +138,12 @@ pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
         order,
         min_valid: args.min_valid,
     };
-    let report = Report::new(args, tally, &graph, &run, (missing, unused, problems));
-    output.result(&report, report::text)?;
-    Ok(ExitCode::from(u8::from(!report.works)))
+    let report = Report::new(args, tally.outputs, &graph, &run, (missing, unused, problems));
+    Ok((report, operations))
 }
 
 /// What came from the recording.
-struct Fed {
+pub struct Fed {
     messages: u64,
     /// For each input.
     samples: Vec<u64>,

@@ -1,6 +1,6 @@
 //! What a trial comes to.
 
-use super::tally::{Counts, Seen, Tally};
+use super::tally::{Counts, Seen};
 use super::{Args, Fed, asked_by};
 use crate::config::{Operation, Section};
 use crate::output::{Table, figure, figure_or_dash};
@@ -34,13 +34,13 @@ pub struct Report {
     /// Parts of the recording that can't be read.
     problems: Vec<String>,
     pub works: bool,
-    verdict: String,
+    pub verdict: String,
 }
 
 #[derive(Serialize)]
-struct Observations {
-    output: String,
-    count: u64,
+pub struct Observations {
+    pub output: String,
+    pub count: u64,
     rate_hz: Option<f64>,
     /// The fewest in a whole second of the recording between the first and the last.
     fewest_in_a_second: Option<u64>,
@@ -50,6 +50,10 @@ struct Observations {
     epoch: i64,
     refused: u64,
     wait_ms: Option<Spread>,
+    /// From the target to the arrival of the message that made it due.
+    delay_ms: Option<Spread>,
+    /// That the operation took.
+    compute_ms: Option<Spread>,
     streams: Vec<Validity>,
 }
 
@@ -97,15 +101,17 @@ pub struct Run<'a> {
 impl Report {
     pub fn new(
         args: &Args,
-        tally: Tally,
+        outputs: Vec<(String, Counts)>,
         graph: &Graph,
         run: &Run<'_>,
         (missing, unused, problems): (Vec<String>, Vec<String>, Vec<String>),
     ) -> Self {
         let (mut observations, mut grids, mut others) = (Vec::new(), Vec::new(), Vec::new());
-        for (output, counts) in tally.outputs {
+        for (output, counts) in outputs {
             if counts.is_observation || counts.refused > 0 {
-                observations.push(Observations::new(output, counts, run));
+                let config = section_of(&output, run.operations);
+                let missed = config.and_then(|config| missed(config, &counts, run));
+                observations.push(Observations::new(output, counts, missed));
             } else if counts.is_grid {
                 grids.push(Grids::new(output, &counts));
             } else {
@@ -155,8 +161,8 @@ fn rate(counts: &Counts) -> Option<f64> {
 }
 
 /// The section of the operation that publishes an output of observations.
-fn section_of<'a>(output: &str, run: &Run<'a>) -> Option<&'a AlignConfig> {
-    run.operations.iter().find_map(|operation| match &operation.section {
+pub fn section_of<'a>(output: &str, operations: &'a [Operation]) -> Option<&'a AlignConfig> {
+    operations.iter().find_map(|operation| match &operation.section {
         Section::Observe(config) => {
             let names = config
                 .modalities
@@ -173,7 +179,7 @@ fn section_of<'a>(output: &str, run: &Run<'a>) -> Option<&'a AlignConfig> {
 }
 
 impl Observations {
-    fn new(output: String, mut counts: Counts, run: &Run<'_>) -> Self {
+    pub fn new(output: String, mut counts: Counts, missed: Option<u64>) -> Self {
         let count = counts.messages;
         let validity = |mut seen: Seen| Validity {
             name: seen.name,
@@ -184,14 +190,22 @@ impl Observations {
             count,
             rate_hz: rate(&counts),
             fewest_in_a_second: fewest(&counts),
-            missed: section_of(&output, run).and_then(|config| missed(config, &counts, run)),
+            missed,
             late_samples: counts.late,
             epoch: counts.epoch,
             refused: counts.refused,
             wait_ms: Spread::of_ns(&mut counts.waits_ns),
+            delay_ms: Spread::of_ns(&mut counts.delays_ns),
+            compute_ms: Spread::of_ns(&mut counts.computes_ns),
             streams: counts.streams.into_iter().map(validity).collect(),
             output,
         }
+    }
+
+    /// The stream that is valid in the fewest, and in how many of 1.
+    pub fn worst(&self) -> Option<(&str, f64)> {
+        let streams = self.streams.iter().map(|stream| (stream.name.as_str(), stream.valid));
+        streams.min_by(|(_, a), (_, b)| a.total_cmp(b))
     }
 }
 
@@ -278,17 +292,15 @@ fn verdict(observations: &[Observations], grids: &[Grids], missing: &[String], r
             _ => {}
         }
     }
-    let streams = observations
-        .iter()
-        .flat_map(|of| of.streams.iter().map(move |stream| (of, stream)));
-    let worst = streams.min_by(|(_, a), (_, b)| a.valid.total_cmp(&b.valid));
+    let streams = observations.iter().filter_map(|of| Some((of, of.worst()?)));
+    let worst = streams.min_by(|(_, (_, a)), (_, (_, b))| a.total_cmp(b));
     let least = figure(run.min_valid * 100.0);
     match worst {
         None => (true, "yes".to_owned()),
-        Some((of, stream)) => {
-            let works = stream.valid >= run.min_valid;
+        Some((of, (name, valid))) => {
+            let works = valid >= run.min_valid;
             let (word, count, output) = (if works { "yes" } else { "no" }, of.count, &of.output);
-            let (name, valid) = (&stream.name, figure(stream.valid * 100.0));
+            let valid = figure(valid * 100.0);
             let text = format!(
                 "{word}: of {count} observations on `{output}`, the worst stream, `{name}`, is valid in {valid} % (asked for: \
                  {least} %)"

@@ -6,10 +6,16 @@ use std::collections::BTreeMap;
 
 const SECOND: i64 = 1_000_000_000;
 
+/// Further from its arrival than this, the stamp of a message is of another clock, ns.
+const OTHER_CLOCK_NS: u64 = 3_600_000_000_000;
+
 /// What was published on each output, in the order in which they first did.
-pub struct Tally {
+pub struct Tally<'a> {
     pub outputs: Vec<(String, Counts)>,
+    /// When the message came that is being worked on.
+    pub arrival_ns: Option<i64>,
     memory: Message,
+    watch: &'a mut dyn FnMut(&str, &Message),
 }
 
 /// What came on one output.
@@ -25,6 +31,9 @@ pub struct Counts {
     /// Of observations.
     pub streams: Vec<Seen>,
     pub waits_ns: Vec<i64>,
+    /// From their targets to the arrival of the messages that made them due.
+    pub delays_ns: Vec<i64>,
+    pub computes_ns: Vec<i64>,
     pub late: i64,
     pub epoch: i64,
     /// Requests without an observation.
@@ -50,16 +59,19 @@ pub struct Points {
     pub overflow: i64,
 }
 
-impl Tally {
-    pub fn new() -> Self {
+impl<'a> Tally<'a> {
+    /// `watch` gets every message, and its output.
+    pub fn new(watch: &'a mut dyn FnMut(&str, &Message)) -> Self {
         Self {
             outputs: Vec::new(),
+            arrival_ns: None,
             memory: Message::default(),
+            watch,
         }
     }
 }
 
-impl Sink for Tally {
+impl Sink for Tally<'_> {
     fn send(
         &mut self,
         output: &str,
@@ -72,13 +84,16 @@ impl Sink for Tally {
             self.outputs.push((output.to_owned(), Counts::default()));
             self.outputs.len() - 1
         });
-        self.outputs[at].1.count(&self.memory.header);
+        self.memory.arrival_ns = self.arrival_ns;
+        self.outputs[at].1.count(&self.memory);
+        (self.watch)(output, &self.memory);
         Ok(())
     }
 }
 
 impl Counts {
-    fn count(&mut self, header: &Header) {
+    pub fn count(&mut self, message: &Message) {
+        let header = &message.header;
         if header.error.is_present() {
             self.refused += 1;
             return;
@@ -89,6 +104,7 @@ impl Counts {
         let (first, last) = self.span_ns.unwrap_or((stamp_ns, stamp_ns));
         self.span_ns = Some((first.min(stamp_ns), last.max(stamp_ns)));
         if header.modalities.is_present() {
+            self.delays_ns.extend(delay_ns(message));
             self.observation(header);
         } else if header.grid_shape.is_present() {
             self.is_grid = true;
@@ -103,6 +119,7 @@ impl Counts {
     fn observation(&mut self, header: &Header) {
         self.is_observation = true;
         self.waits_ns.extend(header.wait_ns.get());
+        self.computes_ns.extend(compute_ns(header));
         self.late = *header.late_samples;
         self.epoch = *header.epoch;
         if self.streams.is_empty() {
@@ -127,6 +144,17 @@ impl Counts {
             stream.see(index >= 0, age_ns);
         }
     }
+}
+
+/// From the stamp of a message to its arrival, where both are of one clock.
+pub fn delay_ns(message: &Message) -> Option<i64> {
+    let delay_ns = message.arrival_ns?.checked_sub(message.timestamp_ns())?;
+    Some(delay_ns).filter(|delay| delay.unsigned_abs() <= OTHER_CLOCK_NS)
+}
+
+/// How long an operation took for a result.
+pub fn compute_ns(header: &Header) -> Option<i64> {
+    header.compute_us.get().map(|us| (us * 1e3).round() as i64)
 }
 
 impl Seen {

@@ -1,0 +1,286 @@
+//! Channels of recorded streams: single values over time, as the command line names them.
+
+use robocache::device::{Dtype, Values};
+use robocache::stream::recording::Reader;
+use robocache::stream::{Cells, Message};
+use std::ops::Range;
+use std::path::Path;
+
+/// What a channel is called on the command line.
+pub const NAMING: &str = "\
+A channel is STREAM[INDEX], STREAM.FIELD or STREAM.FIELD[INDEX]. A field is one of the `fields` of a tensor, a column of a
+struct, or a stream of an observation.";
+
+/// A stream, and which of its values.
+struct Selection<'a> {
+    text: &'a str,
+    stream: usize,
+    field: Option<&'a str>,
+    index: Option<usize>,
+}
+
+impl<'a> Selection<'a> {
+    /// Of streams one of which may begin like another, the one with the longest name is meant.
+    fn parse(text: &'a str, streams: &[String]) -> eyre::Result<Self> {
+        let (stream, rest) = streams
+            .iter()
+            .enumerate()
+            .filter_map(|(i, name)| Some((i, text.strip_prefix(name.as_str())?)))
+            .filter(|(_, rest)| rest.is_empty() || rest.starts_with(['.', '[']))
+            .min_by_key(|(_, rest)| rest.len())
+            .ok_or_else(|| eyre::eyre!("`{text}`: no such stream (allowed: {})", streams.join(", ")))?;
+        let (field, index) = match rest.strip_suffix(']').and_then(|rest| rest.rsplit_once('[')) {
+            Some((field, index)) => {
+                let index = index.parse();
+                let index = index.map_err(|_| eyre::eyre!("`{text}`: the index is no number (allowed: 0, 1, ...)"))?;
+                (field, Some(index))
+            }
+            None => (rest, None),
+        };
+        let field = match field.strip_prefix('.') {
+            Some(field) => Some(field),
+            None if field.is_empty() => None,
+            None => eyre::bail!(
+                "`{text}` is no channel (allowed: `STREAM`, `STREAM[INDEX]`, `STREAM.FIELD`, `STREAM.FIELD[INDEX]`)"
+            ),
+        };
+        Ok(Self {
+            text,
+            stream,
+            field,
+            index,
+        })
+    }
+
+    /// Which values of a sample of this message are meant.
+    fn values_of(&self, message: &Message) -> eyre::Result<Range<usize>> {
+        let text = self.text;
+        let all = sample_len(message).map_err(|problem| eyre::eyre!("`{text}`: {problem}"))?;
+        let range = match self.field {
+            None => 0..all,
+            Some(field) => {
+                let fields = fields(message);
+                let names = || fields.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+                let found = fields.iter().find(|(name, _)| *name == field);
+                let found = found.ok_or_else(|| match fields.is_empty() {
+                    true => eyre::eyre!(
+                        "`{text}`: the stream names no fields (allowed: an index, of 0 to {})",
+                        all - 1
+                    ),
+                    false => eyre::eyre!("`{text}`: no field `{field}` (allowed: {})", names()),
+                });
+                found?.1.clone()
+            }
+        };
+        match self.index {
+            None => Ok(range),
+            Some(index) if index < range.len() => Ok(range.start + index..range.start + index + 1),
+            Some(index) => eyre::bail!(
+                "`{text}`: {} values, none at {index} (allowed: 0 to {})",
+                range.len(),
+                range.len() - 1
+            ),
+        }
+    }
+}
+
+/// One value over time.
+pub struct Channel {
+    pub name: String,
+    /// In the order in which they were recorded.
+    pub times_ns: Vec<i64>,
+    /// NaN where it is not valid.
+    pub values: Vec<f64>,
+}
+
+impl Channel {
+    /// With its samples in the order of time.
+    pub fn in_order(self) -> Self {
+        let mut rows: Vec<(i64, f64)> = self.times_ns.into_iter().zip(self.values).collect();
+        rows.sort_by_key(|(time_ns, _)| *time_ns);
+        let (times_ns, values) = rows.into_iter().unzip();
+        Self {
+            name: self.name,
+            times_ns,
+            values,
+        }
+    }
+}
+
+/// The channels that these words name, at most `most` of them; and what could not be read.
+pub fn read(folder: &Path, words: &[&str], most: usize) -> eyre::Result<(Vec<Channel>, Vec<String>)> {
+    let (mut reader, refused) = Reader::open_readable(folder)?;
+    let mut problems: Vec<String> = refused.iter().map(ToString::to_string).collect();
+    let streams: Vec<String> = reader.streams().map(str::to_owned).collect();
+    let selections = words.iter().map(|text| Selection::parse(text, &streams));
+    let selections = selections.collect::<eyre::Result<Vec<_>>>()?;
+    reader.retain(|name| selections.iter().any(|selection| streams[selection.stream] == name));
+    let kept: Vec<String> = reader.streams().map(str::to_owned).collect();
+    // By selection, once its first message is read: which values of a sample are meant, and their channels.
+    let mut found: Vec<Option<(Range<usize>, Vec<Channel>)>> = selections.iter().map(|_| None).collect();
+    let mut count = 0;
+    let (mut message, mut sample) = (Message::default(), Vec::new());
+    loop {
+        let stream = match reader.next_into(&mut message) {
+            Ok(Some(stream)) => &kept[stream],
+            Ok(None) => break,
+            Err(error) => {
+                problems.push(error.to_string());
+                continue;
+            }
+        };
+        for (selection, found) in selections.iter().zip(&mut found) {
+            if streams[selection.stream] != *stream {
+                continue;
+            }
+            let (range, channels) = match found {
+                Some(found) => found,
+                None => {
+                    let range = selection.values_of(&message)?;
+                    count += range.len();
+                    if count > most {
+                        let text = selection.text;
+                        eyre::bail!(
+                            "`{text}`: {} channels (allowed: {most} in all; `{text}[INDEX]` is one)",
+                            range.len()
+                        );
+                    }
+                    let channels = names(&message, range.clone()).map(|name| Channel {
+                        name: format!("{stream}{name}"),
+                        times_ns: Vec::new(),
+                        values: Vec::new(),
+                    });
+                    let channels = channels.collect();
+                    found.insert((range, channels))
+                }
+            };
+            let came = samples(&message, &mut sample, |stamp_ns, values| {
+                for (channel, i) in channels.iter_mut().zip(range.clone()) {
+                    channel.times_ns.push(stamp_ns);
+                    channel.values.push(values.get(i).copied().unwrap_or(f64::NAN));
+                }
+            });
+            came.map_err(|problem| eyre::eyre!("`{}`: {problem}", selection.text))?;
+        }
+    }
+    let mut channels = Vec::with_capacity(count);
+    for (selection, found) in selections.iter().zip(found) {
+        let text = selection.text;
+        let (_, found) = found.ok_or_else(|| eyre::eyre!("`{text}`: the stream has no message that can be read"))?;
+        channels.extend(found);
+    }
+    Ok((channels, problems))
+}
+
+/// Hands over the samples of a message, each with its stamp; what is not valid in it is NaN. Of the window of an observation
+/// that is the newest row: the others are repeated.
+pub fn samples(message: &Message, sample: &mut Vec<f64>, mut take: impl FnMut(i64, &[f64])) -> Result<(), String> {
+    let len = sample_len(message)?;
+    let header = &message.header;
+    sample.clear();
+    for column in message.columns().iter().filter(|column| is_number(column.cells)) {
+        append(column.values(), sample);
+    }
+    if header.modalities.is_present() {
+        let newest = &mut sample[..];
+        let newest = newest.len().checked_sub(len).map(|from| &mut newest[from..]);
+        let newest = newest.ok_or("fewer values than its `offsets` say")?;
+        let masks = header.valid.len().saturating_sub(header.modalities.len());
+        for (columns, &valid) in header.offsets.windows(2).zip(&header.valid[masks..]) {
+            if valid == 0 {
+                newest[columns[0] as usize..columns[1] as usize].fill(f64::NAN);
+            }
+        }
+        take(message.timestamp_ns(), newest);
+        return Ok(());
+    }
+    let stamps = match header.timestamps_ns.as_slice() {
+        [] => &[message.timestamp_ns()],
+        stamps => stamps,
+    };
+    let masks = header.valid.len() / stamps.len();
+    for (row, (values, &stamp_ns)) in sample.chunks_mut(len).zip(stamps).enumerate() {
+        if header.valid[row * masks..(row + 1) * masks].contains(&0) {
+            values.fill(f64::NAN);
+        }
+        take(stamp_ns, values);
+    }
+    Ok(())
+}
+
+/// How many values a sample of this message has.
+pub fn sample_len(message: &Message) -> Result<usize, String> {
+    let header = &message.header;
+    let len = if header.modalities.is_present() {
+        let ascend = header.offsets.windows(2).all(|pair| pair[0] <= pair[1]);
+        let last = header.offsets.last().and_then(|&last| usize::try_from(last).ok());
+        last.filter(|_| ascend && header.offsets[0] >= 0)
+            .ok_or("its `offsets` are no columns")?
+    } else if let Some(values) = message.flat() {
+        values.len() / header.timestamps_ns.len().max(1)
+    } else if message.rows == 1 {
+        let columns = message.columns().iter().filter(|column| is_number(column.cells));
+        columns.map(|column| column.values().len()).sum()
+    } else {
+        return Err(format!(
+            "a struct of {} rows is no sample (allowed: tensors, and structs of one row)",
+            message.rows
+        ));
+    };
+    match len {
+        0 => Err("a message without values".to_owned()),
+        len => Ok(len),
+    }
+}
+
+/// Named parts of a sample, and which of its values they are.
+pub fn fields(message: &Message) -> Vec<(&str, Range<usize>)> {
+    let header = &message.header;
+    if header.modalities.is_present() {
+        let columns = header.offsets.windows(2).map(|pair| pair[0] as usize..pair[1] as usize);
+        return header.modalities.iter().map(String::as_str).zip(columns).collect();
+    }
+    if message.flat().is_some() {
+        let names = header.fields.iter().map(String::as_str);
+        return names.enumerate().map(|(i, name)| (name, i..i + 1)).collect();
+    }
+    let mut end = 0;
+    let columns = message.columns().iter().filter(|column| is_number(column.cells));
+    columns
+        .map(|column| {
+            let start = end;
+            end += column.values().len();
+            (column.name.as_str(), start..end)
+        })
+        .collect()
+}
+
+/// What stands behind the name of the stream for each of these values of a sample.
+pub fn names(message: &Message, values: Range<usize>) -> impl Iterator<Item = String> {
+    let fields = fields(message);
+    values.map(move |i| match fields.iter().find(|(_, range)| range.contains(&i)) {
+        Some((name, range)) if range.len() == 1 => format!(".{name}"),
+        Some((name, range)) => format!(".{name}[{}]", i - range.start),
+        None => format!("[{i}]"),
+    })
+}
+
+/// Other columns hold text.
+fn is_number(cells: Cells) -> bool {
+    matches!(cells, Cells::One | Cells::Fixed(_) | Cells::Ragged(_))
+}
+
+fn append(values: Values<'_>, out: &mut Vec<f64>) {
+    match values.dtype() {
+        Dtype::Float64 => out.extend(values.as_slice::<f64>()),
+        Dtype::Int64 => out.extend(values.as_slice::<i64>().iter().map(|&value| value as f64)),
+        Dtype::UInt64 => out.extend(values.as_slice::<u64>().iter().map(|&value| value as f64)),
+        Dtype::Int32 => out.extend(values.as_slice::<i32>().iter().map(|&value| f64::from(value))),
+        Dtype::UInt32 => out.extend(values.as_slice::<u32>().iter().map(|&value| f64::from(value))),
+        _ => {
+            let mut single = vec![0f32; values.len()];
+            values.to_f32(&mut single);
+            out.extend(single.into_iter().map(f64::from));
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! `robocache clock`: how the clocks that stamp the streams of a recording go against that of the recorder.
+
+use crate::output::{Output, Table, figure, figure_or_dash};
+use robocache::ops::clock::{ClockConfig, ClockInput, ClockSpec, DeviceClock, Notice, Stamp};
+use robocache::stream::Message;
+use robocache::stream::recording::Reader;
+use serde::Serialize;
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// An estimate is noted so often, ns of the device.
+const EVERY_NS: i64 = 10_000_000_000;
+
+/// Notices of a stream that are told.
+const MOST_NOTICES: usize = 20;
+
+/// Estimates offset and skew of the clocks that stamp a recording, from when messages arrived
+///
+/// The offset is that at the last message; a clock with a skew above 0 is slow. Behind the skew stands how far it may be off,
+/// and between what the estimates of every ten seconds lie.
+///
+/// Jitter only makes a message late, so the estimate of `robocache-clock` lies along the earliest ones. It is of the last
+/// --window-s seconds of a stream, and is refused before --lock-s seconds of messages. The least delay of a stream can't be
+/// seen from one side: the offset holds it. A clock that is the recorder's own has an offset of that delay, and no skew.
+/// Observations are left out: their stamps are targets.
+#[derive(clap::Args)]
+#[command(after_help = "Exit codes:
+  0   the clock of each stream is known
+  1   that of a stream can't be known
+  2   the recording can't be used, or does not say when messages arrived")]
+pub struct Args {
+    /// The folder of the recording
+    recording: PathBuf,
+    /// Only this stream; may be given several times
+    #[arg(long, value_name = "STREAM")]
+    stream: Vec<String>,
+    /// The messages of how much time make an estimate
+    #[arg(long, value_name = "S", default_value_t = ClockInput::default().window_s)]
+    window_s: f64,
+    /// After how much time there is one
+    #[arg(long, value_name = "S", default_value_t = ClockInput::default().lock_s)]
+    lock_s: f64,
+}
+
+#[derive(Serialize)]
+struct Clocks {
+    recording: PathBuf,
+    streams: Vec<Clock>,
+    /// What can't be read.
+    problems: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Clock {
+    stream: String,
+    messages: u64,
+    /// From the first stamp to the last.
+    span_s: f64,
+    /// Time of the recorder minus the stamp, at the last message, less jitter.
+    offset_ms: Option<f64>,
+    /// How much more than a second passes on the recorder in a second of the stream, millionths.
+    skew_ppm: Option<f64>,
+    /// How far the earliest messages lie above the estimate, ms.
+    sigma_ms: Option<f64>,
+    /// How far the skew may be off, ppm: as far as the line turns where its ends lie that far off.
+    skew_sigma_ppm: Option<f64>,
+    /// The least skew and the greatest of the estimates over time, ppm: they tell how steady it is.
+    skew_range_ppm: Option<(f64, f64)>,
+    /// Why there is none.
+    refused: Option<String>,
+    estimates: Vec<Estimate>,
+    /// What became of the clock.
+    notices: Vec<Said>,
+    notices_left_out: u64,
+}
+
+#[derive(Serialize)]
+struct Estimate {
+    /// After the first stamp of the stream.
+    at_s: f64,
+    offset_ms: f64,
+    skew_ppm: f64,
+    sigma_ms: f64,
+}
+
+#[derive(Serialize)]
+struct Said {
+    at_s: f64,
+    text: String,
+}
+
+/// A stream, as it is read.
+struct Seen {
+    name: String,
+    clock: DeviceClock,
+    /// Whether its stamps are targets, and of no clock of its own.
+    is_observation: bool,
+    messages: u64,
+    arrived: u64,
+    first_ns: Option<i64>,
+    newest_ns: i64,
+    /// Where the estimate began, ns.
+    since_ns: i64,
+    last: Option<Stamp>,
+    next_note_ns: i64,
+    estimates: Vec<Estimate>,
+    notices: Vec<Said>,
+    notices_left_out: u64,
+}
+
+pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
+    let (mut reader, refused) = Reader::open_readable(&args.recording)?;
+    let mut problems: Vec<String> = refused.iter().map(ToString::to_string).collect();
+    let names: Vec<String> = reader.streams().map(str::to_owned).collect();
+    if let Some(unknown) = args.stream.iter().find(|stream| !names.contains(stream)) {
+        eyre::bail!("`{unknown}`: no such stream (allowed: {})", names.join(", "));
+    }
+    reader.retain(|name| args.stream.is_empty() || args.stream.iter().any(|stream| stream == name));
+    let mut seen: Vec<Seen> = Vec::new();
+    for name in reader.streams() {
+        let input = ClockInput {
+            input: name.to_owned(),
+            window_s: args.window_s,
+            lock_s: args.lock_s,
+            ..ClockInput::default()
+        };
+        let spec = ClockSpec::new(&ClockConfig { inputs: vec![input] })?;
+        seen.extend(
+            spec.inputs()
+                .iter()
+                .map(|input| Seen::new(name, DeviceClock::new(input))),
+        );
+    }
+    let mut message = Message::default();
+    loop {
+        match reader.next_into(&mut message) {
+            Ok(Some(stream)) => seen[stream].message(&message),
+            Ok(None) => break,
+            Err(error) => problems.push(error.to_string()),
+        }
+    }
+    seen.retain(|seen| !seen.is_observation);
+    if seen.iter().all(|seen| seen.arrived == 0) {
+        eyre::bail!(
+            "{}: no message of a sensor says when it arrived (allowed: a recording with `arrival_ns`, as `robocache-record` makes it)",
+            args.recording.display()
+        );
+    }
+    let clocks = Clocks {
+        recording: args.recording.clone(),
+        streams: seen.into_iter().map(|seen| seen.into_clock(args)).collect(),
+        problems,
+    };
+    output.result(&clocks, text)?;
+    let is_known = clocks.streams.iter().all(|clock| clock.refused.is_none());
+    Ok(ExitCode::from(u8::from(!is_known)))
+}
+
+impl Seen {
+    fn new(name: &str, clock: DeviceClock) -> Self {
+        Self {
+            name: name.to_owned(),
+            clock,
+            is_observation: false,
+            messages: 0,
+            arrived: 0,
+            first_ns: None,
+            newest_ns: i64::MIN,
+            since_ns: 0,
+            last: None,
+            next_note_ns: i64::MIN,
+            estimates: Vec::new(),
+            notices: Vec::new(),
+            notices_left_out: 0,
+        }
+    }
+
+    fn message(&mut self, message: &Message) {
+        self.is_observation |= message.header.modalities.is_present();
+        self.messages += 1;
+        let stamp_ns = message.timestamp_ns();
+        let first_ns = *self.first_ns.get_or_insert(stamp_ns);
+        self.newest_ns = self.newest_ns.max(stamp_ns);
+        let Some(arrival_ns) = message.arrival_ns else { return };
+        if self.arrived == 0 {
+            self.since_ns = stamp_ns;
+        }
+        self.arrived += 1;
+        let at_s = (i128::from(stamp_ns) - i128::from(first_ns)) as f64 * 1e-9;
+        let (stamp, notice) = self.clock.push(stamp_ns, arrival_ns);
+        self.last = Some(stamp);
+        // The first lock is what is hoped for.
+        if let Some(notice) = notice.filter(|notice| *notice != Notice::Locked) {
+            // Stamps from here on may be of another time.
+            (self.next_note_ns, self.since_ns) = (i64::MIN, stamp_ns);
+            if self.notices.len() < MOST_NOTICES {
+                let text = in_words(&notice);
+                self.notices.push(Said { at_s, text });
+            } else {
+                self.notices_left_out += 1;
+            }
+        }
+        if stamp.is_locked && stamp_ns >= self.next_note_ns {
+            self.next_note_ns = stamp_ns.saturating_add(EVERY_NS);
+            self.estimates.push(Estimate {
+                at_s,
+                offset_ms: stamp.offset_ns as f64 * 1e-6,
+                skew_ppm: stamp.skew * 1e6,
+                sigma_ms: stamp.sigma_ns as f64 * 1e-6,
+            });
+        }
+    }
+
+    fn into_clock(self, args: &Args) -> Clock {
+        let span_s = self.first_ns.map_or(0.0, |first| {
+            (i128::from(self.newest_ns) - i128::from(first)) as f64 * 1e-9
+        });
+        let last = self.last.filter(|stamp| stamp.is_locked);
+        let refused = match (self.arrived, last) {
+            (_, Some(_)) => None,
+            (0, None) => Some("its messages do not say when they arrived".to_owned()),
+            (_, None) if self.estimates.is_empty() => Some(format!(
+                "{} messages in {span_s:.3} s are too little (needed: 8 messages and {} s, of a clock that goes on)",
+                self.messages, args.lock_s
+            )),
+            (_, None) => Some(format!("less than {} s before the end it was set", args.lock_s)),
+        };
+        let seconds = |from: i64, to: i64| (i128::from(to) - i128::from(from)) as f64 * 1e-9;
+        let window_s = seconds(self.since_ns, self.newest_ns).min(args.window_s);
+        let sigma = |stamp: Stamp| stamp.sigma_ns as f64 * 1e-9 * 12f64.sqrt() / window_s * 1e6;
+        let skews = || self.estimates.iter().map(|estimate| estimate.skew_ppm);
+        let ends = skews().min_by(f64::total_cmp).zip(skews().max_by(f64::total_cmp));
+        Clock {
+            messages: self.messages,
+            span_s,
+            offset_ms: last.map(|stamp| stamp.offset_ns as f64 * 1e-6),
+            skew_ppm: last.map(|stamp| stamp.skew * 1e6),
+            sigma_ms: last.map(|stamp| stamp.sigma_ns as f64 * 1e-6),
+            skew_sigma_ppm: last.filter(|_| window_s > 0.0).map(sigma),
+            skew_range_ppm: ends.filter(|_| self.estimates.len() > 1),
+            refused,
+            estimates: self.estimates,
+            notices: self.notices,
+            notices_left_out: self.notices_left_out,
+            stream: self.name,
+        }
+    }
+}
+
+impl Clock {
+    /// What the figures mean.
+    fn verdict(&self) -> String {
+        match (&self.refused, self.skew_ppm.zip(self.skew_sigma_ppm)) {
+            (Some(why), _) => why.clone(),
+            (None, Some((skew, sigma))) if skew.abs() <= 2.0 * sigma => {
+                "no skew that could be told from jitter".to_owned()
+            }
+            (None, Some((skew, _))) if skew > 0.0 => "slower than the recorder's clock".to_owned(),
+            _ => "faster than the recorder's clock".to_owned(),
+        }
+    }
+}
+
+/// What became of a clock, as it is seen afterwards.
+fn in_words(notice: &Notice) -> String {
+    match *notice {
+        Notice::Reset { ns } => format!("it was set by {:+.3} s against the recorder's", ns as f64 * 1e-9),
+        Notice::Silence { ns } => format!("nothing came for {:.0} s: the estimate begins anew", ns as f64 * 1e-9),
+        Notice::Pace { ratio } => format!("its stamps go on by {ratio:.3e} ns in a nanosecond: no clock in ns"),
+        Notice::Locked | Notice::HostClock { .. } => notice.to_string(),
+    }
+}
+
+fn text(clocks: &Clocks) -> String {
+    let mut table = Table::new([
+        "<stream",
+        "messages",
+        "span s",
+        "offset ms",
+        "sigma ms",
+        "skew ppm",
+        "+-",
+        "from",
+        "to",
+        "<",
+    ]);
+    for clock in &clocks.streams {
+        let ends = clock.skew_range_ppm;
+        table.row([
+            clock.stream.clone(),
+            clock.messages.to_string(),
+            figure(clock.span_s),
+            clock.offset_ms.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.3}")),
+            figure_or_dash(clock.sigma_ms),
+            clock.skew_ppm.map_or_else(|| "-".to_owned(), |ppm| format!("{ppm:.1}")),
+            figure_or_dash(clock.skew_sigma_ppm),
+            figure_or_dash(ends.map(|(from, _)| from)),
+            figure_or_dash(ends.map(|(_, to)| to)),
+            clock.verdict(),
+        ]);
+    }
+    let mut text = table.to_string();
+    // Writing to a string can't fail.
+    for clock in &clocks.streams {
+        for notice in &clock.notices {
+            let _ = writeln!(text, "{}, at {} s: {}", clock.stream, figure(notice.at_s), notice.text);
+        }
+        if clock.notices_left_out > 0 {
+            let _ = writeln!(text, "{}: {} more such lines", clock.stream, clock.notices_left_out);
+        }
+    }
+    for problem in &clocks.problems {
+        let _ = writeln!(text, "can't be read: {problem}");
+    }
+    text
+}

@@ -1,0 +1,230 @@
+//! `robocache report`: a recording, and what a configuration makes of it, as one page.
+
+mod diagnosed;
+mod histogram;
+mod page;
+mod watched;
+
+use crate::info::{self, Info};
+use crate::output::{self, Output, bytes, figure};
+use crate::trial::report::{Observations, Report as Trial};
+use crate::trial::tally::Counts;
+use crate::{channel, trial};
+use diagnosed::Diagnosed;
+use robocache::stream::Message;
+use robocache::stream::recording::Reader;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use watched::Watched;
+
+/// Samples of a stream that is drawn as it was recorded have at most so many values; others are clouds, grids or images.
+const LONGEST_SAMPLE: usize = 1024;
+
+/// Writes a page that shows a recording, and what a configuration makes of it
+///
+/// One HTML file that needs no network: a verdict, what observations hold over time and where it is not valid, ages, waits,
+/// gaps, what was dropped, and the configuration. With --config its operations run over the recording as `robocache try` runs
+/// them, and the figures are those of `try --json`. Observations and diagnostics that were recorded are shown as they are;
+/// where there are no observations, the streams are.
+#[derive(clap::Args)]
+#[command(after_help = "Exit codes:
+  0   it is written
+  2   the configuration or the recording can't be used, or the page can't be written")]
+pub struct Args {
+    /// The folder of the recording
+    recording: PathBuf,
+    /// A configuration that is tried over it
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// The page; an older one is written over
+    #[arg(short, long, value_name = "FILE", default_value = "report.html")]
+    output: PathBuf,
+}
+
+/// What the page says in numbers.
+#[derive(Serialize)]
+struct Figures {
+    recording: PathBuf,
+    /// The page.
+    page: PathBuf,
+    page_bytes: usize,
+    verdict: String,
+    /// As `try --json` has it.
+    trial: Option<Trial>,
+    /// Observations in the recording, as `try --json` has those of a configuration.
+    recorded: Vec<Observations>,
+    /// As `info --json` has it.
+    info: Info,
+    /// Streams that are not drawn, and why.
+    not_drawn: BTreeMap<String, String>,
+}
+
+/// What the page draws.
+struct Drawings {
+    outputs: Vec<Watched>,
+    diagnostics: Vec<Diagnosed>,
+}
+
+/// What was found in the recording beside the streams that sensors send.
+#[derive(Default)]
+struct Recorded {
+    observations: Vec<Observations>,
+    outputs: Vec<Watched>,
+    diagnostics: Vec<Diagnosed>,
+    /// By stream.
+    streams: Vec<Watched>,
+    not_drawn: BTreeMap<String, String>,
+}
+
+pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
+    // The configuration is looked at first: reading a long recording takes its time.
+    let mut computed: Vec<Watched> = Vec::new();
+    let mut trial = None;
+    let mut config = None;
+    if let Some(file) = &args.config {
+        let mut watch = |name: &str, message: &Message| {
+            let known = computed.iter().position(|watched| watched.name == name);
+            let at = known.unwrap_or_else(|| {
+                computed.push(Watched::new(name, true));
+                computed.len() - 1
+            });
+            computed[at].observation(message);
+        };
+        let (report, operations) = trial::attempt(&trial::Args::new(file, &args.recording), &mut watch)?;
+        for watched in &mut computed {
+            watched.limit_ages(trial::report::section_of(&watched.name, &operations));
+        }
+        computed.retain(|watched| !watched.is_empty());
+        trial = Some(report);
+        config = Some((file.as_path(), std::fs::read_to_string(file)?));
+    }
+    let info = info::read(&args.recording)?;
+    let recorded = look(&args.recording)?;
+    computed.extend(recorded.outputs);
+    if computed.is_empty() {
+        computed.extend(recorded.streams);
+    }
+    let mut figures = Figures {
+        recording: args.recording.clone(),
+        page: args.output.clone(),
+        page_bytes: 0,
+        verdict: verdict(trial.as_ref(), &recorded.observations),
+        trial,
+        recorded: recorded.observations,
+        info,
+        not_drawn: recorded.not_drawn,
+    };
+    let drawings = Drawings {
+        outputs: computed,
+        diagnostics: recorded.diagnostics,
+    };
+    let text = page::text(
+        &figures,
+        &drawings,
+        config.as_ref().map(|(file, text)| (*file, text.as_str())),
+    )?;
+    figures.page_bytes = page::START.len() + text.len();
+    output::write(&args.output, page::START, &text)?;
+    output.result(&figures, |figures| {
+        let size = bytes(figures.page_bytes as u64);
+        format!("{}: {size}\n{}\n", figures.page.display(), figures.verdict)
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn verdict(trial: Option<&Trial>, recorded: &[Observations]) -> String {
+    if let Some(trial) = trial {
+        return trial.verdict.clone();
+    }
+    let worst = recorded.iter().filter_map(|of| Some((of, of.worst()?)));
+    match worst.min_by(|(_, (_, a)), (_, (_, b))| a.total_cmp(b)) {
+        Some((of, (stream, valid))) => format!(
+            "as recorded: of {} observations on `{}`, the worst stream, `{stream}`, is valid in {} %",
+            of.count,
+            of.output,
+            figure(valid * 100.0)
+        ),
+        None => {
+            "the recording holds no observations; --config FILE shows those that a configuration makes of it".to_owned()
+        }
+    }
+}
+
+/// What is drawn of the recording itself.
+fn look(folder: &Path) -> eyre::Result<Recorded> {
+    let (mut reader, _) = Reader::open_readable(folder)?;
+    let names: Vec<String> = reader.streams().map(str::to_owned).collect();
+    let mut seen: Vec<Seen> = names.iter().map(|_| Seen::Nothing).collect();
+    let (mut message, mut sample) = (Message::default(), Vec::new());
+    loop {
+        match reader.next_into(&mut message) {
+            Ok(Some(stream)) => seen[stream].message(&names[stream], &message, &mut sample),
+            Ok(None) => break,
+            // `info` tells of it.
+            Err(_) => {}
+        }
+    }
+    let mut recorded = Recorded::default();
+    for (name, seen) in names.into_iter().zip(seen) {
+        match seen {
+            Seen::Nothing => {}
+            Seen::Observations(watched, counts) => {
+                recorded.observations.push(Observations::new(name, *counts, None));
+                recorded.outputs.push(watched);
+            }
+            Seen::Diagnostics(diagnosed) => recorded.diagnostics.push(diagnosed),
+            Seen::Stream(watched) => recorded.streams.push(watched),
+            Seen::Undrawn(why) => {
+                recorded.not_drawn.insert(name, why);
+            }
+        }
+    }
+    Ok(recorded)
+}
+
+/// What a stream turns out to be.
+enum Seen {
+    Nothing,
+    Observations(Watched, Box<Counts>),
+    Diagnostics(Diagnosed),
+    Stream(Watched),
+    Undrawn(String),
+}
+
+impl Seen {
+    fn message(&mut self, name: &str, message: &Message, sample: &mut Vec<f64>) {
+        if let Self::Nothing = self {
+            *self = Self::of(name, message);
+        }
+        match self {
+            Self::Observations(watched, counts) => {
+                counts.count(message);
+                watched.observation(message);
+            }
+            Self::Diagnostics(diagnosed) => diagnosed.message(message),
+            Self::Stream(watched) => {
+                if let Err(problem) = watched.samples(message, sample) {
+                    *self = Self::Undrawn(problem);
+                }
+            }
+            Self::Nothing | Self::Undrawn(_) => {}
+        }
+    }
+
+    /// What its first message shows it to be.
+    fn of(name: &str, message: &Message) -> Self {
+        if message.header.modalities.is_present() {
+            return Self::Observations(Watched::new(name, false), Box::default());
+        }
+        if let Some(diagnosed) = Diagnosed::of(name, message) {
+            return Self::Diagnostics(diagnosed);
+        }
+        match channel::sample_len(message) {
+            Ok(len) if len <= LONGEST_SAMPLE => Self::Stream(Watched::new(name, false)),
+            Ok(len) => Self::Undrawn(format!("{len} values a sample (drawn: up to {LONGEST_SAMPLE})")),
+            Err(problem) => Self::Undrawn(problem),
+        }
+    }
+}

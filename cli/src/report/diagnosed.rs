@@ -1,0 +1,151 @@
+//! What nodes said of themselves once a second while it was recorded: the output `diagnostics`.
+
+use crate::track::Tracks;
+use robocache::device::Dtype;
+use robocache::stream::{Column, Message, MetadataRef};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Points of a stretch, or up to twice as many.
+const MOST_POINTS: usize = 1000;
+
+/// What is drawn of an input: its column, and what it is called.
+const OF_AN_INPUT: [(&str, &str); 4] = [
+    ("delay_p50_ns", "capture to publication p50"),
+    ("delay_p99_ns", "capture to publication p99"),
+    ("age_p50_ns", "age p50"),
+    ("age_p99_ns", "age p99"),
+];
+
+/// What is drawn of the node: percentiles among its metadata, by key.
+fn percentile(key: &str, value: MetadataRef<'_>) -> Option<f64> {
+    let (name, to_ms) = match key.rsplit_once('_')? {
+        (name, "ns") => (name, 1e-6),
+        (name, "us") => (name, 1e-3),
+        _ => return None,
+    };
+    if !["_p50", "_p99"].iter().any(|end| name.ends_with(end)) {
+        return None;
+    }
+    match value {
+        MetadataRef::Integer(value) => Some(value as f64 * to_ms),
+        MetadataRef::Float(value) => Some(value * to_ms),
+        _ => None,
+    }
+}
+
+/// A recorded stream of diagnostics.
+pub struct Diagnosed {
+    pub stream: String,
+    /// Percentiles of the node as a whole, and those of each of its inputs, ms.
+    pub charts: Vec<Chart>,
+    pub inputs: BTreeMap<String, Input>,
+}
+
+/// Lines that are drawn together.
+pub struct Chart {
+    pub name: String,
+    pub lines: Vec<String>,
+    pub tracks: Tracks,
+}
+
+/// What was said last of an input.
+#[derive(Default, Serialize)]
+pub struct Input {
+    message: String,
+    /// By column, those that are known.
+    numbers: BTreeMap<String, f64>,
+}
+
+impl Diagnosed {
+    /// `None` where this message is of another stream.
+    pub fn of(stream: &str, message: &Message) -> Option<Self> {
+        let is_one = ["level", "messages", "rate_hz"]
+            .iter()
+            .all(|name| message.column(name).is_some());
+        is_one.then(|| Self {
+            stream: stream.to_owned(),
+            charts: Vec::new(),
+            inputs: BTreeMap::new(),
+        })
+    }
+
+    pub fn message(&mut self, message: &Message) {
+        let stamp_ns = message.timestamp_ns();
+        for (key, value) in message.header.iter() {
+            if let Some(ms) = percentile(key, value) {
+                let name = key.rsplit_once('_').map_or(key, |(name, _)| name).replace('_', " ");
+                self.chart(&name, || vec![name.clone()]).tracks.push(stamp_ns, &[ms]);
+            }
+        }
+        for row in 0..message.rows {
+            let text = |name: &str| {
+                message
+                    .column(name)
+                    .and_then(|column| text(column, row))
+                    .unwrap_or_default()
+            };
+            let (operation, input) = (text("operation"), text("input"));
+            let name = match (operation.as_str(), input.as_str()) {
+                ("", "") => format!("row {row}"),
+                ("", name) | (name, "") => name.to_owned(),
+                (operation, input) => format!("{operation}: {input}"),
+            };
+            let numbers = message.columns().iter();
+            let numbers = numbers.filter_map(|column| Some((column.name.clone(), number(column, row)?)));
+            // What is not known is -1.
+            let numbers: BTreeMap<String, f64> = numbers
+                .filter(|(name, value)| *value >= 0.0 || name.starts_with("clock"))
+                .collect();
+            let drawn = OF_AN_INPUT.map(|(column, _)| numbers.get(column).map_or(f64::NAN, |ns| ns * 1e-6));
+            let lines = || OF_AN_INPUT.map(|(_, line)| line.to_owned()).to_vec();
+            self.chart(&name, lines).tracks.push(stamp_ns, &drawn);
+            let message = text("message");
+            self.inputs.insert(name, Input { message, numbers });
+        }
+    }
+
+    fn chart(&mut self, name: &str, lines: impl FnOnce() -> Vec<String>) -> &mut Chart {
+        let known = self.charts.iter().position(|chart| chart.name == name);
+        let at = known.unwrap_or_else(|| {
+            self.charts.push(Chart::new(name, lines()));
+            self.charts.len() - 1
+        });
+        &mut self.charts[at]
+    }
+}
+
+impl Chart {
+    fn new(name: &str, lines: Vec<String>) -> Self {
+        Self {
+            name: name.to_owned(),
+            tracks: Tracks::new(lines.len(), MOST_POINTS),
+            lines,
+        }
+    }
+}
+
+/// What stands in a row of a column of text.
+fn text(column: &Column, row: usize) -> Option<String> {
+    let is_text = column.dtype == Dtype::UInt8 && column.offsets.len() > row + 1;
+    is_text.then(|| String::from_utf8_lossy(column.row(row).bytes()).into_owned())
+}
+
+/// What stands in a row of a column of numbers.
+fn number(column: &Column, row: usize) -> Option<f64> {
+    if !column.offsets.is_empty() || row >= column.values().len() {
+        return None;
+    }
+    let value = column.values().slice(row, row + 1);
+    let value = match value.dtype() {
+        Dtype::Float64 => value.as_slice::<f64>()[0],
+        Dtype::Int64 => value.as_slice::<i64>()[0] as f64,
+        Dtype::UInt64 => value.as_slice::<u64>()[0] as f64,
+        _ => {
+            let mut single = [0.0f32];
+            value.to_f32(&mut single);
+            f64::from(single[0])
+        }
+    };
+    Some(value).filter(|value| value.is_finite())
+}

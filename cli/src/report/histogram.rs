@@ -1,0 +1,63 @@
+//! How often which time comes, on a logarithmic scale.
+
+use serde::Serialize;
+
+/// Bars in a decade.
+const DECADE: f64 = 10.0;
+
+/// The least time that is told from 0, ns.
+const LEAST_NS: i64 = 1000;
+
+/// Times up to a year.
+const BARS: usize = 140;
+
+/// Counts of times. Bar i is of those from 10^(i / 10) us up to the next bar.
+#[derive(Default, Serialize)]
+pub struct Histogram {
+    /// Times below a microsecond, and those that are less than none.
+    below: u64,
+    bars: Vec<u64>,
+}
+
+impl Histogram {
+    pub fn add(&mut self, ns: i64) {
+        if ns < LEAST_NS {
+            self.below += 1;
+            return;
+        }
+        let bar = (ns as f64 / LEAST_NS as f64).log10() * DECADE;
+        // What a power of ten is in floats may lie below it.
+        let bar = ((bar + 1e-9) as usize).min(BARS - 1);
+        if bar >= self.bars.len() {
+            self.bars.resize(bar + 1, 0);
+        }
+        self.bars[bar] += 1;
+    }
+
+    /// Adds a time, where there is one.
+    pub fn add_some(&mut self, ns: Option<i64>) {
+        ns.into_iter().for_each(|ns| self.add(ns));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_begins_at_its_time() {
+        let mut histogram = Histogram::default();
+        for ns in [-5, 0, 999, 1000, 1258, 1259, 9_999, 10_000, 1_000_000, i64::MAX] {
+            histogram.add(ns);
+        }
+        let bars: Vec<(usize, u64)> = histogram
+            .bars
+            .iter()
+            .copied()
+            .enumerate()
+            .filter(|(_, count)| *count > 0)
+            .collect();
+        assert_eq!(histogram.below, 3);
+        assert_eq!(bars, [(0, 2), (1, 1), (9, 1), (10, 1), (30, 1), (BARS - 1, 1)]);
+    }
+}

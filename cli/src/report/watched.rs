@@ -1,0 +1,178 @@
+//! What an output or a stream holds over time, as it is drawn.
+
+use super::histogram::Histogram;
+use crate::channel;
+use crate::track::Tracks;
+use crate::trial::tally::{compute_ns, delay_ns};
+use robocache::ops::align::AlignConfig;
+use robocache::stream::{Header, Message};
+use std::ops::Range;
+
+/// Points of a stretch, or up to twice as many.
+const MOST_POINTS: usize = 1000;
+
+/// The first channels of a stream that are drawn.
+const MOST_CHANNELS: usize = 8;
+
+/// Changes of epoch that are marked.
+const MOST_MARKS: usize = 1000;
+
+/// An output of observations, or a stream as it was recorded.
+pub struct Watched {
+    pub name: String,
+    /// Whether a configuration makes it here, or it was recorded.
+    pub is_computed: bool,
+    pub lanes: Vec<Lane>,
+    /// `None` before the first message.
+    pub tracks: Option<Tracks>,
+    /// Where the epoch goes up, ns, and to what.
+    pub epochs: Vec<(i64, i64)>,
+    pub waits: Histogram,
+    pub delays: Histogram,
+    pub computes: Histogram,
+    row: Vec<f64>,
+    sample: Vec<f64>,
+}
+
+/// A stream of an observation, or one that is drawn by itself.
+pub struct Lane {
+    pub name: String,
+    pub max_age_ms: Option<f64>,
+    /// Names of the channels that are drawn.
+    pub channels: Vec<String>,
+    /// How many it has.
+    pub all_channels: usize,
+    /// Whether the first of its columns are validity, 0 or 1, and age, ms. Its channels follow.
+    pub is_observed: bool,
+    /// Where its channels stand in a sample.
+    values: Range<usize>,
+}
+
+impl Lane {
+    pub fn columns(&self) -> usize {
+        self.channels.len() + if self.is_observed { 2 } else { 0 }
+    }
+
+    /// Of these values of a sample.
+    fn new(name: &str, message: &Message, values: Range<usize>, is_observed: bool) -> Self {
+        let drawn = values.start..values.end.min(values.start + MOST_CHANNELS);
+        let strip = |channel: String| match channel.strip_prefix(&format!(".{name}")) {
+            Some("") | None => channel,
+            Some(rest) => rest.to_owned(),
+        };
+        Self {
+            name: name.to_owned(),
+            max_age_ms: None,
+            channels: channel::names(message, drawn.clone()).map(strip).collect(),
+            all_channels: values.len(),
+            is_observed,
+            values: drawn,
+        }
+    }
+}
+
+impl Watched {
+    pub fn new(name: &str, is_computed: bool) -> Self {
+        Self {
+            name: name.to_owned(),
+            is_computed,
+            lanes: Vec::new(),
+            tracks: None,
+            epochs: Vec::new(),
+            waits: Histogram::default(),
+            delays: Histogram::default(),
+            computes: Histogram::default(),
+            row: Vec::new(),
+            sample: Vec::new(),
+        }
+    }
+
+    /// Whether nothing came that can be drawn.
+    pub fn is_empty(&self) -> bool {
+        self.tracks.is_none()
+    }
+
+    /// Takes the ages that its section allows.
+    pub fn limit_ages(&mut self, config: Option<&AlignConfig>) {
+        for lane in &mut self.lanes {
+            let modality = config.and_then(|config| config.modalities.iter().find(|of| of.input == lane.name));
+            let attached = config.and_then(|config| config.attach.iter().find(|of| of.output == lane.name));
+            let own = modality
+                .and_then(|of| of.max_age_ms)
+                .or(attached.and_then(|of| of.max_age_ms));
+            // The strictest group makes the stream invalid.
+            let groups = modality
+                .into_iter()
+                .flat_map(|of| &of.groups)
+                .filter_map(|group| group.max_age_ms);
+            lane.max_age_ms = groups.chain(own).min_by(f64::total_cmp);
+        }
+    }
+
+    /// Takes an observation; other messages are none.
+    pub fn observation(&mut self, message: &Message) {
+        let header = &message.header;
+        if !header.modalities.is_present() || header.error.is_present() {
+            return;
+        }
+        let stamp_ns = message.timestamp_ns();
+        let mut sample = std::mem::take(&mut self.sample);
+        // What can't be read is drawn as not valid.
+        let mut values = Vec::new();
+        let _ = channel::samples(message, &mut sample, |_, came| values.extend_from_slice(came));
+        self.sample = sample;
+        let tracks = self.tracks.get_or_insert_with(|| {
+            let fields = channel::fields(message).into_iter();
+            self.lanes = fields
+                .map(|(name, columns)| Lane::new(name, message, columns, true))
+                .collect();
+            self.lanes
+                .extend(header.attached.iter().map(|name| Lane::new(name, message, 0..0, true)));
+            Tracks::new(self.lanes.iter().map(Lane::columns).sum(), MOST_POINTS)
+        });
+        if self.epochs.last().map_or(0, |&(_, epoch)| epoch) < *header.epoch && self.epochs.len() < MOST_MARKS {
+            self.epochs.push((stamp_ns, *header.epoch));
+        }
+        self.delays.add_some(delay_ns(message));
+        self.waits.add_some(header.wait_ns.get().copied());
+        self.computes.add_some(compute_ns(header));
+        self.row.clear();
+        for (lane, (valid, age_ns)) in self.lanes.iter().zip(newest(header)) {
+            let age_ms = if age_ns < 0 { f64::NAN } else { age_ns as f64 * 1e-6 };
+            self.row.extend([f64::from(u8::from(valid)), age_ms]);
+            let channels = lane.values.clone();
+            self.row
+                .extend(channels.map(|i| values.get(i).copied().unwrap_or(f64::NAN)));
+        }
+        tracks.push(stamp_ns, &self.row);
+    }
+
+    /// Takes the samples of a stream as it was recorded.
+    pub fn samples(&mut self, message: &Message, sample: &mut Vec<f64>) -> Result<(), String> {
+        if self.tracks.is_none() {
+            let all = 0..channel::sample_len(message)?;
+            self.lanes = vec![Lane::new(&self.name, message, all, false)];
+        }
+        let drawn = self.lanes[0].values.clone();
+        let tracks = self.tracks.get_or_insert_with(|| Tracks::new(drawn.len(), MOST_POINTS));
+        channel::samples(message, sample, |stamp_ns, values| {
+            tracks.push(stamp_ns, &values[..drawn.end.min(values.len())]);
+        })
+    }
+}
+
+/// Whether each stream of the newest row of an observation is valid, and how old it is, ns; below 0 where nobody knows.
+fn newest(header: &Header) -> impl Iterator<Item = (bool, i64)> {
+    let rows = |list: &'_ [i64], columns: usize| list.len().saturating_sub(columns);
+    let (modalities, attached) = (header.modalities.len(), header.attached.len());
+    let valid = &header.valid[rows(&header.valid, modalities)..];
+    let ages = &header.age_ns[rows(&header.age_ns, modalities)..];
+    let grids = &header.grid_index[rows(&header.grid_index, attached)..];
+    let grid_ages = &header.grid_age_ns[rows(&header.grid_age_ns, attached)..];
+    let of_modalities = valid.iter().zip(ages).map(|(&valid, &age_ns)| (valid == 1, age_ns));
+    let of_attached = grids
+        .iter()
+        .zip(grid_ages)
+        .map(|(&index, &age_ns)| (index >= 0, age_ns));
+    of_modalities.chain(of_attached)
+}
