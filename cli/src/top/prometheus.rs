@@ -5,6 +5,7 @@
 use super::files::{Node, Status};
 use crate::output::Output;
 use robocache::app::{Report, Row};
+use robocache::stream::key;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::VecDeque;
 use std::fmt::{Display, Write as _};
@@ -263,13 +264,13 @@ fn of_nodes(status: &Status, metrics: &mut Metrics) {
             |_, it| it.observations as f64,
         ),
         (
-            "queue_depth",
+            key::queue_depth,
             "gauge",
             "The most messages of one input that waited at once.",
             |_, it| it.queue_depth as f64,
         ),
         (
-            "device_bytes",
+            key::device_bytes,
             "gauge",
             "Device memory that the operations hold.",
             |_, it| it.device_bytes as f64,
@@ -367,7 +368,7 @@ fn of_inputs(status: &Status, metrics: &mut Metrics) {
             |row| seconds(row.clock_offset_ns),
         ),
         (
-            "clock_skew_ppm",
+            key::clock_skew_ppm,
             "gauge",
             "How slow the clock of the device is, millionths.",
             |row| row.clock_skew_ppm,

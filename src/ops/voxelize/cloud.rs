@@ -186,7 +186,7 @@ impl<'a> Cloud<'a> {
             });
         }
         let column = &self.message.columns()[i];
-        if let Cells::Text(_) = column.cells {
+        if self.is_text(i) {
             return Err(CloudError::Type {
                 name: name.to_owned(),
                 came: "text".to_owned(),
@@ -221,7 +221,10 @@ impl<'a> Cloud<'a> {
             },
             None => CloudError::Missing {
                 name: name.to_owned(),
-                fields: (0..self.columns).map(|i| self.name(i).to_owned()).collect(),
+                fields: (0..self.columns)
+                    .filter(|&i| !self.is_text(i))
+                    .map(|i| self.name(i).to_owned())
+                    .collect(),
             },
         }
     }
@@ -229,6 +232,12 @@ impl<'a> Cloud<'a> {
     /// The values of all columns, interleaved, and how many columns there are, if it is a tensor.
     pub(super) fn tensor(&self) -> Option<(Values<'a>, usize)> {
         self.tensor.map(|values| (values, self.columns))
+    }
+
+    /// Whether a column is one of text, which is no field.
+    fn is_text(&self, i: usize) -> bool {
+        let column = self.message.columns().get(i);
+        column.is_some_and(|column| matches!(column.cells, Cells::Text(_)))
     }
 
     fn name(&self, i: usize) -> &'a str {
