@@ -52,7 +52,7 @@ fn table(rows: usize, columns: &[(&'static str, Dtype, Cells)], stamp_ns: i64) -
             .iter_mut()
             .enumerate()
             .for_each(|(i, byte)| *byte = (i * 37 % 64) as u8);
-        if let Cells::Ragged(total) = column.cells {
+        if let Cells::Ragged(total) | Cells::Text(total) = column.cells {
             for (row, offset) in column.offsets.iter_mut().enumerate() {
                 *offset = (total * row / rows) as i32;
             }
@@ -160,6 +160,7 @@ fn streams() -> Vec<(&'static str, Message)> {
         let ragged = [
             ("values", Dtype::Float16, Cells::Ragged(7)),
             ("data.x", Dtype::UInt64, Cells::One),
+            ("why", Dtype::UInt8, Cells::Text(20)),
         ];
         all.push(("ragged", table(3, &ragged, stamp_ns)));
         // Before 1970, past what a stamp of ROS holds, and zero.

@@ -222,12 +222,20 @@ pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
                 _ => Version::V2_1,
             };
             let (streams, config) = (source.streams(), args.config.as_deref());
-            Box::new(lerobot::Sink::create(&args.output, version, config, streams.as_deref())?)
+            Box::new(lerobot::Sink::create(
+                &args.output,
+                version,
+                config,
+                streams.as_deref(),
+            )?)
         }
     };
     let (streams, refusals) = copy(source.as_mut(), sink.as_mut())?;
     let written = sink.finish()?;
-    let Told { mut problems, mut notes } = source.told();
+    let Told {
+        mut problems,
+        mut notes,
+    } = source.told();
     problems.extend(refusals.into_iter().chain(written.problems));
     notes.extend(written.notes);
     if let (Format::Recording, Some((name, text))) = (to, source.beside()) {

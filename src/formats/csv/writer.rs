@@ -243,6 +243,7 @@ fn form(message: &Message) -> Result<Form, String> {
             "column `{}` of lists (allowed: as many values in each row)",
             column.name
         )),
+        Cells::Text(_) => Err(format!("column `{}` of text (allowed: numbers)", column.name)),
     });
     let columns = columns.collect::<Result<Vec<_>, _>>()?;
     if columns.is_empty() {

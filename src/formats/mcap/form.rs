@@ -9,6 +9,9 @@ use crate::stream::{Cells, Column, Message, MetadataRef, MetadataValue};
 pub(super) const ABOUT: &str = "robocache";
 pub(super) const FIRST: &str = "robocache.first";
 
+/// The type of a column of text.
+const TEXT: &str = "utf8";
+
 /// The form of a message.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
@@ -119,6 +122,7 @@ impl About {
             Cells::One => column.dtype.name().to_owned(),
             Cells::Fixed(n) => format!("{}[{n}]", column.dtype),
             Cells::Ragged(_) => format!("{}[]", column.dtype),
+            Cells::Text(_) => TEXT.to_owned(),
         });
         Self {
             stream: stream.to_owned(),
@@ -166,6 +170,7 @@ impl About {
     pub fn parts(&self) -> Result<Vec<(String, Dtype, Elements)>, String> {
         let part = |(name, text): (&String, &String)| {
             let (dtype, elements) = match text.split_once('[') {
+                None if text == TEXT => (Dtype::UInt8.name(), Some(Elements::Text)),
                 None => (text.as_str(), Some(Elements::One)),
                 Some((dtype, "]")) => (dtype, Some(Elements::Any)),
                 Some((dtype, n)) => (dtype, n.trim_end_matches(']').parse().ok().map(Elements::Fixed)),
@@ -192,6 +197,8 @@ pub(super) enum Elements {
     One,
     Fixed(usize),
     Any,
+    /// Bytes of UTF-8.
+    Text,
 }
 
 /// Metadata out of what a channel or a message says.

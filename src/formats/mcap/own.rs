@@ -184,14 +184,18 @@ impl Own {
             let (cells, wanted) = match elements {
                 Elements::One => (Cells::One, Some(rows)),
                 Elements::Fixed(n) => (Cells::Fixed(*n), rows.checked_mul(*n)),
-                Elements::Any => {
+                Elements::Any | Elements::Text => {
                     let list = lists
                         .next()
                         .and_then(|list| list.values().as_primitive_opt::<Int32Type>());
                     offsets = &list.ok_or_else(|| lacks(name))?.values()[..];
                     let is_fine = offsets.len() == rows + 1 && offsets[0] == 0 && offsets.is_sorted();
                     let total = offsets.last().filter(|_| is_fine).map(|&total| total as usize);
-                    (Cells::Ragged(total.unwrap_or(0)), total)
+                    let cells = match elements {
+                        Elements::Text => Cells::Text,
+                        _ => Cells::Ragged,
+                    };
+                    (cells(total.unwrap_or(0)), total)
                 }
             };
             if values.data_type() != &travels_as.arrow_type() || Some(values.len()) != wanted {
@@ -200,8 +204,13 @@ impl Own {
                     values.len()
                 ));
             }
+            let data = bytes(values, dtype.size());
+            let is_text = |text: &str| offsets.iter().all(|&at| text.is_char_boundary(at as usize));
+            if matches!(cells, Cells::Text(_)) && !std::str::from_utf8(&data).is_ok_and(is_text) {
+                return Err(format!("column `{name}` of texts that are not UTF-8"));
+            }
             let column = message.add_column(name, *dtype, cells);
-            column.data.copy_from(&bytes(values, dtype.size()));
+            column.data.copy_from(&data);
             column.offsets.extend_from_slice(offsets);
         }
         Ok(())

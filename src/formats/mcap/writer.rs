@@ -5,7 +5,7 @@ use super::standard::{self, JOINT_STATE, POINT_CLOUD2, SAMPLES, STRING};
 use super::types::{Count, Kind, Type};
 use crate::device::Dtype;
 use crate::stream::recording::text;
-use crate::stream::{Cells, Column, Message, Metadata, MetadataRef, key};
+use crate::stream::{Column, Message, Metadata, MetadataRef, key};
 use std::collections::{HashMap, HashSet};
 use std::fs::OpenOptions;
 use std::io;
@@ -225,7 +225,7 @@ impl Writer {
                 name => format!("{}_{i}", plain(name).to_lowercase()),
             };
             columns.push_str(&format!("{}[] {name}\n", element(column.dtype)));
-            if matches!(column.cells, Cells::Ragged(_)) {
+            if column.cells.has_offsets() {
                 columns.push_str(&format!("int32[] {name}_offsets\n"));
             }
         }
@@ -481,7 +481,7 @@ fn exact(message: &Message, data: &mut Cdr) {
     data.put(&(message.rows as u32).to_le_bytes());
     for column in message.columns() {
         data.list(column.dtype.size(), column.data.bytes());
-        if matches!(column.cells, Cells::Ragged(_)) {
+        if column.cells.has_offsets() {
             data.list(4, bytemuck::cast_slice(&column.offsets));
         }
     }
