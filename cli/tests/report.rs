@@ -235,7 +235,7 @@ fn recorded_observations_and_diagnostics_are_used() {
         let layout = Layout {
             rows: 1,
             columns: vec![
-                column("input", Dtype::UInt8, Cells::Ragged(3)),
+                column("input", Dtype::UInt8, Cells::Text(3)),
                 column("level", Dtype::UInt8, Cells::One),
                 column("messages", Dtype::UInt64, Cells::One),
                 column("rate_hz", Dtype::Float64, Cells::One),
@@ -303,7 +303,7 @@ fn recorded_observations_and_diagnostics_are_used() {
             )
         })
         .collect();
-    assert_eq!(charts, [("compute p50", 0.25), ("wait p99", 7.0), ("arm", 5.0)]);
+    assert_eq!(charts, [("wait p99", 7.0), ("compute p50", 0.25), ("arm", 5.0)]);
     if let Some(dom) = opened(&folder.path("page.html")) {
         assert!(dom.contains("Diagnostics: diagnostics") && dom.contains("fused, as recorded"));
     }

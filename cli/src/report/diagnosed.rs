@@ -127,8 +127,7 @@ impl Chart {
 
 /// What stands in a row of a column of text.
 fn text(column: &Column, row: usize) -> Option<String> {
-    let is_text = column.dtype == Dtype::UInt8 && column.offsets.len() > row + 1;
-    is_text.then(|| String::from_utf8_lossy(column.row(row).bytes()).into_owned())
+    Some(column.texts()?.nth(row)?.to_owned())
 }
 
 /// What stands in a row of a column of numbers.
