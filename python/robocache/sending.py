@@ -213,7 +213,7 @@ def _host_array(output: str, array: Any) -> tuple[np.ndarray, str]:
     elif pyarrow is not None and isinstance(array, pyarrow.Array):
         if pyarrow.types.is_nested(array.type):
             raise TypeError(f"{output}: the array is {array.type}, expected numbers; send a struct by node.send_output")
-        array = array.to_numpy(zero_copy_only=False)
+        array = messages.to_numpy(array)
     elif not isinstance(array, np.ndarray) and hasattr(array, "__dlpack_device__"):
         kind = array.__dlpack_device__()[0]
         if int(kind) != 1:
@@ -238,7 +238,7 @@ def _host_array(output: str, array: Any) -> tuple[np.ndarray, str]:
 
 
 def _arrow(values: np.ndarray) -> Any:
-    return messages.pyarrow().array(values.reshape(-1))
+    return messages.from_numpy(values)
 
 
 def _plain(output: str, key: str, value: Any) -> Any:
