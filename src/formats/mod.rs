@@ -2,6 +2,8 @@
 
 #[cfg(feature = "csv")]
 pub mod csv;
+#[cfg(any(feature = "csv", feature = "mcap"))]
+mod error;
 #[cfg(feature = "lerobot")]
 pub mod lerobot;
 #[cfg(feature = "mcap")]

@@ -19,9 +19,9 @@ pub(crate) use payload::ColumnSpan;
 pub use payload::Payload;
 pub use resident::{Resident, SlotColumn, SlotLayout};
 pub use samples::{SampleRow, SampleRows, SamplesError};
+#[cfg(feature = "mcap")]
+pub(crate) use selector::{DATATYPES, Recognised, recognise};
 pub use selector::{
     FromConfig, FromError, MetadataStamp, NamesConfig, Reading, SelectError, Selector, StampConfig, TimeUnit, Wanted,
     Width,
 };
-#[cfg(feature = "mcap")]
-pub(crate) use selector::{Recognised, recognise};

@@ -2,7 +2,7 @@
 
 use super::{Problems, Refused, Sink, Source, Told};
 use clap::ValueEnum;
-use robocache::formats::csv::{Options, ReadError, Reader, WriteError, Writer};
+use robocache::formats::csv::{Options, ReadError, Reader, Writer};
 use robocache::stream::{Message, TimeUnit};
 use std::path::{Path, PathBuf};
 
@@ -115,10 +115,7 @@ impl Source for CsvSource {
 
 impl Sink for Writer {
     fn append(&mut self, stream: &str, message: &Message) -> Result<(), Refused> {
-        self.append(stream, message).map_err(|error| match error {
-            WriteError::Message { .. } => Refused::Message(error.to_string()),
-            error => Refused::All(error.into()),
-        })
+        Ok(self.append(stream, message)?)
     }
 
     fn finish(&mut self) -> eyre::Result<Told> {

@@ -1,7 +1,7 @@
 //! MCAP files and folders of rosbag2, read and written.
 
 use super::{Problems, Refused, Sink, Source, Told};
-use robocache::formats::mcap::{Reader, WriteError, Writer};
+use robocache::formats::mcap::{Reader, Writer};
 use robocache::stream::{Message, Reading};
 use std::path::Path;
 
@@ -49,10 +49,7 @@ impl Source for McapSource {
 
 impl Sink for Writer {
     fn append(&mut self, stream: &str, message: &Message) -> Result<(), Refused> {
-        self.append(stream, message).map_err(|error| match error {
-            WriteError::Message { .. } => Refused::Message(error.to_string()),
-            error => Refused::All(error.into()),
-        })
+        Ok(self.append(stream, message)?)
     }
 
     fn finish(&mut self) -> eyre::Result<Told> {

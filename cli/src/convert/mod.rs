@@ -10,7 +10,7 @@ use crate::output::{Output, Table};
 use clap::ValueEnum;
 use eyre::{bail, eyre};
 use robocache::formats::lerobot::Version;
-use robocache::formats::mcap::{Reader, Writer};
+use robocache::formats::mcap::{Reader, WriteError, Writer};
 use robocache::stream::Message;
 use serde::Serialize;
 use std::fmt::Write;
@@ -133,6 +133,15 @@ enum Refused {
     Message(String),
     /// Nothing more can be written.
     All(eyre::Report),
+}
+
+impl From<WriteError> for Refused {
+    fn from(error: WriteError) -> Self {
+        match error {
+            WriteError::Message { .. } => Self::Message(error.to_string()),
+            error => Self::All(error.into()),
+        }
+    }
 }
 
 /// What can't be read, as it comes.

@@ -23,8 +23,9 @@ mod reader;
 mod time;
 mod writer;
 
+pub use super::error::WriteError;
 pub use reader::{Options, ReadError, Reader};
-pub use writer::{WriteError, Writer};
+pub use writer::Writer;
 
 /// The columns of times that are written.
 const TIMESTAMP: &str = crate::stream::key::timestamp_ns;

@@ -1,32 +1,10 @@
-use super::{ARRIVAL, TIMESTAMP};
+use super::{ARRIVAL, TIMESTAMP, WriteError};
 use crate::device::{Dtype, Values};
 use crate::stream::{Cells, Message};
 use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, Write};
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
-
-/// A message can't be written, or a file.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum WriteError {
-    /// A folder or a file can't be made or written.
-    #[error("{}: {source}", path.display())]
-    Io {
-        /// The folder or file.
-        path: PathBuf,
-        /// What the system says.
-        source: io::Error,
-    },
-    /// A message has no form that a table can hold.
-    #[error("stream `{stream}`: {problem}")]
-    Message {
-        /// The stream.
-        stream: String,
-        /// What came, and what is allowed.
-        problem: String,
-    },
-}
 
 /// Writes streams as tables into a new folder, `<stream>.csv` each.
 ///

@@ -38,25 +38,3 @@ pub enum ReadError {
         problem: String,
     },
 }
-
-/// A message can't be written, or a file.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum WriteError {
-    /// A file can't be made or written.
-    #[error("{}: {source}", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// What the system says.
-        source: io::Error,
-    },
-    /// A message has no form that the file can hold.
-    #[error("stream `{stream}`: {problem}")]
-    Message {
-        /// The stream.
-        stream: String,
-        /// What came, and what is allowed.
-        problem: String,
-    },
-}

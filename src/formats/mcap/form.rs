@@ -3,7 +3,7 @@
 use super::standard::Standard;
 use crate::device::Dtype;
 use crate::stream::recording::text::{self, Change};
-use crate::stream::{Cells, Column, Message, MetadataRef, MetadataValue};
+use crate::stream::{Cells, Column, DATATYPES, Message, MetadataRef, MetadataValue};
 
 /// The metadata of a channel that say what it is, and what the first message of its stream says of itself.
 pub(super) const ABOUT: &str = "robocache";
@@ -89,17 +89,10 @@ fn is_cloud(message: &Message) -> bool {
 
 /// The number that a `sensor_msgs/PointField` has for a type.
 pub(super) fn datatype(dtype: Dtype) -> Option<u8> {
-    let all = [
-        Dtype::Int8,
-        Dtype::UInt8,
-        Dtype::Int16,
-        Dtype::UInt16,
-        Dtype::Int32,
-        Dtype::UInt32,
-        Dtype::Float32,
-        Dtype::Float64,
-    ];
-    all.iter().position(|&known| known == dtype).map(|at| at as u8 + 1)
+    DATATYPES
+        .iter()
+        .position(|&known| known == dtype)
+        .map(|at| at as u8 + 1)
 }
 
 /// What a channel of ours says of itself.

@@ -62,6 +62,7 @@ mod types;
 mod voxels;
 mod writer;
 
-pub use error::{ReadError, WriteError};
+pub use super::error::WriteError;
+pub use error::ReadError;
 pub use reader::Reader;
 pub use writer::Writer;

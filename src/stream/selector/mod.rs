@@ -14,6 +14,8 @@ mod stamp;
 #[cfg(test)]
 mod tests;
 
+#[cfg(feature = "mcap")]
+pub(crate) use cloud::DATATYPES;
 pub use config::{FromConfig, FromError, MetadataStamp, NamesConfig, StampConfig, TimeUnit};
 pub use error::SelectError;
 

@@ -6,6 +6,8 @@ mod point_cloud2;
 
 pub(super) use bytes::Bytes;
 pub(super) use lists::Lists;
+#[cfg(feature = "mcap")]
+pub(crate) use point_cloud2::DATATYPES;
 pub(super) use point_cloud2::PointCloud2;
 
 use super::stamp::S;

@@ -45,7 +45,7 @@ struct Taken {
 }
 
 /// The types of a `sensor_msgs/PointField`, from 1 on.
-const DATATYPES: [Dtype; 8] = [
+pub(crate) const DATATYPES: [Dtype; 8] = [
     Dtype::Int8,
     Dtype::UInt8,
     Dtype::Int16,
