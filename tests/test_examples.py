@@ -1,4 +1,5 @@
-"""The examples that a user copies from, run as they are but for their length: own sensors, and arrays to windows."""
+"""The examples that a user copies from, run as they are but for their length and their patience: own sensors, and arrays
+to windows."""
 
 import math
 import os
@@ -33,6 +34,20 @@ def example(flow: Flow, name: str, change=lambda text: text) -> None:
         flow.nodes.append({**node, "args": " ".join(words)})
 
 
+def sensors_example(flow: Flow, name: str, places: dict[str, str]) -> None:
+    """An example of sensors that send for SECONDS. Its nodes wait for 5 s, and their queues hold all that comes: on a busy
+    machine nothing is late, and nothing dropped."""
+    config = flow.folder / "config.yml"
+    config.write_text(re.sub(r"max_wait_ms: \d+", "max_wait_ms: 5000", (EXAMPLES / name / "config.yml").read_text()))
+    places = {**places, f"{name}/config.yml": str(config)}
+
+    def change(text: str) -> str:
+        text = re.sub(r"(sensors\.py \w+) 10", rf"\1 {SECONDS}", re.sub(r"queue_size: \d+", "queue_size: 2000", text))
+        return re.sub("|".join(places), lambda found: places[found[0]], text)
+
+    example(flow, f"{name}.yml", change)
+
+
 def phase(time_ns: int) -> float:
     return time_ns % (2 * S) / S * math.pi
 
@@ -44,7 +59,7 @@ RATES = {"camera": 30, "joints": 100, "wrench": 100, "imu": 200, "front": 10, "r
 def sensors(tmp_path_factory, request):
     """A run of examples/sensors.yml, with a collector, and a recorder of what the senders sent."""
     flow = Flow(tmp_path_factory.mktemp("sensors"))
-    example(flow, "sensors.yml", lambda text: re.sub(r"(sensors\.py \w+) 10", rf"\1 {SECONDS}", text).replace("imu 2000", f"imu {200 * SECONDS}"))
+    sensors_example(flow, "sensors", {"imu 2000": f"imu {200 * SECONDS}"})
     if request.param != "as it is":
         rust = next(node for node in flow.nodes if node["id"] == "imu")["path"]
         for node in flow.nodes:
@@ -62,10 +77,15 @@ def sensors(tmp_path_factory, request):
         return flow.run(timeout=120)
 
 
+def stamps_of(sensors, name: str) -> np.ndarray:
+    """What the recorder took of a sender. On a busy machine one starts seconds after another."""
+    with pa.memory_map(str(sensors.folder / "recording" / f"{name}.arrow")) as source:
+        return pa.ipc.open_file(source).read_all()["timestamp_ns"].to_numpy()
+
+
 def test_what_the_senders_send_arrives_whole(sensors):
     for name, rate in RATES.items():
-        with pa.memory_map(str(sensors.folder / "recording" / f"{name}.arrow")) as source:
-            stamps = pa.ipc.open_file(source).read_all()["timestamp_ns"].to_numpy()
+        stamps = stamps_of(sensors, name)
         # The sender in Rust does not set the transport up by itself.
         assert len(stamps) == SECONDS * rate or (name == "imu" and len(stamps) > 0.95 * SECONDS * rate), name
     assert "metadata" not in sensors.logs["fuse"] + sensors.logs["voxelize"]
@@ -73,16 +93,19 @@ def test_what_the_senders_send_arrives_whole(sensors):
 
 def test_the_samples_of_every_sender_are_fused(sensors):
     got = sensors.received("sink", "fused")
-    assert 0.9 * SECONDS * 50 <= len(got) <= 1.1 * SECONDS * 50
-    seen = np.zeros(4, int)
+    spans = np.array([stamps_of(sensors, name)[[0, -1]] for name in ("camera", "joints", "wrench", "imu")])
+    assert 0.9 * SECONDS * 50 <= len(got) <= 1.1 * np.ptp(spans) / S * 50
+    seen, due = np.zeros(4, int), np.zeros(4, int)
     for message in got:
         metadata = message.metadata
         assert metadata["modalities"] == ["camera", "joints", "wrench", "imu"]
         assert metadata["offsets"] == [0, 16, 23, 29, 35]
         camera, joints, wrench, imu = np.split(message.values.reshape(16, 35), metadata["offsets"][1:-1], axis=1)
         valid, age_ns = np.reshape(metadata["valid"], (16, 4)), np.reshape(metadata["age_ns"], (16, 4))
-        seen += valid[-1]
         target = metadata["timestamp_ns"]
+        is_due = (spans[:, 0] <= target) & (target <= spans[:, 1])
+        seen += valid[-1] & is_due
+        due += is_due
         if valid[-1, 0]:
             # The sample that was taken is the one of that age, to the bit.
             sampled = np.cos(phase(target - int(age_ns[-1, 0])) + np.arange(16)).astype(np.float32)
@@ -95,11 +118,11 @@ def test_the_samples_of_every_sender_are_fused(sensors):
                 assert any(np.abs(values[-1] - wanted).max() < tolerance for wanted in truth)
         if valid[-1, 3]:
             assert imu[-1, 5] == np.float32(9.81)
-    assert (seen >= 0.8 * len(got)).all(), seen
+    assert (seen >= 0.8 * due).all() and (due >= 25 * SECONDS).all(), (seen, due)
 
 
 def test_both_clouds_are_in_the_grids(sensors):
-    both = 0
+    both, taken = 0, {"front": 0, "rear": 0}
     for message in sensors.received("sink", "voxels"):
         metadata = message.metadata
         assert metadata["points_in"] == 20000 * sum(metadata["inputs_valid"])
@@ -111,13 +134,21 @@ def test_both_clouds_are_in_the_grids(sensors):
         assert walls == {name for name, there in zip(metadata["inputs"], metadata["inputs_valid"], strict=True) if there}
         assert message.values["features"].tolist() == [[1.0, 80.0]] * len(x)
         both += len(walls) == 2
-    assert both >= 0.7 * SECONDS * 10
+        for name in walls:
+            taken[name] += 1
+    # Clouds that come at once, after a sender was held up, supersede each other.
+    for name, count in taken.items():
+        superseded = re.findall(rf"input `{name}`: superseded clouds: (\d+) in all", sensors.logs["voxelize"])
+        assert SECONDS * 10 - 1 <= count + int((superseded or [0])[-1]) <= SECONDS * 10, (taken, sensors.logs["voxelize"])
+    assert 0 < both >= 0.9 * min(taken.values())
 
 
 def test_the_consumer_prints_a_line_a_second(sensors):
     lines = re.findall(r"(\d+) observations, (\d+) ms old, valid camera (\d+) %.*; (\d+) grids, (\d+) cells", sensors.logs["show"])
-    assert len(lines) >= SECONDS - 1, sensors.logs["show"]
-    assert any(int(valid) == 100 and 45 <= int(count) <= 60 for count, _, valid, *_ in lines), lines
+    # What is due at the start comes at once, when the last sender has begun.
+    assert len(lines) >= SECONDS - 3 and any(int(valid) == 100 for _, _, valid, *_ in lines), sensors.logs["show"]
+    sent = len(sensors.received("sink", "fused"))
+    assert 0.5 * sent <= sum(int(count) for count, *_ in lines) <= sent, (lines, sent)
 
 
 @pytest.mark.parametrize(("given", "expected"), [({}, "transport.json5"), ({"DORA_ZENOH_CONFIG_OVERLAY": "mine"}, "mine"), ({"ZENOH_CONFIG": "x"}, "")])
@@ -191,7 +222,7 @@ def test_messages_of_other_software_are_fused_and_voxelized(flow):
     """examples/hub.yml: an image through an encoder, and structs of ROS, with nothing of robocache's in the senders."""
     model = flow.folder / "encoder.onnx"
     subprocess.run([sys.executable, EXAMPLES / "hub" / "make_encoder.py", "--out", model], check=True, timeout=60)
-    example(flow, "hub.yml", lambda text: re.sub(r"(sensors\.py \w+) 10", rf"\1 {SECONDS}", text).replace("../out/encoder.onnx", str(model)))
+    sensors_example(flow, "hub", {"../out/encoder.onnx": str(model)})
     live = lambda source: {"source": source, "queue_size": 20000}  # noqa: E731
     flow.collector({"fused": live("fuse/fused"), "voxels": live("voxelize/voxels")})
     done = flow.run(timeout=120)
