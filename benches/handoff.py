@@ -6,11 +6,14 @@ Runs a dataflow for each payload and each way, in turn: a source, a node on the 
 on the GPU as its best user would. Rows on standard output: `whole` is from the source's stamp to the tensor, `hop` from
 the node's sending to the tensor, `bare` from the sending of a message with the same metadata and no payload to the policy,
 which is the most of it. `take` is the policy's part of `hop`, from the event to the tensor, with its copy; `open` the same
-without a copy. `added` is `hop` without `bare`. The nodes must have been built, and a Python with torch and CUDA run this;
-`--device cpu --residences shared host` needs neither.
+without a copy. `added` is `hop` without `bare`. An `idle` policy sleeps until a message comes, and its first work on a GPU
+that it shares with the node waits for it; a `busy` one computes on the GPU all the time. `least` is what an idle policy
+needs for the least of such work, a copy of 16 KiB within the device by torch. The nodes must have been built, and a Python
+with torch and CUDA run this; `--device cpu --residences shared host` needs neither.
 """
 
 import argparse
+import itertools
 import json
 import os
 import pathlib
@@ -40,7 +43,7 @@ PAYLOADS = {
 }
 
 
-def run(payload: str, residence: str, seconds: float, device: str) -> dict:
+def run(payload: str, residence: str, policy: str, seconds: float, device: str) -> dict:
     kind, section, inputs, output, rate = PAYLOADS[payload]
     with tempfile.TemporaryDirectory(prefix="handoff-") as folder:
         folder = pathlib.Path(folder)
@@ -56,7 +59,7 @@ def run(payload: str, residence: str, seconds: float, device: str) -> dict:
         nodes[0]["args"] = f"{PARTS / 'source.py'} {kind} {rate} {seconds}"
         nodes[1]["args"] = f"--config {folder / 'config.yml'}"
         nodes[1]["inputs"] = {name: {"source": f"source/{name}", "queue_size": 100} for name in inputs}
-        nodes[2]["args"] = f"{PARTS / 'policy.py'} {folder / 'times.pickle'}"
+        nodes[2]["args"] = f"{PARTS / 'policy.py'} {folder / 'times.pickle'} {policy}"
         nodes[2]["inputs"] = {name: {"source": source, "queue_size": 4} for name, source in
                               (("tensor", f"node/{output}"), ("bare", "bare/bare"))}
         nodes[3]["inputs"] = {"tensor": f"node/{output}"}
@@ -72,21 +75,21 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--device", default="cuda", help="device of the node")
     parser.add_argument("--residences", nargs="+", default=["cuda", "host"])
+    parser.add_argument("--policies", nargs="+", default=["idle", "busy"], choices=["idle", "busy"])
     parser.add_argument("--payloads", nargs="+", default=list(PAYLOADS), choices=list(PAYLOADS))
     arguments = parser.parse_args()
-    for payload in arguments.payloads:
-        for residence in arguments.residences:
-            print(f"{payload} by {residence}", file=sys.stderr)
-            times = run(payload, residence, arguments.seconds, arguments.device)
-            row = {"op": "handoff", "config": payload, "by": residence, "messages": len(times["whole"])}
-            row |= {"residences": times["residences"], "counters": times["counters"], "device": times["device"]}
-            for what in ("whole", "hop", "take", "open", "bare"):
-                # The first messages open the ring and warm the device up.
-                ordered = sorted(times[what][min(10, len(times[what]) // 4) :])
+    for payload, policy, residence in itertools.product(arguments.payloads, arguments.policies, arguments.residences):
+        print(f"{payload} by {residence}, {policy} policy", file=sys.stderr)
+        times = run(payload, residence, policy, arguments.seconds, arguments.device)
+        row = {"op": "handoff", "config": payload, "by": residence, "policy": policy, "messages": len(times["whole"])}
+        row |= {"residences": times["residences"], "counters": times["counters"], "device": times["device"]}
+        for what in ("whole", "hop", "take", "open", "bare", "least"):
+            # The first messages open the ring and warm the device up.
+            if ordered := sorted(times[what][min(10, len(times[what]) // 4) :]):
                 row[f"{what}_us_p50"] = round(statistics.median(ordered) / 1e3, 1)
                 row[f"{what}_us_p99"] = round(ordered[int(0.99 * (len(ordered) - 1))] / 1e3, 1)
-            row["added_us_p50"] = round(row["hop_us_p50"] - row["bare_us_p50"], 1)
-            print(json.dumps(row), flush=True)
+        row["added_us_p50"] = round(row["hop_us_p50"] - row["bare_us_p50"], 1)
+        print(json.dumps(row), flush=True)
 
 
 if __name__ == "__main__":

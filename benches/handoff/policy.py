@@ -1,6 +1,7 @@
 """Puts every tensor on the GPU, and writes down how long that took since it was sent.
 
-On a machine without a GPU or without PyTorch the tensors stay where they come, NumPy's.
+It sleeps until a message comes, or works on the GPU meanwhile, as a policy does that computes all the time. On a machine
+without a GPU or without PyTorch the tensors stay where they come, NumPy's.
 """
 
 import importlib.util
@@ -17,11 +18,12 @@ torch = None
 if importlib.util.find_spec("torch"):
     import torch
 
-path = pathlib.Path(sys.argv[1])
+path, is_busy = pathlib.Path(sys.argv[1]), sys.argv[2] == "busy"
 is_on_gpu = torch is not None and torch.cuda.is_available()
 if is_on_gpu:
     torch.zeros(1, device="cuda")
-times = {part: [] for part in ("whole", "hop", "open", "take", "bare")}
+    small = torch.zeros(2, 1 << 14, dtype=torch.uint8, device="cuda")
+times = {part: [] for part in ("whole", "hop", "open", "take", "bare", "least")}
 residences: dict[str, int] = {}
 
 
@@ -41,13 +43,32 @@ def used(tensor: robocache.MessageTensor) -> object:
     return array
 
 
-for event in Node():
+def events(node: Node):
+    """The events of a node. The GPU works until the next one, where the policy is busy."""
+    if not is_busy:
+        yield from node
+        return
+    weights = torch.ones(256, 256, device="cuda") if is_on_gpu else None
+    # An event that says that none came is an error of dora's; none at all is the end.
+    while (event := node.next(timeout=0.0)) is not None:
+        if event["type"] != "ERROR":
+            yield event
+        elif weights is not None:
+            torch.matmul(weights, weights)
+            torch.cuda.synchronize()
+
+
+for event in events(Node()):
     if event["type"] != "INPUT":
         continue
     began, metadata = time.time_ns(), event["metadata"]
     sent = int(metadata["timestamp"].timestamp() * 1e9)
     if event["id"] == "bare":
         times["bare"].append(began - sent)
+        if is_on_gpu:
+            small[0].copy_(small[1])
+            torch.cuda.synchronize()
+            times["least"].append(time.time_ns() - began)
         continue
     is_resident = "ring" in metadata
     try:

@@ -87,7 +87,8 @@ class MessageTensor:
 
     def torch(self) -> Any:
         """A `torch.Tensor` on the same memory. The program must have imported torch."""
-        return _imported("torch").from_dlpack(self)
+        array = self._open()
+        return _imported("torch").from_dlpack(array if isinstance(array, Tensor) else self)
 
     def cupy(self) -> Any:
         """A `cupy.ndarray`: on the same memory where that is on a device, else a copy on the current one. The program must
@@ -164,7 +165,7 @@ def _of_ring(metadata: Mapping[str, Any], column: str | None, copy: bool) -> Mes
         shape = "shape" if name == "fused" else f"{name}.shape"
     count = math.prod(tensor.shape)
     if shape in metadata:
-        dimensions = [int(n) for n in messages.integers(metadata, shape)]
+        dimensions = messages.dimensions(metadata, shape)
         # The `shape` of a grid of bits counts its cells.
         if math.prod(dimensions) == count:
             tensor = tensor.reshape(dimensions)

@@ -1,6 +1,6 @@
 //! Takes payloads, copies them or uses them where they lie, and holds what it read against their numbers.
 
-use crate::support::*;
+use crate::support::{self, *};
 use robocache::device::ring::{Readers, RingError, Taken};
 use std::time::{Duration, Instant};
 
@@ -57,7 +57,7 @@ fn copied(taken: &Taken) -> Result<Vec<u8>, RingError> {
 /// Takes payloads until it is told to end. Each consumer has a speed of its own.
 pub fn run(tag: &str, which: usize) {
     let socket = bind(tag, Whose::Consumer(which));
-    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
     let parent = address(tag, Whose::Parent);
     let slowest_us = [1, 30, 300, 2000, 1][which];
     let mut random = Random::new(which as u64);
@@ -65,7 +65,7 @@ pub fn run(tag: &str, which: usize) {
     let (mut readers, mut counts, mut held) = (Readers::default(), Counts::default(), Vec::<(Taken, u64)>::new());
     let (mut text, mut unsaid) = ([0; 512], 0);
     loop {
-        let came = socket.recv(&mut text).expect("a ticket within 20 s");
+        let came = socket.recv(&mut text).expect("a ticket within 120 s");
         if &text[..came] == b"end" {
             break;
         }
@@ -75,7 +75,7 @@ pub fn run(tag: &str, which: usize) {
         let taken = readers.take(&ticket);
         match taken.and_then(|taken| Ok((taken.descriptor()?, taken))) {
             Ok((descriptor, taken)) => {
-                assert_eq!(*descriptor, *number.to_string());
+                assert_eq!(*descriptor, *support::descriptor(number, ticket.nbytes));
                 assert_eq!(taken.len(), ticket.nbytes);
                 held.push((taken, number));
             }
@@ -128,13 +128,13 @@ pub fn run(tag: &str, which: usize) {
 /// Takes every payload until the end, in order. One that came later than the producer misses what was before.
 pub fn run_lossless(tag: &str, which: usize, is_first: bool) {
     let socket = bind(tag, Whose::Consumer(which));
-    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
     let parent = address(tag, Whose::Parent);
     socket.send_to_addr(b"ready 1", &parent).unwrap();
     let mut random = Random::new(which as u64);
     let (mut readers, mut text, mut next) = (Readers::default(), [0; 512], is_first.then_some(0));
     loop {
-        let came = socket.recv(&mut text).expect("a ticket within 20 s");
+        let came = socket.recv(&mut text).expect("a ticket within 120 s");
         if &text[..came] == b"end" {
             break;
         }

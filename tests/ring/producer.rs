@@ -8,7 +8,7 @@ fn publish(writer: &mut RingWriter, number: u64, words: usize) -> Ticket<'static
     let bytes = payload(number, words);
     // In two steps: whoever reads in between finds half of it.
     let half = bytes.len() / 16 * 8;
-    let published = writer.publish(&number.to_string(), bytes.len(), |slot| {
+    let published = writer.publish(&descriptor(number, bytes.len()), bytes.len(), |slot| {
         slot.write(0, &bytes[..half])?;
         slot.write(half, &bytes[half..])
     });
@@ -74,7 +74,7 @@ pub fn run(tag: &str, which: u64) {
 pub fn run_lossless(tag: &str, messages: u64) {
     let socket = bind(tag, Whose::Producer);
     let consumers = [0, 1].map(|i| address(tag, Whose::Consumer(i)));
-    let mut ring = writer("test", lossless(3, 2, Duration::from_secs(3)));
+    let mut ring = writer("test", lossless(3, 2, Duration::from_secs(30)));
     let (mut longest, parent) = (Duration::ZERO, address(tag, Whose::Parent));
     for number in 0..messages {
         // Four rings before any consumer has opened the first, and now and then one more.

@@ -49,6 +49,11 @@ pub fn payload(number: u64, words: usize) -> Vec<u8> {
     (0..words).flat_map(|i| word(number, i).to_le_bytes()).collect()
 }
 
+/// What describes that payload: a column of so many bytes, whose name is the number. `tests/gpu/ring_torch.py` reads it.
+pub fn descriptor(number: u64, bytes: usize) -> String {
+    format!("rows {bytes}\nuint8 1 {number}")
+}
+
 /// SplitMix64.
 pub struct Random(pub u64);
 
