@@ -289,3 +289,38 @@ fn sets_are_counted_and_what_is_in_none() {
         (1, 1)
     );
 }
+
+#[test]
+fn a_stamp_that_is_refused_counts_in_no_figure_of_stamps() {
+    let mut robot = Robot::new(FUSE);
+    warm(&mut robot, 200);
+    robot.report_after(0.5);
+    robot.comes("camera", &sample(1 << 62, &[1.0]));
+    robot.comes("camera", &sample(195 * MS, &[1.0]));
+    robot.comes("camera", &sample(210 * MS, &[1.0]));
+    let report = robot.report_after(0.5);
+    let camera = row(&report, "camera");
+    assert_eq!((camera.dropped_stamp, camera.out_of_order, camera.gaps), (1, 1, 0));
+    assert!(camera.period_p99_ns.unwrap() < 11 * MS, "{camera:?}");
+}
+
+#[test]
+fn stamps_of_a_clock_that_is_ahead_or_behind_are_warned_of() {
+    for (delay_ms, words) in [
+        (60_000, "its stamps are 60.0 s behind the clock of this host"),
+        (-60_000, "its stamps are up to 60.0 s ahead of the clock of this host"),
+        (4_000, ""),
+        (-900, ""),
+    ] {
+        let mut robot = Robot::new(FUSE);
+        for i in 0..20 {
+            let mut message = sample(i * 10 * MS, &[1.0]);
+            message.arrival_ns = Some((i * 10 + delay_ms) * MS);
+            robot.comes("camera", &message);
+            robot.comes("force", &sample(i * 10 * MS, &[1.0, 2.0]));
+        }
+        let (level, said) = said(&robot.report_after(0.5), "camera");
+        let wanted = if words.is_empty() { Level::Ok } else { Level::Warn };
+        assert_eq!((level, said.as_str()), (wanted, words), "{delay_ms}");
+    }
+}

@@ -6,54 +6,17 @@ use robocache::stream::Header;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Folders of `src`, and what must not be named in them.
+/// What is above all other layers: so no type of dora's can be in what other crates see of them.
+const OF_DORA: [&str; 3] = ["crate::dora", "dora_node_api", "serde_json"];
+
+/// Folders of `src`, and the others that must not be named in them.
 const ABOVE: [(&str, &[&str]); 6] = [
-    (
-        "time",
-        &[
-            "crate::formats",
-            "crate::ops",
-            "crate::app",
-            "crate::dora",
-            "dora_node_api",
-            "serde_json",
-        ],
-    ),
-    (
-        "stream",
-        &[
-            "crate::formats",
-            "crate::ops",
-            "crate::app",
-            "crate::dora",
-            "dora_node_api",
-            "serde_json",
-        ],
-    ),
-    (
-        "device",
-        &[
-            "crate::formats",
-            "crate::ops",
-            "crate::app",
-            "crate::dora",
-            "dora_node_api",
-            "serde_json",
-        ],
-    ),
-    ("formats", &["crate::ops", "crate::app", "crate::dora", "dora_node_api"]),
-    (
-        "ops",
-        &[
-            "crate::formats",
-            "crate::app",
-            "crate::dora",
-            "dora_node_api",
-            "serde_json",
-        ],
-    ),
-    // So that no type of dora's can be in what other crates see of the app.
-    ("app", &["crate::dora", "dora_node_api", "serde_json"]),
+    ("time", &["crate::formats", "crate::ops", "crate::app"]),
+    ("stream", &["crate::formats", "crate::ops", "crate::app"]),
+    ("device", &["crate::formats", "crate::ops", "crate::app"]),
+    ("formats", &["crate::ops", "crate::app"]),
+    ("ops", &["crate::formats", "crate::app"]),
+    ("app", &[]),
 ];
 
 /// Metadata keys that are names of other things, too: of keys of a configuration, of columns, of fields of the log. In the
@@ -121,7 +84,11 @@ fn no_layer_names_one_above_it() {
         let lines = lines(&format!("src/{layer}"));
         assert!(!lines.is_empty(), "{layer}");
         for (file, number, line) in lines {
-            let named = above.iter().find(|name| line.contains(**name));
+            // Some formats are JSON.
+            let of_dora = OF_DORA
+                .iter()
+                .filter(|name| layer != "formats" || **name != "serde_json");
+            let named = above.iter().chain(of_dora).find(|name| line.contains(**name));
             assert_eq!(named, None, "{file}:{number}: {line}");
         }
     }

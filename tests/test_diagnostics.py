@@ -1,12 +1,13 @@
 """Diagnostics of nodes in a dataflow: what is planted is in the row of its input, live, recorded and replayed."""
 
 import json
+import subprocess
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from harness import Flow, send, wait_for
+from harness import ROOT, Flow, send, wait_for
 from oracle import MS
 
 OK, WARN, ERROR, STALE = range(4)
@@ -118,6 +119,20 @@ def test_what_was_recorded_replays_as_it_was(run, tmp_path):
         assert str(a.array.to_pylist()) == str(b.array.to_pylist()) and a.array.type.field("input").type == b.array.type.field("input").type
         kept = {key: value for key, value in b.metadata.items() if key != "timestamp"}
         assert kept == {key: value for key, value in a.metadata.items() if key != "timestamp"}
+
+
+def test_a_report_shows_what_was_recorded(run, tmp_path):
+    done, recording, _ = run
+    page = tmp_path / "page.html"
+    command = [ROOT / "target" / "release" / "robocache", "report", recording, "-o", page]
+    subprocess.run(command, check=True, timeout=60, capture_output=True)
+    [shown] = json.loads(page.read_text().split('id="data">')[1].split("</script>")[0])["diagnostics"]
+    assert shown["stream"] == "diagnostics" and set(shown["inputs"]) == {f"fuse: {name}" for name in INPUTS}
+    last = rows(done.received("sink")[-1])
+    for name in INPUTS:
+        of, row = shown["inputs"][f"fuse: {name}"], last[name]
+        assert of["message"] == row["message"] and of["numbers"]["faults"] == row["faults"], name
+    assert {"wait p50", "fuse: good"} <= {chart["name"] for chart in shown["charts"]}
 
 
 def test_the_status_files_stay_behind_and_say_that_the_nodes_ended(run):

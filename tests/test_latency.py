@@ -1,7 +1,7 @@
-"""Latencies between channels of a recording, against SciPy on the same signals."""
+"""Latencies between channels of a recording, and what their stamps are like, against SciPy and NumPy on the same signals."""
 
+import json
 import pathlib
-import re
 import subprocess
 
 import numpy as np
@@ -10,7 +10,7 @@ import scipy.signal
 
 import convert
 
-EXAMPLE = pathlib.Path(__file__).parents[1] / "target" / "release" / "examples" / "latency"
+COMMAND = pathlib.Path(__file__).parents[1] / "target" / "release" / "robocache"
 MS = 1_000_000
 
 
@@ -27,10 +27,15 @@ def stream(signal, rate_hz: float, seconds: float, lag_ms: float, rng: np.random
     return convert.Stream(stamps, np.stack([np.zeros(len(stamps)), signal(seen)], axis=1).astype(np.float32))
 
 
-def found(folder, a: convert.Stream, b: convert.Stream, *arguments: str) -> str:
+def robocache(*arguments: object) -> dict:
+    done = subprocess.run([COMMAND, *arguments, "--json"], capture_output=True, text=True, timeout=60)
+    assert done.returncode in (0, 1), done.stderr
+    return json.loads(done.stdout)
+
+
+def found(folder, a: convert.Stream, b: convert.Stream) -> dict:
     convert.write(folder, {"a": a, "b": b})
-    done = subprocess.run([EXAMPLE, folder, "a[1]", "b[1]", *arguments], capture_output=True, text=True, timeout=60)
-    return done.stdout + done.stderr
+    return robocache("latency", folder, "--a", "a[1]", "--b", "b[1]")
 
 
 def scipy_curve(a: convert.Stream, b: convert.Stream, most: int = 500, half: int = 10) -> np.ndarray:
@@ -59,13 +64,12 @@ def test_known_lags_of_random_signals_are_found_and_the_curve_is_scipys(tmp_path
     rng = np.random.default_rng(int(lag_ms * 10) % 1000)
     signal = movement(rng, 4.0)
     a, b = stream(signal, 500, 40, 0.0, rng), stream(signal, 60, 40, lag_ms, rng)
-    said = found(tmp_path, a, b, "--curve")
-    lag = float(re.search(r"b lags by (\S+) ms", said)[1])
-    assert abs(lag - lag_ms) < 0.5, said[:400]
-    curve = np.array([[float(word) for word in line.split()] for line in said.splitlines()[3:]])
+    said = found(tmp_path, a, b)
+    lag, curve = said["latency_ms"], said["curve"]
+    assert abs(lag - lag_ms) < 0.5
     wanted = scipy_curve(a, b)
-    assert (curve[:, 0] == np.arange(-500, 501)).all()
-    assert abs(curve[:, 1] - wanted).max() < 1e-4
+    assert (curve["first_ms"], curve["step_ms"], len(curve["values"])) == (-500, 1, 1001)
+    assert abs(np.array(curve["values"]) - wanted).max() < 1e-4
     assert abs(lag - (wanted.argmax() - 500)) <= 1.0
 
 
@@ -74,9 +78,9 @@ def test_noise_and_still_signals_are_refused(tmp_path):
     a = stream(movement(rng, 4.0), 500, 20, 0.0, rng)
     for i, other in enumerate([lambda t: rng.normal(size=len(t)), movement(np.random.default_rng(2), 4.0)]):
         said = found(tmp_path / str(i), a, stream(other, 100, 20, 0.0, rng))
-        assert "Weak" in said and "b lags" not in said, said
+        assert "the highest correlation is" in said["refused"] and "latency_ms" not in said, said
     said = found(tmp_path / "still", a, stream(lambda t: np.full(len(t), 3.0), 100, 20, 0.0, rng))
-    assert "Still" in said, said
+    assert "channel b hardly moves" in said["refused"], said
 
 
 def test_the_statistics_of_a_stream_are_numpys(tmp_path):
@@ -86,8 +90,10 @@ def test_the_statistics_of_a_stream_are_numpys(tmp_path):
     keep = np.ones(len(b.stamps), bool)
     keep[[200, 201, 202, 700]] = False
     b = convert.Stream(b.stamps[keep], b.values[keep])
-    said = found(tmp_path, a, b)
+    convert.write(tmp_path, {"a": a, "b": b})
+    said_a, said_b = robocache("info", tmp_path)["streams"]
     steps = np.diff(a.stamps)
-    p99 = np.sort(abs(steps - np.sort(steps)[(len(steps) + 1) // 2 - 1]))[-(-len(steps) * 99 // 100) - 1] * 1e-6
-    assert f"{len(a.stamps)} messages, {len(steps) / (steps.sum() * 1e-9):.2f} Hz" in said and f"p99 {p99:.3f} ms" in said, said
-    assert "longest gap 80.0 ms, 4 lost, 0 out of order" in said, said
+    p99 = np.sort(steps)[-(-len(steps) * 99 // 100) - 1] * 1e-6
+    assert said_a["messages"] == len(a.stamps) and said_a["rate_hz"] == pytest.approx(len(steps) / (steps.sum() * 1e-9))
+    assert said_a["step_ms"]["p99"] == pytest.approx(p99)
+    assert said_b["step_ms"]["max"] == pytest.approx(80.0) and (said_b["gaps"], said_b["lost"], said_b["out_of_order"]) == (2, 4, 0)

@@ -113,7 +113,12 @@ pub fn read(folder: &Path, words: &[&str], most: usize) -> eyre::Result<(Vec<Cha
     let mut problems: Vec<String> = refused.iter().map(ToString::to_string).collect();
     let streams: Vec<String> = reader.streams().map(str::to_owned).collect();
     let selections = words.iter().map(|text| Selection::parse(text, &streams));
-    let selections = selections.collect::<eyre::Result<Vec<_>>>()?;
+    let selections = selections.collect::<eyre::Result<Vec<_>>>();
+    // It may be in a file that can't be read.
+    let selections = selections.map_err(|error| match problems.is_empty() {
+        true => error,
+        false => eyre::eyre!("{error}; can't be read: {}", problems.join("; ")),
+    })?;
     reader.retain(|name| selections.iter().any(|selection| streams[selection.stream] == name));
     let kept: Vec<String> = reader.streams().map(str::to_owned).collect();
     // By selection, once its first message is read: which values of a sample are meant, and their channels.

@@ -18,6 +18,10 @@ const LINEAR_HZ: f64 = 50.0;
 /// Cells of a grid that are occupied at most, and bytes of one: three coordinates and two channels.
 const MAX_VOXELS: u64 = 50_000;
 const POOL: &str = "16MB";
+/// That of dora, where none is said.
+const DEFAULT_POOL_MB: usize = 8;
+/// Rows of an observation.
+const WINDOW: usize = 16;
 
 /// Writes a dataflow and a configuration to start from
 ///
@@ -187,7 +191,7 @@ fn config(args: &Args) -> String {
         let max_wait = periods_ms(3.0, slowest(rates())).max(20);
         let _ = write!(
             text,
-            "\nfuse:\n  rate_hz: {rate_hz}\n  window: 16\n  max_wait_ms: {max_wait}     # three periods of the slowest stream; \
+            "\nfuse:\n  rate_hz: {rate_hz}\n  window: {WINDOW}\n  max_wait_ms: {max_wait}     # three periods of the slowest stream; \
              after that, what is missing is masked\n  modalities:             # in the order of the last axis\n"
         );
         for Sensor { name, dim, rate_hz } in &args.sensors {
@@ -225,6 +229,15 @@ fn config(args: &Args) -> String {
     text
 }
 
+/// The key of a pool for messages of so many float32, where that of dora is too small.
+fn pool(values: usize) -> String {
+    let mb = (4 * (4 * values + 4096)).div_ceil(1_000_000);
+    match mb {
+        ..=DEFAULT_POOL_MB => String::new(),
+        _ => format!("    shared_memory_pool_size: {mb}MB      # four of the largest messages at least\n"),
+    }
+}
+
 fn dataflow(args: &Args, nodes: &Path) -> String {
     let (python, nodes) = (&args.python, nodes.display());
     let mut text = String::from(
@@ -233,7 +246,8 @@ fn dataflow(args: &Args, nodes: &Path) -> String {
     for Sensor { name, dim, rate_hz } in &args.sensors {
         let _ = write!(
             text,
-            "  - id: {name}\n    path: {python}\n    args: sensors.py {name} {rate_hz} {dim}\n    outputs: [{name}]\n\n"
+            "  - id: {name}\n    path: {python}\n    args: sensors.py {name} {rate_hz} {dim}\n{}    outputs: [{name}]\n\n",
+            pool(*dim)
         );
     }
     for Cloud { name, rate_hz } in &args.clouds {
@@ -246,8 +260,9 @@ fn dataflow(args: &Args, nodes: &Path) -> String {
     if !args.sensors.is_empty() {
         let _ = write!(
             text,
-            "  - id: fuse\n    path: {nodes}/robocache-fuse\n    args: --config robocache.yml\n    inputs:      # queue_size: a second of \
-             messages\n"
+            "  - id: fuse\n    path: {nodes}/robocache-fuse\n    args: --config robocache.yml\n{}    inputs:      # queue_size: a second of \
+             messages\n",
+            pool(WINDOW * args.sensors.iter().map(|sensor| sensor.dim).sum::<usize>())
         );
         for Sensor { name, rate_hz, .. } in &args.sensors {
             let queue = (rate_hz.ceil() as usize).max(10);

@@ -1,9 +1,10 @@
 //! How results and remarks are written.
 
+use eyre::WrapErr;
 use serde::Serialize;
 use std::fmt::{self, Display};
 use std::fs::File;
-use std::io::{IsTerminal, Read, Write};
+use std::io::{ErrorKind, IsTerminal, Read, Write};
 use std::path::Path;
 
 /// Where the result goes, and in which form.
@@ -66,9 +67,12 @@ impl Output {
         } else {
             text(result)
         };
-        // Whoever asked may have closed it.
-        let _ = std::io::stdout().write_all(text.as_bytes());
-        Ok(())
+        let mut out = std::io::stdout().lock();
+        match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+            // Whoever asked has read enough.
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+            written => written.wrap_err("standard output"),
+        }
     }
 
     /// Writes a remark.

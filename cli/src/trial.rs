@@ -7,16 +7,21 @@ use crate::config::{self, Operation, Section};
 use crate::output::Output;
 use report::Report;
 use robocache::app::Change;
-use robocache::ops::align::{FUSED, TriggerConfig};
+use robocache::ops::align::{AlignConfig, FUSED, TriggerConfig};
 use robocache::stream::Message;
 use robocache::stream::recording::{Order, Reader};
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 use tally::Tally;
 
 const MIN_VALID: f64 = 0.9;
+
+/// More targets at once are of a clock that was set. Operations without `max_wait_ms` say so of more than the last only, and
+/// would publish the others.
+const TOO_MANY_TARGETS: RangeInclusive<i64> = (1 << 20) + 1..=1 << 32;
 
 /// Runs a configuration over a recording: would it have worked?
 ///
@@ -115,9 +120,15 @@ pub fn attempt(args: &Args, watch: &mut dyn FnMut(&str, &Message)) -> eyre::Resu
         graph.changed(input, Change::Closed, &mut tally);
     }
     let mut message = Message::default();
+    let finest = finest(&operations);
+    let mut leap = None;
     loop {
         match reader.next_into(&mut message) {
             Ok(Some(stream)) => {
+                leap = finest.and_then(|(_, period_ns)| fed.leap(streams[stream], &message, period_ns));
+                if leap.is_some() {
+                    break;
+                }
                 fed.message(streams[stream], &message);
                 tally.arrival_ns = message.arrival_ns.filter(|_| order == Order::Arrival);
                 graph.message(streams[stream], &message, &mut tally);
@@ -134,6 +145,7 @@ pub fn attempt(args: &Args, watch: &mut dyn FnMut(&str, &Message)) -> eyre::Resu
         operations: &operations,
         inputs: &inputs,
         fed: &fed,
+        leap: leap.zip(finest.map(|(operation, _)| operation)),
         took: start.elapsed(),
         order,
         min_valid: args.min_valid,
@@ -146,31 +158,111 @@ pub fn attempt(args: &Args, watch: &mut dyn FnMut(&str, &Message)) -> eyre::Resu
 pub struct Fed {
     messages: u64,
     /// For each input.
-    samples: Vec<u64>,
+    streams: Vec<Stream>,
     /// The first and the last stamp.
     span_ns: Option<(i64, i64)>,
+}
+
+/// What came on an input.
+#[derive(Clone, Default)]
+struct Stream {
+    samples: u64,
+    last_ns: Option<i64>,
+    newest_ns: Option<i64>,
+    /// From one newest stamp to the next.
+    steps_ns: Vec<i64>,
+}
+
+/// A stamp so far ahead of where all streams are that a grid without `max_wait_ms` would be filled up to it.
+pub struct Leap {
+    input: usize,
+    ahead_ns: i64,
+    targets: i64,
+}
+
+/// Whether what the streams' stamps become is another matter.
+fn has_clock(operations: &[Operation]) -> bool {
+    let mut sections = operations.iter().map(|operation| &operation.section);
+    sections.any(|section| matches!(section, Section::Clock(_)))
+}
+
+/// The grid without `max_wait_ms` and trigger that has the most targets, and their period, ns.
+fn finest(operations: &[Operation]) -> Option<(&Operation, i64)> {
+    if has_clock(operations) {
+        return None;
+    }
+    let grids = operations.iter().filter_map(|operation| match &operation.section {
+        Section::Observe(config) if config.max_wait_ms.is_none() => Some((operation, period_ns(config)?)),
+        _ => None,
+    });
+    grids.min_by_key(|(_, period_ns)| *period_ns)
+}
+
+/// From one observation to the next, where they are on a grid, ns.
+fn period_ns(config: &AlignConfig) -> Option<i64> {
+    let period_ns = (1e9 / config.rate_hz).round() as i64 * config.emit_every as i64;
+    config.trigger.is_none().then_some(period_ns)
 }
 
 impl Fed {
     fn new(inputs: usize) -> Self {
         Self {
             messages: 0,
-            samples: vec![0; inputs],
+            streams: vec![Stream::default(); inputs],
             span_ns: None,
         }
     }
 
     fn message(&mut self, input: usize, message: &Message) {
         self.messages += 1;
-        self.samples[input] += message.header.timestamps_ns.len().max(1) as u64;
         let stamp_ns = message.timestamp_ns();
+        self.streams[input].message(message.header.timestamps_ns.len(), stamp_ns);
         let (first, last) = self.span_ns.unwrap_or((stamp_ns, stamp_ns));
         self.span_ns = Some((first.min(stamp_ns), last.max(stamp_ns)));
+    }
+
+    /// Whether a message would have [`TOO_MANY_TARGETS`] fall due at once.
+    fn leap(&self, input: usize, message: &Message, period_ns: i64) -> Option<Leap> {
+        // A clock may have been set back before.
+        let before_ns = self.streams.iter().filter_map(|stream| stream.last_ns).max()?;
+        let ahead_ns = message.timestamp_ns().saturating_sub(before_ns);
+        let targets = ahead_ns / period_ns;
+        TOO_MANY_TARGETS.contains(&targets).then_some(Leap {
+            input,
+            ahead_ns,
+            targets,
+        })
     }
 
     fn seconds(&self) -> f64 {
         self.span_ns
             .map_or(0.0, |(first, last)| last.saturating_sub(first) as f64 * 1e-9)
+    }
+}
+
+impl Stream {
+    fn message(&mut self, samples: usize, stamp_ns: i64) {
+        self.samples += samples.max(1) as u64;
+        self.last_ns = Some(stamp_ns);
+        let newest_ns = *self.newest_ns.get_or_insert(stamp_ns);
+        if stamp_ns > newest_ns {
+            self.steps_ns.push(stamp_ns.saturating_sub(newest_ns));
+            self.newest_ns = Some(stamp_ns);
+        }
+    }
+
+    /// For how long messages came by their stamps, ns: as many median steps as there are. Gaps and stamps far ahead are no time.
+    fn lasted_ns(&self) -> i64 {
+        let mut steps_ns = self.steps_ns.clone();
+        let middle = steps_ns.len() / 2;
+        if steps_ns.is_empty() {
+            return 0;
+        }
+        let median_ns = *steps_ns.select_nth_unstable(middle).1;
+        let all_ns = steps_ns
+            .iter()
+            .fold(0, |sum: i64, &step_ns| sum.saturating_add(step_ns));
+        median_ns.saturating_mul(self.steps_ns.len() as i64).min(all_ns)
     }
 }
 

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Folder, MS, record, record_robot, run, sample};
+use common::{Folder, MS, command, record, record_robot, run, sample};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -146,4 +146,16 @@ fn what_is_no_recording_is_refused() {
     }
     assert_eq!(run(["info"]).code, 2);
     assert!(run(["info", "--help"]).out.contains("Exit codes:"));
+}
+
+#[test]
+fn a_result_that_can_not_be_written_is_no_success() {
+    let folder = Folder::new();
+    record(&folder.path("recording"), [("a", sample(0, &[1.0]))]);
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let status = command(["info".as_ref(), folder.path("recording").as_os_str()])
+        .stdout(full)
+        .stderr(std::process::Stdio::null())
+        .status();
+    assert_eq!(status.unwrap().code(), Some(2));
 }

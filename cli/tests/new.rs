@@ -15,7 +15,7 @@ fn new(folder: &Path, words: &[&str]) -> Done {
 
 #[test]
 fn what_is_written_has_no_mistake() {
-    let lists: [&[&str]; 4] = [
+    let lists: [&[&str]; 5] = [
         &[
             "--sensor",
             "force:6@1000",
@@ -27,6 +27,7 @@ fn what_is_written_has_no_mistake() {
         &["--sensor", "joints:7@12.5"],
         &["--cloud", "front@10", "--cloud", "rear@5"],
         &["--sensor", "a:1@0.1", "--sensor", "b:1000@10000"],
+        &["--sensor", "a:1000000@10", "--cloud", "lidar@10"],
     ];
     for words in lists {
         let folder = Folder::new();

@@ -4,29 +4,13 @@
 
 mod common;
 
-use common::{Done, Folder, MS, record, record_robot, root, run, sample};
+use common::{Done, FUSE, Folder, MS, half, record, record_robot, root, run, sample};
 use robocache::prelude::*;
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::io::Write;
 use std::path::Path;
 use std::process::Command;
-
-const FUSE: &str = "
-fuse:
-  rate_hz: 100
-  max_wait_ms: 50
-  modalities:
-    - { input: a, dim: 1, interpolation: previous, max_age_ms: 20 }
-    - { input: b, dim: 2, interpolation: linear, max_gap_ms: 15 }
-";
-
-/// Two seconds at 100 Hz, `b` without its second half.
-fn half(folder: &Folder) {
-    let a = (0..=200).map(|i| ("a", sample(i * 10 * MS, &[i as f32])));
-    let b = (0..=100).map(|i| ("b", sample(i * 10 * MS + MS, &[1.0, 2.0])));
-    record(&folder.path("recording"), a.chain(b));
-}
 
 fn report(folder: &Folder, words: &[&str]) -> Done {
     let (recording, page) = (folder.path("recording"), folder.path("page.html"));

@@ -4,26 +4,10 @@
 
 mod common;
 
-use common::{Done, Folder, MS, record, record_robot, root, run, sample};
+use common::{Done, FUSE, Folder, MS, half, record, record_robot, root, run, sample};
 use robocache::prelude::*;
 use serde_json::Value;
 use std::ffi::OsStr;
-
-const FUSE: &str = "
-fuse:
-  rate_hz: 100
-  max_wait_ms: 50
-  modalities:
-    - { input: a, dim: 1, interpolation: previous, max_age_ms: 20 }
-    - { input: b, dim: 2, interpolation: linear, max_gap_ms: 15 }
-";
-
-/// Two seconds at 100 Hz, `b` without its second half, stamped 1 ms after the grid.
-fn half(folder: &Folder) {
-    let a = (0..=200).map(|i| ("a", sample(i * 10 * MS, &[1.0])));
-    let b = (0..=100).map(|i| ("b", sample(i * 10 * MS + MS, &[1.0, 2.0])));
-    record(&folder.path("recording"), a.chain(b));
-}
 
 fn attempt(folder: &Folder, config: &str, words: &[&str]) -> Done {
     let config = folder.write("robot.yml", config);
@@ -244,4 +228,65 @@ fn sections_of_several_nodes_are_tried_side_by_side() {
     let together = all.replace("policy: exact", "policy: approximate");
     let report = attempt(&folder, &together, &["--json", "--min-valid", "0.5"]).json();
     assert_eq!(report["others"][0]["output"], "group/a", "{report:#}");
+}
+
+const LIVE: &str = "
+fuse:
+  rate_hz: 100
+  max_wait_ms: 50
+  modalities:
+    - { input: a, dim: 1, interpolation: previous }
+    - { input: b, dim: 1, interpolation: previous }
+";
+
+/// Two streams with these stamps, ms.
+fn stamped(folder: &Folder, stamps_ms: impl Iterator<Item = i64>) {
+    let messages = stamps_ms.flat_map(|ms| ["a", "b"].map(|name| (name, sample(ms * MS, &[1.0]))));
+    record(&folder.path("recording"), messages);
+}
+
+#[test]
+fn stamps_that_make_next_to_no_observations_are_no_success() {
+    let folder = Folder::new();
+    stamped(&folder, (0..100).map(|_| 10));
+    let done = attempt(&folder, LIVE, &[]);
+    let verdict = "\nno: none of the 100 samples of `a` has a stamp past that of the first\n";
+    assert!(done.code == 1 && done.out.ends_with(verdict), "{}", done.out);
+
+    // Each stamp a day past the one before it.
+    let folder = Folder::new();
+    stamped(&folder, (0..100).map(|day| day * 86_400_000));
+    let done = attempt(&folder, LIVE, &["--json"]);
+    assert_eq!(done.code, 1, "{}", done.out);
+    let words = done.json()["verdict"].as_str().unwrap().to_owned();
+    assert!(
+        words.contains("where the stamps of `a` have room for 855360000"),
+        "{words}"
+    );
+}
+
+#[test]
+fn a_grid_is_not_filled_up_to_a_stamp_days_ahead() {
+    const DAYS: i64 = 11 * 86_400_000;
+    let folder = Folder::new();
+    stamped(&folder, (0..100).map(|i| i * 10).chain([990 + DAYS]));
+    let patient = LIVE.replace("max_wait_ms: 50", "max_wait_ms: null");
+    let done = attempt(&folder, &patient, &["--json"]);
+    assert_eq!(done.code, 1, "{}", done.out);
+    let report = done.json();
+    assert_eq!(report["observations"][0]["count"], 100);
+    let words = "no: a stamp of `a` is 11.0 days ahead of where all streams are, and fuse has 95040000 targets until then: it was tried up to there";
+    assert_eq!(report["verdict"], words);
+    // With `max_wait_ms` it is a clock jump.
+    assert_eq!(attempt(&folder, LIVE, &[]).code, 0);
+    // Nor is it from where both clocks were set back to.
+    let folder = Folder::new();
+    let back = (0..100).map(|i| DAYS + i * 10).chain([0, 10]);
+    stamped(&folder, back.chain([DAYS + 1000]));
+    let done = attempt(&folder, &patient, &[]);
+    assert!(
+        done.code == 1 && done.out.contains("is 11.0 days ahead"),
+        "{}",
+        done.out
+    );
 }

@@ -102,11 +102,17 @@ impl Files {
             .write_all(text)
     }
 
-    /// Whoever reads the file finds this report or the one before it, whole.
+    /// Whoever reads the file finds this report or the one before it, whole. What could not be written leaves nothing behind:
+    /// where a disk is full, it would take the room that the next one needs.
     fn put(&self, report: &Report) -> std::io::Result<()> {
         let text = serde_json::to_vec(report)?;
-        self.write(&text)?;
-        std::fs::rename(&self.temporary, &self.last)
+        // Whoever cleans up may have taken the folder.
+        if let Some(folder) = self.last.parent() {
+            std::fs::create_dir_all(folder)?;
+        }
+        let put = self.write(&text);
+        put.and_then(|()| std::fs::rename(&self.temporary, &self.last))
+            .inspect_err(|_| drop(std::fs::remove_file(&self.temporary)))
     }
 }
 
@@ -196,6 +202,21 @@ mod tests {
         let words = Status::new(&folder, "fuse").err().unwrap().to_string();
         assert!(words.contains(&folder.display().to_string()), "{words}");
         std::fs::remove_file(folder).unwrap();
+    }
+
+    #[test]
+    fn a_report_that_has_no_place_leaves_nothing_behind_and_a_folder_that_went_comes_again() {
+        let folder = folder("gone");
+        let status = Status::new(&folder, "fuse").unwrap();
+        std::fs::remove_dir(&folder).unwrap();
+        status.end(report(1));
+        assert!(folder.join("fuse.json").is_file());
+        // A folder of that name can't be written over.
+        let files = Files::new(&folder, "taken");
+        std::fs::create_dir_all(files.last.join("in the way")).unwrap();
+        assert!(files.put(&report(1)).is_err());
+        assert!(!files.temporary.exists());
+        std::fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]

@@ -39,6 +39,10 @@ pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
         eyre::bail!("no folder is named (needed: that of `status:` in the configuration, or ROBOCACHE_STATUS)");
     };
     if let Some(address) = args.prometheus {
+        eyre::ensure!(
+            !output.is_json(),
+            "--prometheus serves text until it is ended (allowed: --json without it)"
+        );
         return prometheus::serve(address, &folder, output);
     }
     if !args.once && !output.is_json() {

@@ -1,7 +1,7 @@
 //! What a trial comes to.
 
 use super::tally::{Counts, Seen};
-use super::{Args, Fed, asked_by};
+use super::{Args, Fed, Leap, asked_by, has_clock, period_ns};
 use crate::config::{Operation, Section};
 use crate::output::{Table, figure, figure_or_dash};
 use crate::stats::Spread;
@@ -93,6 +93,8 @@ pub struct Run<'a> {
     pub operations: &'a [Operation],
     pub inputs: &'a [String],
     pub fed: &'a Fed,
+    /// Why what comes after was left out, and whose targets those are.
+    pub leap: Option<(Leap, &'a Operation)>,
     pub took: Duration,
     pub order: Order,
     pub min_valid: f64,
@@ -230,9 +232,8 @@ fn missed(config: &AlignConfig, counts: &Counts, run: &Run<'_>) -> Option<u64> {
     }
     let expected = match &config.trigger {
         None => {
-            let period = (1e9 / config.rate_hz).round() as i64 * config.emit_every as i64;
             let (first, last) = counts.span_ns?;
-            (last.saturating_sub(first) / period) as u64 + 1
+            (last.saturating_sub(first) / period_ns(config)?) as u64 + 1
         }
         Some(TriggerConfig::Stream {
             stream,
@@ -241,7 +242,7 @@ fn missed(config: &AlignConfig, counts: &Counts, run: &Run<'_>) -> Option<u64> {
             ..
         }) => {
             let input = run.inputs.iter().position(|input| input == stream)?;
-            run.fed.samples[input] / *every as u64
+            run.fed.streams[input].samples / *every as u64
         }
         Some(_) => return None,
     };
@@ -264,8 +265,46 @@ impl Grids {
     }
 }
 
+/// Why there are less than half as many observations as the streams that are waited for have time for, if so.
+fn too_few(of: &Observations, run: &Run<'_>) -> Option<String> {
+    let config = section_of(&of.output, run.operations).filter(|_| !has_clock(run.operations))?;
+    let period_ns = period_ns(config)?;
+    let modalities = config.modalities.iter().map(|it| (it.wait, &it.input));
+    let attached = config.attach.iter().map(|it| (it.wait, &it.input));
+    let waited = modalities.chain(attached).filter(|(wait, _)| *wait);
+    let came = waited.filter_map(|(_, input)| {
+        let at = run.inputs.iter().position(|it| it == input)?;
+        let stream = &run.fed.streams[at];
+        (stream.samples > 1).then(|| (stream.lasted_ns() / period_ns, input, stream))
+    });
+    let (targets, input, stream) = came.min_by_key(|(targets, ..)| *targets)?;
+    let (count, output) = (of.count, &of.output);
+    if stream.steps_ns.is_empty() {
+        let samples = stream.samples;
+        return Some(format!(
+            "no: none of the {samples} samples of `{input}` has a stamp past that of the first"
+        ));
+    }
+    (2 * count < targets as u64).then(|| {
+        format!(
+            "no: {count} observations on `{output}`, where the stamps of `{input}` have room for {targets}: `robocache info` shows what is \
+             wrong with stamps"
+        )
+    })
+}
+
 /// Whether it would have worked, and why.
 fn verdict(observations: &[Observations], grids: &[Grids], missing: &[String], run: &Run<'_>) -> (bool, String) {
+    if let Some((leap, operation)) = &run.leap {
+        let days = leap.ahead_ns as f64 * 1e-9 / 86400.0;
+        let (input, targets, of) = (&run.inputs[leap.input], leap.targets, operation.label());
+        let text = format!(
+            "no: a stamp of `{input}` is {} days ahead of where all streams are, and {of} has {targets} targets until then: it was tried up to \
+             there",
+            figure(days)
+        );
+        return (false, text);
+    }
     for operation in run.operations {
         if let Some(input) = asked_by(operation).filter(|input| missing.iter().any(|missing| missing == input)) {
             return (
@@ -291,6 +330,9 @@ fn verdict(observations: &[Observations], grids: &[Grids], missing: &[String], r
             (_, 0) => return (false, format!("no: `{output}` has no observation")),
             _ => {}
         }
+    }
+    if let Some(why) = observations.iter().find_map(|of| too_few(of, run)) {
+        return (false, why);
     }
     let streams = observations.iter().filter_map(|of| Some((of, of.worst()?)));
     let worst = streams.min_by(|(_, (_, a)), (_, (_, b))| a.total_cmp(b));

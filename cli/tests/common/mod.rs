@@ -105,6 +105,23 @@ pub fn record<'a>(folder: &Path, messages: impl IntoIterator<Item = (&'a str, Me
     writer.finish().unwrap();
 }
 
+/// Two streams on common stamps.
+pub const FUSE: &str = "
+fuse:
+  rate_hz: 100
+  max_wait_ms: 50
+  modalities:
+    - { input: a, dim: 1, interpolation: previous, max_age_ms: 20 }
+    - { input: b, dim: 2, interpolation: linear, max_gap_ms: 15 }
+";
+
+/// Records two seconds of them at 100 Hz, `b` without its second half, stamped 1 ms after the grid.
+pub fn half(folder: &Folder) {
+    let a = (0..=200).map(|i| ("a", sample(i * 10 * MS, &[i as f32])));
+    let b = (0..=100).map(|i| ("b", sample(i * 10 * MS + MS, &[1.0, 2.0])));
+    record(&folder.path("recording"), a.chain(b));
+}
+
 /// Records these streams of the simulated robot, as fast as it goes; `sim` is its section.
 pub fn record_robot(folder: &Path, sim: &str, streams: &[&str]) {
     let config = format!("plugins: [sim: {sim}, record: {{ path: {} }}]", folder.display());

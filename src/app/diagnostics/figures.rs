@@ -1,11 +1,12 @@
 //! What is gathered message by message. It allocates nothing, and costs some clock readings and additions.
 
-use super::judge::{Faulty, Silence, judge};
+use super::judge::{Faulty, LONGEST_LEAD_NS, Lately, judge};
 use super::recent::{Figure, Recent, Times};
 use super::{Diagnosis, Level, Report, Row};
 use crate::device::Device;
 use crate::ops::voxelize::VoxelCounters;
 use crate::stream::Message;
+use crate::time::is_stamp_in_range;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// A stamp further back than this is of a clock that was set, and not of a message out of order, ns.
@@ -70,6 +71,10 @@ struct Samples {
     steps: u64,
     period: Times,
     delay: Times,
+    delays: u64,
+    /// Of these delays those of stamps that are more than [`LONGEST_LEAD_NS`] ahead, and the most that one is, ns.
+    ahead: u64,
+    lead_ns: i64,
     age: Times,
     observed: u64,
     valid: u64,
@@ -85,6 +90,7 @@ impl Figure for Results {
 impl Figure for Samples {
     fn clear(&mut self) {
         (self.messages, self.steps, self.observed, self.valid) = (0, 0, 0, 0);
+        (self.delays, self.ahead, self.lead_ns) = (0, 0, 0);
         self.period.clear();
         self.delay.clear();
         self.age.clear();
@@ -117,7 +123,9 @@ impl Input {
         self.messages += 1;
         self.first.get_or_insert(now);
         self.last = Some(now);
+        // No operation takes another one, and nothing is counted from it.
         let stamp = message.header.timestamp_ns.get().copied();
+        let stamp = stamp.filter(|&stamp| is_stamp_in_range(stamp));
         let step = stamp.and_then(|stamp| self.step(stamp));
         let is_own = *message.header.unstamped == 0;
         let delay = stamp.zip(message.arrival_ns).filter(|_| is_own);
@@ -131,6 +139,9 @@ impl Input {
             }
             if let Some(delay) = delay {
                 samples.delay.record(delay);
+                samples.delays += 1;
+                samples.ahead += u64::from(delay < -LONGEST_LEAD_NS);
+                samples.lead_ns = samples.lead_ns.max(-delay);
             }
         });
     }
@@ -161,8 +172,8 @@ impl Input {
         messages as f64 / now.saturating_duration_since(since).as_secs_f64().max(1e-3)
     }
 
-    /// For how long nothing has come.
-    fn silence(&self, now: Instant) -> Silence {
+    /// What came since the last report, or did not.
+    fn lately(&mut self, now: Instant) -> Lately {
         let usual = match (self.first, self.last) {
             (Some(first), Some(last)) if self.messages > 1 => {
                 let steps = u32::try_from(self.messages - 1).unwrap_or(u32::MAX);
@@ -170,7 +181,10 @@ impl Input {
             }
             _ => Duration::ZERO,
         };
-        Silence {
+        let recent = self.recent.get();
+        Lately {
+            longest_step_ns: std::mem::take(&mut self.longest_step_ns),
+            lead_ns: (2 * recent.ahead > recent.delays).then_some(recent.lead_ns),
             quiet: now.saturating_duration_since(self.last.unwrap_or(self.since)),
             usual,
         }
@@ -216,8 +230,8 @@ impl Input {
             clock_offset_ns: state.diagnosis.clock.map(|(offset_ns, _)| offset_ns),
             clock_skew_ppm: state.diagnosis.clock.map(|(_, skew_ppm)| skew_ppm),
         };
-        let longest_step_ns = std::mem::take(&mut self.longest_step_ns);
-        let (level, message) = judge(&row, &self.row, longest_step_ns, self.silence(now), state);
+        let lately = self.lately(now);
+        let (level, message) = judge(&row, &self.row, &lately, state);
         self.row = Row { level, message, ..row };
         self.row.clone()
     }

@@ -10,17 +10,27 @@ const LONG: Duration = Duration::from_secs(2);
 /// and so many times as long as usual.
 const USUAL_TIMES: u32 = 3;
 
-/// Stamps that are ahead of the clock of this host by more, or behind it by more, are doubtful.
+/// Stamps that are behind the clock of this host by more,
 const LONGEST_DELAY_NS: i64 = 5_000_000_000;
+
+/// or ahead of it by more, are doubtful.
+pub(super) const LONGEST_LEAD_NS: i64 = 1_000_000_000;
 
 /// Whether what has been quiet for so long should have said something.
 pub(crate) fn is_silent(quiet: Duration, usual: Duration) -> bool {
     quiet >= LONG.max(USUAL_TIMES * usual)
 }
 
-/// For how long nothing has come, and how long that usually is.
-pub(super) struct Silence {
+/// What came lately, beside what is in the row.
+pub(super) struct Lately {
+    /// The longest step of capture time since the last report, ns.
+    pub longest_step_ns: i64,
+    /// How far the stamps are ahead of the clock of this host at most, ns, where most of them are by more than
+    /// [`LONGEST_LEAD_NS`].
+    pub lead_ns: Option<i64>,
+    /// For how long nothing has come,
     pub quiet: Duration,
+    /// and how long that usually is.
     pub usual: Duration,
 }
 
@@ -41,13 +51,7 @@ fn shortened(said: &str) -> &str {
 }
 
 /// How an input is, by its row and the one before it.
-pub(super) fn judge(
-    row: &Row,
-    before: &Row,
-    longest_step_ns: i64,
-    Silence { quiet, usual }: Silence,
-    state: &InputState<'_>,
-) -> (Level, String) {
+pub(super) fn judge(row: &Row, before: &Row, lately: &Lately, state: &InputState<'_>) -> (Level, String) {
     let faults = row.faults - before.faults;
     if faults > 0 {
         let said = shortened(state.faulty.said);
@@ -57,10 +61,10 @@ pub(super) fn judge(
         };
         return (Level::Error, words);
     }
-    let seconds = quiet.as_secs_f64();
+    let seconds = lately.quiet.as_secs_f64();
     match row.messages {
         _ if !state.is_open => return (Level::Stale, "it is closed: nothing will come any more".to_owned()),
-        _ if state.may_be_silent || !is_silent(quiet, usual) => {}
+        _ if state.may_be_silent || !is_silent(lately.quiet, lately.usual) => {}
         0 => {
             return (
                 Level::Stale,
@@ -72,8 +76,21 @@ pub(super) fn judge(
     let ms = |ns: i64| ns as f64 * 1e-6;
     let mut why = Vec::new();
     let mut say = |words: String| why.push(words);
+    // Causes before what they bring about.
     if row.epoch > before.epoch {
         say(format!("a clock jumped (epoch {})", row.epoch));
+    }
+    if let Some(delay) = row.delay_p50_ns.filter(|&delay| delay > LONGEST_DELAY_NS) {
+        say(format!(
+            "its stamps are {:.1} s behind the clock of this host",
+            ms(delay) * 1e-3
+        ));
+    }
+    if let Some(lead_ns) = lately.lead_ns {
+        say(format!(
+            "its stamps are up to {:.1} s ahead of the clock of this host",
+            ms(lead_ns) * 1e-3
+        ));
     }
     let counts = [
         ("late", row.late, before.late),
@@ -90,13 +107,10 @@ pub(super) fn judge(
             say(format!("{} {what}", now - before));
         }
     }
-    let limit = state.diagnosis.max_gap_ns.filter(|&limit| longest_step_ns > limit);
+    let gap_ns = lately.longest_step_ns;
+    let limit = state.diagnosis.max_gap_ns.filter(|&limit| gap_ns > limit);
     if let Some(limit) = limit {
-        say(format!(
-            "a gap of {:.1} ms (`max_gap_ms` {})",
-            ms(longest_step_ns),
-            ms(limit)
-        ));
+        say(format!("a gap of {:.1} ms (`max_gap_ms` {})", ms(gap_ns), ms(limit)));
     }
     let age = row
         .age_max_ns
@@ -107,12 +121,6 @@ pub(super) fn judge(
     }
     if let Some(share) = row.valid_share.filter(|&share| share < 1.0) {
         say(format!("valid in {:.1} % of the observations", share * 100.0));
-    }
-    if let Some(delay) = row.delay_p50_ns.filter(|&delay| delay > LONGEST_DELAY_NS) {
-        say(format!(
-            "its stamps are {:.1} s behind the clock of this host",
-            ms(delay) * 1e-3
-        ));
     }
     match why.is_empty() {
         true => (Level::Ok, String::new()),

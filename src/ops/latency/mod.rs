@@ -141,6 +141,18 @@ pub enum LatencyError {
         /// How many there may be.
         allowed: i128,
     },
+    /// No correlation would stand out.
+    #[error(
+        "chance alone correlates them by {chance:.2} (allowed: up to {allowed:.2}): they move too slowly for the {common_s:.1} s that they have in common (needed: more time, or quicker movement)"
+    )]
+    Slow {
+        /// The standard deviation of the correlation by chance.
+        chance: f64,
+        /// What it may be.
+        allowed: f64,
+        /// How much time they have in common, s.
+        common_s: f64,
+    },
     /// The channels do not correlate.
     #[error(
         "the highest correlation is {peak:.2}, at {lag_ms:.1} ms (needed: {needed:.2}; the lowest is {trough:.2}: one with another sign is of a channel that is inverted)"
@@ -283,8 +295,16 @@ impl Correlator {
         let best = (0..values.len()).max_by(order).unwrap_or(0);
         let lowest = (0..values.len()).min_by(order).unwrap_or(0);
         let trough = values[lowest];
+        let allowed = 1.0 / DEVIATIONS;
+        if !noise.is_finite() || noise > allowed {
+            return Err(LatencyError::Slow {
+                chance: noise,
+                allowed,
+                common_s: steps as f64 * self.step_ns as f64 * 1e-9,
+            });
+        }
         let needed = config.min_peak.max(DEVIATIONS * noise);
-        if values[best] < needed || !noise.is_finite() {
+        if values[best] < needed {
             return Err(LatencyError::Weak {
                 peak: values[best],
                 lag_ms: curve.lag_ms(best as f64),

@@ -164,6 +164,9 @@ fn what_can_t_be_known_is_refused() {
         matches!(far, LatencyError::AtEnd { .. } | LatencyError::Weak { .. }),
         "{far}"
     );
+    let slow = movement(5, 0.1);
+    let slow = latency(&sampled(&slow, 30, 2000, 0.0), &sampled(&slow, 30, 5000, 60.0)).unwrap_err();
+    assert!(matches!(slow, LatencyError::Slow { .. }), "{slow}");
     let short = latency(&sampled(&signal, 1, 2000, 0.0), &a).unwrap_err();
     assert!(matches!(short, LatencyError::Short { .. }), "{short}");
     let apart = latency(&a, &(a.0.iter().map(|ns| ns + 86_400_000 * MS).collect(), a.1.clone())).unwrap_err();
