@@ -33,7 +33,7 @@ const XYZ: [&str; 3] = ["x", "y", "z"];
 /// What the operations that take an input want of its payloads. By default these stay as they come.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// Structs that are samples become flat arrays of so many values.
+    /// Structs that are samples become flat arrays of so many values, with the names that these have in the struct as `fields`.
     pub samples: Option<Width>,
     /// Structs that are clouds become structs of columns.
     pub cloud: Option<Wanted>,
@@ -48,7 +48,7 @@ pub struct Reading {
 pub enum Width {
     /// So many; a sample of others is refused.
     Of(usize),
-    /// As many as come. They get the names that they have in the struct, as `fields`.
+    /// As many as come.
     Any,
 }
 
@@ -90,7 +90,7 @@ impl Reading {
         }
     }
 
-    /// That of samples of any number of values, which are named.
+    /// That of samples of any number of values.
     pub fn named_samples(from: Option<FromConfig>) -> Self {
         let samples = Some(Width::Any);
         Self {
@@ -110,6 +110,44 @@ impl Reading {
             skips_text: true,
             ..Self::default()
         }
+    }
+
+    /// Whether a payload of this type is what would be taken of a struct, as a recording has it.
+    fn is_taken(&self, schema: &DataType) -> bool {
+        match schema {
+            DataType::Struct(fields) => self.cloud.is_some() && XYZ.iter().all(|name| fields.find(name).is_some()),
+            _ => self.samples.is_some(),
+        }
+    }
+
+    /// Checks samples that were taken before, such as those of a recording, and have names: where `from:` says an order, it is theirs.
+    pub(crate) fn check_order(&self, header: &Header) -> Result<(), SelectError> {
+        let Some((from, names)) = self.from.as_ref().and_then(|from| Some((from, from.names.as_ref()?))) else {
+            return Ok(());
+        };
+        let (fields, order) = (&header.fields[..], &names.order);
+        let labels = from
+            .columns
+            .iter()
+            .flat_map(|path| order.iter().map(move |name| (path, name)));
+        let is_label = |(field, (path, name)): (&String, (&String, &String))| match from.columns.len() {
+            1 => field == name,
+            _ => {
+                field
+                    .strip_prefix(path.as_str())
+                    .and_then(|rest| rest.strip_prefix('.'))
+                    == Some(name)
+            }
+        };
+        let is_same = fields.len() == from.columns.len() * order.len() && fields.iter().zip(labels).all(is_label);
+        if fields.is_empty() || is_same {
+            return Ok(());
+        }
+        let allowed = format!(
+            "{}, the `order` of `from:`; `robocache convert` takes it with `--config`",
+            order.join(", ")
+        );
+        Err(SelectError::value("fields", fields.join(", "), allowed))
     }
 
     /// What two operations want of one input. `None` where they can't both have it: one says where things stand, and the
@@ -255,6 +293,7 @@ impl Selector {
             self.note();
             self.schema = Some(array.data_type().clone());
         }
+        let wants = &self.reading;
         let plan = self.plan.as_mut().map_err(|error| error.clone());
         let stamp = self.reading.from.as_ref().and_then(|from| from.stamp.as_ref());
         let text = match self.reading.skips_text {
@@ -262,7 +301,11 @@ impl Selector {
             false => Text::Read,
         };
         message.read_with(metadata, |message| {
-            let plan = plan?;
+            let is_taken = wants.is_taken(array.data_type()) && message.header.timestamp_ns.is_present();
+            let plan = match plan {
+                Err(_) if is_taken => return message.copy(array, text),
+                plan => plan?,
+            };
             if let Some(StampConfig::Metadata(stamp)) = stamp {
                 let stamp_ns = stamp.read(&message.header)?;
                 message.header.timestamp_ns.set(stamp_ns);

@@ -541,3 +541,47 @@ fn a_stamp_of_the_sender_goes_before_one_that_is_recognised() {
     selector.read(metadata, &payload, &mut message).unwrap();
     assert_eq!(message.timestamp_ns(), 3 * S / 2);
 }
+
+#[test]
+fn what_was_taken_before_stays_as_it_is() {
+    let reading = Reading::samples(2, Some(from(BY_NAME)));
+    let mut selector = Selector::new(reading.clone());
+    let taken = read(&mut selector, &joint_state(&["a", "b"], &[1.0, 2.0])).unwrap();
+    assert_eq!(taken.header.fields[..], ["b", "a"]);
+    assert_eq!(reading.check_order(&taken.header), Ok(()));
+
+    let again = |selector: &mut Selector, stamp_ns: Option<i64>| {
+        let metadata = stamp_ns.map(|stamp_ns| ("timestamp_ns", MetadataRef::Integer(stamp_ns)));
+        let mut message = Message::default();
+        selector.read(metadata, &doubles(&values(&taken)), &mut message)?;
+        Ok::<_, MessageError>((values(&message), message.timestamp_ns()))
+    };
+    assert_eq!(again(&mut selector, Some(7)).unwrap(), (vec![2.0, 1.0], 7));
+    assert!(
+        again(&mut selector, None)
+            .unwrap_err()
+            .to_string()
+            .contains("a struct of one row")
+    );
+
+    // Taken by somebody who wanted another order, or other joints.
+    let mut other = Header::default();
+    other.fields.set(["a", "b"]);
+    let error = reading.check_order(&other).unwrap_err().to_string();
+    assert!(
+        error.starts_with("`fields` is a, b (allowed: b, a, the `order` of `from:`"),
+        "{error}"
+    );
+    let two = Reading::samples(
+        4,
+        Some(from(
+            "{ columns: [position, velocity], names: { key: name, order: [b, a] } }",
+        )),
+    );
+    other
+        .fields
+        .set(["position.b", "position.a", "velocity.b", "velocity.a"]);
+    assert_eq!(two.check_order(&other), Ok(()));
+    assert!(reading.check_order(&other).is_err());
+    assert_eq!(two.check_order(&Header::default()), Ok(()));
+}
