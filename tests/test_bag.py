@@ -10,6 +10,8 @@ import sys
 
 import pyarrow.parquet as pq
 import pytest
+import robocache as rc
+import yaml
 
 from harness import ROOT
 
@@ -56,6 +58,11 @@ def test_names_in_another_order_are_refused(shown):
     subprocess.run([robocache, "convert", "out/bag/robot", "out/bag/as-it-came"], cwd=folder, capture_output=True, check=True)
     done = subprocess.run([robocache, "try", "examples/bag/robot.yml", "out/bag/as-it-came"], cwd=folder, capture_output=True, text=True)
     assert done.returncode == 1 and "input `joint_states`: `fields` is " in done.stderr, done.stdout + done.stderr
+    config = yaml.safe_load((folder / "examples/bag/robot.yml").read_text())["fuse"]
+    joints = {"rate_hz": 30, "modalities": [modality for modality in config["modalities"] if modality["input"] == "joint_states"]}
+    with pytest.raises(ValueError, match="`fields` is gripper, joint_1"):
+        rc.Recording(folder / "out/bag/as-it-came").windows(joints)
+    assert rc.Recording(folder / "out/bag/recording").windows(joints).valid.all()
 
 
 def test_a_bag_becomes_a_dataset(shown):

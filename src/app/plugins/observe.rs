@@ -208,12 +208,6 @@ impl Observe {
         if let Some(frame_id) = self.outputs.get_mut(input).and_then(|output| output.frame_id.as_mut()) {
             frame_id.clone_from(&message.header.frame_id);
         }
-        if let Some(reading) = self.readings.get(input) {
-            reading.check_order(&message.header).inspect_err(|_| {
-                self.watch.refused(input, 1);
-                out.dropped(input, Dropped::Length);
-            })?;
-        }
         let samples = self.aligner.samples(input, message);
         let samples = samples.inspect_err(|error| {
             self.watch.refused(input, 1);

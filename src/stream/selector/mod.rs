@@ -120,36 +120,6 @@ impl Reading {
         }
     }
 
-    /// Checks samples that were taken before, such as those of a recording, and have names: where `from:` says an order, it is theirs.
-    pub(crate) fn check_order(&self, header: &Header) -> Result<(), SelectError> {
-        let Some((from, names)) = self.from.as_ref().and_then(|from| Some((from, from.names.as_ref()?))) else {
-            return Ok(());
-        };
-        let (fields, order) = (&header.fields[..], &names.order);
-        let labels = from
-            .columns
-            .iter()
-            .flat_map(|path| order.iter().map(move |name| (path, name)));
-        let is_label = |(field, (path, name)): (&String, (&String, &String))| match from.columns.len() {
-            1 => field == name,
-            _ => {
-                field
-                    .strip_prefix(path.as_str())
-                    .and_then(|rest| rest.strip_prefix('.'))
-                    == Some(name)
-            }
-        };
-        let is_same = fields.len() == from.columns.len() * order.len() && fields.iter().zip(labels).all(is_label);
-        if fields.is_empty() || is_same {
-            return Ok(());
-        }
-        let allowed = format!(
-            "{}, the `order` of `from:`; `robocache convert` takes it with `--config`",
-            order.join(", ")
-        );
-        Err(SelectError::value("fields", fields.join(", "), allowed))
-    }
-
     /// What two operations want of one input. `None` where they can't both have it: one says where things stand, and the
     /// other something else, or nothing.
     pub fn and(self, other: Self) -> Option<Self> {
