@@ -236,6 +236,55 @@ lerobot:
         assert np.stack([came[i].columns[""] for i in range(len(came))]).tobytes() == values[taken].tobytes()
 
 
+def test_samples_that_are_targets_say_how_many_frames_a_second_has(tmp_path):
+    """A median: of a camera that loses frames, and whose clock is not quite that of a whole number."""
+    config = """
+fuse:
+  rate_hz: 50
+  trigger: { stream: a }
+  modalities: [{ input: a, dim: 1, interpolation: previous }]
+lerobot: { task: look }
+"""
+
+    def stream(rate_hz, count):
+        stamps = START + (np.arange(count) * 1e9 / rate_hz).astype(np.int64)
+        write_stream(tmp_path / "recording", "a", stamps[np.arange(count) % 7 != 3], np.zeros((count - count // 7, 1), np.float32))
+
+    for rate_hz, count, fps in ((29.97, 280, 30), (29.97, 3, 30), (14.8, 21, 15)):
+        stream(rate_hz, count)
+        dataset, said = write(tmp_path, config)
+        info, frames = load(dataset, tmp_path)
+        assert info["fps"] == fps and info["total_frames"] == count - count // 7
+        assert f"`fps` is {fps}, as the samples that are targets come {rate_hz:.2f} times a second" in said
+        assert (frames["timestamp"] == (np.arange(info["total_frames"]) / fps).astype(np.float32)).all()
+    for rate_hz, count, why in ((12.5, 70, "come 12.50 times a second"), (0.4, 7, "come 0.40 times"), (30, 1, "a single observation has no rate")):
+        stream(rate_hz, count)
+        _, said = write(tmp_path, config, code=2)
+        assert f"fps: it is missing, and {'the samples that are targets ' if 'come' in why else ''}{why}" in said, said
+    dataset, said = write(tmp_path, config.replace("task: look", "task: look, fps: 12"))
+    assert "as the samples" not in said and json.loads((dataset / "meta/info.json").read_text())["fps"] == 12
+
+
+def test_samples_that_come_behind_their_frames_are_told(tmp_path):
+    """A command of 25 ms is recorded behind that of 45 ms: the frames of 30 and 40 ms, which it would be in, are written by then."""
+    stamps = START + np.arange(0, 100, 10) * MS
+    write_stream(tmp_path / "recording", "a", stamps, np.zeros((10, 1), np.float32))
+    times = START + np.array([5, 15, 45, 25, 55, 105]) * MS
+    write_stream(tmp_path / "recording", "command", times, np.arange(6, dtype=np.float32)[:, None])
+    config = """
+fuse:
+  rate_hz: 100
+  modalities: [{ input: a, dim: 1, interpolation: previous }]
+lerobot:
+  task: wait
+  features: [{ name: observation.state, modalities: [a] }, { name: action, stream: command }]
+"""
+    dataset, said = write(tmp_path, config)
+    _, frames = load(dataset, tmp_path)
+    assert frames["action"].ravel().tolist()[:3] == [0, 1, 1]
+    assert "`command`: 1 samples came behind frames that are later, which lack them" in said
+
+
 def test_what_is_not_valid_is_refused_held_or_filled(tmp_path):
     """`b` is silent from 1 to 2 s of 3: frames are missing, or repeat its last value, or have 0."""
     a = START + np.arange(0, 3000, 10) * MS

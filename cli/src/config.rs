@@ -146,7 +146,9 @@ pub fn readings(file: &Path) -> Result<Vec<(String, Reading)>, AppError> {
     } else {
         let mut all = plugins(None);
         all.retain(|plugin| config.sections().any(|section| section == plugin.name()));
-        let names: Vec<_> = all.iter().map(|plugin| plugin.name()).collect();
+        // Each behind those whose outputs it takes.
+        let mut names: Vec<_> = all.iter().map(|plugin| plugin.name()).collect();
+        names.sort_by_key(|name| ORDER.iter().position(|known| known == name));
         names.into_iter().filter_map(named_plugin).collect()
     };
     let graph = with_notes(App::new().with_config(config), plugins, &Notes::default()).check()?;

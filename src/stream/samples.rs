@@ -47,6 +47,17 @@ pub enum SamplesError {
         /// Values of a sample.
         dim: usize,
     },
+    /// Its values have other names, or stand in another order.
+    #[error(
+        "`fields` is {} (allowed: {}, as `from:` says; `robocache convert` takes them in this order with `--config`)",
+        came.join(", "), wanted.join(", ")
+    )]
+    Fields {
+        /// The names that came.
+        came: Vec<String>,
+        /// Those of the configuration.
+        wanted: Vec<String>,
+    },
     /// A row has a NaN or an infinity, or what is one in float32.
     #[error("value {channel} of row {row} is {value}, not finite in float32")]
     NonFinite {
@@ -159,6 +170,16 @@ impl Message {
             dim,
             next_row: 0,
         })
+    }
+
+    /// Checks that its values, where they have names, have these. No names stand for any.
+    pub(crate) fn check_fields(&self, wanted: &[String]) -> Result<(), SamplesError> {
+        let came = &self.header.fields[..];
+        if wanted.is_empty() || came.is_empty() || came == wanted {
+            return Ok(());
+        }
+        let (came, wanted) = (came.to_vec(), wanted.to_vec());
+        Err(SamplesError::Fields { came, wanted })
     }
 
     /// Checks that it is samples of `dim` values. The length of a single one is not checked.

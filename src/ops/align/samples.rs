@@ -65,6 +65,7 @@ impl Aligner {
     /// [`SamplesError`]: the message holds no samples of this modality.
     pub fn samples(&mut self, modality: usize, message: &Message) -> Result<Samples, SamplesError> {
         message.check_samples(self.timeline.dim(modality))?;
+        message.check_fields(self.timeline.fields(modality))?;
         Ok(Samples {
             modality,
             next_row: 0,

@@ -57,6 +57,8 @@ pub(super) enum Trigger {
 pub(super) struct StreamSpec {
     pub input: String,
     pub dim: usize,
+    /// What its values are called, where the configuration takes them by name.
+    pub fields: Vec<String>,
     /// In the order of their channels, each of which is in one.
     pub groups: Vec<Group>,
     pub latency: i64,
@@ -219,6 +221,7 @@ impl<'a> StreamConfig<'a> {
             history_limit: config.history_limit(self.input, self.dim, grid, wait_ns + reorder)?,
             input: self.input.to_owned(),
             dim: self.dim,
+            fields: self.from.map(FromConfig::fields).unwrap_or_default(),
             groups: self.groups,
         })
     }

@@ -229,6 +229,11 @@ impl Timeline {
         self.streams[modality].spec.dim
     }
 
+    /// What the values of a modality are called, where its configuration takes them by name.
+    pub(super) fn fields(&self, modality: usize) -> &[String] {
+        &self.streams[modality].spec.fields
+    }
+
     /// T, the rows of an observation.
     pub fn window(&self) -> usize {
         self.window as usize

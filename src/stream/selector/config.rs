@@ -26,6 +26,20 @@ pub struct FromConfig {
     pub stamp: Option<StampConfig>,
 }
 
+impl FromConfig {
+    /// The `fields` of what is taken by name; empty where nothing is.
+    pub(crate) fn fields(&self) -> Vec<String> {
+        let order = self.names.as_ref().map_or(&[][..], |names| &names.order);
+        match self.columns.as_slice() {
+            [_] => order.to_vec(),
+            paths => paths
+                .iter()
+                .flat_map(|path| order.iter().map(move |name| format!("{path}.{name}")))
+                .collect(),
+        }
+    }
+}
+
 /// The elements of lists that are taken, by name.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -33,7 +33,7 @@ const XYZ: [&str; 3] = ["x", "y", "z"];
 /// What the operations that take an input want of its payloads. By default these stay as they come.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// Structs that are samples become flat arrays of so many values.
+    /// Structs that are samples become flat arrays of so many values, with the names that these have in the struct as `fields`.
     pub samples: Option<Width>,
     /// Structs that are clouds become structs of columns.
     pub cloud: Option<Wanted>,
@@ -48,7 +48,7 @@ pub struct Reading {
 pub enum Width {
     /// So many; a sample of others is refused.
     Of(usize),
-    /// As many as come. They get the names that they have in the struct, as `fields`.
+    /// As many as come.
     Any,
 }
 
@@ -90,7 +90,7 @@ impl Reading {
         }
     }
 
-    /// That of samples of any number of values, which are named.
+    /// That of samples of any number of values.
     pub fn named_samples(from: Option<FromConfig>) -> Self {
         let samples = Some(Width::Any);
         Self {
@@ -109,6 +109,14 @@ impl Reading {
             from,
             skips_text: true,
             ..Self::default()
+        }
+    }
+
+    /// Whether a payload of this type is what would be taken of a struct, as a recording has it.
+    fn is_taken(&self, schema: &DataType) -> bool {
+        match schema {
+            DataType::Struct(fields) => self.cloud.is_some() && XYZ.iter().all(|name| fields.find(name).is_some()),
+            _ => self.samples.is_some(),
         }
     }
 
@@ -255,6 +263,7 @@ impl Selector {
             self.note();
             self.schema = Some(array.data_type().clone());
         }
+        let wants = &self.reading;
         let plan = self.plan.as_mut().map_err(|error| error.clone());
         let stamp = self.reading.from.as_ref().and_then(|from| from.stamp.as_ref());
         let text = match self.reading.skips_text {
@@ -262,7 +271,11 @@ impl Selector {
             false => Text::Read,
         };
         message.read_with(metadata, |message| {
-            let plan = plan?;
+            let is_taken = wants.is_taken(array.data_type()) && message.header.timestamp_ns.is_present();
+            let plan = match plan {
+                Err(_) if is_taken => return message.copy(array, text),
+                plan => plan?,
+            };
             if let Some(StampConfig::Metadata(stamp)) = stamp {
                 let stamp_ns = stamp.read(&message.header)?;
                 message.header.timestamp_ns.set(stamp_ns);

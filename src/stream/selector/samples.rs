@@ -80,9 +80,7 @@ impl Samples {
             names.keep();
         }
         message.header.forget_form();
-        if width == Width::Any {
-            self.label(payload, &mut message.header)?;
-        }
+        self.label(payload, &mut message.header)?;
         message.rows = values;
         let column = message.add_column("", self.dtype, Cells::One);
         column.data.resize(values * self.dtype.size());

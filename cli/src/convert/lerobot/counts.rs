@@ -18,15 +18,18 @@ pub struct Counts {
     /// Beginnings of episodes that came when later frames had been written.
     pub late_begins: u64,
     pub without_task: bool,
+    /// The rate of the targets, where it had to be measured.
+    pub measured_hz: Option<f64>,
 }
 
 impl Counts {
     /// In words; `is_grid` where frames are not where samples are.
-    pub fn notes(&self, written: &Written, fps: u32, is_grid: bool) -> Vec<String> {
+    pub fn notes(&self, written: &Written, fps: Option<u32>, is_grid: bool) -> Vec<String> {
         let Written { episodes, frames, .. } = written;
         let (tasks, observations) = (written.tasks.len(), self.observations);
+        let at = fps.map_or(String::new(), |fps| format!(" at {fps} fps"));
         let mut notes = vec![format!(
-            "{frames} frames in {episodes} episodes at {fps} fps, {tasks} tasks, of {observations} observations"
+            "{frames} frames in {episodes} episodes{at}, {tasks} tasks, of {observations} observations"
         )];
         let invalid = self.invalid.iter().map(|(name, count)| format!("`{name}` in {count}"));
         let invalid = invalid.collect::<Vec<_>>().join(", ");
@@ -49,6 +52,11 @@ impl Counts {
             if count > 0 {
                 notes.push(format!("{count} {what}: {more}"));
             }
+        }
+        if let (Some(fps), Some(rate_hz)) = (fps, self.measured_hz) {
+            notes.push(format!(
+                "`fps` is {fps}, as the samples that are targets come {rate_hz:.2} times a second: `fps:` of the section `lerobot:` says another"
+            ));
         }
         if !is_grid {
             notes.push("frames are where samples are: `timestamp` is frame_index / fps all the same".to_owned());

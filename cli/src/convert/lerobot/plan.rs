@@ -5,6 +5,9 @@ use super::stream::{Stream, What};
 use eyre::bail;
 use robocache::ops::align::{AlignConfig, TriggerConfig};
 
+/// How far a rate that is measured may be from a whole number: sensors are rarely as quick as they say.
+const MEASURED_TOLERANCE: f64 = 0.02;
+
 /// Where a feature of the configuration comes from.
 pub enum Plan {
     /// Of these modalities, by index.
@@ -13,8 +16,8 @@ pub enum Plan {
     Stream(usize),
 }
 
-/// Frames a second, and the period of the grid where that makes the frames.
-pub fn rate(config: &LerobotConfig, fuse: &AlignConfig) -> eyre::Result<(u32, Option<i64>)> {
+/// Frames a second, where the configuration says it, and the period of the grid where that makes the frames.
+pub fn rate(config: &LerobotConfig, fuse: &AlignConfig) -> eyre::Result<(Option<u32>, Option<i64>)> {
     let every = fuse.emit_every as f64;
     let (own, period_ns) = match &fuse.trigger {
         None => {
@@ -29,16 +32,39 @@ pub fn rate(config: &LerobotConfig, fuse: &AlignConfig) -> eyre::Result<(u32, Op
         (Some(fps), Some(own)) if (own / f64::from(fps) - 1.0).abs() > 0.01 => {
             bail!("lerobot: fps: {fps}, and there are {own} observations a second (allowed: as many)")
         }
-        (Some(fps), _) => Ok((fps, period_ns)),
-        (None, Some(own)) if own >= 1.0 && (own - own.round()).abs() < 1e-9 => Ok((own.round() as u32, period_ns)),
+        (Some(fps), _) => Ok((Some(fps), period_ns)),
+        (None, Some(own)) if own >= 1.0 && (own - own.round()).abs() < 1e-9 => {
+            Ok((Some(own.round() as u32), period_ns))
+        }
         (None, Some(own)) => bail!(
             "fuse: {own} observations a second, and LeRobot has whole numbers (allowed: a `rate_hz` and `emit_every` that give one, or the \
              nearest as `fps` of `lerobot:`)"
         ),
-        (None, None) => {
-            bail!("lerobot: fps: it is missing, and samples are the targets (needed: frames a second, for `timestamp`)")
-        }
+        (None, None) => Ok((None, None)),
     }
+}
+
+/// Frames a second of targets in the order of their observations: the whole number nearest to their median rate, and that rate.
+///
+/// # Errors
+/// Too few targets, or a rate that is far from whole numbers.
+pub fn measured_rate(targets_ns: &[i64]) -> eyre::Result<(u32, f64)> {
+    let steps_ns = targets_ns.windows(2).map(|pair| pair[1].saturating_sub(pair[0]));
+    // A step back is that of a clock that was set.
+    let mut steps_ns: Vec<i64> = steps_ns.filter(|&step_ns| step_ns > 0).collect();
+    steps_ns.sort_unstable();
+    let Some(&median_ns) = steps_ns.get(steps_ns.len() / 2) else {
+        bail!("lerobot: fps: it is missing, and a single observation has no rate (needed: frames a second)");
+    };
+    let rate_hz = 1e9 / median_ns as f64;
+    let fps = rate_hz.round();
+    if fps < 1.0 || (rate_hz / fps - 1.0).abs() > MEASURED_TOLERANCE {
+        bail!(
+            "lerobot: fps: it is missing, and the samples that are targets come {rate_hz:.2} times a second (needed: the whole number \
+             that `timestamp` is to go by)"
+        );
+    }
+    Ok((fps as u32, rate_hz))
 }
 
 /// Where the features come from, and the streams that are taken as they came.

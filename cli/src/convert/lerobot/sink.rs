@@ -4,7 +4,7 @@ use super::config::{FeatureConfig, LerobotConfig, OnInvalid, to_ns};
 use super::counts::Counts;
 use super::observed::{Observation, Observed};
 use super::origin;
-use super::plan::{Plan, plan, rate};
+use super::plan::{Plan, measured_rate, plan, rate};
 use super::stream::{Found, Stream, What};
 use crate::config::{self, Section};
 use crate::convert::{Refused, Told};
@@ -25,6 +25,9 @@ const SILENT_S: usize = 10;
 /// Where samples are the targets, an episode ends with a gap of this.
 const GAP_OF_SAMPLES_MS: f64 = 1000.0;
 
+/// So many targets are waited for where their rate has to be measured.
+const MEASURED: usize = 100;
+
 /// What runs before and beside fuse, in this order.
 const ORDER: [&str; 3] = ["clock", "voxelize", "fuse"];
 
@@ -36,12 +39,11 @@ pub struct Sink {
     version: Version,
     config: LerobotConfig,
     fuse: AlignConfig,
-    fps: u32,
+    /// Frames a second, once that is known.
+    fps: Option<u32>,
     gap_ns: i64,
-    /// A step between frames that is longer than this is not that of `fps`.
-    step_ns: i64,
-    /// Whether frames are on a grid, and not where samples are.
-    is_grid: bool,
+    /// The period of the grid; `None` where samples are the targets.
+    grid_ns: Option<i64>,
     graph: Graph,
     inputs: Vec<String>,
     observed: Observed,
@@ -104,10 +106,9 @@ impl Sink {
         };
         let in_file = |error: eyre::Report| eyre::eyre!("{}: {error}", file.display());
         let (fps, grid_ns) = rate(&config, &fuse).map_err(in_file)?;
-        let step_ns = longest(grid_ns.unwrap_or(1_000_000_000 / i64::from(fps)));
         let gap_ns = match (config.episode_gap_ms, grid_ns) {
             (Some(ms), _) => to_ns("episode_gap_ms", ms).map_err(in_file)?,
-            (None, Some(_)) => step_ns,
+            (None, Some(period_ns)) => longest(period_ns),
             (None, None) => to_ns("episode_gap_ms", GAP_OF_SAMPLES_MS)?,
         };
         if config.features.is_empty() {
@@ -127,8 +128,7 @@ impl Sink {
             version,
             fps,
             gap_ns,
-            step_ns,
-            is_grid: grid_ns.is_some(),
+            grid_ns,
             graph,
             inputs,
             observed,
@@ -150,9 +150,13 @@ impl Sink {
 
     /// Makes frames of the observations for which everything has come, or that have waited for long.
     fn write_due(&mut self) -> eyre::Result<()> {
+        if self.fps.is_none() && self.observed.due.len() <= MEASURED {
+            return Ok(());
+        }
+        let fps = self.know_fps()?;
         while let Some(next) = self.observed.due.front() {
             let target_ns = next.target_ns;
-            let is_long = self.observed.due.len() > SILENT_S * self.fps as usize;
+            let is_long = self.observed.due.len() > SILENT_S * fps as usize;
             // What has the time of the target may still come, such as the beginning of an episode.
             let is_past = self.now_ns > target_ns && self.streams.iter().all(|stream| stream.is_past(target_ns));
             if !(is_past || is_long) {
@@ -165,14 +169,28 @@ impl Sink {
 
     /// Makes a frame of the observation that has waited longest.
     fn write_next(&mut self) -> eyre::Result<()> {
+        let fps = self.know_fps()?;
         if let Some(observation) = self.observed.due.pop_front() {
-            self.frame(&observation)?;
+            self.frame(&observation, fps)?;
             for stream in &mut self.streams {
-                stream.forget_before(observation.target_ns);
+                stream.end_frame(observation.target_ns);
             }
             self.observed.free.push(observation);
         }
         Ok(())
+    }
+
+    /// Measures how many frames a second there are, where nothing else says it.
+    fn know_fps(&mut self) -> eyre::Result<u32> {
+        if let Some(fps) = self.fps {
+            return Ok(fps);
+        }
+        let due = self.observed.due.iter();
+        let targets_ns: Vec<i64> = due.map(|observation| observation.target_ns).collect();
+        let (fps, rate_hz) = measured_rate(&targets_ns)?;
+        self.counts.measured_hz = Some(rate_hz);
+        self.fps = Some(fps);
+        Ok(fps)
     }
 
     /// Makes frames of what waits from before a clock was set, as nothing more of then will come.
@@ -185,7 +203,7 @@ impl Sink {
         Ok(())
     }
 
-    fn frame(&mut self, observation: &Observation) -> eyre::Result<()> {
+    fn frame(&mut self, observation: &Observation, fps: u32) -> eyre::Result<()> {
         self.counts.observations += 1;
         let target_ns = observation.target_ns;
         let found: Vec<Found> = self.streams.iter().map(|stream| stream.find(target_ns)).collect();
@@ -221,8 +239,9 @@ impl Sink {
             self.counts.left_out += 1;
             return Ok(());
         }
-        self.open()?;
-        self.episode(observation, begins, begun)?;
+        self.open(fps)?;
+        let step_ns = longest(self.grid_ns.unwrap_or(1_000_000_000 / i64::from(fps)));
+        self.episode(observation, begins, begun, step_ns)?;
         if !invalid.is_empty() {
             match self.config.on_invalid {
                 OnInvalid::Hold => self.counts.held += 1,
@@ -232,8 +251,8 @@ impl Sink {
         self.write(observation, &found, &invalid)
     }
 
-    /// Ends the episode before a frame that begins another one.
-    fn episode(&mut self, observation: &Observation, begins: bool, begun: usize) -> eyre::Result<()> {
+    /// Ends the episode before a frame that begins another one. A step that is longer than `step_ns` is not that of frames.
+    fn episode(&mut self, observation: &Observation, begins: bool, begun: usize, step_ns: i64) -> eyre::Result<()> {
         let Some(writer) = &mut self.writer else {
             return Ok(());
         };
@@ -244,7 +263,7 @@ impl Sink {
         match &mut self.last {
             Some(last) if !begins => {
                 let step = observation.target_ns - last.target_ns;
-                self.counts.holes += u64::from(step > self.step_ns);
+                self.counts.holes += u64::from(step > step_ns);
                 last.target_ns = observation.target_ns;
             }
             last => {
@@ -353,7 +372,7 @@ impl Sink {
     }
 
     /// Makes the dataset, if it is not there.
-    fn open(&mut self) -> eyre::Result<()> {
+    fn open(&mut self, fps: u32) -> eyre::Result<()> {
         if self.writer.is_some() {
             return Ok(());
         }
@@ -371,7 +390,7 @@ impl Sink {
         }
         let dataset = Dataset {
             version: self.version,
-            fps: self.fps,
+            fps,
             robot_type: self.config.robot_type.clone(),
             features,
         };
@@ -484,12 +503,16 @@ impl Sink {
     }
 
     fn notes(&self, written: &Written) -> Vec<String> {
-        let mut notes = self.counts.notes(written, self.fps, self.is_grid);
-        for stream in self.streams.iter().filter(|stream| stream.dropped > 0) {
-            notes.push(format!(
-                "`{}`: {} samples dropped that are not finite",
-                stream.name, stream.dropped
-            ));
+        let mut notes = self.counts.notes(written, self.fps, self.grid_ns.is_some());
+        for stream in &self.streams {
+            for (count, what) in [
+                (stream.dropped, "dropped that are not finite"),
+                (stream.late, "came behind frames that are later, which lack them"),
+            ] {
+                if count > 0 {
+                    notes.push(format!("`{}`: {count} samples {what}", stream.name));
+                }
+            }
         }
         for (at, count) in self.graph.faults().filter(|(_, count)| *count > 0) {
             notes.push(format!("{at}: {count} faults and warnings"));

@@ -31,6 +31,10 @@ pub struct Stream {
     newest_ns: i64,
     /// Samples that had a value that is not finite.
     pub dropped: u64,
+    /// Samples that came behind a frame that they would have been in.
+    pub late: u64,
+    /// Up to this time it is settled what frames have.
+    settled_ns: i64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -74,6 +78,8 @@ impl Stream {
             samples: VecDeque::new(),
             newest_ns: i64::MIN,
             dropped: 0,
+            late: 0,
+            settled_ns: i64::MIN,
         }
     }
 
@@ -108,6 +114,7 @@ impl Stream {
     pub fn clear(&mut self) {
         self.samples.clear();
         self.newest_ns = i64::MIN;
+        self.settled_ns = i64::MIN;
     }
 
     /// Keeps the samples of a message.
@@ -214,6 +221,7 @@ impl Stream {
 
     fn insert(&mut self, stamp_ns: i64, bytes: Vec<u8>) {
         let time_ns = stamp_ns.saturating_sub(self.latency_ns);
+        self.late += u64::from(time_ns <= self.settled_ns);
         let at = self.samples.partition_point(|sample| sample.time_ns <= time_ns);
         // Of two with the same time the later arrival wins.
         match at.checked_sub(1).map(|before| &mut self.samples[before]) {
@@ -273,8 +281,12 @@ impl Stream {
         form.map_or(0, |form| form.shape.iter().product::<usize>() * form.dtype.size())
     }
 
-    /// Forgets what no target after this one needs.
-    pub fn forget_before(&mut self, target_ns: i64) {
+    /// Ends the frame of this target: forgets what no later one needs.
+    pub fn end_frame(&mut self, target_ns: i64) {
+        self.settled_ns = match self.take {
+            Take::Previous => target_ns,
+            Take::Next => self.find(target_ns).time_ns.unwrap_or(target_ns),
+        };
         let past = self.samples.partition_point(|sample| sample.time_ns <= target_ns);
         let kept = if let What::Window(samples) = self.what {
             samples

@@ -541,3 +541,42 @@ fn a_stamp_of_the_sender_goes_before_one_that_is_recognised() {
     selector.read(metadata, &payload, &mut message).unwrap();
     assert_eq!(message.timestamp_ns(), 3 * S / 2);
 }
+
+#[test]
+fn what_was_taken_before_stays_as_it_is() {
+    let mut selector = selector_of(2, BY_NAME);
+    let taken = read(&mut selector, &joint_state(&["a", "b"], &[1.0, 2.0])).unwrap();
+    assert_eq!(taken.header.fields[..], ["b", "a"]);
+
+    let again = |selector: &mut Selector, stamp_ns: Option<i64>| {
+        let metadata = stamp_ns.map(|stamp_ns| (key::timestamp_ns, MetadataRef::Integer(stamp_ns)));
+        let mut message = Message::default();
+        selector.read(metadata, &doubles(&values(&taken)), &mut message)?;
+        Ok::<_, MessageError>((values(&message), message.timestamp_ns()))
+    };
+    assert_eq!(again(&mut selector, Some(7)).unwrap(), (vec![2.0, 1.0], 7));
+    assert!(
+        again(&mut selector, None)
+            .unwrap_err()
+            .to_string()
+            .contains("a struct of one row")
+    );
+
+    // A message of somebody who wanted another order has the names to tell.
+    assert_eq!(taken.check_fields(&from(BY_NAME).fields()), Ok(()));
+    let other = from("{ columns: [position], names: { key: name, order: [a, b] } }");
+    let error = taken.check_fields(&other.fields()).unwrap_err().to_string();
+    assert!(
+        error.starts_with("`fields` is b, a (allowed: a, b, as `from:` says;"),
+        "{error}"
+    );
+    let two = from("{ columns: [position, velocity], names: { key: name, order: [b, a] } }");
+    assert_eq!(two.fields(), ["position.b", "position.a", "velocity.b", "velocity.a"]);
+    let both = read(
+        &mut Selector::new(Reading::samples(4, Some(two.clone()))),
+        &joint_state(&["a", "b"], &[1.0, 2.0]),
+    );
+    assert_eq!(both.unwrap().check_fields(&two.fields()), Ok(()));
+    assert_eq!(Message::default().check_fields(&two.fields()), Ok(()));
+    assert_eq!(taken.check_fields(&from("columns: [position]").fields()), Ok(()));
+}
