@@ -1,6 +1,9 @@
 """What the viewer draws, read back from the files it writes: `make test-view`, in an environment that has Rerun."""
 
+import datetime
+import os
 import pathlib
+import signal
 import socket
 import subprocess
 import sys
@@ -20,9 +23,10 @@ sys.path[:0] = [str(ROOT / "nodes" / "view"), str(ROOT / "python" / "tests")]
 import robocache as rc  # noqa: E402
 from made import GRID, MS, event, fused, metadata, observation  # noqa: E402
 from rerun.chunk import RrdReader  # noqa: E402
+from robocache_view import sink  # noqa: E402
 from robocache_view.canvas import Canvas  # noqa: E402
 from robocache_view.inbox import copied  # noqa: E402
-from robocache_view.sink import program  # noqa: E402
+from robocache_view.layout import Layout  # noqa: E402
 
 from harness import send, wait_for  # noqa: E402
 
@@ -102,6 +106,16 @@ def test_a_clock_jump_is_said_and_begins_the_lanes_anew(draw):
     assert seen("/log/fused", "text") == [(100 * MS, ["epoch 1: a clock jumped"])]
     assert seen.values("/valid/fused/epoch", "state") == [["1"], ["0"]]
     assert [stamp for stamp, _ in seen("/valid/fused/force", "state")] == [100 * MS, 5000 * MS]
+
+
+def test_states_are_right_at_every_time_although_a_clock_went_back(draw):
+    seen = draw(
+        *(fused(t_ms=t_ms, valid=(1, 1, 1, valid)) for t_ms, valid in [(100, 1), (120, 0), (140, 0)]),
+        *(fused(t_ms=t_ms, valid=(1, 1, 1, 1)) for t_ms in (110, 130, 150)),
+    )
+    # 130 comes after the `invalid` of 120, which was drawn before; 150 says nothing new.
+    wanted = [(100, "valid"), (110, "valid"), (120, "invalid"), (130, "valid")]
+    assert seen("/valid/fused/force", "state") == [(t_ms * MS, [state]) for t_ms, state in wanted]
 
 
 def test_an_answer_without_an_observation_is_said(draw):
@@ -190,6 +204,21 @@ def test_clouds_of_both_forms_without_what_is_not_finite(draw):
     assert seen("/space/lidar/empty", "positions") == [(WALL, [])]
 
 
+def test_flat_clouds_as_voxelize_takes_them(draw):
+    """The bits of bfloat16 are widened; without a `shape`, names of the columns tell rows from a sample of these names."""
+    points = np.float32([[1, 2, 3], [4, 5, 6]])
+    said = {"timestamp_ns": WALL, "fields": ["x", "y", "z"]}
+    bits = pa.array((points.ravel().view(np.uint32) >> 16).astype(np.uint16))
+    seen = draw(
+        event(bits, said | {"shape": [2, 3], "dtype": "bfloat16"}, "narrow"),
+        event(pa.array(points.ravel()), said, "shapeless"),
+        event(pa.array(points[0]), said, "sample"),
+    )
+    for name in ("narrow", "shapeless"):
+        assert seen.values(f"/space/no\\ frame/{name}", "positions") == [points.tolist()], name
+    assert seen.values("/values/sample", "scalars") == [[1, 2, 3]]
+
+
 def test_images_as_other_software_sends_them(draw):
     rgb = np.arange(24, dtype=np.uint8)
     said = {"timestamp_ns": WALL, "width": 4, "height": 2}
@@ -234,9 +263,42 @@ def test_diagnostics_are_states_and_lines_of_text(draw):
     assert seen("/log/fuse", "text") == [(2, ["force: STALE: silent"]), (4, ["force: OK"])]
 
 
+def test_what_this_machine_stamps_is_drawn_at_the_capture_time_of_a_replay(draw):
+    """Diagnostics are stamped when they are made, and messages without a stamp when they are published."""
+    words = pa.StructArray.from_arrays([pa.array(["force"]), pa.array(np.uint8([2])), pa.array([""])], names=["input", "level", "message"])
+    unstamped = {"timestamp": datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)}
+    seen = draw(fused(t_ms=100), event(words, {"timestamp_ns": WALL}, "diagnostics"), event(pa.array([1.0]), unstamped, "action"))
+    assert seen("/diagnostics/diagnostics/force", "state") == [(100 * MS, ["ERROR"])]
+    assert seen("/values/action", "scalars") == [(100 * MS, [1])]
+
+
+def test_samples_of_nodes_of_the_hub(draw):
+    """Seconds for a stamp, and an encoding that is none of an image."""
+    seen = draw(event(pa.array([1.0, 2.0]), {"timestamp": 0.002, "encoding": "jointstate"}, "joints"))
+    assert seen("/values/joints", "scalars") == [(2 * MS, [1, 2])]
+
+
 def test_stamps_of_a_wall_clock_are_dates_and_others_durations(draw):
     assert draw(fused(t_ms=100)).timelines == {pa.duration("ns")}
     assert draw(event(pa.array([1.0]), {"timestamp_ns": WALL})).timelines == {pa.timestamp("ns")}
+
+
+def test_of_thousands_of_inputs_all_are_drawn_and_some_have_a_view(draw):
+    """The views are sent anew with each new input: all of them, they would be more than what they show."""
+    names = [f"input {k}" for k in range(1000)]
+    seen = draw(*(event(pa.array([1.0]), {"timestamp_ns": 1}, name) for name in names))
+    assert all(seen.values(f"/values/{name.replace(' ', chr(92) + ' ')}", "scalars") == [[1]] for name in names)
+    made = Layout()
+    for name in names:
+        made.add(("values", name), name, 1)
+    (column,) = made.blueprint("capture_time").root_container.contents
+    (grid,) = column.contents
+    assert len(grid.contents) == 100
+
+
+def test_a_file_that_can_not_be_written_is_refused_at_once(tmp_path):
+    with pytest.raises(IsADirectoryError):
+        sink.File(tmp_path)
 
 
 BAD = {
@@ -329,6 +391,22 @@ def test_bad_messages_in_a_dataflow_are_counted(flow):
     assert Drawn(flow.folder / "drawn.rrd").values("/values/good", "scalars") == [[1, 1, 1]]
 
 
+def test_an_interrupt_ends_the_file_in_order(flow):
+    stop = flow.folder / "stop"
+    file = flow.folder / "drawn.rrd"
+    flow.sender([("until", str(stop), steps(1, 10_000, 0.02))])
+    run_view(flow, "save drawn.rrd", {"force": "sender/force"})
+    with flow.start() as wait:
+        wait_for(lambda: file.exists() and file.stat().st_size > 100_000, what="what is drawn")
+        (pid,) = flow.pids("view")
+        os.kill(pid, signal.SIGINT)
+        wait_for(lambda: not flow.pids("view"), what="the end of the viewer")
+        stop.touch()
+        done = wait()
+    assert done.code == 0 and "Traceback" not in done.logs["view"], done.output
+    assert Drawn(file).values("/values/force", "values")
+
+
 @pytest.mark.parametrize("listens", [False, True])
 def test_a_viewer_that_takes_nothing_holds_nobody_back(flow, listens):
     """There is none, or it accepts connections and reads nothing; 400 MB come."""
@@ -351,7 +429,7 @@ def test_a_viewer_that_takes_nothing_holds_nobody_back(flow, listens):
 def test_a_viewer_that_comes_late_and_comes_back_is_drawn_to(flow, tmp_path):
     port = free_port()
     # It writes what it would show.
-    command = [program(), "--bind", "127.0.0.1", "--port", str(port), "--save"]
+    command = [sink.program(), "--bind", "127.0.0.1", "--port", str(port), "--save"]
     flow.sender(steps(60, 3, 0.2))
     run_view(flow, f"connect rerun+http://127.0.0.1:{port}/proxy", {"force": "sender/force"})
     with flow.start(timeout=90) as wait:

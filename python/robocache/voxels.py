@@ -186,7 +186,7 @@ class Cloud:
         """Of a column for each field, or of one flat array by the name ``""``."""
         if "" in columns:
             fields = messages.strings(metadata, "fields") if "fields" in metadata else ("x", "y", "z")
-            flat = columns[""]
+            flat = MessageTensor(columns[""], metadata.get("dtype")).numpy()
             if flat.size % len(fields):
                 raise MessageError(f"{flat.size} values are no rows of fields {list(fields)}")
             columns = dict(zip(fields, flat.reshape(-1, len(fields)).T, strict=True))

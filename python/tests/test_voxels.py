@@ -158,6 +158,9 @@ def test_clouds_in_both_forms():
             len(cloud) == 2 and cloud.points_m.tolist() == [[1, 3, 5], [2, 4, 6]] and cloud["ring"].tolist() == [7, 8]
         )
     assert (one.frame_id, one["ring"].dtype) == ("front", np.uint16)
+    bits = pa.array((np.arange(6, dtype=np.float32).view(np.uint32) >> 16).astype(np.uint16))
+    narrow = Cloud.from_event(event(bits, {"timestamp_ns": 5, "shape": [2, 3], "dtype": "bfloat16"}))
+    assert narrow.points_m.tolist() == [[0, 1, 2], [3, 4, 5]]
     with pytest.raises(KeyError, match="no field 'intensity'"):
         one["intensity"]
     with pytest.raises(MessageError, match="expected x, y and z"):

@@ -13,6 +13,8 @@ MAX_LINES = 256
 _MAX_LEGEND = 8
 # Above it, lines go beside each other.
 _MAX_ROWS = 6
+# Past it, nobody sees anything. What has no view can be opened in the viewer's list of what there is.
+_MAX_VIEWS = 100
 
 
 class Layout:
@@ -33,7 +35,7 @@ class Layout:
                 origin = rr.new_entity_path(list(path[:2]))
             case _:
                 origin = f"/{kind}"
-        if (kind, origin) in self._views:
+        if (kind, origin) in self._views or len(self._views) == _MAX_VIEWS:
             return
         self._is_new = True
         view: rrb.View

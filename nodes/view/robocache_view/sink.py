@@ -21,7 +21,7 @@ class File:
     def __init__(self, path: pathlib.Path):
         self._path = path
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
+        path.write_bytes(b"")
 
     def is_ready(self) -> bool:
         return True
