@@ -96,6 +96,8 @@ def test_the_newest_row_of_an_observation_with_gaps_where_it_is_invalid(draw):
     ages = seen.values("/age_ms/fused", "scalars")
     assert ages[0] == [5, 1] and np.isnan(ages[1][0]) and ages[1][1] == 2
     assert seen.values("/age_ms/fused", "names") == [["camera", "force"]]
+    (colours,) = seen.values("/age_ms/fused", "colors")
+    assert len(set(colours)) == 2
     # On change only.
     assert seen("/valid/fused/camera", "state") == [(100 * MS, ["valid"]), (120 * MS, ["invalid"]), (140 * MS, ["valid"])]
     assert seen("/valid/fused/force", "state") == [(100 * MS, ["valid"])]

@@ -34,6 +34,8 @@ _COLOURS = {
 }
 _COLOUR_MODELS = {"rgb8": "RGB", "bgr8": "BGR", "rgba8": "RGBA", "bgra8": "BGRA", "mono8": "L"}
 _MEDIA_TYPES = {"jpeg": "image/jpeg", "jpg": "image/jpeg", "png": "image/png"}
+# Of lines, as many as have a legend: those of Okabe and Ito, which nobody mixes up, and white for their black.
+_LINES = [0xE69F00FF, 0x56B4E9FF, 0x009E73FF, 0xF0E442FF, 0xCC79A7FF, 0xD55E00FF, 0x0072B2FF, 0xFFFFFFFF]
 # Low to high: points of viridis, with steps between them.
 _VIRIDIS = [(68, 1, 84), (59, 82, 139), (33, 145, 140), (94, 201, 98), (253, 231, 37)]
 _PALETTE = np.stack(
@@ -248,7 +250,8 @@ class Canvas:
         entity = rr.new_entity_path(list(path))
         if self._names.get(entity) != names:
             self._names[entity] = names
-            self._recording.log(entity, rr.SeriesLines(names=names), static=True)
+            colours = np.array(_LINES[: len(names)], np.uint32) if len(names) <= layout.MAX_LEGEND else None
+            self._recording.log(entity, rr.SeriesLines(names=names, colors=colours), static=True)
         self._log(path, rr.Scalars(values), len(values))
 
     def _state(self, path: tuple[str, ...], state: str) -> None:
