@@ -75,6 +75,8 @@ class Voxels:
     def of_columns(cls, columns: Mapping[str, np.ndarray], metadata: Mapping[str, Any], timestamp_ns: int) -> Voxels:
         """Of `coords` and `features`, or of one flat array by the name ``""``."""
         shape = tuple(int(n) for n in messages.integers(metadata, "grid_shape", 3))
+        if min(shape) < 1:
+            raise MessageError(f"grid_shape is {list(shape)}, expected 1 or more each")
         channels = messages.strings(metadata, "channels")
         names = messages.strings(metadata, "inputs") if "inputs" in metadata else ()
         made: dict[str, Any] = {

@@ -124,6 +124,7 @@ def test_the_memory_of_the_sender_is_kept_only_where_asked():
     ("change", "named"),
     [
         ({"grid_shape": [2, 3]}, "grid_shape has 2 entries, expected 3"),
+        ({"grid_shape": [-2, -3, 4]}, "grid_shape is .-2, -3, 4., expected 1 or more"),
         ({"grid_shape": [2, 3, 5]}, "48 values for 2 channels of .2, 3, 5. cells"),
         ({"channels": ["count"]}, "48 values for 1 channels"),
         ({"channels": None}, "no 'channels'"),
