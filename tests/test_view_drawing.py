@@ -409,6 +409,18 @@ def test_an_interrupt_ends_the_file_in_order(flow):
     assert Drawn(file).values("/values/force", "values")
 
 
+def test_a_disk_that_is_full_leaves_what_was_written(flow):
+    """A limit on the size of files stands for it."""
+    random = np.random.default_rng(1)
+    beats = [send("force", random.random(10_000, np.float32), WALL + k * MS) for k in range(200)]
+    flow.sender([step for beat in beats for step in (beat, ("sleep", 0.03))])
+    inputs = {"force": {"source": "sender/force", "queue_size": 1000}}
+    flow.node("view", pathlib.Path("/usr/bin/prlimit"), f"--fsize=2000000 {VIEW} save drawn.rrd", inputs, [])
+    log = flow.run().logs["view"]
+    assert "drawn.rrd can't be written any more" in log and "nothing more is drawn" in log, log
+    assert (flow.folder / "drawn.rrd").stat().st_size > 1_900_000
+
+
 @pytest.mark.parametrize("listens", [False, True])
 def test_a_viewer_that_takes_nothing_holds_nobody_back(flow, listens):
     """There is none, or it accepts connections and reads nothing; 400 MB come."""

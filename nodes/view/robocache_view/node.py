@@ -86,6 +86,8 @@ class Painter(threading.Thread):
         except RuntimeError as error:
             if "timed out" in str(error):
                 return True
+            # Raises where it does not come back.
+            self._sink.is_ready()
             self._faults.count("viewer", "connections lost", "the viewer is gone")
             return False
         return True
