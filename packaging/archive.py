@@ -118,8 +118,9 @@ def main() -> None:
     options = parser.parse_args()
     version = re.search(r'^version = "(.+)"', (ROOT / "Cargo.toml").read_text(), re.MULTILINE)[1]
     wheels = sorted(options.wheels.glob("*.whl"))
-    if not any(path.name.startswith("robocache-") for path in wheels):
-        parser.error(f"{options.wheels} has no wheel of robocache")
+    for name in ("robocache", "robocache_view"):
+        if not any(path.name.startswith(f"{name}-") for path in wheels):
+            parser.error(f"{options.wheels} has no wheel of {name}")
     folder = f"robocache-{version}-linux-{options.target.split('-')[0]}"
     time_s = int(os.environ.get("SOURCE_DATE_EPOCH") or output("git", "log", "-1", "--format=%ct"))
     archive = packed(folder, contents(options.target, options.built, wheels), time_s)

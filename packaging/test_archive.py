@@ -22,7 +22,8 @@ def archive() -> pathlib.Path:
 
 @pytest.fixture(scope="module")
 def unpacked(archive, tmp_path_factory) -> pathlib.Path:
-    folder = tmp_path_factory.mktemp("archive")
+    # As somebody may call it.
+    folder = tmp_path_factory.mktemp("mein Röboter")
     with tarfile.open(archive) as opened:
         assert {name.split("/")[0] for name in opened.getnames()} == {archive.name.removesuffix(".tar.gz")}
         opened.extractall(folder, filter="data")
@@ -84,9 +85,12 @@ def test_the_demo_runs_as_the_readme_says(unpacked):
     script = commands.replace("dora run", "ROBOCACHE_POLICY_REPORT=$PWD/report.json dora run")
     run(unpacked, "bash", "-ec", script)
     report = json.loads((unpacked / "report.json").read_text())
-    assert report["observations"] > 200 and report["actions"] > 200, report
+    # On a busy machine, some observations are too old to act on.
+    assert report["actions"] + sum(report["refused"].values()) == report["observations"] > 200, report
+    assert report["actions"] > 100, report
     run(unpacked, "dora", "run", "examples/record.yml")
     run(unpacked, "robocache", "try", "robocache.yml", "out/recording")
     run(unpacked, "dora", "validate", "--strict-types", "dataflow.yml")
     run(unpacked, "robocache", "new", "arm", "--sensor", "force:6@500", "--cloud", "lidar@10")
-    assert "observations" in run(unpacked, "dora", "run", "arm/dataflow.yml", "--stop-after", "5s")
+    # On a busy machine, its sensors in Python start seconds late.
+    assert "observations" in run(unpacked, "dora", "run", "arm/dataflow.yml", "--stop-after", "20s")

@@ -1,8 +1,10 @@
 """What every test shares: where the real recordings are, and a dataflow to fill."""
 
 import importlib.util
+import os
 import pathlib
 import socket
+import subprocess
 import sys
 
 import numpy as np
@@ -14,7 +16,7 @@ sys.path.insert(0, str(ROOT / "examples" / "policy"))
 
 import convert  # noqa: E402
 from convert import DATA, PLACES  # noqa: E402
-from harness import Flow, dora  # noqa: E402
+from harness import DORA, Flow, dora, wait_for  # noqa: E402
 
 
 @pytest.fixture(scope="session")
@@ -39,7 +41,14 @@ def daemon(tmp_path) -> dict:
     env = {"DORA_COORDINATOR_PORT": str(port), "HOME": str(tmp_path)}
     dora("up", env=env)
     yield env
-    dora("down", "--force", env=env)
+    # A coordinator that ends may be gone before it has answered.
+    subprocess.run([DORA, "down", "--force"], env={**os.environ, **env}, capture_output=True, timeout=60)
+    wait_for(lambda: not is_open(port), what="the end of the coordinator")
+
+
+def is_open(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 @pytest.fixture(scope="session")

@@ -215,6 +215,21 @@ def dora(*arguments: str, env: dict | None = None, timeout: float = 60.0, cwd: p
     return done.stdout
 
 
+def dora_run_until(is_enough, dataflow: str, cwd: pathlib.Path, timeout_s: int = 60) -> str:
+    """What a dataflow prints until that is enough. It is stopped then, or when the time is over: on a busy machine nodes start late."""
+    said = ""
+    command = [DORA, "run", dataflow, "--stop-after", f"{timeout_s}s"]
+    with subprocess.Popen(command, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        is_stopped = False
+        for line in process.stdout:
+            said += line
+            if not is_stopped and is_enough(said):
+                process.send_signal(signal.SIGINT)
+                is_stopped = True
+    assert process.returncode == 0, said
+    return said
+
+
 def send(output: str, values, stamp: int | str | None, **metadata) -> tuple:
     """A step of a sender: a message with this payload and stamp (ns, or "now")."""
     array = values if isinstance(values, pa.Array) else pa.array(np.asarray(values).ravel())

@@ -26,56 +26,59 @@ def test_parameters_change_while_the_dataflow_runs(flow, daemon, tmp_path):
         {"input": "force", "dim": 1, "interpolation": "linear"},
     ]
     config = {"rate_hz": 50, "max_wait_ms": None, "modalities": modalities}
-    sources = {name: {"source": f"sender/{name}", "queue_size": 100} for name in ("camera", "force")}
+    sources = {name: {"source": f"sender/{name}", "queue_size": 1000} for name in ("camera", "force")}
     flow.robocache("fuse", {"fuse": config}, sources, ["fused"])
     flow.collector({"fused": {"source": "fuse/fused", "queue_size": 1000}})
+    flow.collector(sources, name="sensors")
     dora("start", str(flow.write()), "--name", "live", "--detach", env=daemon, cwd=flow.folder)
 
-    def set_parameter(key: str, value) -> int:
+    def set_parameter(key: str, value) -> None:
         dora("param", "set", "fuse", key, json.dumps(value), "-d", "live", env=daemon)
+
+    def said(words: str):
+        wait_for(lambda: words in flow.logs()["fuse"], what=words)
         return time.time_ns()
 
     wait_for((tmp_path / "sink.started").exists, what="the first observation")
     time.sleep(0.5)
     before_latency = time.time_ns()
-    after_latency = set_parameter("camera.latency_ms", 100)
+    set_parameter("camera.latency_ms", 100)
+    after_latency = said("`camera.latency_ms` is now 100")
     time.sleep(0.7)
     camera_ends.touch()
-    gone = time.time_ns()
     time.sleep(0.7)
     before_wait = time.time_ns()
-    after_wait = set_parameter("max_wait_ms", 40)
+    set_parameter("max_wait_ms", 40)
+    after_wait = said("`max_wait_ms` is now 40")
     set_parameter("max_wait_ms", "soon")
     set_parameter("camera.latncy_ms", 5)
     time.sleep(0.7)
     ended = time.time_ns()
     dora("stop", "live", env=daemon, timeout=30)
     wait_for(fused(flow).exists, what="the end of the collector")
+    wait_for((tmp_path / "sensors.pickle").exists, what="the end of the collector of the sensors")
 
-    got = Run(0, "", {}, tmp_path).received("sink")
+    run = Run(0, "", {}, tmp_path)
+    got = run.received("sink")
+    camera, force = (np.array([m.stamp for m in run.received("sensors", name)]) for name in ("camera", "force"))
     stamps = np.array([m.stamp for m in got])
     published = np.array([m.metadata["timestamp"].timestamp() * 1e9 for m in got])
     age = np.array([m.metadata["age_ns"][0] for m in got])
     valid = np.array([m.metadata["valid"][0] for m in got])
     assert (np.diff(stamps) == 20 * MS).all(), "no target is left out"
 
-    # Without a limit a target waits for the camera, which comes every 30 ms; by 100 ms longer when it is that much older.
-    delay = published - stamps
-    start = stamps < before_latency - 50 * MS
-    later = (stamps > after_latency + 50 * MS) & (stamps < gone - 300 * MS)
-    assert start.sum() > 10 and later.sum() > 5
-    assert 60 * MS < np.median(delay[later]) - np.median(delay[start]) < 140 * MS
-    assert (age[start] < 80 * MS).all() and valid[start].all()
-
-    # The camera's watermark holds up every target, until the wait is no longer for ever.
-    quiet = (published > gone + 200 * MS) & (published < before_wait)
-    assert not quiet.any()
-    resumed = published > after_wait + 100 * MS
-    assert resumed.sum() > 20
-    # The stream goes on to the end, 40 ms behind, without the camera.
-    assert stamps.max() > ended - 250 * MS
-    assert not valid[stamps > gone + 450 * MS].any()
-    assert (valid[stamps < gone - 100 * MS] == 1).all()
+    # How long a target waits follows from the stamps, however busy the machine is: for a sample of each stream at or after it.
+    for when, latency in [(published < before_latency, 0), (published > after_latency, 100 * MS)]:
+        targets, samples = stamps[when], camera - latency
+        newest = samples[np.searchsorted(samples, targets, "right") - 1]
+        assert len(targets) > 10 and (age[when] == targets - newest).all()
+        assert (valid[when] == (age[when] <= 400 * MS)).all()
+    quiet = (published > after_latency) & (published < before_wait)
+    assert quiet.sum() > 5 and (stamps[quiet] <= camera[-1] - 100 * MS).all(), "the camera's watermark holds up every target"
+    # Until the wait is no longer for ever: the stream goes on 40 ms behind the force, without the camera.
+    resumed = (published > after_wait) & (published < ended)
+    assert resumed.sum() > 10 and (stamps[resumed] <= force[-1] - 40 * MS).all()
+    assert stamps.max() > camera[-1] + 450 * MS and not valid[stamps > camera[-1] + 300 * MS].any()
 
     log = flow.logs()["fuse"]
     assert "`camera.latency_ms` is now 100" in log and "`max_wait_ms` is now 40" in log

@@ -92,19 +92,20 @@ def test_speed_1_keeps_the_time_between_messages(flow, recording, streams):
     assert len(got) == len(streams["camera"].stamps) + len(streams["lidar"].stamps)
     late = np.array([m.metadata["timestamp"].timestamp() - m.stamp * 1e-9 for m in got])
     # Not a measurement: the machine may be busy. Twice the speed or half of it would be a second off.
-    assert np.ptp(late) < 0.5
+    assert np.ptp(late) < 0.9
 
 
-@pytest.mark.parametrize("speed", [4.0, 0.5])
-def test_other_speeds(flow, recording, streams, speed):
-    short = convert.Stream(streams["camera"].stamps[:15], streams["camera"].values[:15])
+@pytest.mark.parametrize(("speed", "count"), [(4.0, None), (0.5, 15)])
+def test_other_speeds(flow, streams, speed, count):
+    short = convert.Stream(streams["camera"].stamps[:count], streams["camera"].values[:count])
     replay(flow, convert.write(flow.folder / "short", {"camera": short}), speed, ["camera"])
     flow.collector({"camera": "replay/camera"})
     got = flow.run().received("sink")
     assert [m.stamp for m in got] == short.stamps.tolist()
     spent = got[-1].metadata["timestamp"].timestamp() - got[0].metadata["timestamp"].timestamp()
     wanted = (short.stamps[-1] - short.stamps[0]) * 1e-9 / speed
-    assert wanted - 0.05 < spent < wanted + 0.4
+    # Not a measurement either: at speed 1, the first would take 2 s and the second half as long.
+    assert wanted - 0.05 < spent < wanted + 1.0
 
 
 def test_a_pause_of_decades_is_cut_short_and_said(flow):

@@ -98,6 +98,7 @@ def test_modes(monkeypatch):
         ("serve-web 70000", "1 to 65535"),
         ("spawn --memory-limit lots", "2GB"),
         ("spawn --port -1", "port"),
+        ("save 'out/run.rrd", "No closing quotation"),
     ],
 )
 def test_a_wrong_command_line_is_refused(line, named, capsys, monkeypatch):

@@ -1,6 +1,9 @@
 """What the viewer draws, read back from the files it writes: `make test-view`, in an environment that has Rerun."""
 
+import datetime
+import os
 import pathlib
+import signal
 import socket
 import subprocess
 import sys
@@ -20,9 +23,10 @@ sys.path[:0] = [str(ROOT / "nodes" / "view"), str(ROOT / "python" / "tests")]
 import robocache as rc  # noqa: E402
 from made import GRID, MS, event, fused, metadata, observation  # noqa: E402
 from rerun.chunk import RrdReader  # noqa: E402
+from robocache_view import sink  # noqa: E402
 from robocache_view.canvas import Canvas  # noqa: E402
 from robocache_view.inbox import copied  # noqa: E402
-from robocache_view.sink import program  # noqa: E402
+from robocache_view.layout import Layout  # noqa: E402
 
 from harness import send, wait_for  # noqa: E402
 
@@ -92,6 +96,8 @@ def test_the_newest_row_of_an_observation_with_gaps_where_it_is_invalid(draw):
     ages = seen.values("/age_ms/fused", "scalars")
     assert ages[0] == [5, 1] and np.isnan(ages[1][0]) and ages[1][1] == 2
     assert seen.values("/age_ms/fused", "names") == [["camera", "force"]]
+    (colours,) = seen.values("/age_ms/fused", "colors")
+    assert len(set(colours)) == 2
     # On change only.
     assert seen("/valid/fused/camera", "state") == [(100 * MS, ["valid"]), (120 * MS, ["invalid"]), (140 * MS, ["valid"])]
     assert seen("/valid/fused/force", "state") == [(100 * MS, ["valid"])]
@@ -102,6 +108,16 @@ def test_a_clock_jump_is_said_and_begins_the_lanes_anew(draw):
     assert seen("/log/fused", "text") == [(100 * MS, ["epoch 1: a clock jumped"])]
     assert seen.values("/valid/fused/epoch", "state") == [["1"], ["0"]]
     assert [stamp for stamp, _ in seen("/valid/fused/force", "state")] == [100 * MS, 5000 * MS]
+
+
+def test_states_are_right_at_every_time_although_a_clock_went_back(draw):
+    seen = draw(
+        *(fused(t_ms=t_ms, valid=(1, 1, 1, valid)) for t_ms, valid in [(100, 1), (120, 0), (140, 0)]),
+        *(fused(t_ms=t_ms, valid=(1, 1, 1, 1)) for t_ms in (110, 130, 150)),
+    )
+    # 130 comes after the `invalid` of 120, which was drawn before; 150 says nothing new.
+    wanted = [(100, "valid"), (110, "valid"), (120, "invalid"), (130, "valid")]
+    assert seen("/valid/fused/force", "state") == [(t_ms * MS, [state]) for t_ms, state in wanted]
 
 
 def test_an_answer_without_an_observation_is_said(draw):
@@ -190,6 +206,21 @@ def test_clouds_of_both_forms_without_what_is_not_finite(draw):
     assert seen("/space/lidar/empty", "positions") == [(WALL, [])]
 
 
+def test_flat_clouds_as_voxelize_takes_them(draw):
+    """The bits of bfloat16 are widened; without a `shape`, names of the columns tell rows from a sample of these names."""
+    points = np.float32([[1, 2, 3], [4, 5, 6]])
+    said = {"timestamp_ns": WALL, "fields": ["x", "y", "z"]}
+    bits = pa.array((points.ravel().view(np.uint32) >> 16).astype(np.uint16))
+    seen = draw(
+        event(bits, said | {"shape": [2, 3], "dtype": "bfloat16"}, "narrow"),
+        event(pa.array(points.ravel()), said, "shapeless"),
+        event(pa.array(points[0]), said, "sample"),
+    )
+    for name in ("narrow", "shapeless"):
+        assert seen.values(f"/space/no\\ frame/{name}", "positions") == [points.tolist()], name
+    assert seen.values("/values/sample", "scalars") == [[1, 2, 3]]
+
+
 def test_images_as_other_software_sends_them(draw):
     rgb = np.arange(24, dtype=np.uint8)
     said = {"timestamp_ns": WALL, "width": 4, "height": 2}
@@ -234,9 +265,42 @@ def test_diagnostics_are_states_and_lines_of_text(draw):
     assert seen("/log/fuse", "text") == [(2, ["force: STALE: silent"]), (4, ["force: OK"])]
 
 
+def test_what_this_machine_stamps_is_drawn_at_the_capture_time_of_a_replay(draw):
+    """Diagnostics are stamped when they are made, and messages without a stamp when they are published."""
+    words = pa.StructArray.from_arrays([pa.array(["force"]), pa.array(np.uint8([2])), pa.array([""])], names=["input", "level", "message"])
+    unstamped = {"timestamp": datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)}
+    seen = draw(fused(t_ms=100), event(words, {"timestamp_ns": WALL}, "diagnostics"), event(pa.array([1.0]), unstamped, "action"))
+    assert seen("/diagnostics/diagnostics/force", "state") == [(100 * MS, ["ERROR"])]
+    assert seen("/values/action", "scalars") == [(100 * MS, [1])]
+
+
+def test_samples_of_nodes_of_the_hub(draw):
+    """Seconds for a stamp, and an encoding that is none of an image."""
+    seen = draw(event(pa.array([1.0, 2.0]), {"timestamp": 0.002, "encoding": "jointstate"}, "joints"))
+    assert seen("/values/joints", "scalars") == [(2 * MS, [1, 2])]
+
+
 def test_stamps_of_a_wall_clock_are_dates_and_others_durations(draw):
     assert draw(fused(t_ms=100)).timelines == {pa.duration("ns")}
     assert draw(event(pa.array([1.0]), {"timestamp_ns": WALL})).timelines == {pa.timestamp("ns")}
+
+
+def test_of_thousands_of_inputs_all_are_drawn_and_some_have_a_view(draw):
+    """The views are sent anew with each new input: all of them, they would be more than what they show."""
+    names = [f"input {k}" for k in range(1000)]
+    seen = draw(*(event(pa.array([1.0]), {"timestamp_ns": 1}, name) for name in names))
+    assert all(seen.values(f"/values/{name.replace(' ', chr(92) + ' ')}", "scalars") == [[1]] for name in names)
+    made = Layout()
+    for name in names:
+        made.add(("values", name), name, 1)
+    (column,) = made.blueprint("capture_time").root_container.contents
+    (grid,) = column.contents
+    assert len(grid.contents) == 100
+
+
+def test_a_file_that_can_not_be_written_is_refused_at_once(tmp_path):
+    with pytest.raises(IsADirectoryError):
+        sink.File(tmp_path)
 
 
 BAD = {
@@ -329,6 +393,34 @@ def test_bad_messages_in_a_dataflow_are_counted(flow):
     assert Drawn(flow.folder / "drawn.rrd").values("/values/good", "scalars") == [[1, 1, 1]]
 
 
+def test_an_interrupt_ends_the_file_in_order(flow):
+    stop = flow.folder / "stop"
+    file = flow.folder / "drawn.rrd"
+    flow.sender([("until", str(stop), steps(1, 10_000, 0.02))])
+    run_view(flow, "save drawn.rrd", {"force": "sender/force"})
+    with flow.start() as wait:
+        wait_for(lambda: file.exists() and file.stat().st_size > 100_000, what="what is drawn")
+        (pid,) = flow.pids("view")
+        os.kill(pid, signal.SIGINT)
+        wait_for(lambda: not flow.pids("view"), what="the end of the viewer")
+        stop.touch()
+        done = wait()
+    assert done.code == 0 and "Traceback" not in done.logs["view"], done.output
+    assert Drawn(file).values("/values/force", "values")
+
+
+def test_a_disk_that_is_full_leaves_what_was_written(flow):
+    """A limit on the size of files stands for it."""
+    random = np.random.default_rng(1)
+    beats = [send("force", random.random(10_000, np.float32), WALL + k * MS) for k in range(200)]
+    flow.sender([step for beat in beats for step in (beat, ("sleep", 0.03))])
+    inputs = {"force": {"source": "sender/force", "queue_size": 1000}}
+    flow.node("view", pathlib.Path("/usr/bin/prlimit"), f"--fsize=2000000 {VIEW} save drawn.rrd", inputs, [])
+    log = flow.run().logs["view"]
+    assert "drawn.rrd can't be written any more" in log and "nothing more is drawn" in log, log
+    assert (flow.folder / "drawn.rrd").stat().st_size > 1_900_000
+
+
 @pytest.mark.parametrize("listens", [False, True])
 def test_a_viewer_that_takes_nothing_holds_nobody_back(flow, listens):
     """There is none, or it accepts connections and reads nothing; 400 MB come."""
@@ -349,23 +441,29 @@ def test_a_viewer_that_takes_nothing_holds_nobody_back(flow, listens):
 
 
 def test_a_viewer_that_comes_late_and_comes_back_is_drawn_to(flow, tmp_path):
-    port = free_port()
+    port, stop = free_port(), tmp_path / "stop"
     # It writes what it would show.
-    command = [program(), "--bind", "127.0.0.1", "--port", str(port), "--save"]
-    flow.sender(steps(60, 3, 0.2))
+    command = [sink.program(), "--bind", "127.0.0.1", "--port", str(port), "--save"]
+    flow.sender([("until", str(stop), [send("force", np.zeros(10_000, np.float32), "now"), ("sleep", 0.02)])])
     run_view(flow, f"connect rerun+http://127.0.0.1:{port}/proxy", {"force": "sender/force"})
-    with flow.start(timeout=90) as wait:
-        time.sleep(3)
-        for name in ("first.rrd", "second.rrd"):
-            viewer = subprocess.Popen([*command, tmp_path / name], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            time.sleep(4)
+    flow.collector({"force": {"source": "sender/force", "queue_size": 1}})
+    files = [tmp_path / name for name in ("first.rrd", "second.rrd")]
+    with flow.start(timeout=120) as wait:
+        wait_for((tmp_path / "sink.started").exists, what="the first message")
+        wait_for(lambda: "nobody listens" in flow.logs()["view"], what="a line that says so")
+        time.sleep(1.0)
+        begun = time.time_ns()
+        for file in files:
+            viewer = subprocess.Popen([*command, file], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            wait_for(lambda file=file: file.exists() and file.stat().st_size > 1_000_000, what="what is drawn")
             viewer.terminate()
             viewer.wait(10)
-        log = wait().logs["view"]
-    assert "nobody listens" in log and "the viewer is gone" in log, log
-    first, second = (Drawn(tmp_path / name).values("/values/force", "scalars") for name in ("first.rrd", "second.rrd"))
+        wait_for(lambda: "the viewer is gone" in flow.logs()["view"], what="a line that says so")
+        stop.touch()
+        wait()
+    first, second = ([stamp for stamp, _ in Drawn(file)("/values/force", "values")] for file in files)
     # What came before the viewer waited for it.
-    assert first[0] == [0, 0, 0] and len(first) > 20 and len(second) > 10 and second[0] > first[-1]
+    assert first[0] < begun < first[-1] < second[0]
 
 
 def read_page(port: int) -> str | None:
@@ -382,12 +480,13 @@ def address(line: str) -> tuple[str, int]:
 
 
 def test_a_page_is_served_to_this_machine_alone_and_ends_with_the_dataflow(flow):
-    port, web_port = free_port(), free_port()
-    flow.sender(steps(30, 3, 0.1))
+    port, web_port, stop = free_port(), free_port(), flow.folder / "stop"
+    flow.sender([("until", str(stop), steps(1, 3, 0.1))])
     run_view(flow, f"serve-web {web_port} --port {port}", {"force": "sender/force"})
     with flow.start() as wait:
         page = wait_for(lambda: read_page(web_port), what="the page")
         hosts = {address(line) for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]}
+        stop.touch()
         log = wait().logs["view"]
     assert {host for host, at in hosts if at in (port, web_port)} == {"127.0.0.1"}
     assert "Rerun" in page and f"open http://127.0.0.1:{web_port}?url=rerun%2Bhttp%3A%2F%2F127.0.0.1%3A{port}%2Fproxy" in log

@@ -6,12 +6,11 @@ Needs the release binaries, the Python package and out/policy.onnx: `make build 
 import json
 import pathlib
 import shutil
-import time
 
 import pyarrow as pa
 import yaml
 
-from harness import dora
+from harness import dora, wait_for
 
 ROOT = pathlib.Path(__file__).parents[1]
 CONFIG = yaml.safe_load((ROOT / "robocache.yml").read_text())
@@ -77,16 +76,15 @@ def test_a_recording_replays_through_the_same_nodes(tmp_path):
 
 
 def test_up_start_stop(daemon, tmp_path):
-    path = tmp_path / "report.json"
-    dora("start", "dataflow.yml", "--name", "demo", "--detach", "--env", f"ROBOCACHE_POLICY_REPORT={path}", env=daemon)
-    time.sleep(3.0)
+    path, status = tmp_path / "report.json", tmp_path / "status"
+    settings = [word for setting in (f"ROBOCACHE_POLICY_REPORT={path}", f"ROBOCACHE_STATUS={status}") for word in ("--env", setting)]
+    dora("start", "dataflow.yml", "--name", "demo", "--detach", *settings, env=daemon)
+    fuse = status / "fuse.json"
+    wait_for(lambda: fuse.exists() and json.loads(fuse.read_text())["observations"] > 2 * RATE_HZ, timeout=30.0, what="the observations")
     listed = dora("list", env=daemon)
     assert "demo" in listed and "Running" in listed
     dora("stop", "demo", env=daemon)
-    deadline = time.monotonic() + 20.0
-    while not path.exists() and time.monotonic() < deadline:
-        time.sleep(0.1)
-    time.sleep(0.2)
+    wait_for(lambda: path.exists() and path.read_text(), what="the report")
     report = json.loads(path.read_text())
     assert report["observations"] > RATE_HZ
     assert report["malformed"] == {}

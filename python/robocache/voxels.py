@@ -75,6 +75,8 @@ class Voxels:
     def of_columns(cls, columns: Mapping[str, np.ndarray], metadata: Mapping[str, Any], timestamp_ns: int) -> Voxels:
         """Of `coords` and `features`, or of one flat array by the name ``""``."""
         shape = tuple(int(n) for n in messages.integers(metadata, "grid_shape", 3))
+        if min(shape) < 1:
+            raise MessageError(f"grid_shape is {list(shape)}, expected 1 or more each")
         channels = messages.strings(metadata, "channels")
         names = messages.strings(metadata, "inputs") if "inputs" in metadata else ()
         made: dict[str, Any] = {
@@ -186,7 +188,7 @@ class Cloud:
         """Of a column for each field, or of one flat array by the name ``""``."""
         if "" in columns:
             fields = messages.strings(metadata, "fields") if "fields" in metadata else ("x", "y", "z")
-            flat = columns[""]
+            flat = MessageTensor(columns[""], metadata.get("dtype")).numpy()
             if flat.size % len(fields):
                 raise MessageError(f"{flat.size} values are no rows of fields {list(fields)}")
             columns = dict(zip(fields, flat.reshape(-1, len(fields)).T, strict=True))

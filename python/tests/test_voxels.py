@@ -124,6 +124,7 @@ def test_the_memory_of_the_sender_is_kept_only_where_asked():
     ("change", "named"),
     [
         ({"grid_shape": [2, 3]}, "grid_shape has 2 entries, expected 3"),
+        ({"grid_shape": [-2, -3, 4]}, "grid_shape is .-2, -3, 4., expected 1 or more"),
         ({"grid_shape": [2, 3, 5]}, "48 values for 2 channels of .2, 3, 5. cells"),
         ({"channels": ["count"]}, "48 values for 1 channels"),
         ({"channels": None}, "no 'channels'"),
@@ -158,6 +159,9 @@ def test_clouds_in_both_forms():
             len(cloud) == 2 and cloud.points_m.tolist() == [[1, 3, 5], [2, 4, 6]] and cloud["ring"].tolist() == [7, 8]
         )
     assert (one.frame_id, one["ring"].dtype) == ("front", np.uint16)
+    bits = pa.array((np.arange(6, dtype=np.float32).view(np.uint32) >> 16).astype(np.uint16))
+    narrow = Cloud.from_event(event(bits, {"timestamp_ns": 5, "shape": [2, 3], "dtype": "bfloat16"}))
+    assert narrow.points_m.tolist() == [[0, 1, 2], [3, 4, 5]]
     with pytest.raises(KeyError, match="no field 'intensity'"):
         one["intensity"]
     with pytest.raises(MessageError, match="expected x, y and z"):

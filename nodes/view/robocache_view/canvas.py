@@ -7,6 +7,7 @@ The first part of an entity's path is what it shows: `values`, `age_ms`, `valid`
 from __future__ import annotations
 
 import datetime
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,6 +21,8 @@ from robocache_view import layout
 TIMELINE = "capture_time"
 # Stamps from here on (1973) are times since 1970, smaller ones times since a start.
 _WALL_CLOCK_NS = 10**17
+# Clocks that are further apart are different ones: those of a replay or a simulation, and that of this machine.
+_SAME_CLOCK_NS = 3600 * 10**9
 _LEVELS = {0: "OK", 1: "WARN", 2: "ERROR", 3: "STALE"}
 _COLOURS = {
     "valid": 0x2E9E5BFF,
@@ -31,6 +34,8 @@ _COLOURS = {
 }
 _COLOUR_MODELS = {"rgb8": "RGB", "bgr8": "BGR", "rgba8": "RGBA", "bgra8": "BGRA", "mono8": "L"}
 _MEDIA_TYPES = {"jpeg": "image/jpeg", "jpg": "image/jpeg", "png": "image/png"}
+# Of lines, as many as have a legend: those of Okabe and Ito, which nobody mixes up, and white for their black.
+_LINES = [0xE69F00FF, 0x56B4E9FF, 0x009E73FF, 0xF0E442FF, 0xCC79A7FF, 0xD55E00FF, 0x0072B2FF, 0xFFFFFFFF]
 # Low to high: points of viridis, with steps between them.
 _VIRIDIS = [(68, 1, 84), (59, 82, 139), (33, 145, 140), (94, 201, 98), (253, 231, 37)]
 _PALETTE = np.stack(
@@ -44,11 +49,12 @@ class Canvas:
     def __init__(self, recording: rr.RecordingStream):
         self._recording = recording
         self._is_wall_clock: bool | None = None
-        self._states: dict[str, str] = {}
-        self._said: dict[str, tuple[int, str]] = {}
+        self._time_ns: int | None = None
+        self._states: dict[str, tuple[str, int]] = {}
+        self._said: dict[tuple[str, str], tuple[int, str]] = {}
         self._names: dict[str, tuple[str, ...]] = {}
         self._epochs: dict[str, int] = {}
-        self._stamps: dict[str, int] = {}
+        self._stamps: dict[tuple[str, ...], int] = {}
         self._layout = layout.Layout()
 
     def draw(self, name: str, value: Any, metadata: Mapping[str, Any]) -> None:
@@ -62,15 +68,15 @@ class Canvas:
         elif "grid_index" in metadata:
             self._attached_output(name, value, metadata)
         elif "grid_shape" in metadata:
-            self._voxels((name,), rc.Voxels.from_message(value, _stamped(metadata), copy=False))
+            self._voxels((name,), rc.Voxels.from_message(value, self._stamped(metadata), copy=False))
         elif {"input", "level", "message"} <= set(columns):
             self._diagnostics(name, value, metadata)
         elif {"width", "height", "encoding", "data"} <= set(columns):
             self._image_struct(name, value, metadata)
-        elif "encoding" in metadata:
-            self._image((name,), value, metadata, _stamp(metadata))
+        elif _is_image(metadata):
+            self._image((name,), value, metadata, self._stamp(metadata))
         elif {"x", "y", "z"} <= set(columns) or _is_flat_cloud(value, metadata):
-            event = {"type": "INPUT", "value": value, "metadata": _stamped(metadata)}
+            event = {"type": "INPUT", "value": value, "metadata": self._stamped(metadata)}
             self._cloud((name,), rc.Cloud.from_event(event, copy=False))
         elif columns:
             raise rc.MessageError(f"columns are {list(columns)}, expected those of a message that can be drawn")
@@ -84,17 +90,15 @@ class Canvas:
 
     def _observation(self, name: str, observation: rc.Observation) -> None:
         if observation.error is not None:
-            self._at(_stamp(observation.metadata))
+            self._at(self._stamp(observation.metadata))
             self._text(name, f"no observation: {observation.error}", rr.TextLogLevel.WARN)
             return
         self._at(observation.timestamp_ns)
         last = self._epochs.get(name)
         self._epochs[name] = observation.epoch
-        if last != observation.epoch:
-            self._forget(name)
-            self._state(("valid", name, "epoch"), str(observation.epoch))
-            if last is not None:
-                self._text(name, f"epoch {observation.epoch}: a clock jumped", rr.TextLogLevel.WARN)
+        self._state(("valid", name, "epoch"), str(observation.epoch))
+        if last not in (None, observation.epoch):
+            self._text(name, f"epoch {observation.epoch}: a clock jumped", rr.TextLogLevel.WARN)
         row = observation.fused[-1].astype(np.float64)
         ages, names = list(observation.age_ns[-1]), list(observation.modalities)
         for m, modality in enumerate(observation.modalities):
@@ -121,8 +125,8 @@ class Canvas:
         """Draws what the newest row has of an attached stream, once: many rows may have the same message."""
         if (index := int(stream.index[-1])) < 0 or stream.timestamps_ns is None:
             return
-        stamp, key = int(stream.timestamps_ns[index]), "/".join(path)
-        if self._stamps.get(key) == stamp:
+        stamp = int(stream.timestamps_ns[index])
+        if self._stamps.get(path) == stamp:
             return
         match stream.message(index):
             case rc.Voxels() as grid:
@@ -131,13 +135,13 @@ class Canvas:
                 self._cloud(path, cloud)
             case array:
                 self._array(path, array, stamp)
-        self._stamps[key] = stamp
+        self._stamps[path] = stamp
 
     def _voxels(self, path: tuple[str, ...], grid: rc.Voxels) -> None:
         cells, values = _occupied(grid)
         self._at(grid.timestamp_ns)
         self._log(
-            ("space", grid.frame_id or "no frame", *path),
+            ("space", _frame(grid), *path),
             rr.VoxelGridMap(
                 cells.astype(np.int32),
                 voxel_size=grid.voxel_size_m,
@@ -155,7 +159,7 @@ class Canvas:
             points, shade = points[finite], shade[finite]
         self._at(cloud.timestamp_ns)
         self._log(
-            ("space", cloud.frame_id or "no frame", *path),
+            ("space", _frame(cloud), *path),
             rr.Points3D(points, colors=_shaded(shade), radii=rr.Radius.ui_points(1.5)),
         )
 
@@ -172,7 +176,7 @@ class Canvas:
         data = columns["data"]
         data = data if data.dtype == np.uint8 else np.frombuffer(data[0], np.uint8)
         said = {"encoding": columns["encoding"][0], **{key: int(columns[key][0]) for key in ("width", "height")}}
-        self._image((name,), data, said, _stamp(metadata))
+        self._image((name,), data, said, self._stamp(metadata))
 
     def _image(self, path: tuple[str, ...], data: np.ndarray, said: Mapping[str, Any], stamp: int) -> None:
         encoding = str(said["encoding"]).lower()
@@ -199,7 +203,7 @@ class Canvas:
         tensor = rc.open_tensor({"type": "INPUT", "value": value, "metadata": metadata}, copy=False).numpy()
         if tensor.size == 0 or tensor.dtype.kind not in "iufb":
             raise rc.MessageError(f"the payload is {tensor.size} values of {tensor.dtype}, expected one number or more")
-        stamp = _stamp(metadata)
+        stamp = self._stamp(metadata)
         fields = messages.strings(metadata, "fields") if "fields" in metadata else ()
         if "timestamps_ns" not in metadata:
             self._array((name,), tensor, stamp, fields)
@@ -217,7 +221,7 @@ class Canvas:
             self._lines(("values", name), row, fields)
 
     def _diagnostics(self, name: str, columns: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> None:
-        self._at(_stamp(metadata))
+        self._at(self._of_host(self._stamp(metadata)))
         node = str(metadata.get("node", name))
         operations = columns.get("operation", [""] * len(columns["input"]))
         for operation, of, level, words in zip(
@@ -227,9 +231,8 @@ class Canvas:
             level = int(level)
             word = _LEVELS.get(level, f"level {level}")
             self._state(("diagnostics", node, row), word)
-            key = f"{node}/{row}"
-            last = self._said.get(key, (0, ""))
-            self._said[key] = (level, str(words))
+            last = self._said.get((node, row), (0, ""))
+            self._said[node, row] = (level, str(words))
             if last != (level, str(words)) and (level or last[0]):
                 weight = (
                     rr.TextLogLevel.ERROR if level >= 2 else rr.TextLogLevel.WARN if level else rr.TextLogLevel.INFO
@@ -247,15 +250,18 @@ class Canvas:
         entity = rr.new_entity_path(list(path))
         if self._names.get(entity) != names:
             self._names[entity] = names
-            self._recording.log(entity, rr.SeriesLines(names=names), static=True)
+            colours = np.array(_LINES[: len(names)], np.uint32) if len(names) <= layout.MAX_LEGEND else None
+            self._recording.log(entity, rr.SeriesLines(names=names, colors=colours), static=True)
         self._log(path, rr.Scalars(values), len(values))
 
     def _state(self, path: tuple[str, ...], state: str) -> None:
         entity = rr.new_entity_path(list(path))
-        last = self._states.get(entity)
-        if last == state:
-            return
-        self._states[entity] = state
+        last, newest_ns = self._states.get(entity, (None, self._time_ns))
+        # On change only. Where a clock went back, states of before stand at the times that come again.
+        if self._time_ns >= newest_ns:
+            if last == state:
+                return
+            self._states[entity] = state, self._time_ns
         if last is None and state in _COLOURS:
             known = ("valid", "invalid") if path[0] == "valid" else tuple(_LEVELS.values())
             looks = rr.StateConfiguration(values=known, colors=np.array([_COLOURS[word] for word in known], np.uint32))
@@ -264,12 +270,6 @@ class Canvas:
 
     def _text(self, name: str, words: str, level: rr.TextLogLevel) -> None:
         self._log(("log", name), rr.TextLog(words, level=level))
-
-    def _forget(self, name: str) -> None:
-        """Has the states of an input drawn again: its time may begin anew."""
-        start = rr.new_entity_path(["valid", name])
-        for entity in [entity for entity in self._states if entity.startswith(f"{start}/")]:
-            del self._states[entity]
 
     def _log(self, path: tuple[str, ...], archetype: Any, lines: int = 0) -> None:
         entity = rr.new_entity_path(list(path))
@@ -283,28 +283,52 @@ class Canvas:
             self._recording.set_time(TIMELINE, timestamp=np.datetime64(stamp_ns, "ns"))
         else:
             self._recording.set_time(TIMELINE, duration=np.timedelta64(stamp_ns, "ns"))
+        self._time_ns = stamp_ns
+
+    def _stamp(self, metadata: Mapping[str, Any]) -> int:
+        """The capture time of a message; of one that does not say it, when dora says that it was published."""
+        if "timestamp_ns" in metadata:
+            return messages.integer(metadata, "timestamp_ns")
+        match metadata.get("timestamp"):
+            case datetime.datetime() as published:
+                # Whole seconds and microseconds: a float has no room for nanoseconds since 1970.
+                return self._of_host(int(published.timestamp() // 1) * 10**9 + published.microsecond * 1000)
+            case float(seconds) if math.isfinite(seconds):
+                # As nodes of the hub send it.
+                return math.floor(seconds) * 10**9 + round(seconds % 1 * 10**9)
+        return messages.integer(metadata, "timestamp" if "timestamp" in metadata else "timestamp_ns")
+
+    def _stamped(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
+        return {**metadata, "timestamp_ns": self._stamp(metadata)}
+
+    def _of_host(self, stamp_ns: int) -> int:
+        """A time of this machine's clock as a capture time: the last one drawn, where captures have another clock."""
+        is_same = self._time_ns is None or abs(stamp_ns - self._time_ns) < _SAME_CLOCK_NS
+        return stamp_ns if is_same else self._time_ns
 
 
-def _stamp(metadata: Mapping[str, Any]) -> int:
-    """The capture time of a message; of one that does not say it, when dora says that it was published."""
-    if "timestamp_ns" in metadata:
-        return messages.integer(metadata, "timestamp_ns")
-    published = metadata.get("timestamp")
-    if isinstance(published, datetime.datetime):
-        # Whole seconds and microseconds: a float has no room for nanoseconds since 1970.
-        return int(published.timestamp() // 1) * 10**9 + published.microsecond * 1000
-    return messages.integer(metadata, "timestamp" if "timestamp" in metadata else "timestamp_ns")
-
-
-def _stamped(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    return {**metadata, "timestamp_ns": _stamp(metadata)}
+def _is_image(metadata: Mapping[str, Any]) -> bool:
+    """Nodes of the hub send the encoding of samples, too, such as `jointstate`."""
+    encoding = metadata.get("encoding")
+    return encoding is not None and ("width" in metadata or str(encoding).lower() in _MEDIA_TYPES)
 
 
 def _is_flat_cloud(value: np.ndarray, metadata: Mapping[str, Any]) -> bool:
     """As voxelize takes clouds: rows that are no samples, of fields x, y, z among others, or of these three alone."""
-    if "timestamps_ns" in metadata or "shape" not in metadata or len(metadata["shape"]) != 2:
+    if "timestamps_ns" in metadata:
         return False
-    return {"x", "y", "z"} <= set(metadata["fields"]) if "fields" in metadata else metadata["shape"][1] == 3
+    fields = messages.strings(metadata, "fields") if "fields" in metadata else None
+    if fields is not None and not {"x", "y", "z"} <= set(fields):
+        return False
+    if "shape" not in metadata:
+        # As many values as names are one sample.
+        return fields is not None and value.size != len(fields)
+    shape = messages.integers(metadata, "shape")
+    return len(shape) == 2 and (fields is not None or shape[1] == 3)
+
+
+def _frame(of: rc.Voxels | rc.Cloud) -> str:
+    return str(of.frame_id or "no frame")
 
 
 def _occupied(grid: rc.Voxels) -> tuple[np.ndarray, np.ndarray]:

@@ -10,9 +10,11 @@ import rerun.blueprint as rrb
 # Past it, values are the bars of a chart: lines make the viewer slow.
 MAX_LINES = 256
 # Above it, a legend hides the lines.
-_MAX_LEGEND = 8
+MAX_LEGEND = 8
 # Above it, lines go beside each other.
 _MAX_ROWS = 6
+# Past it, nobody sees anything. What has no view can be opened in the viewer's list of what there is.
+_MAX_VIEWS = 100
 
 
 class Layout:
@@ -33,7 +35,7 @@ class Layout:
                 origin = rr.new_entity_path(list(path[:2]))
             case _:
                 origin = f"/{kind}"
-        if (kind, origin) in self._views:
+        if (kind, origin) in self._views or len(self._views) == _MAX_VIEWS:
             return
         self._is_new = True
         view: rrb.View
@@ -41,7 +43,7 @@ class Layout:
             case "values" if lines > MAX_LINES:
                 view = rrb.BarChartView(origin=origin, name=title)
             case "values":
-                legend = rrb.PlotLegend(visible=lines <= _MAX_LEGEND)
+                legend = rrb.PlotLegend(visible=lines <= MAX_LEGEND)
                 view = rrb.TimeSeriesView(origin=origin, name=title, plot_legend=legend)
             case "image":
                 view = rrb.Spatial2DView(origin=origin, name=title)
@@ -61,16 +63,14 @@ class Layout:
             return None
         self._is_new = False
         values, spaces, images = self._of("values"), self._of("space"), self._of("image")
-        left = [rrb.Tabs(*spaces)] if len(spaces) > 1 else spaces
-        left += [rrb.Grid(*images)] if images else []
-        left += self._of("log")
-        right = [rrb.Grid(*values)] if len(values) > _MAX_ROWS else values
-        right += self._of("age_ms")
+        world = [rrb.Tabs(*spaces)] if len(spaces) > 1 else spaces
+        world += [rrb.Grid(*images)] if images else []
+        lines = [rrb.Grid(*values)] if len(values) > _MAX_ROWS else values
+        lines += self._of("age_ms")
         # A state takes a lane, a line none.
-        lanes = self._of("valid") + self._of("diagnostics")
-        shares = [1] * len(right) + [2] * len(lanes)
-        columns = [rrb.Vertical(*left)] if left else []
-        columns += [rrb.Vertical(*right, *lanes, row_shares=shares)] if shares else []
+        left = [(view, 2) for view in world] + [(view, 1) for view in self._of("diagnostics") + self._of("log")]
+        right = [(view, 1) for view in lines] + [(view, 2) for view in self._of("valid")]
+        columns = [rrb.Vertical(*(view for view, _ in c), row_shares=[n for _, n in c]) for c in (left, right) if c]
         return rrb.Blueprint(
             rrb.Horizontal(*columns),
             rrb.TimePanel(timeline=timeline, state="collapsed"),

@@ -86,20 +86,38 @@ class Painter(threading.Thread):
         except RuntimeError as error:
             if "timed out" in str(error):
                 return True
+            # Raises where it does not come back.
+            self._sink.is_ready()
             self._faults.count("viewer", "connections lost", "the viewer is gone")
             return False
         return True
 
 
 def run(node: Any, sink: Any) -> None:
-    """Takes messages to the end of the dataflow."""
+    """Takes messages to the end of the dataflow, or until it is interrupted."""
     inbox, faults = Inbox(), Faults()
     gone: list[str] = []
     painter = Painter(inbox, sink, faults, gone.append)
     painter.start()
+    try:
+        _take(node, inbox, faults, gone)
+    except KeyboardInterrupt:
+        pass
+    inbox.close()
+    painter.join(_ENDS_WITHIN_S)
+    if gone:
+        say("warn", f"{gone[0]}: nothing more is drawn")
+    elif painter.is_alive() or len(inbox):
+        say("warn", f"the viewer takes nothing more: {len(inbox)} messages are not drawn")
+    faults.sum_up()
+    sink.close()
+
+
+def _take(node: Any, inbox: Inbox, faults: Faults, gone: Sequence[str]) -> None:
+    """Puts what comes into the inbox, for as long as it is drawn."""
     for event in node:
         if gone:
-            break
+            return
         match event["type"]:
             case "INPUT":
                 name = event["id"]
@@ -114,14 +132,6 @@ def run(node: Any, sink: Any) -> None:
                     )
             case "ERROR":
                 say("error", f"dora: {event.get('error')}")
-    inbox.close()
-    painter.join(_ENDS_WITHIN_S)
-    if gone:
-        say("warn", f"{gone[0]}: nothing more is drawn")
-    elif painter.is_alive() or len(inbox):
-        say("warn", f"the viewer takes nothing more: {len(inbox)} messages are not drawn")
-    faults.sum_up()
-    sink.close()
 
 
 def _port(text: str) -> int:
@@ -177,7 +187,11 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
     save.add_argument("file", type=_file, help="FILE.rrd; counts from the folder of the dataflow")
     serve = modes.add_parser("serve-web", parents=[local], help="a page for browsers")
     serve.add_argument("web_port", type=_port, nargs="?", default=9090, metavar="PORT")
-    return parser.parse_args(argv or shlex.split(os.environ.get("ROBOCACHE_VIEW", "")) or ["spawn"])
+    try:
+        words = shlex.split(os.environ.get("ROBOCACHE_VIEW", ""))
+    except ValueError as error:
+        parser.error(f"ROBOCACHE_VIEW is {os.environ['ROBOCACHE_VIEW']!r}: {error}")
+    return parser.parse_args(argv or words or ["spawn"])
 
 
 def opened(options: argparse.Namespace) -> Any:

@@ -21,12 +21,17 @@ class File:
     def __init__(self, path: pathlib.Path):
         self._path = path
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
+        path.write_bytes(b"")
+        self._is_begun = False
 
     def is_ready(self) -> bool:
+        """Raises OSError where it broke off: begun anew, it would lose what it has."""
+        if self._is_begun:
+            raise OSError(f"{self._path} can't be written any more: is the disk full?")
         return True
 
     def connect(self, recording: rr.RecordingStream) -> None:
+        self._is_begun = True
         recording.save(self._path)
 
     def close(self) -> None:
