@@ -48,14 +48,22 @@
 
 mod cdr;
 mod chunks;
+mod columns;
+mod decoder;
+mod descriptor;
 mod error;
 mod files;
 mod form;
 mod image;
+mod json;
+#[cfg(test)]
+mod mutations;
 mod own;
 mod plan;
+mod protobuf;
 mod reader;
 mod records;
+mod stamp;
 mod standard;
 mod tally;
 mod types;
