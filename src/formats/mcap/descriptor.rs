@@ -9,11 +9,14 @@ use std::sync::Arc;
 /// Messages are described no deeper in others than this.
 const DEEPEST: usize = 32;
 
+/// A type, and how it travels.
+type Made = (Arc<Type>, Arc<Layout>);
+
 /// `FieldDescriptorProto.Label`.
 const REPEATED: u64 = 3;
 
 /// The type of that name, and how it travels. A message within itself, or too deep in others, is not decoded.
-pub(super) fn from_descriptors(name: &str, set: &[u8]) -> Result<(Arc<Type>, Arc<Layout>), String> {
+pub(super) fn from_descriptors(name: &str, set: &[u8]) -> Result<Made, String> {
     let failed = |problem: String| format!("its schema is no FileDescriptorSet: {problem}");
     let mut types = Types::default();
     each(set, |number, value| match (number, value) {
@@ -77,7 +80,7 @@ enum Presence {
 struct Types<'a> {
     /// `DescriptorProto`s by their full names.
     messages: HashMap<String, (&'a [u8], Presence)>,
-    made: HashMap<String, (Arc<Type>, Arc<Layout>)>,
+    made: HashMap<String, Made>,
     /// Those that are being made.
     open: Vec<String>,
 }
@@ -126,7 +129,7 @@ impl<'a> Types<'a> {
     }
 
     /// `None`: it is not described.
-    fn find(&mut self, name: &str) -> Result<Option<(Arc<Type>, Arc<Layout>)>, String> {
+    fn find(&mut self, name: &str) -> Result<Option<Made>, String> {
         if let Some(made) = self.made.get(name) {
             return Ok(Some(made.clone()));
         }

@@ -7,16 +7,17 @@ use super::types::{Count, Field, Kind, Type};
 use crate::arrow::array::StructArray;
 use crate::arrow::datatypes::Fields;
 use crate::device::Dtype;
+use crate::stream::recording::text::Parser;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
 
 /// Values are described no deeper in others than this.
 const DEEPEST: usize = 32;
+/// A message has no more lists and objects in each other than this.
+const DEEPEST_TEXT: usize = 128;
 /// A type has no more values and objects than this.
 const MOST_VALUES: usize = 65_536;
 /// Every whole number up to here is a float64.
@@ -36,7 +37,54 @@ pub(super) enum Value {
 
 impl Value {
     pub fn parse(data: &[u8]) -> Result<Self, String> {
-        serde_json::from_slice(data).map_err(|error| error.to_string())
+        let text = str::from_utf8(data).map_err(|_| "no text in UTF-8")?;
+        let mut parser = Parser::new(text);
+        let value = Self::next(&mut parser, 0)?;
+        parser.end(value)
+    }
+
+    fn next(parser: &mut Parser<'_>, depth: usize) -> Result<Self, String> {
+        if depth > DEEPEST_TEXT {
+            return parser.wrong(&format!(
+                "value (allowed: {DEEPEST_TEXT} lists and objects in each other)"
+            ));
+        }
+        match parser.peek() {
+            Some('{') => {
+                let mut entries = Vec::new();
+                parser.items('{', '}', |parser| {
+                    let key = parser.string()?;
+                    parser.take(':')?;
+                    entries.push((key, Self::next(parser, depth + 1)?));
+                    Ok(())
+                })?;
+                Ok(Self::Object(entries))
+            }
+            Some('[') => {
+                let mut items = Vec::new();
+                parser.items('[', ']', |parser| {
+                    items.push(Self::next(parser, depth + 1)?);
+                    Ok(())
+                })?;
+                Ok(Self::List(items))
+            }
+            Some('"') => parser.string().map(Self::Text),
+            Some('t') => parser.word("true", Self::Bool(true)),
+            Some('f') => parser.word("false", Self::Bool(false)),
+            Some('n') => parser.word("null", Self::Null),
+            // As Python writes them.
+            Some('N') => parser.word("NaN", Self::Float(f64::NAN)),
+            Some('I') => parser.word("Infinity", Self::Float(f64::INFINITY)),
+            _ => {
+                let infinity = parser.word("-Infinity", Self::Float(f64::NEG_INFINITY));
+                infinity.or_else(|_| {
+                    let digits = parser.digits();
+                    let whole = digits.parse().map(Self::Whole);
+                    let number = whole.or_else(|_| digits.parse().map(Self::Float));
+                    number.or_else(|_| parser.wrong("value"))
+                })
+            }
+        }
     }
 
     fn get(&self, key: &str) -> Option<&Self> {
@@ -70,51 +118,6 @@ impl Value {
             Self::List(_) => "a list",
             Self::Object(_) => "an object",
         }
-    }
-}
-
-impl<'de> Deserialize<'de> for Value {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Values;
-        impl<'de> Visitor<'de> for Values {
-            type Value = Value;
-            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str("a value")
-            }
-            fn visit_unit<E>(self) -> Result<Value, E> {
-                Ok(Value::Null)
-            }
-            fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
-                Ok(Value::Bool(value))
-            }
-            fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
-                Ok(Value::Whole(value.into()))
-            }
-            fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
-                Ok(Value::Whole(value.into()))
-            }
-            fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
-                Ok(Value::Float(value))
-            }
-            fn visit_str<E>(self, value: &str) -> Result<Value, E> {
-                Ok(Value::Text(value.to_owned()))
-            }
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
-                let mut items = Vec::new();
-                while let Some(item) = list.next_element()? {
-                    items.push(item);
-                }
-                Ok(Value::List(items))
-            }
-            fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Value, A::Error> {
-                let mut entries = Vec::new();
-                while let Some(entry) = object.next_entry()? {
-                    entries.push(entry);
-                }
-                Ok(Value::Object(entries))
-            }
-        }
-        deserializer.deserialize_any(Values)
     }
 }
 

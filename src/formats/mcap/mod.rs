@@ -1,4 +1,4 @@
-//! MCAP files: what ROS 2 and others record, read into messages, and messages written as ROS 2 would.
+//! MCAP files: what ROS 2, Foxglove and others record, read into messages, and messages written as ROS 2 would.
 //!
 //! [`Reader`] gives the messages of a file, or of a folder of rosbag2, stream by stream as `docs/formats.md` says.
 //!

@@ -6,7 +6,7 @@ use super::stamp::Stamp;
 use super::types::Type;
 use crate::arrow::array::{Array, AsArray, StructArray};
 use crate::arrow::datatypes::{DataType, FieldRef, Fields};
-use crate::stream::{FromConfig, NamesConfig, Reading, Recognised, Selector, Wanted, recognise};
+use crate::stream::{FRAMES, FromConfig, NamesConfig, Reading, Recognised, Selector, Wanted, recognise};
 use std::sync::Arc;
 
 /// An array of more elements than this has a stream of its own, as lists of any length have.
@@ -14,9 +14,6 @@ const LONG: i32 = 64;
 
 /// Where the points of a cloud come from, in its frame.
 const POSE: &str = "pose";
-
-/// Where the coordinate frame stands.
-const FRAMES: [&str; 2] = ["header.frame_id", "frame_id"];
 
 /// What is done with messages of a type.
 pub(super) struct Plan {

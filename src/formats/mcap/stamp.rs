@@ -2,14 +2,14 @@
 
 use crate::arrow::array::StructArray;
 use crate::arrow::datatypes::{DataType, Fields};
-use crate::stream::{Path, integer, ns_of, number};
+use crate::stream::{Path, integer, key, ns_of, number};
 
 /// Where stamps stand, in the order in which they are looked for.
 const PATHS: [&str; 6] = [
     "header.stamp",
     "header.timestamp",
     "timestamp",
-    "timestamp_ns",
+    key::timestamp_ns,
     "stamp",
     "time",
 ];

@@ -3,7 +3,7 @@
 use crate::arrow::datatypes::Fields;
 
 /// Where the coordinate frame stands: in messages of ROS, and in dora's std types.
-pub(super) const FRAMES: [&str; 2] = [ROS_FRAME, STD_FRAME];
+pub(crate) const FRAMES: [&str; 2] = [ROS_FRAME, STD_FRAME];
 const ROS_FRAME: &str = "header.frame_id";
 const STD_FRAME: &str = "frame_id";
 

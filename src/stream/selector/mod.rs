@@ -18,6 +18,8 @@ mod tests;
 pub(crate) use cloud::DATATYPES;
 pub use config::{FromConfig, FromError, MetadataStamp, NamesConfig, StampConfig, TimeUnit};
 pub use error::SelectError;
+#[cfg(feature = "mcap")]
+pub(crate) use known::FRAMES;
 pub(crate) use path::Path;
 #[cfg(feature = "mcap")]
 pub(crate) use path::{integer, number};
