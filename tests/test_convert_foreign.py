@@ -53,6 +53,7 @@ def test_foxglove(tmp_path):
         (2, made("foxglove.FrameTransforms", transforms=[{"parent_frame_id": "odom", "child_frame_id": "base", **turn}])),
         (3, made("foxglove.CompressedImage", timestamp=stamp(START), frame_id="eye", format="jpeg", data=b"\xff\xd8\x00")),
         (4, made("foxglove.PointCloud", timestamp=stamp(START), frame_id="lidar", pose=IDENTITY, point_stride=20, fields=packed, data=points.tobytes())),
+        (4, made("foxglove.PointCloud", timestamp=stamp(START), frame_id="lidar", point_stride=20, fields=packed, data=points.tobytes())),
     ]
     out, told = converted(tmp_path, channels, messages)
     assert told["problems"] == []
@@ -70,11 +71,12 @@ def test_foxglove(tmp_path):
     image = stream(out, "CompressedImage")
     assert json.loads(image.schema.metadata[b"metadata"])["encoding"] == "jpeg" and rows(image)[0].tolist() == [255, 216, 0]
     cloud = stream(out, "PointCloud")
-    assert cloud.schema.metadata[b"frame_id"] == b"lidar" and cloud["timestamp_ns"].to_pylist() == [START]
+    assert cloud.schema.metadata[b"frame_id"] == b"lidar" and cloud["timestamp_ns"].to_pylist() == [START] * 2
     for name in points.dtype.names:
         column = rows(cloud, name)[0]
         assert column.dtype == points[name].dtype
         np.testing.assert_array_equal(column, points[name])
+    # The second has no pose.
     np.testing.assert_array_equal(rows(stream(out, "PointCloud.pose")), [[0, 0, 0, 0, 0, 0, 1]])
 
 

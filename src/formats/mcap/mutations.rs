@@ -161,7 +161,7 @@ fn few_bytes_do_not_become_many() {
     let text = format!("{{\"l\": [{{{}}}{}]}}", keys.join(", "), ", {}".repeat(100_000));
     assert_eq!(
         read_json(b"", text.as_bytes()).unwrap_err(),
-        "`l`: more than 4194304 values that are not there"
+        "`l`: `k304`: more than 4194304 values that are not there"
     );
     // Types that have ten of the next one each.
     let step = |i: u64| {

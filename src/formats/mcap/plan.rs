@@ -4,7 +4,7 @@ use super::decoder::Decoder;
 use super::image;
 use super::stamp::Stamp;
 use super::types::Type;
-use crate::arrow::array::{Array, AsArray, StructArray};
+use crate::arrow::array::{Array, ArrayRef, AsArray, StructArray};
 use crate::arrow::datatypes::{DataType, FieldRef, Fields};
 use crate::stream::{FRAMES, FromConfig, NamesConfig, Reading, Recognised, Selector, Wanted, recognise};
 use std::sync::Arc;
@@ -31,8 +31,8 @@ pub(super) struct Part {
     /// What stands behind the name of the topic, with a dot before it.
     pub suffix: String,
     pub take: Take,
-    /// The list that it is made of: where that is empty, there is no message.
-    pub list: Option<String>,
+    /// What it is made of: a list, or a struct. Where that is empty, there is no message.
+    pub source: Option<String>,
 }
 
 pub(super) enum Take {
@@ -138,11 +138,11 @@ impl Plan {
         left_out.flatten().collect()
     }
 
-    fn push(&mut self, suffix: &str, take: Take, list: Option<String>) {
+    fn push(&mut self, suffix: &str, take: Take, source: Option<String>) {
         self.parts.push(Part {
             suffix: suffix.to_owned(),
             take,
-            list,
+            source,
         });
     }
 
@@ -152,7 +152,8 @@ impl Plan {
         let paths: Vec<String> = found.values.iter().filter_map(of_pose).collect();
         if !paths.is_empty() {
             let selector = Selector::new(Reading::named_samples(Some(columns(paths, None))));
-            self.push(&format!(".{POSE}"), Take::Select(Box::new(selector)), None);
+            let take = Take::Select(Box::new(selector));
+            self.push(&format!(".{POSE}"), take, Some(POSE.to_owned()));
         }
     }
 
@@ -316,8 +317,15 @@ pub(super) fn text<'a>(of: &'a StructArray, path: &str) -> Option<&'a str> {
     (texts.len() > 0).then(|| texts.value(0))
 }
 
-/// Whether the list at a path has no elements.
+/// Whether there is nothing at a path: a list without elements, or a struct without values.
 pub(super) fn is_empty(payload: &StructArray, path: &str) -> bool {
+    fn has_nothing(column: &ArrayRef) -> bool {
+        match (column.as_struct_opt(), column.as_list_opt::<i32>()) {
+            (Some(inner), _) => inner.columns().iter().all(has_nothing),
+            (_, Some(list)) => list.value_length(0) == 0,
+            _ => column.is_null(0),
+        }
+    }
     let (mut steps, mut at) = (path.split('.').peekable(), payload);
     while let Some(step) = steps.next() {
         let Some(column) = at.column_by_name(step) else {
@@ -325,11 +333,7 @@ pub(super) fn is_empty(payload: &StructArray, path: &str) -> bool {
         };
         match (steps.peek(), column.as_struct_opt()) {
             (Some(_), Some(inner)) => at = inner,
-            _ => {
-                return column
-                    .as_list_opt::<i32>()
-                    .is_some_and(|list| list.value_length(0) == 0);
-            }
+            _ => return has_nothing(column),
         }
     }
     false

@@ -177,7 +177,7 @@ impl Reader {
                 Take::Select(selector) => {
                     open.part += 1;
                     if part
-                        .list
+                        .source
                         .as_ref()
                         .is_some_and(|path| plan::is_empty(&open.payload, path))
                     {
