@@ -194,6 +194,26 @@ def test_types_of_ones_own(tmp_path):
         assert part in notes, notes
 
 
+def test_no_loss_is_silent(tmp_path):
+    made = bags.Made()
+    cloud, points = made.cloud(START)
+    cloud.fields.append(bags.T["sensor_msgs/msg/PointField"](name="normal", offset=0, datatype=7, count=3))
+    poses = bags.T["geometry_msgs/msg/PoseArray"](header=bags.header(START), poses=[bags.pose((1.0, 2.0, 3.0), (0.0, 0.0, 0.0, 1.0))])
+    types = bags.T["std_msgs/msg/Int64MultiArray"], bags.T["std_msgs/msg/MultiArrayLayout"]
+    numbers = types[0](layout=types[1](dim=[], data_offset=0), data=np.array([2**53, 2**53 + 1, -(2**63), 2**63 - 1]))
+    messages = [
+        ("/points", "sensor_msgs/msg/PointCloud2", START, cloud),
+        ("/poses", "geometry_msgs/msg/PoseArray", START, poses),
+        ("/numbers", "std_msgs/msg/Int64MultiArray", START, numbers),
+    ]
+    bags.write(tmp_path / "bag", messages)
+    notes = convert(tmp_path / "bag", tmp_path / "out")["notes"]
+    assert "/points (sensor_msgs/msg/PointCloud2): left out: `normal` (3 float32)" in notes
+    assert "/poses (geometry_msgs/msg/PoseArray): 1 messages are left out: there are no numbers in them but `poses` (list of structs)" in notes
+    assert "/numbers (std_msgs/msg/Int64MultiArray): numbers beyond 2^53 that are rounded to float64: 2, the first in `data`" in notes
+    np.testing.assert_array_equal(rows(stream(tmp_path / "out", "points"), "x")[0], points["x"])
+
+
 def opened(path):
     """What rosbags finds in a file: for each topic its (log time, message)s."""
     from rosbags.highlevel import AnyReader

@@ -20,7 +20,7 @@ pub use payload::Payload;
 pub use resident::{Resident, SlotColumn, SlotLayout};
 pub use samples::{SampleRow, SampleRows, SamplesError};
 #[cfg(feature = "mcap")]
-pub(crate) use selector::{DATATYPES, Recognised, recognise};
+pub(crate) use selector::{DATATYPES, FRAMES, Path, Recognised, integer, ns_of, number, recognise};
 pub use selector::{
     FromConfig, FromError, MetadataStamp, NamesConfig, Reading, SelectError, Selector, StampConfig, TimeUnit, Wanted,
     Width,

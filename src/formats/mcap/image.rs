@@ -1,14 +1,21 @@
 //! Images of ROS: `sensor_msgs/Image` as tensors `[H, W, C]`.
 
+use super::plan::has_all;
 use crate::arrow::array::{AsArray, StructArray};
 use crate::arrow::datatypes::{Fields, UInt8Type, UInt32Type};
 use crate::device::Dtype;
 use crate::stream::{Cells, Message, MetadataRef};
 
-/// The fields of a `sensor_msgs/Image`.
-const IMAGE: [&str; 7] = ["header", "height", "width", "encoding", "is_bigendian", "step", "data"];
-/// Those of a `sensor_msgs/CompressedImage`.
-const COMPRESSED: [&str; 3] = ["header", "format", "data"];
+/// The fields of a `sensor_msgs/Image`, and those of a `foxglove.RawImage`.
+const IMAGES: [&[&str]; 2] = [
+    &["header", "height", "width", "encoding", "is_bigendian", "step", "data"],
+    &["timestamp", "frame_id", "width", "height", "encoding", "step", "data"],
+];
+/// Those of compressed ones.
+const COMPRESSED: [&[&str]; 2] = [
+    &["header", "format", "data"],
+    &["timestamp", "frame_id", "data", "format"],
+];
 /// The key under which dora's nodes say how an image is encoded.
 const ENCODING: &str = "encoding";
 
@@ -22,13 +29,8 @@ pub(super) enum Kind {
 impl Kind {
     /// That of a message of these fields, if it is an image.
     pub fn of(fields: &Fields) -> Option<Self> {
-        let are = |names: &[&str]| {
-            fields
-                .iter()
-                .map(|field| field.name().as_str())
-                .eq(names.iter().copied())
-        };
-        match (are(&IMAGE), are(&COMPRESSED)) {
+        let are = |kinds: [&[&str]; 2]| kinds.iter().any(|names| has_all(fields, names));
+        match (are(IMAGES), are(COMPRESSED)) {
             (true, _) => Some(Self::Plain),
             (_, true) => Some(Self::Compressed),
             _ => None,

@@ -1,4 +1,4 @@
-//! MCAP files: what ROS 2 and others record, read into messages, and messages written as ROS 2 would.
+//! MCAP files: what ROS 2, Foxglove and others record, read into messages, and messages written as ROS 2 would.
 //!
 //! [`Reader`] gives the messages of a file, or of a folder of rosbag2, stream by stream as `docs/formats.md` says.
 //!
@@ -48,14 +48,22 @@
 
 mod cdr;
 mod chunks;
+mod columns;
+mod decoder;
+mod descriptor;
 mod error;
 mod files;
 mod form;
 mod image;
+mod json;
+#[cfg(test)]
+mod mutations;
 mod own;
 mod plan;
+mod protobuf;
 mod reader;
 mod records;
+mod stamp;
 mod standard;
 mod tally;
 mod types;

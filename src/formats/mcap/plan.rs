@@ -1,22 +1,26 @@
 //! What is taken of the messages of a type: which streams they become, and what is left out.
 
+use super::decoder::Decoder;
 use super::image;
+use super::stamp::Stamp;
 use super::types::Type;
-use crate::arrow::array::{Array, AsArray, StructArray};
-use crate::arrow::datatypes::{DataType, FieldRef, Fields, Int32Type, UInt32Type};
-use crate::stream::{FromConfig, NamesConfig, Reading, Recognised, Selector, Wanted, recognise};
+use crate::arrow::array::{Array, ArrayRef, AsArray, StructArray};
+use crate::arrow::datatypes::{DataType, FieldRef, Fields};
+use crate::stream::{FRAMES, FromConfig, NamesConfig, Reading, Recognised, Selector, Wanted, recognise};
 use std::sync::Arc;
 
 /// An array of more elements than this has a stream of its own, as lists of any length have.
 const LONG: i32 = 64;
 
-/// What ROS calls the coordinate frame.
-const FRAME: &str = "frame_id";
+/// Where the points of a cloud come from, in its frame.
+const POSE: &str = "pose";
 
 /// What is done with messages of a type.
 pub(super) struct Plan {
     pub of: Arc<Type>,
+    pub decoder: Decoder,
     pub fields: Fields,
+    pub stamp: Option<Stamp>,
     pub parts: Vec<Part>,
     /// What is left out, in words.
     pub left_out: Vec<String>,
@@ -27,42 +31,70 @@ pub(super) struct Part {
     /// What stands behind the name of the topic, with a dot before it.
     pub suffix: String,
     pub take: Take,
-    /// The list that it is made of: where that is empty, there is no message.
-    pub list: Option<String>,
+    /// What it is made of: a list, or a struct. Where that is empty, there is no message.
+    pub source: Option<String>,
 }
 
 pub(super) enum Take {
     Select(Box<Selector>),
     Image(image::Kind),
-    /// A pose for each element of `transforms`, each a stream by the names of its frames.
-    Transforms(Box<Selector>),
+    /// Poses, each a stream by the names of its frames.
+    Transforms(Box<Transforms>),
+}
+
+impl Part {
+    /// What of its numbers could not be taken as they are, in words.
+    pub fn losses(&self) -> Vec<String> {
+        let losses = match &self.take {
+            Take::Select(selector) => selector.losses(),
+            Take::Transforms(transforms) => transforms.selector.losses(),
+            Take::Image(_) => return Vec::new(),
+        };
+        let line = |(count, path): (u64, &str), what: &str| {
+            (count > 0).then(|| format!("numbers {what}: {count}, the first in `{path}`"))
+        };
+        let rounded = line(losses.rounded, "beyond 2^53 that are rounded to float64");
+        let missing = line(losses.missing, "that are not there, for which NaN stands");
+        rounded.into_iter().chain(missing).collect()
+    }
+}
+
+/// What is taken of transforms.
+pub(super) struct Transforms {
+    pub selector: Selector,
+    pub stamp: Option<Stamp>,
+    /// Where the name of the parent frame stands.
+    pub parent: &'static str,
+    /// Whether they are the elements of the only list of a message.
+    pub is_list: bool,
 }
 
 impl Plan {
     /// That of a type; `reading` is what a configuration wants of it.
-    pub fn new(of: Arc<Type>, reading: Option<&Reading>) -> Self {
+    pub fn new(of: Arc<Type>, decoder: Decoder, reading: Option<&Reading>) -> Self {
         let fields = of.arrow_fields();
         let mut plan = Self {
             of,
+            decoder,
             fields: fields.clone(),
+            stamp: Stamp::of(&fields),
             parts: Vec::new(),
             left_out: Vec::new(),
         };
         let select = |from| Take::Select(Box::new(Selector::new(Reading::named_samples(from))));
-        let transform = ["transform.translation", "transform.rotation"].map(str::to_owned);
         if let Some(reading) = reading {
             plan.push("", Take::Select(Box::new(Selector::new(reading.clone()))), None);
         } else if let Some(kind) = image::Kind::of(&fields) {
             plan.push("", Take::Image(kind), None);
-        } else if is_transforms(&fields) {
-            let selector = Selector::new(Reading::named_samples(Some(columns(transform.to_vec(), None))));
-            plan.push("", Take::Transforms(Box::new(selector)), None);
+        } else if let Some(transforms) = Transforms::of(&fields) {
+            plan.push("", Take::Transforms(Box::new(transforms)), None);
         } else {
-            let found = Found::of(&fields);
+            let found = Found::of(&fields, plan.stamp.as_ref());
             match recognise(&fields).filter(|known| found.has(known)) {
                 Some(Recognised::Cloud) => {
                     let selector = Selector::new(Reading::cloud(Wanted::Every, None));
                     plan.push("", Take::Select(Box::new(selector)), None);
+                    plan.push_pose(&found);
                 }
                 Some(Recognised::Sample(taken, names)) => {
                     let list = taken.iter().find(|path| found.lists.iter().any(|list| list == **path));
@@ -97,12 +129,32 @@ impl Plan {
         )
     }
 
-    fn push(&mut self, suffix: &str, take: Take, list: Option<String>) {
+    /// The fields of clouds that are in no column.
+    pub fn fields_left_out(&self) -> Vec<String> {
+        let left_out = self.parts.iter().map(|part| match &part.take {
+            Take::Select(selector) => selector.left_out(),
+            Take::Image(_) | Take::Transforms(_) => Vec::new(),
+        });
+        left_out.flatten().collect()
+    }
+
+    fn push(&mut self, suffix: &str, take: Take, source: Option<String>) {
         self.parts.push(Part {
             suffix: suffix.to_owned(),
             take,
-            list,
+            source,
         });
+    }
+
+    /// The pose of a cloud, which its points are not moved by.
+    fn push_pose(&mut self, found: &Found) {
+        let of_pose = |(path, _): &(String, String)| is_below(path, POSE).then(|| path.clone());
+        let paths: Vec<String> = found.values.iter().filter_map(of_pose).collect();
+        if !paths.is_empty() {
+            let selector = Selector::new(Reading::named_samples(Some(columns(paths, None))));
+            let take = Take::Select(Box::new(selector));
+            self.push(&format!(".{POSE}"), take, Some(POSE.to_owned()));
+        }
     }
 
     /// Lists of numbers, each a stream.
@@ -157,22 +209,20 @@ impl Found {
         }
     }
 
-    fn of(fields: &Fields) -> Self {
+    fn of(fields: &Fields, stamp: Option<&Stamp>) -> Self {
         let mut found = Self::default();
-        for field in fields {
-            // It becomes the stamp and the frame of the message.
-            if !is_header(field) {
-                found.add(field.name(), field);
-            }
-        }
+        fields.iter().for_each(|field| found.add(field.name(), field, stamp));
         found
     }
 
-    fn add(&mut self, path: &str, field: &FieldRef) {
+    fn add(&mut self, path: &str, field: &FieldRef, stamp: Option<&Stamp>) {
         match field.data_type() {
+            // They become the stamp and the frame of the message.
+            _ if stamp.is_some_and(|stamp| stamp.is_at(path)) => {}
+            DataType::Utf8 if FRAMES.contains(&path) => {}
             DataType::Struct(fields) => {
                 for field in fields {
-                    self.add(&format!("{path}.{}", field.name()), field);
+                    self.add(&format!("{path}.{}", field.name()), field, stamp);
                 }
             }
             DataType::List(item) | DataType::FixedSizeList(item, LONG..) if item.data_type().is_numeric() => {
@@ -194,65 +244,88 @@ impl Found {
     }
 }
 
-fn is_header(field: &FieldRef) -> bool {
-    match field.data_type() {
-        DataType::Struct(parts) => {
-            field.name() == "header" && parts.iter().map(|part| part.name().as_str()).eq(["stamp", FRAME])
-        }
-        _ => false,
+impl Transforms {
+    /// Those of messages of these fields, if they are transforms.
+    fn of(fields: &Fields) -> Option<Self> {
+        const ROS: ([&str; 3], [&str; 2], &str) = (
+            ["header", "child_frame_id", "transform"],
+            ["transform.translation", "transform.rotation"],
+            FRAMES[0],
+        );
+        const FOXGLOVE: ([&str; 5], [&str; 2], &str) = (
+            [
+                "timestamp",
+                "parent_frame_id",
+                "child_frame_id",
+                "translation",
+                "rotation",
+            ],
+            ["translation", "rotation"],
+            "parent_frame_id",
+        );
+        let (within, is_list) = match &fields[..] {
+            [only] if only.name() == "transforms" => match only.data_type() {
+                DataType::List(item) => match item.data_type() {
+                    DataType::Struct(within) => (within, true),
+                    _ => return None,
+                },
+                _ => return None,
+            },
+            _ => (fields, false),
+        };
+        let (paths, parent) = match (has_all(within, &ROS.0), has_all(within, &FOXGLOVE.0)) {
+            (true, _) if is_list => (ROS.1, ROS.2),
+            (_, true) => (FOXGLOVE.1, FOXGLOVE.2),
+            _ => return None,
+        };
+        let from = columns(paths.map(str::to_owned).to_vec(), None);
+        Some(Self {
+            selector: Selector::new(Reading::named_samples(Some(from))),
+            stamp: Stamp::of(within),
+            parent,
+            is_list,
+        })
     }
 }
 
-fn is_transforms(fields: &Fields) -> bool {
-    let [only] = &fields[..] else { return false };
-    let DataType::List(item) = only.data_type() else {
-        return false;
-    };
-    let DataType::Struct(parts) = item.data_type() else {
-        return false;
-    };
-    only.name() == "transforms"
-        && parts
-            .iter()
-            .map(|part| part.name().as_str())
-            .eq(["header", "child_frame_id", "transform"])
+/// Whether these are the fields, in any order.
+pub(super) fn has_all(fields: &Fields, names: &[&str]) -> bool {
+    fields.len() == names.len() && names.iter().all(|name| fields.find(name).is_some())
 }
 
 /// A type in words.
 fn words(data_type: &DataType) -> String {
     match data_type {
         DataType::Utf8 => "text".to_owned(),
+        DataType::Binary => "bytes".to_owned(),
+        DataType::Null => "nested without end".to_owned(),
         DataType::Struct(_) => "structs".to_owned(),
+        DataType::List(item) if item.data_type().is_null() => "nested lists".to_owned(),
         DataType::List(item) => format!("list of {}", words(item.data_type())),
         DataType::FixedSizeList(item, size) => format!("{size} {}", words(item.data_type())),
         other => other.to_string().to_lowercase(),
     }
 }
 
-/// The stamp in the header of a message, ns. `None` where there is none, or it is zero.
-pub(super) fn stamp(payload: &StructArray) -> Option<i64> {
-    let stamp = payload
-        .column_by_name("header")?
-        .as_struct_opt()?
-        .column_by_name("stamp")?
-        .as_struct_opt()?;
-    let sec = stamp.column_by_name("sec")?.as_primitive_opt::<Int32Type>()?.value(0);
-    let nanosec = stamp
-        .column_by_name("nanosec")?
-        .as_primitive_opt::<UInt32Type>()?
-        .value(0);
-    let is_usable = nanosec < 1_000_000_000 && (sec, nanosec) != (0, 0);
-    is_usable.then(|| i64::from(sec) * 1_000_000_000 + i64::from(nanosec))
-}
-
-/// The text of a field of a struct.
-pub(super) fn text<'a>(of: &'a StructArray, name: &str) -> Option<&'a str> {
-    let texts = of.column_by_name(name)?.as_string_opt::<i32>()?;
+/// The text at a path. `None` where there is none.
+pub(super) fn text<'a>(of: &'a StructArray, path: &str) -> Option<&'a str> {
+    let (name, within) = match path.split_once('.') {
+        Some((outer, name)) => (name, of.column_by_name(outer)?.as_struct_opt()?),
+        None => (path, of),
+    };
+    let texts = within.column_by_name(name)?.as_string_opt::<i32>()?;
     (texts.len() > 0).then(|| texts.value(0))
 }
 
-/// Whether the list at a path has no elements.
+/// Whether there is nothing at a path: a list without elements, or a struct without values.
 pub(super) fn is_empty(payload: &StructArray, path: &str) -> bool {
+    fn has_nothing(column: &ArrayRef) -> bool {
+        match (column.as_struct_opt(), column.as_list_opt::<i32>()) {
+            (Some(inner), _) => inner.columns().iter().all(has_nothing),
+            (_, Some(list)) => list.value_length(0) == 0,
+            _ => column.is_null(0),
+        }
+    }
     let (mut steps, mut at) = (path.split('.').peekable(), payload);
     while let Some(step) = steps.next() {
         let Some(column) = at.column_by_name(step) else {
@@ -260,17 +333,14 @@ pub(super) fn is_empty(payload: &StructArray, path: &str) -> bool {
         };
         match (steps.peek(), column.as_struct_opt()) {
             (Some(_), Some(inner)) => at = inner,
-            _ => {
-                return column
-                    .as_list_opt::<i32>()
-                    .is_some_and(|list| list.value_length(0) == 0);
-            }
+            _ => return has_nothing(column),
         }
     }
     false
 }
 
-/// The frame in the header of a message.
+/// The coordinate frame of a message.
 pub(super) fn frame(payload: &StructArray) -> Option<&str> {
-    text(payload.column_by_name("header")?.as_struct_opt()?, FRAME).filter(|frame| !frame.is_empty())
+    let mut texts = FRAMES.into_iter().filter_map(|path| text(payload, path));
+    texts.find(|frame| !frame.is_empty())
 }

@@ -1,9 +1,11 @@
+use super::decoder::Decoder;
 use super::form::{ABOUT, About, FIRST, changes};
 use super::own::{Differences, Own};
-use super::plan::{self, Plan, Take};
+use super::plan::{self, Part, Plan, Take, Transforms};
 use super::records::{Channel, Raw, Record, Records, Schema};
+use super::stamp::Stamp;
 use super::tally::Tally;
-use super::{ReadError, cdr, files, types};
+use super::{ReadError, cdr, descriptor, files, json, types};
 use crate::arrow::array::{Array, ArrayRef, AsArray, StructArray};
 use crate::formats::file_name;
 use crate::stream::{Message, MetadataRef, Reading, key};
@@ -155,7 +157,9 @@ impl Reader {
                 let open = self.open.take()?;
                 let own = &mut **own;
                 let changes = self.topics.differences.remove(&own.about.stream).unwrap_or_default();
-                let stamp_ns = plan::stamp(&open.payload).unwrap_or(0);
+                let stamp_ns =
+                    Stamp::of(&own.fields).and_then(|mut stamp| stamp.read(&open.payload, open.published_ns));
+                let stamp_ns = stamp_ns.unwrap_or(0);
                 if let Err(why) = own.read(&open.payload, stamp_ns, &changes, message) {
                     topic.tally.broken.add(why);
                     return None;
@@ -163,7 +167,7 @@ impl Reader {
                 message.arrival_ns = own.about.has_arrivals.then_some(open.recorded_ns);
                 return Some(self.names.find("", &own.about.stream));
             }
-            Known::Metadata(_) | Known::View => return None,
+            Known::Metadata(_) | Known::View | Known::Unseen { .. } => return None,
         };
         while let Some(part) = plan.parts.get_mut(open.part) {
             let mut suffix = &part.suffix;
@@ -173,42 +177,44 @@ impl Reader {
                 Take::Select(selector) => {
                     open.part += 1;
                     if part
-                        .list
+                        .source
                         .as_ref()
                         .is_some_and(|path| plan::is_empty(&open.payload, path))
                     {
                         continue;
                     }
-                    let stamp = open.stamp(plan::stamp(&open.payload));
+                    let stamp = open.stamp(open.stamp_ns);
                     let payload: ArrayRef = open.payload.clone();
                     let read = selector.read([stamp], &payload, message);
                     read.map_err(|error| error.to_string())
                 }
                 Take::Image(kind) => {
                     open.part += 1;
-                    let (name, stamp) = open.stamp(plan::stamp(&open.payload));
+                    let (name, stamp) = open.stamp(open.stamp_ns);
                     message.header.set(name, stamp);
                     if let Some(frame) = plan::frame(&open.payload) {
                         message.header.frame_id.set(frame);
                     }
                     kind.read(&open.payload, message)
                 }
-                Take::Transforms(selector) => {
-                    let Some(element) = open.next_element() else {
+                Take::Transforms(transforms) => {
+                    let Some(element) = open.next_transform(transforms) else {
                         open.part += 1;
                         continue;
                     };
                     let child = plan::text(&element, "child_frame_id").unwrap_or_default();
-                    let parent = plan::frame(&element).unwrap_or_default();
+                    let parent = plan::text(&element, transforms.parent).unwrap_or_default();
                     transform = format!(".{parent}.{child}");
                     suffix = &transform;
-                    let own = plan::stamp(&element);
+                    let stamp = transforms.stamp.as_mut();
+                    let own = stamp.and_then(|stamp| stamp.read(&element, open.published_ns));
                     if own.is_none() {
                         topic.tally.unstamped += 1;
                     }
                     let stamp = open.stamp(own);
-                    let payload: ArrayRef = Arc::new(element);
-                    let read = selector.read([stamp], &payload, message);
+                    let frame = (key::frame_id, MetadataRef::String(parent));
+                    let payload: ArrayRef = Arc::new(element.clone());
+                    let read = transforms.selector.read([stamp, frame], &payload, message);
                     read.map_err(|error| error.to_string())
                 }
             };
@@ -233,6 +239,8 @@ impl Reader {
 struct Open {
     topic: usize,
     payload: Arc<StructArray>,
+    /// What it says of itself.
+    stamp_ns: Option<i64>,
     recorded_ns: i64,
     published_ns: i64,
     part: usize,
@@ -247,15 +255,20 @@ impl Open {
         (key::timestamp_ns, MetadataRef::Integer(stamp_ns))
     }
 
-    /// The next element of the only list, as a struct of one row.
-    fn next_element(&mut self) -> Option<StructArray> {
-        let list = self.payload.column(0).as_list_opt::<i32>()?;
-        let elements = list.values().as_struct_opt()?;
+    /// The next transform, as a struct of one row.
+    fn next_transform(&mut self, transforms: &Transforms) -> Option<StructArray> {
+        let all = match transforms.is_list {
+            true => self.payload.column(0).as_list_opt::<i32>()?.values().as_struct_opt()?,
+            false => &*self.payload,
+        };
         let at = self.element;
         self.element += 1;
-        (at < elements.len()).then(|| elements.slice(at, 1))
+        (at < all.len()).then(|| all.slice(at, 1))
     }
 }
+
+/// The encoding whose messages tell their type themselves.
+const JSON: &str = "json";
 
 /// What the schemas and channels of the files say.
 #[derive(Default)]
@@ -298,6 +311,10 @@ enum Known {
     Metadata(String),
     /// They show what another one holds.
     View,
+    /// Only the first message tells what they are.
+    Unseen {
+        reading: Option<Reading>,
+    },
 }
 
 impl Topics {
@@ -337,6 +354,9 @@ impl Topics {
         let at = found.unwrap_or_else(|| {
             let reading = self.readings.get(&file_name(channel.topic));
             let plan = match schema {
+                _ if channel.encoding == JSON => Ok(Known::Unseen {
+                    reading: reading.cloned(),
+                }),
                 None => Err(format!("its schema, number {}, is not in the file", channel.schema)),
                 Some(schema) => schema.plan(channel.encoding, own.as_ref(), reading),
             };
@@ -361,10 +381,17 @@ impl Topics {
         };
         let topic = &mut self.all[at];
         topic.tally.messages += 1;
-        let (of, fields) = match topic.plan.as_ref().ok()? {
+        if let Ok(Known::Unseen { reading }) = &topic.plan {
+            let schema = topic.schema.as_ref().map_or(&[][..], |schema| &schema.data);
+            match json::Value::parse(raw.data).and_then(|first| json::type_of(schema, &first)) {
+                Ok(of) => topic.plan = Ok(Known::Topic(Plan::new(of, Decoder::Json, reading.as_ref()))),
+                Err(problem) => topic.tally.broken.add(problem),
+            }
+        }
+        let (of, decoder, fields) = match topic.plan.as_ref().ok()? {
             Known::Topic(plan) if plan.parts.is_empty() => return None,
-            Known::Topic(plan) => (&plan.of, &plan.fields),
-            Known::Own(own) => (&own.of, &own.fields),
+            Known::Topic(plan) => (&plan.of, &plan.decoder, &plan.fields),
+            Known::Own(own) => (&own.of, &Decoder::Cdr, &own.fields),
             Known::Metadata(stream) => {
                 match cdr::text(raw.data).and_then(|text| changes(&text)) {
                     Ok(changes) => {
@@ -374,27 +401,31 @@ impl Topics {
                 }
                 return None;
             }
-            Known::View => return None,
+            Known::View | Known::Unseen { .. } => return None,
         };
-        let payload = match cdr::read(of, fields, raw.data) {
+        let payload = match decoder.read(of, fields, raw.data, &mut topic.tally) {
             Ok(payload) => payload,
             Err(problem) => {
                 topic.tally.broken.add(problem);
                 return None;
             }
         };
-        if let Ok(Known::Topic(plan)) = &topic.plan
-            && !plan.is_transforms()
-            && plan::stamp(&payload).is_none()
-        {
-            topic.tally.unstamped += 1;
-        }
         let ns = |time| i64::try_from(time).unwrap_or(i64::MAX);
+        let published_ns = ns(raw.publish_time);
+        let mut stamp_ns = None;
+        if let Ok(Known::Topic(plan)) = &mut topic.plan
+            && !plan.is_transforms()
+        {
+            let stamp = plan.stamp.as_mut();
+            stamp_ns = stamp.and_then(|stamp| stamp.read(&payload, published_ns));
+            topic.tally.unstamped += u64::from(stamp_ns.is_none());
+        }
         Some(Open {
             topic: at,
             payload: Arc::new(payload),
+            stamp_ns,
             recorded_ns: ns(raw.log_time),
-            published_ns: ns(raw.publish_time),
+            published_ns,
             part: 0,
             element: 0,
             is_refused: false,
@@ -409,7 +440,7 @@ impl Described {
                 let text = str::from_utf8(&self.data).map_err(|_| "its schema is no text")?;
                 let of = types::from_ros2msg(&self.name, text)?;
                 let Some([about, first]) = own else {
-                    return Ok(Known::Topic(Plan::new(of, reading)));
+                    return Ok(Known::Topic(Plan::new(of, Decoder::Cdr, reading)));
                 };
                 let about = About::from_text(about)?;
                 match about.form.as_str() {
@@ -418,8 +449,18 @@ impl Described {
                     _ => Ok(Known::Own(Box::new(Own::new(about, first, of)?))),
                 }
             }
-            (encoding, schema) => Err(format!(
-                "messages in `{encoding}` with a schema in `{schema}` (allowed: cdr with ros2msg)"
+            ("protobuf", "protobuf") => {
+                let (of, layout) = descriptor::from_descriptors(&self.name, &self.data)?;
+                Ok(Known::Topic(Plan::new(of, Decoder::Protobuf(layout), reading)))
+            }
+            ("cdr", schema) => Err(format!(
+                "its schema is in `{schema}`, which is not read (allowed: ros2msg)"
+            )),
+            ("protobuf", schema) => Err(format!(
+                "its schema is in `{schema}`, which is not read (allowed: protobuf)"
+            )),
+            (encoding, _) => Err(format!(
+                "messages in `{encoding}` are not read (allowed: cdr, protobuf, json)"
             )),
         }
     }
@@ -444,10 +485,15 @@ impl Topic {
             )],
             Ok(known) => {
                 let mut lines = self.tally.lines(topic, kind);
-                if let Known::Topic(plan) = known
-                    && !plan.left_out.is_empty()
-                {
-                    lines.push(format!("{topic} ({kind}): left out: {}", plan.left_out.join(", ")));
+                if let Known::Topic(plan) = known {
+                    let left_out: Vec<String> = plan.left_out.iter().cloned().chain(plan.fields_left_out()).collect();
+                    if !left_out.is_empty() {
+                        lines.push(format!("{topic} ({kind}): left out: {}", left_out.join(", ")));
+                    }
+                    let guess = plan.stamp.as_ref().and_then(Stamp::guess);
+                    lines.extend(guess.map(|words| format!("{topic} ({kind}): {words}")));
+                    let losses = plan.parts.iter().flat_map(Part::losses);
+                    lines.extend(losses.map(|words| format!("{topic} ({kind}): {words}")));
                 }
                 lines
             }

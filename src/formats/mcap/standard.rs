@@ -166,7 +166,7 @@ pub(super) const SAMPLES: [Standard; 5] = [
 ];
 
 /// What a pose's values are called where nobody named them by ROS.
-const POSES: [[&str; 7]; 2] = [
+const POSES: [[&str; 7]; 3] = [
     ["x", "y", "z", "qx", "qy", "qz", "qw"],
     [
         "transform.translation.x",
@@ -176,6 +176,15 @@ const POSES: [[&str; 7]; 2] = [
         "transform.rotation.y",
         "transform.rotation.z",
         "transform.rotation.w",
+    ],
+    [
+        "translation.x",
+        "translation.y",
+        "translation.z",
+        "rotation.x",
+        "rotation.y",
+        "rotation.z",
+        "rotation.w",
     ],
 ];
 

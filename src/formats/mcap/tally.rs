@@ -5,6 +5,8 @@
 pub(super) struct Tally {
     pub messages: u64,
     pub unstamped: u64,
+    /// Messages with something that their type has no place for.
+    pub unknown: Refusals,
     /// Messages that hold nothing that can be taken.
     pub refused: Refusals,
     /// Those that are not of their type.
@@ -44,6 +46,8 @@ impl Tally {
             )
         });
         let refused = self.refused.line(topic, kind, self.messages, "can't be taken");
-        unstamped.into_iter().chain(refused).collect()
+        let what = "have keys that neither the schema nor the first message had, which are left out";
+        let unknown = self.unknown.line(topic, kind, self.messages, what);
+        unstamped.into_iter().chain(unknown).chain(refused).collect()
     }
 }

@@ -5,14 +5,14 @@ use crate::device::Dtype;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// A type has no more values than this, those of sequences counted once.
+/// A type has no more values and structs than this, those of sequences counted once.
 const MOST_VALUES: usize = 65_536;
 
 /// A struct: its fields in their order.
 #[derive(Debug, PartialEq)]
 pub(super) struct Type {
     pub fields: Vec<Field>,
-    /// How many values it has, those of sequences counted once.
+    /// How many values and structs it has, those of sequences counted once.
     values: usize,
 }
 
@@ -31,7 +31,11 @@ pub(super) enum Kind {
     Flag,
     Number(Dtype),
     Text,
+    /// Bytes among others; those of one field are numbers.
+    Bytes,
     Struct(Arc<Type>),
+    /// What is not decoded, such as a message within itself.
+    Opaque,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +54,8 @@ impl Kind {
             Self::Flag => DataType::UInt8,
             Self::Number(dtype) => dtype.arrow_type(),
             Self::Text => DataType::Utf8,
+            Self::Bytes => DataType::Binary,
+            Self::Opaque => DataType::Null,
             Self::Struct(of) => DataType::Struct(of.arrow_fields()),
         }
     }
@@ -78,7 +84,7 @@ impl Type {
     /// More values than a type may have.
     pub fn new(fields: Vec<Field>) -> Result<Arc<Self>, String> {
         let of = |field: &Field| match &field.kind {
-            Kind::Struct(of) => of.values,
+            Kind::Struct(of) => of.values.saturating_add(1),
             _ => 1,
         };
         let values = fields.iter().map(of).fold(0, usize::saturating_add);

@@ -107,14 +107,14 @@ pub(super) fn list_of(names: &[String]) -> String {
 
 /// Reads an object.
 pub(crate) fn object(text: &str) -> Result<Vec<Change>, String> {
-    let mut parser = Parser { text, at: 0 };
+    let mut parser = Parser::new(text);
     let object = parser.object()?;
     parser.end(object)
 }
 
 /// Reads a list of objects.
 pub(super) fn objects(text: &str) -> Result<Vec<Vec<Change>>, String> {
-    let mut parser = Parser { text, at: 0 };
+    let mut parser = Parser::new(text);
     let mut objects = Vec::new();
     parser.items('[', ']', |parser| {
         objects.push(parser.object()?);
@@ -123,24 +123,29 @@ pub(super) fn objects(text: &str) -> Result<Vec<Vec<Change>>, String> {
     parser.end(objects)
 }
 
-/// Reads the forms that are written here. It calls itself nowhere, so that no nesting can exhaust the stack.
-struct Parser<'a> {
+/// Reads JSON. It calls itself nowhere, so that no nesting can exhaust the stack.
+pub(crate) struct Parser<'a> {
     text: &'a str,
     at: usize,
 }
 
-impl Parser<'_> {
-    fn peek(&mut self) -> Option<char> {
+impl<'a> Parser<'a> {
+    pub fn new(text: &'a str) -> Self {
+        Self { text, at: 0 }
+    }
+
+    /// The next character that is no space.
+    pub fn peek(&mut self) -> Option<char> {
         let rest = &self.text[self.at..];
         self.at += rest.len() - rest.trim_start_matches([' ', '\t', '\n', '\r']).len();
         self.text[self.at..].chars().next()
     }
 
-    fn wrong<T>(&self, wanted: &str) -> Result<T, String> {
+    pub fn wrong<T>(&self, wanted: &str) -> Result<T, String> {
         Err(format!("no {wanted} at byte {} of the text", self.at))
     }
 
-    fn take(&mut self, wanted: char) -> Result<(), String> {
+    pub fn take(&mut self, wanted: char) -> Result<(), String> {
         if self.peek() != Some(wanted) {
             return self.wrong(&format!("`{wanted}`"));
         }
@@ -148,14 +153,14 @@ impl Parser<'_> {
         Ok(())
     }
 
-    fn end<T>(&mut self, value: T) -> Result<T, String> {
+    pub fn end<T>(&mut self, value: T) -> Result<T, String> {
         match self.peek() {
             None => Ok(value),
             Some(_) => self.wrong("end"),
         }
     }
 
-    fn items(
+    pub fn items(
         &mut self,
         open: char,
         close: char,
@@ -189,7 +194,7 @@ impl Parser<'_> {
         Ok(entries)
     }
 
-    fn word<T>(&mut self, word: &str, value: T) -> Result<T, String> {
+    pub fn word<T>(&mut self, word: &str, value: T) -> Result<T, String> {
         if !self.text[self.at..].starts_with(word) {
             return self.wrong(word);
         }
@@ -208,20 +213,26 @@ impl Parser<'_> {
         }
     }
 
-    fn number(&mut self) -> Result<Value, String> {
+    /// The characters of a number.
+    pub fn digits(&mut self) -> &'a str {
         self.peek();
         let rest = &self.text[self.at..];
         let end = rest.find(|c: char| !matches!(c, '0'..='9' | '-' | '+' | '.' | 'e' | 'E'));
         let digits = &rest[..end.unwrap_or(rest.len())];
-        let number = match digits.parse() {
-            Ok(whole) => Value::Integer(whole),
-            Err(_) => match digits.parse() {
-                Ok(number) => Value::Float(number),
-                Err(_) => return self.wrong("value"),
-            },
-        };
         self.at += digits.len();
-        Ok(number)
+        digits
+    }
+
+    fn number(&mut self) -> Result<Value, String> {
+        let from = self.at;
+        let digits = self.digits();
+        let whole = digits.parse().map(Value::Integer);
+        let number = whole.or_else(|_| digits.parse().map(Value::Float));
+        number.or_else(|_| {
+            self.at = from;
+            self.peek();
+            self.wrong("value")
+        })
     }
 
     fn list(&mut self) -> Result<Value, String> {
@@ -271,7 +282,7 @@ impl Parser<'_> {
         value.map_or_else(|| self.wrong("value of a known kind before this"), Ok)
     }
 
-    fn string(&mut self) -> Result<String, String> {
+    pub fn string(&mut self) -> Result<String, String> {
         self.take('"')?;
         let mut text = String::new();
         loop {

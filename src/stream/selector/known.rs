@@ -3,7 +3,7 @@
 use crate::arrow::datatypes::Fields;
 
 /// Where the coordinate frame stands: in messages of ROS, and in dora's std types.
-pub(super) const FRAMES: [&str; 2] = [ROS_FRAME, STD_FRAME];
+pub(crate) const FRAMES: [&str; 2] = [ROS_FRAME, STD_FRAME];
 const ROS_FRAME: &str = "header.frame_id";
 const STD_FRAME: &str = "frame_id";
 
@@ -131,6 +131,8 @@ const POINT_CLOUD2: [&str; 9] = [
 ];
 /// Those of a `livox_ros_driver2/CustomMsg`.
 const LIVOX: [&str; 6] = ["header", "timebase", "point_num", "lidar_id", "rsvd", "points"];
+/// Those of a `foxglove.PointCloud`.
+const FOXGLOVE: [&str; 6] = ["timestamp", "frame_id", "pose", "point_stride", "fields", "data"];
 /// Those of a `std/media/v1/PointCloud`.
 const STD_CLOUD: [&str; 3] = ["points", "width", "height"];
 
@@ -139,6 +141,7 @@ const STD_CLOUD: [&str; 3] = ["points", "width", "height"];
 pub(super) enum KnownCloud {
     PointCloud2,
     Livox,
+    Foxglove,
     Std,
 }
 
@@ -147,6 +150,7 @@ impl KnownCloud {
         match self {
             Self::PointCloud2 => "sensor_msgs/PointCloud2",
             Self::Livox => "livox_ros_driver2/CustomMsg",
+            Self::Foxglove => "foxglove.PointCloud",
             Self::Std => "std/media/v1/PointCloud",
         }
     }
@@ -162,6 +166,7 @@ pub(super) fn cloud(fields: &Fields) -> Option<KnownCloud> {
     let clouds = [
         (&POINT_CLOUD2[..], KnownCloud::PointCloud2),
         (&LIVOX, KnownCloud::Livox),
+        (&FOXGLOVE, KnownCloud::Foxglove),
         (&STD_CLOUD, KnownCloud::Std),
     ];
     let found = clouds.iter().find(|(names, _)| are(fields, names));

@@ -18,6 +18,15 @@ mod tests;
 pub(crate) use cloud::DATATYPES;
 pub use config::{FromConfig, FromError, MetadataStamp, NamesConfig, StampConfig, TimeUnit};
 pub use error::SelectError;
+#[cfg(feature = "mcap")]
+pub(crate) use known::FRAMES;
+pub(crate) use path::Path;
+#[cfg(feature = "mcap")]
+pub(crate) use path::{integer, number};
+#[cfg(feature = "mcap")]
+pub(crate) use samples::Losses;
+#[cfg(feature = "mcap")]
+pub(crate) use stamp::ns_of;
 
 use crate::arrow::array::{Array, ArrayRef, AsArray, StructArray};
 use crate::arrow::datatypes::{DataType, Fields};
@@ -25,7 +34,6 @@ use crate::stream::arrow::Text;
 use crate::stream::{Header, Message, MessageError, MetadataRef};
 use known::KnownCloud;
 use names::Names;
-use path::Path;
 use stamp::Stamp;
 
 const XYZ: [&str; 3] = ["x", "y", "z"];
@@ -236,6 +244,30 @@ impl Selector {
         self.note.take()
     }
 
+    /// Which numbers could not be taken as they are, so far.
+    #[cfg(feature = "mcap")]
+    pub(crate) fn losses(&self) -> Losses<'_> {
+        match &self.plan {
+            Ok(Plan {
+                take: Take::Samples(samples, _),
+                ..
+            }) => samples.losses(),
+            _ => Losses::default(),
+        }
+    }
+
+    /// The fields of the last cloud that are in no column, in words.
+    #[cfg(feature = "mcap")]
+    pub(crate) fn left_out(&self) -> Vec<String> {
+        match &self.plan {
+            Ok(Plan {
+                take: Take::PointCloud2(cloud),
+                ..
+            }) => cloud.left_out().collect(),
+            _ => Vec::new(),
+        }
+    }
+
     /// Makes `message` what is wanted of an Arrow array with this metadata, keeping its memory. Everything that is not to be
     /// taken apart is read as by [`Message::read`].
     ///
@@ -356,7 +388,7 @@ impl Selector {
             if let DataType::Struct(within) = field.data_type()
                 && known::cloud(within) == Some(KnownCloud::PointCloud2)
             {
-                let cloud = cloud::PointCloud2::find(&format!("{only}."), fields, wanted)?;
+                let cloud = cloud::PointCloud2::ros(&format!("{only}."), fields, wanted)?;
                 return Ok(Take::PointCloud2(Box::new(cloud)));
             }
         }
@@ -380,7 +412,8 @@ impl Selector {
             && let Some(known) = known::cloud(fields)
         {
             let take = match known {
-                KnownCloud::PointCloud2 => Take::PointCloud2(Box::new(cloud::PointCloud2::find("", fields, wanted)?)),
+                KnownCloud::PointCloud2 => Take::PointCloud2(Box::new(cloud::PointCloud2::ros("", fields, wanted)?)),
+                KnownCloud::Foxglove => Take::PointCloud2(Box::new(cloud::PointCloud2::foxglove(fields, wanted)?)),
                 KnownCloud::Livox => Take::Lists(cloud::Lists::find(["points"], fields, wanted)?),
                 KnownCloud::Std => Take::Bytes(cloud::Bytes::find(fields)?),
             };

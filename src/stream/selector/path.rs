@@ -11,7 +11,7 @@ use std::ops::Range;
 
 /// Where a field stands in a struct.
 #[derive(Clone, Debug)]
-pub(super) struct Path {
+pub(crate) struct Path {
     text: String,
     steps: Vec<usize>,
 }
@@ -186,7 +186,7 @@ pub(super) fn dtype_of(data_type: &DataType) -> Option<Dtype> {
 }
 
 /// Element `i` of an array of numbers, NaN where it is null.
-pub(super) fn number(array: &dyn Array, i: usize) -> f64 {
+pub(crate) fn number(array: &dyn Array, i: usize) -> f64 {
     if array.is_null(i) {
         return f64::NAN;
     }
@@ -199,7 +199,7 @@ pub(super) fn number(array: &dyn Array, i: usize) -> f64 {
 }
 
 /// Element `i` of an array of integers; `None` where it is null or no integer.
-pub(super) fn integer(array: &dyn Array, i: usize) -> Option<i128> {
+pub(crate) fn integer(array: &dyn Array, i: usize) -> Option<i128> {
     if array.is_null(i) {
         return None;
     }

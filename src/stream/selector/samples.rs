@@ -1,6 +1,8 @@
 //! A sample out of a struct of one row.
 
 use super::names::Names;
+#[cfg(feature = "mcap")]
+use super::path::integer;
 use super::path::{Numbers, Path, number};
 use super::{FromConfig, SelectError, Width};
 use crate::arrow::array::{Array, AsArray, StructArray};
@@ -20,6 +22,36 @@ pub(super) struct Samples {
     /// What the values are called, where they are named, and of how many values of each path.
     labels: Vec<String>,
     labelled: Vec<usize>,
+    #[cfg(feature = "mcap")]
+    losses: [Loss; 2],
+}
+
+/// Numbers that could not be taken as they are.
+#[cfg(feature = "mcap")]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Losses<'a> {
+    /// Integers that are rounded: how many, and where the first of them stands.
+    pub rounded: (u64, &'a str),
+    /// Nulls, which are NaN.
+    pub missing: (u64, &'a str),
+}
+
+/// How many numbers, and which field the first of them is of.
+#[cfg(feature = "mcap")]
+#[derive(Debug, Default)]
+struct Loss {
+    count: u64,
+    first: usize,
+}
+
+#[cfg(feature = "mcap")]
+impl Loss {
+    fn add(&mut self, count: usize, field: usize) {
+        if self.count == 0 {
+            self.first = field;
+        }
+        self.count += count as u64;
+    }
 }
 
 impl Samples {
@@ -52,7 +84,42 @@ impl Samples {
             dtype: if is_single { Dtype::Float32 } else { Dtype::Float64 },
             labels: Vec::new(),
             labelled: Vec::new(),
+            #[cfg(feature = "mcap")]
+            losses: Default::default(),
         })
+    }
+
+    /// Which numbers could not be taken as they are, so far.
+    #[cfg(feature = "mcap")]
+    pub fn losses(&self) -> Losses<'_> {
+        let [rounded, missing] = &self.losses;
+        let of = |loss: &Loss| {
+            (
+                loss.count,
+                self.numbers.get(loss.first).map_or("", |numbers| numbers.path.text()),
+            )
+        };
+        Losses {
+            rounded: of(rounded),
+            missing: of(missing),
+        }
+    }
+
+    /// Counts the numbers that are not taken as they are.
+    #[cfg(feature = "mcap")]
+    fn tally(&mut self, payload: &StructArray) -> Result<(), SelectError> {
+        for (i, numbers) in self.numbers.iter().enumerate() {
+            let (array, range) = numbers.find(payload)?;
+            if array.null_count() > 0 {
+                let missing = range.clone().filter(|&i| array.is_null(i)).count();
+                self.losses[1].add(missing, i);
+            }
+            if matches!(numbers.dtype, Dtype::Int64 | Dtype::UInt64) {
+                let is_rounded = |i: &usize| integer(&**array, *i).is_some_and(|value| value as f64 as i128 != value);
+                self.losses[0].add(range.filter(is_rounded).count(), i);
+            }
+        }
+        Ok(())
     }
 
     /// The names of the values, as far as they have names that are known.
@@ -81,6 +148,8 @@ impl Samples {
         }
         message.header.forget_form();
         self.label(payload, &mut message.header)?;
+        #[cfg(feature = "mcap")]
+        self.tally(payload)?;
         message.rows = values;
         let column = message.add_column("", self.dtype, Cells::One);
         column.data.resize(values * self.dtype.size());

@@ -114,7 +114,7 @@ pub(super) fn from_seconds(header: &Header) -> Option<i64> {
 }
 
 /// So many units, ns. The whole units are taken exactly.
-pub(super) fn ns_of(value: f64, unit_ns: i64) -> Option<i64> {
+pub(crate) fn ns_of(value: f64, unit_ns: i64) -> Option<i64> {
     const MAX: f64 = i64::MAX as f64;
     let whole = value.floor();
     let units = (whole.abs() < MAX).then_some(whole as i64)?;

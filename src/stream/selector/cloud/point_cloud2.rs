@@ -7,32 +7,71 @@ use crate::stream::selector::{SelectError, Wanted};
 use crate::stream::{Cells, Message};
 use std::ops::Range;
 
-/// A `sensor_msgs/PointCloud2`: points of any fields, one after the other in bytes.
+/// A `sensor_msgs/PointCloud2`, or a `foxglove.PointCloud`: points of any fields, one after the other in bytes.
 #[derive(Debug)]
 pub(in crate::stream::selector) struct PointCloud2 {
-    height: Path,
-    width: Path,
+    words: &'static Words,
+    /// `None`: the bytes are one row of points.
+    grid: Option<Grid>,
     point_step: Path,
-    row_step: Path,
-    is_bigendian: Path,
     data: Path,
     fields: Path,
     list: List,
-    /// Where `name`, `offset`, `datatype` and `count` stand in an element of `fields`.
-    parts: [usize; 4],
+    /// Where its `parts` stand in an element of `fields`.
+    parts: Vec<usize>,
     wanted: Wanted,
     /// The fields of the last message, and what is taken of them.
     last: Vec<PointField>,
     taken: Vec<Taken>,
 }
 
+/// The rows of points of a `sensor_msgs/PointCloud2`.
+#[derive(Debug)]
+struct Grid {
+    height: Path,
+    width: Path,
+    row_step: Path,
+    is_bigendian: Path,
+}
+
+/// What a kind of cloud calls its parts.
+#[derive(Debug)]
+struct Words {
+    point_step: &'static str,
+    /// The name, offset and type of a field and, in ROS, how many values it has.
+    parts: &'static [&'static str],
+    /// The types of fields, from 1 on.
+    datatypes: [Dtype; 8],
+}
+
+const ROS: Words = Words {
+    point_step: "point_step",
+    parts: &["name", "offset", "datatype", "count"],
+    datatypes: DATATYPES,
+};
+const FOXGLOVE: Words = Words {
+    point_step: "point_stride",
+    parts: &["name", "offset", "type"],
+    datatypes: [
+        Dtype::UInt8,
+        Dtype::Int8,
+        Dtype::UInt16,
+        Dtype::Int16,
+        Dtype::UInt32,
+        Dtype::Int32,
+        Dtype::Float32,
+        Dtype::Float64,
+    ],
+};
+
 /// A field of a point.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct PointField {
     name: String,
     offset: usize,
     datatype: usize,
     count: usize,
+    dtype: Option<Dtype>,
 }
 
 /// A field that becomes a column.
@@ -56,15 +95,18 @@ pub(crate) const DATATYPES: [Dtype; 8] = [
     Dtype::Float64,
 ];
 
-impl PointField {
-    fn dtype(&self) -> Option<Dtype> {
-        DATATYPES.get(self.datatype.checked_sub(1)?).copied()
-    }
-}
-
 impl PointCloud2 {
-    /// The one whose fields are at the places `of`, which is empty or ends with a dot.
-    pub fn find(of: &str, fields: &Fields, wanted: &Wanted) -> Result<Self, SelectError> {
+    /// The one of ROS whose fields are at the places `of`, which is empty or ends with a dot.
+    pub fn ros(of: &str, fields: &Fields, wanted: &Wanted) -> Result<Self, SelectError> {
+        Self::find(&ROS, of, fields, wanted)
+    }
+
+    /// The one of Foxglove.
+    pub fn foxglove(fields: &Fields, wanted: &Wanted) -> Result<Self, SelectError> {
+        Self::find(&FOXGLOVE, "", fields, wanted)
+    }
+
+    fn find(words: &'static Words, of: &str, fields: &Fields, wanted: &Wanted) -> Result<Self, SelectError> {
         let find = |name: &str, fits: &dyn Fn(&DataType) -> bool, allowed: &str| {
             let (path, field) = Path::find(&format!("{of}{name}"), fields)?;
             match fits(field.data_type()) {
@@ -73,21 +115,33 @@ impl PointCloud2 {
             }
         };
         let whole = |name: &str| Ok(find(name, &DataType::is_integer, "an integer")?.0);
+        let parts = |item: &FieldRef| parts(item, words.parts);
         let is_list = |data_type: &DataType| List::of(data_type).is_some_and(|(_, item)| parts(item).is_some());
-        let (path, field) = find(
-            "fields",
-            &is_list,
-            "a list of structs of a text `name` and integers `offset`, `datatype` and `count`",
-        )?;
+        let allowed = format!(
+            "a list of structs of a text `name` and integers {}",
+            words.parts[1..]
+                .iter()
+                .map(|part| format!("`{part}`"))
+                .collect::<Vec<_>>()
+                .join(", ")
+        );
+        let (path, field) = find("fields", &is_list, &allowed)?;
         let Some((list, Some(parts))) = List::of(field.data_type()).map(|(list, item)| (list, parts(item))) else {
             unreachable!("it was looked at");
         };
+        let grid = match words.parts.len() {
+            4 => Some(Grid {
+                height: whole("height")?,
+                width: whole("width")?,
+                row_step: whole("row_step")?,
+                is_bigendian: find("is_bigendian", &|it| it == &DataType::Boolean, "a boolean")?.0,
+            }),
+            _ => None,
+        };
         Ok(Self {
-            height: whole("height")?,
-            width: whole("width")?,
-            point_step: whole("point_step")?,
-            row_step: whole("row_step")?,
-            is_bigendian: find("is_bigendian", &|it| it == &DataType::Boolean, "a boolean")?.0,
+            words,
+            grid,
+            point_step: whole(words.point_step)?,
             data: find("data", &is_bytes, "a list of uint8, or binary")?.0,
             fields: path,
             list,
@@ -101,29 +155,42 @@ impl PointCloud2 {
     /// Makes the payload of `message` a struct of a column for each field. `stamp_ns` is the stamp that the points' own
     /// absolute times belong to.
     pub fn read(&mut self, payload: &StructArray, stamp_ns: i64, message: &mut Message) -> Result<(), SelectError> {
-        let is_bigendian = self.is_bigendian.follow(payload)?;
-        if is_bigendian.is_valid(0) && is_bigendian.as_boolean().value(0) {
-            return Err(SelectError::value(
-                self.is_bigendian.text(),
-                true,
-                "false: little-endian numbers",
-            ));
-        }
         self.look(payload)?;
         let size = |path: &Path| -> Result<usize, SelectError> {
             let value = integer(path.follow(payload)?, 0).ok_or_else(|| path.is_null())?;
             let no_size = |_| SelectError::value(path.text(), value, "0 or more");
             Ok(u32::try_from(value).map_err(no_size)? as usize)
         };
-        let (height, width) = (size(&self.height)?, size(&self.width)?);
-        let (point_step, row_step) = (size(&self.point_step)?, size(&self.row_step)?);
         let data = bytes(self.data.follow(payload)?).ok_or_else(|| self.data.is_null())?;
+        let point_step = size(&self.point_step)?;
+        let (height, width, row_step) = match &self.grid {
+            Some(grid) => {
+                grid.check_order(payload)?;
+                let (height, width) = (size(&grid.height)?, size(&grid.width)?);
+                let row_step = size(&grid.row_step)?;
+                if height > 1 && width > 0 && row_step < width * point_step {
+                    let allowed = format!("at least {}, {width} points of {point_step} bytes", width * point_step);
+                    return Err(SelectError::value(grid.row_step.text(), row_step, allowed));
+                }
+                // Where there is one row, nobody needs to know where the next one is.
+                let row_step = if height > 1 { row_step } else { width * point_step };
+                (height, width, row_step)
+            }
+            None if data.is_empty() => (1, 0, 0),
+            None if point_step == 0 || data.len() % point_step != 0 => {
+                let allowed = format!("a multiple of `{}`, which is {point_step}", self.words.point_step);
+                return Err(SelectError::value(
+                    self.data.text(),
+                    format!("{} bytes", data.len()),
+                    allowed,
+                ));
+            }
+            None => (1, data.len() / point_step, data.len()),
+        };
         let points = height * width;
         if points > 0 {
-            self.check_steps(point_step, row_step, height, width)?;
+            self.check_step(point_step)?;
         }
-        // Where there is one row, nobody needs to know where the next one is.
-        let row_step = if height > 1 { row_step } else { width * point_step };
         let needed = match height {
             0 => 0,
             height => (height - 1).saturating_mul(row_step).saturating_add(width * point_step),
@@ -170,7 +237,7 @@ impl PointCloud2 {
         Ok(())
     }
 
-    fn check_steps(&self, point_step: usize, row_step: usize, height: usize, width: usize) -> Result<(), SelectError> {
+    fn check_step(&self, point_step: usize) -> Result<(), SelectError> {
         for taken in &self.taken {
             let end = taken.offset + taken.dtype.size();
             if end > point_step {
@@ -178,11 +245,17 @@ impl PointCloud2 {
                 return Err(SelectError::value(self.point_step.text(), point_step, allowed));
             }
         }
-        if height > 1 && row_step < width * point_step {
-            let allowed = format!("at least {}, {width} points of {point_step} bytes", width * point_step);
-            return Err(SelectError::value(self.row_step.text(), row_step, allowed));
-        }
         Ok(())
+    }
+
+    /// The fields of the last message that are in no column, as they have several values or no type that is known.
+    #[cfg(feature = "mcap")]
+    pub fn left_out(&self) -> impl Iterator<Item = String> {
+        let fields = self.last.iter().filter(|field| !field.fits());
+        fields.map(|field| match field.dtype {
+            Some(dtype) => format!("`{}` ({} {dtype})", field.name, field.count),
+            None => format!("`{}` (type {})", field.name, field.datatype),
+        })
     }
 
     /// Finds out what the fields of a message are, and what is taken of them.
@@ -209,6 +282,10 @@ impl PointCloud2 {
                 offset,
                 datatype,
                 count,
+                dtype: datatype
+                    .checked_sub(1)
+                    .and_then(|at| self.words.datatypes.get(at))
+                    .copied(),
             });
         }
         let taken = self.take();
@@ -224,10 +301,10 @@ impl PointCloud2 {
     ) -> Result<(&'a str, [usize; 3]), SelectError> {
         let place = |part: &str| format!("{}[{}].{part}", self.fields.text(), i - of.start);
         let null = |part: &str| SelectError::value(place(part), "null", "a value");
-        let [name, numbers @ ..] = self.parts;
-        let name = text(fields.column(name), i).ok_or_else(|| null("name"))?;
-        let mut found = [0; 3];
-        for ((found, part), name) in found.iter_mut().zip(numbers).zip(["offset", "datatype", "count"]) {
+        let name = text(fields.column(self.parts[0]), i).ok_or_else(|| null("name"))?;
+        let mut found = [0, 0, 1];
+        let numbers = self.parts[1..].iter().zip(&self.words.parts[1..]);
+        for (found, (&part, name)) in found.iter_mut().zip(numbers) {
             let value = integer(fields.column(part), i).ok_or_else(|| null(name))?;
             let no_size = |_| SelectError::value(place(name), value, "0 or more");
             *found = u32::try_from(value).map_err(no_size)? as usize;
@@ -238,13 +315,12 @@ impl PointCloud2 {
     /// Says what is taken of the fields.
     fn take(&mut self) -> Result<(), SelectError> {
         // A field of several values, or of no type, is in the way only of whoever wants it.
-        let fits = |field: &&PointField| field.dtype().is_some() && field.count <= 1 && !field.name.is_empty();
-        for (i, field) in self.last.iter().enumerate().filter(|(_, field)| !fits(field)) {
+        for (i, field) in self.last.iter().enumerate().filter(|(_, field)| !field.fits()) {
             if self.wanted.names().any(|name| name == field.name) {
                 let place = |part: &str| format!("{}[{i}].{part}", self.fields.text());
-                return Err(match field.dtype() {
+                return Err(match field.dtype {
                     None => SelectError::value(
-                        place("datatype"),
+                        place(self.words.parts[2]),
                         field.datatype,
                         format!("1 to 8, as `{}` is needed", field.name),
                     ),
@@ -254,10 +330,10 @@ impl PointCloud2 {
                 });
             }
         }
-        let fields: Vec<&PointField> = self.last.iter().filter(fits).collect();
+        let fields: Vec<&PointField> = self.last.iter().filter(|field| field.fits()).collect();
         let typed: Vec<(&str, Dtype)> = fields
             .iter()
-            .filter_map(|field| Some((field.name.as_str(), field.dtype()?)))
+            .filter_map(|field| Some((field.name.as_str(), field.dtype?)))
             .collect();
         for (i, name, values) in columns(&typed, &self.wanted) {
             self.taken.push(Taken {
@@ -277,21 +353,41 @@ impl PointCloud2 {
     }
 }
 
-/// Where the parts of a `sensor_msgs/PointField` stand in the elements of a list.
-fn parts(item: &FieldRef) -> Option<[usize; 4]> {
+impl PointField {
+    /// Whether it can be a column.
+    fn fits(&self) -> bool {
+        self.dtype.is_some() && self.count <= 1 && !self.name.is_empty()
+    }
+}
+
+impl Grid {
+    fn check_order(&self, payload: &StructArray) -> Result<(), SelectError> {
+        let is_bigendian = self.is_bigendian.follow(payload)?;
+        match is_bigendian.is_valid(0) && is_bigendian.as_boolean().value(0) {
+            true => Err(SelectError::value(
+                self.is_bigendian.text(),
+                true,
+                "false: little-endian numbers",
+            )),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Where the parts of a field of a point stand in the elements of a list: a text, and integers.
+fn parts(item: &FieldRef, names: &[&str]) -> Option<Vec<usize>> {
     let DataType::Struct(fields) = item.data_type() else {
         return None;
     };
-    let find = |name: &str, fits: &dyn Fn(&DataType) -> bool| {
-        let found = fields.find(name).filter(|(_, field)| fits(field.data_type()));
-        found.map(|(step, _)| step)
+    let find = |(i, name): (usize, &&str)| {
+        let (step, field) = fields.find(name)?;
+        let fits = match i {
+            0 => is_text(field.data_type()),
+            _ => field.data_type().is_integer(),
+        };
+        fits.then_some(step)
     };
-    Some([
-        find("name", &is_text)?,
-        find("offset", &DataType::is_integer)?,
-        find("datatype", &DataType::is_integer)?,
-        find("count", &DataType::is_integer)?,
-    ])
+    names.iter().enumerate().map(find).collect()
 }
 
 /// Points in bytes, in rows that may have something after them. There is at least one point.
