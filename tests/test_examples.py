@@ -228,23 +228,29 @@ def test_messages_of_other_software_are_fused_and_voxelized(flow):
     done = flow.run(timeout=120)
     got = done.received("sink", "fused")
     assert len(got) >= 0.6 * SECONDS * 50
-    seen = np.zeros(3, int)
+    seen = []
     for message in got:
-        valid = np.reshape(message.metadata["valid"], (16, 3))[-1]
-        features, joints, pose = np.split(message.values.reshape(16, 45)[-1], [32, 38])
+        valid, age_ns = (np.reshape(message.metadata[key], (16, 4))[-1] for key in ("valid", "age_ns"))
+        features, depth, joints, pose = np.split(message.values.reshape(16, 237)[-1], [32, 224, 230])
         turned = phase(message.stamp)
-        seen += valid
+        seen.append(valid != 0)
         if valid[0]:
             assert np.isfinite(features).all() and features.any()
         if valid[1]:
+            wall_mm = int(2000 + 1000 * math.sin(phase(message.stamp - int(age_ns[1]))))
+            assert depth[0] == 0 and (depth[1:] == wall_mm).all()
+        if valid[2]:
             # Positions and speeds of shoulder, elbow and wrist, held for 10 ms at most.
             angles = turned + np.arange(3)
             assert np.abs(joints[:3] - np.sin(angles)).max() < 0.05
             assert np.abs(joints[3:] - math.pi * np.cos(angles)).max() < 0.15
-        if valid[2]:
+        if valid[3]:
             assert np.abs(pose[:2] - 0.4 * np.array([math.cos(turned), math.sin(turned)])).max() < 0.03
             assert abs(pose[3:] @ pose[3:] - 1) < 1e-5
-    assert (seen >= 0.5 * len(got)).all(), seen
+    # A sender may start seconds after another one.
+    for name, was_seen in zip(("features", "depth", "joint_states", "pose"), np.transpose(seen), strict=True):
+        first, last = np.flatnonzero(was_seen)[[0, -1]]
+        assert last - first >= 25 * SECONDS and was_seen[first : last + 1].mean() >= 0.8, (name, was_seen)
     grids = done.received("sink", "voxels")
     assert len(grids) >= 0.6 * SECONDS * 10
     for grid in grids:

@@ -1,8 +1,8 @@
 """Sensors of a made-up robot as other software sends them. A process runs one of them.
 
-    sensors.py camera|joint_states|pose|points [SECONDS]
+    sensors.py camera|depth|joint_states|pose|points [SECONDS]
 
-`camera` sends images as the hub's camera nodes do; the others send what dora's ROS 2 bridge makes of a topic: a struct of one
+`camera` and `depth` send images as the hub's camera nodes do; the others send what dora's ROS 2 bridge makes of a topic: a struct of one
 row, with lists for arrays and the stamp in its header. Nothing in it is made for robocache.
 """
 
@@ -23,6 +23,13 @@ def camera(time_ns: int):
     columns = np.cos(phase(time_ns) + np.linspace(0, np.pi, 64))
     image = np.broadcast_to((127 + 127 * columns)[None, :, None], (48, 64, 3)).astype(np.uint8)
     return pa.array(image.ravel()), {"encoding": "rgb8", "width": 64, "height": 48, "timestamp": time_ns}
+
+
+def depth(time_ns: int):
+    """A depth image of 16 x 12 pixels, mm, of a wall that comes and goes. A pixel without a return is 0."""
+    image = np.full((12, 16), 2000 + 1000 * np.sin(phase(time_ns)), np.uint16)
+    image[0, 0] = 0
+    return pa.array(image.ravel()), {"encoding": "mono16", "width": 16, "height": 12, "focal": [14, 14], "timestamp": time_ns}
 
 
 def joint_states(time_ns: int):
@@ -87,7 +94,7 @@ def phase(time_ns: int) -> float:
 
 
 # The output and the messages a second of each.
-SENSORS = {camera: ("image", 30), joint_states: ("joint_states", 100), pose: ("pose", 100), points: ("points", 10)}
+SENSORS = {camera: ("image", 30), depth: ("depth", 30), joint_states: ("joint_states", 100), pose: ("pose", 100), points: ("points", 10)}
 
 
 def main() -> None:
