@@ -129,7 +129,7 @@ BAD = {
     "null": (pa.array([{"position": None}], pa.struct([("position", pa.list_(pa.float64()))])), POSITION, "`position` is null"),
     "no rows": (pa.array([], pa.struct([("position", pa.float64())])), POSITION, "the payload is a struct of 0 rows"),
     "two rows": (pa.array([{"position": 1.0}] * 2), POSITION, "the payload is a struct of 2 rows"),
-    "flat": (pa.array([1.0, 2.0]), POSITION, "the payload is Arrow type Float64"),
+    "flat, without names": (pa.array([1.0, 2.0]), NAMED, "the payload is Arrow type Float64"),
     "a NaN": (joint_state(AT, ["a", "b"], [1, np.nan]), POSITION, "value 1 of a sample is NaN"),
     "no stamp there": (joint_state(AT, ["a", "b"], [1, 2]), {**POSITION, "stamp": "stamp"}, "no `stamp`: the message has header"),
     "ns past a second": (

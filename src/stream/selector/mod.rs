@@ -120,12 +120,15 @@ impl Reading {
         }
     }
 
-    /// Whether a payload of this type is what would be taken of a struct, as a recording has it.
-    fn is_taken(&self, schema: &DataType) -> bool {
-        match schema {
+    /// Whether a payload of this type is what would be taken of a struct, as a recording has it. Of values that are taken by
+    /// name, the names say so.
+    fn is_taken(&self, schema: &DataType, header: &Header) -> bool {
+        let is_named = self.from.as_ref().is_some_and(|from| from.names.is_some());
+        let is_whole = match schema {
             DataType::Struct(fields) => self.cloud.is_some() && XYZ.iter().all(|name| fields.find(name).is_some()),
-            _ => self.samples.is_some(),
-        }
+            _ => self.samples.is_some() && !(is_named && header.fields.is_empty()),
+        };
+        is_whole && header.timestamp_ns.is_present()
     }
 
     /// What two operations want of one input. `None` where they can't both have it: one says where things stand, and the
@@ -303,9 +306,8 @@ impl Selector {
             false => Text::Read,
         };
         message.read_with(metadata, |message| {
-            let is_taken = wants.is_taken(array.data_type()) && message.header.timestamp_ns.is_present();
             let plan = match plan {
-                Err(_) if is_taken => return message.copy(array, text),
+                Err(_) if wants.is_taken(array.data_type(), &message.header) => return message.copy(array, text),
                 plan => plan?,
             };
             if let Some(StampConfig::Metadata(stamp)) = stamp {

@@ -548,19 +548,21 @@ fn what_was_taken_before_stays_as_it_is() {
     let taken = read(&mut selector, &joint_state(&["a", "b"], &[1.0, 2.0])).unwrap();
     assert_eq!(taken.header.fields[..], ["b", "a"]);
 
-    let again = |selector: &mut Selector, stamp_ns: Option<i64>| {
-        let metadata = stamp_ns.map(|stamp_ns| (key::timestamp_ns, MetadataRef::Integer(stamp_ns)));
+    let again = |selector: &mut Selector, stamp_ns: Option<i64>, names: &[String]| {
+        let stamp = stamp_ns.map(|stamp_ns| (key::timestamp_ns, MetadataRef::Integer(stamp_ns)));
+        let names = (!names.is_empty()).then_some((key::fields, MetadataRef::ListString(names)));
         let mut message = Message::default();
-        selector.read(metadata, &doubles(&values(&taken)), &mut message)?;
+        selector.read(stamp.into_iter().chain(names), &doubles(&values(&taken)), &mut message)?;
         Ok::<_, MessageError>((values(&message), message.timestamp_ns()))
     };
-    assert_eq!(again(&mut selector, Some(7)).unwrap(), (vec![2.0, 1.0], 7));
-    assert!(
-        again(&mut selector, None)
-            .unwrap_err()
-            .to_string()
-            .contains("a struct of one row")
-    );
+    let names = &taken.header.fields[..];
+    assert_eq!(again(&mut selector, Some(7), names).unwrap(), (vec![2.0, 1.0], 7));
+    // Without a stamp, or where nobody knows which value is whose.
+    for (stamp_ns, names) in [(None, names), (Some(7), &[])] {
+        let error = again(&mut selector, stamp_ns, names).unwrap_err().to_string();
+        assert!(error.contains("a struct of one row"), "{error}");
+    }
+    assert!(again(&mut selector_of(2, "columns: [position]"), Some(7), &[]).is_ok());
 
     // A message of somebody who wanted another order has the names to tell.
     assert_eq!(taken.check_fields(&from(BY_NAME).fields()), Ok(()));
