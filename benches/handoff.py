@@ -5,8 +5,8 @@
 Runs a dataflow for each payload and each way, in turn: a source, a node on the GPU, and a policy that puts what comes
 on the GPU as its best user would. Rows on standard output: `whole` is from the source's stamp to the tensor, `hop` from
 the node's sending to the tensor, `bare` from the sending of a message with the same metadata and no payload to the policy,
-which is the most of it. `take` is the policy's part of `hop`, from the event to the tensor, with its copy; `open` the same
-without a copy. `added` is `hop` without `bare`. An `idle` policy sleeps until a message comes, and its first work on a GPU
+which is the most of it. `take` is the policy's part of `hop`, from the event to the tensor, with its copy; `held` the same
+of every other payload of a ring, which is used where it lies. `added` is `hop` without `bare`. An `idle` policy sleeps until a message comes, and its first work on a GPU
 that it shares with the node waits for it; a `busy` one computes on the GPU all the time. `least` is what an idle policy
 needs for the least of such work, a copy of 16 KiB within the device by torch. The nodes must have been built, and a Python
 with torch and CUDA run this; `--device cpu --residences shared host` needs neither.
@@ -83,7 +83,7 @@ def main() -> None:
         times = run(payload, residence, policy, arguments.seconds, arguments.device)
         row = {"op": "handoff", "config": payload, "by": residence, "policy": policy, "messages": len(times["whole"])}
         row |= {"residences": times["residences"], "counters": times["counters"], "device": times["device"]}
-        for what in ("whole", "hop", "take", "open", "bare", "least"):
+        for what in ("whole", "hop", "take", "held", "bare", "least"):
             # The first messages open the ring and warm the device up.
             if ordered := sorted(times[what][min(10, len(times[what]) // 4) :]):
                 row[f"{what}_us_p50"] = round(statistics.median(ordered) / 1e3, 1)

@@ -1,4 +1,7 @@
-"""The policies of examples/lerobot behind real dataflows, beside LeRobot itself: `make test-policies`."""
+"""The policies of examples/lerobot behind real dataflows, beside LeRobot itself: `make test-policies`.
+
+Where PyTorch sees a GPU, the policies are there, and with ROBOCACHE_TEST_GPU=1 so are the rings that they take from.
+"""
 
 import importlib.util
 import json
@@ -38,34 +41,46 @@ SECONDS = 6
 COUNT = 30 * SECONDS
 NAMES = ("camera", "force", "proprio")
 INPUTS = {"state": ["proprio", "force"], "environment_state": ["camera"]}
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+RING = "cuda" if os.environ.get("ROBOCACHE_TEST_GPU") == "1" else "shared"
 FIELDS = [*(f"joint_{i}" for i in range(1, 8)), "gripper"]
 
 
 def load(kind: str):
     """A policy by LeRobot's own means: configuration, network, and its processors."""
     config = PreTrainedConfig.from_pretrained(MADE / kind)
-    network = get_policy_class(kind).from_pretrained(MADE / kind)
-    return config, network, *make_pre_post_processors(config, str(MADE / kind))
+    config.device = DEVICE
+    network = get_policy_class(kind).from_pretrained(MADE / kind, config=config)
+    on_device = {"device_processor": {"device": DEVICE}}
+    return config, network, *make_pre_post_processors(config, str(MADE / kind), preprocessor_overrides=on_device)
 
 
-@pytest.fixture(scope="module", params=["act", "diffusion"])
+@pytest.fixture(scope="module", params=[("act", "host"), ("act", RING), ("diffusion", "host"), ("diffusion", RING)], ids="-".join)
 def ran(request, tmp_path_factory):
-    """Six seconds of a robot that the policy was not trained on, whose force sensor is away from 2.0 s to 2.3 s."""
+    """Six seconds of a robot that the policy was not trained on, whose force sensor is away from 2.0 s to 2.3 s; what it
+    takes comes in messages, or by a ring."""
+    kind, residence = request.param
     config = yaml.safe_load((EXAMPLE / "config.yml").read_text())
     config["sim"] |= {"seed": 11, "real_time": False, "start_ns": 10**9, "duration_s": SECONDS}
     config["sim"]["streams"]["force"] = {"dropouts": [{"start_s": 2.0, "duration_s": 0.3}]}
     config["fuse"]["max_wait_ms"] = None
-    flow = Flow(tmp_path_factory.mktemp(request.param))
+    # Of a robot that does not wait for real time nothing is to be overwritten.
+    config["fuse"]["residence"] = {"fused": {"kind": residence, "backpressure": True} if residence != "host" else residence}
+    if residence == "cuda":
+        config["device"] = "cuda"
+    flow = Flow(tmp_path_factory.mktemp(kind))
     flow.robocache("sim", config, outputs=NAMES)
     flow.robocache("fuse", config, {name: f"sim/{name}" for name in NAMES}, ["fused"])
     traced = f"{NODES / 'lerobot_traced.py'} {flow.folder / 'trace'}"
-    arguments = f"{traced} --policy {MADE / request.param} --require force=20 proprio=20"
+    arguments = f"{traced} --policy {MADE / kind} --require force=20 proprio=20"
     flow.node("policy", pathlib.Path(sys.executable), arguments, {"fused": "fuse/fused"}, ["action"])
-    flow.collector({"fused": "fuse/fused", "action": "policy/action"})
+    # The same observations again, for the test.
+    flow.robocache("fuse", {**config, "fuse": {**config["fuse"], "residence": "host"}}, {name: f"sim/{name}" for name in NAMES}, ["fused"], name="again")
+    flow.collector({"fused": "again/fused", "action": "policy/action"})
     run = flow.run(timeout=180)
     observations = [robocache.Observation.from_message(m.array, m.metadata) for m in run.received("sink", "fused")]
     trace = pickle.loads((flow.folder / "trace").read_bytes())
-    return request.param, run, observations, run.received("sink", "action"), trace
+    return kind, run, observations, run.received("sink", "action"), trace
 
 
 def usable(observation, rows: int) -> bool:
@@ -112,7 +127,7 @@ def test_what_reaches_the_network_is_the_preset_of_the_observation(ran):
         wanted = before({key: torch.from_numpy(values) for key, values in preset.items()})
         for key, raw in preset.items():
             assert reached[key].dtype == np.float32, key
-            assert reached[key].tobytes() == wanted[key].numpy().tobytes(), key
+            assert reached[key].tobytes() == wanted[key].cpu().numpy().tobytes(), key
             of = {name: np.array(values) for name, values in stats[key].items()}
             if kind == "act":
                 normal = (raw - of["mean"]) / (of["std"] + 1e-8)
@@ -131,13 +146,13 @@ def test_actions_are_what_lerobot_says_of_these_inputs(ran):
     config, network, _, after = load(kind)
     chunks = []
     for call, (action, reached) in enumerate(zip(actions, trace, strict=True), 1):
-        batch = {key: torch.from_numpy(values) for key, values in reached.items()}
+        batch = {key: torch.from_numpy(values).to(DEVICE) for key, values in reached.items()}
         torch.manual_seed(call)
         with torch.inference_mode():
             if kind == "act":
-                chunk = after(network.predict_action_chunk(batch))[0].numpy()
+                chunk = after(network.predict_action_chunk(batch))[0].cpu().numpy()
             else:
-                chunk = after(network.diffusion.generate_actions(batch))[0].numpy()
+                chunk = after(network.diffusion.generate_actions(batch))[0].cpu().numpy()
         chunks.append((action.stamp, chunk))
         got = action.values.reshape(chunk.shape)
         if kind == "act":

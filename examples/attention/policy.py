@@ -27,7 +27,11 @@ def main() -> None:
     for event in node:
         if event["type"] != "INPUT":
             continue
-        observation = rc.Observation.from_event(event)
+        try:
+            observation = rc.Observation.from_event(event)
+        except (rc.MessageError, rc.RingError) as error:
+            print("hold:", error, flush=True)
+            continue
         if (why := gate.refusal(observation)) is not None:
             print("hold:", why, flush=True)
             continue

@@ -33,7 +33,7 @@ import torch
 from dora import Node
 from lerobot.configs.policies import PreTrainedConfig
 from lerobot.policies.factory import get_policy_class, make_pre_post_processors
-from robocache import Chunks, Gate, MessageError, Observation
+from robocache import Chunks, Gate, MessageError, Observation, RingError
 from robocache.presets import InvalidObservation
 
 
@@ -154,6 +154,9 @@ def run(node: Node, policy: Policy) -> None:
             case "INPUT":
                 try:
                     observation, chunk = policy.observe(event)
+                except RingError:  # overwritten by now, or its producer is gone: the next one is there
+                    policy.counts["missed"] += 1
+                    continue
                 except (MessageError, KeyError) as error:
                     if not policy.counts["malformed"]:
                         print(f"policy: {event['id']}: {error}; it and its like are counted, not used", file=sys.stderr)

@@ -199,7 +199,7 @@ class RecordingDataset:
             first = -1
         if isinstance(first, list) or first < 0:
             rows = self._index[item]
-            observation = {name: values[rows] for name, values in self._rows.items()}
+            observation = {name: values.take(rows, axis=0) for name, values in self._rows.items()}
         else:
             span = slice(first, first + self._index.shape[1])
             observation = {name: values[span].copy() for name, values in self._rows.items()}

@@ -1,10 +1,11 @@
 """Rings on a device between processes that are killed, read by torch: what it reads is what was published.
 
-    python tests/gpu/ring_torch.py RING [--messages N] [--readers N]
+    python tests/gpu/ring_torch.py RING [--messages N] [--readers N] [--under COMMAND]
 
 RING is the test binary `ring`, built with the feature `cuda`, whose producer is used. Each reader takes payloads by
 `robocache._native.take`, copied and where they lie, and holds the tensor on the GPU against the number of its payload. The
-producer and the readers are killed in turn. Needs a GPU, PyTorch and the package `robocache`.
+producer and the readers are killed in turn, but with `--under`, which runs each of them under a command, such as
+"compute-sanitizer --error-exitcode 9". Needs a GPU, PyTorch and the package `robocache`.
 """
 
 import argparse
@@ -84,6 +85,7 @@ def main() -> None:
     parser.add_argument("ring", type=pathlib.Path)
     parser.add_argument("--messages", type=int, default=20_000)
     parser.add_argument("--readers", type=int, default=2)
+    parser.add_argument("--under", type=str.split, default=[], metavar="COMMAND")
     arguments = parser.parse_args()
     tag, rng, began = f"torch/{os.getpid()}", random.Random(1), memory()
     said = bound(tag, "parent")
@@ -101,10 +103,10 @@ def main() -> None:
 
     def producer(number: int) -> subprocess.Popen:
         role = {ROLE: f"producer {tag} {number}", "ROBOCACHE_TEST_RING_DEVICE": "1"}
-        return subprocess.Popen([arguments.ring, "role", "--exact", "--quiet"], env={**os.environ, **role}, stdout=subprocess.DEVNULL)
+        return subprocess.Popen([*arguments.under, arguments.ring, "role", "--exact", "--quiet"], env={**os.environ, **role}, stdout=subprocess.DEVNULL)
 
     def reader(which: int) -> subprocess.Popen:
-        return subprocess.Popen([sys.executable, __file__, "read", tag, str(which)])
+        return subprocess.Popen([*arguments.under, sys.executable, __file__, "read", tag, str(which)])
 
     def end(process: subprocess.Popen, whose: str) -> None:
         said.sendto(b"end", f"\0robocache.test/{tag}/{whose}")
@@ -115,11 +117,14 @@ def main() -> None:
     readers = [reader(i) for i in range(arguments.readers)]
     numbers = 1
     publishing = producer(numbers)
-    while counts["published"] < arguments.messages:
+    while counts["published"] < arguments.messages or not counts["copied"]:
         # PyTorch alone takes seconds to be there.
         listen(rng.uniform(2, 12))
         for process in (publishing, *readers):
-            assert process.poll() is None, f"a process ended before it was killed: {counts}"
+            assert process.poll() is None, f"a process ended by itself: {counts}"
+        print(dict(counts), file=sys.stderr, flush=True)
+        if arguments.under:
+            continue
         which = rng.randrange(arguments.readers + 1)
         if which == arguments.readers:
             publishing.kill()
@@ -131,7 +136,6 @@ def main() -> None:
             readers[which].wait()
             readers[which] = reader(which)
         counts["killed"] += 1
-        print(dict(counts), file=sys.stderr, flush=True)
     listen(8)
     end(publishing, "producer")
     for i, process in enumerate(readers):

@@ -19,7 +19,7 @@ reached = []
 
 def traced(network):
     def call(batch):
-        reached.append({key: value.numpy().copy() for key, value in batch.items() if isinstance(value, torch.Tensor)})
+        reached.append({key: value.cpu().numpy().copy() for key, value in batch.items() if isinstance(value, torch.Tensor)})
         torch.manual_seed(len(reached))
         return network(batch)
 
