@@ -9,7 +9,7 @@ mod cases;
 use cases::{message, row};
 use half::{bf16, f16};
 use robocache::device::{Dtype, Placement};
-use robocache::ops::resample::{Trajectories, TrajectoriesError};
+use robocache::ops::resample::{CpuResampler, ResampleConfig, Trajectories, TrajectoriesError};
 use robocache::stream::{Cells, Layout, Message};
 
 resample_cases!(|| Placement::cpu("a test"), 400);
@@ -126,4 +126,45 @@ fn a_large_dim_that_no_sample_shows_is_refused() {
             2 * dim * 4
         );
     }
+}
+
+/// Large batches are checked by all cores, small ones by one.
+#[test]
+fn a_large_batch_is_read_as_its_rows_are() {
+    const SAMPLES: i64 = 1 << 13;
+    let times = |row: i64| (0..SAMPLES).map(|i| row + i * 10).collect::<Vec<_>>();
+    let whole = |row: i64| self::row(&times(row), &vec![row as f64; SAMPLES as usize], &[row, row + 5]);
+    let mut rows: Vec<_> = (0..40).map(whole).collect();
+    let read = |rows: &[cases::Row]| {
+        let message = message::<f32>(rows, 1);
+        let batch = Trajectories::from_message(&message).unwrap();
+        let refused = batch.refused().iter();
+        refused
+            .map(|refused| (refused.row, refused.problem.to_string()))
+            .collect::<Vec<_>>()
+    };
+    let bits = |rows: &[cases::Row]| {
+        let message = message::<f32>(rows, 1);
+        let batch = Trajectories::from_message(&message).unwrap();
+        let (mut values, mut valid) = (vec![0; batch.output_bytes()], vec![0; batch.targets()]);
+        let mut resampler = CpuResampler::new(&ResampleConfig::default()).unwrap();
+        resampler.run(&batch, &mut values, &mut valid);
+        (values, valid)
+    };
+    let one_by_one = |rows: &[cases::Row]| {
+        let each = rows.iter().map(|row| bits(std::slice::from_ref(row)));
+        each.reduce(|a, b| ([a.0, b.0].concat(), [a.1, b.1].concat())).unwrap()
+    };
+    assert!(read(&rows).is_empty());
+    assert_eq!(bits(&rows), one_by_one(&rows));
+    // Two samples of one time, of which the last one counts.
+    rows[33].times[1] = rows[33].times[0];
+    rows[33].values[1] = -1.0;
+    assert!(read(&rows).is_empty());
+    assert_eq!(bits(&rows), one_by_one(&rows));
+    rows[7].times.swap(100, 101);
+    rows[21].times[SAMPLES as usize - 1] = i64::MAX;
+    let (came, refused) = (read(&rows), |row: usize| read(&rows[row..=row]).remove(0).1);
+    assert_eq!(came, [(7, refused(7)), (21, refused(21))]);
+    assert_eq!(bits(&rows), one_by_one(&rows));
 }

@@ -15,8 +15,8 @@ from robocache import messages
 from robocache._native import Resident, Tensor, TornError
 from robocache.messages import MessageError
 
-# What DLPack calls the processor of the host.
-_CPU = (1, 0)
+# What DLPack calls GPUs of NVIDIA, and their legacy default stream.
+_CUDA, _LEGACY_STREAM = 2, 1
 
 
 class MessageTensor:
@@ -87,8 +87,18 @@ class MessageTensor:
 
     def torch(self) -> Any:
         """A `torch.Tensor` on the same memory. The program must have imported torch."""
-        array = self._open()
-        return _imported("torch").from_dlpack(array if isinstance(array, Tensor) else self)
+        torch, array = _imported("torch"), self._open()
+        if not isinstance(array, Tensor):
+            return torch.from_dlpack(self)
+        kind, ordinal = array.__dlpack_device__()
+        if kind == _CUDA:
+            # Of an object, `from_dlpack` finds the current stream by 80 us of Python, where a process has just woken up.
+            try:
+                stream = torch._C._cuda_getCurrentRawStream(ordinal)
+                return torch.from_dlpack(array.__dlpack__(stream=stream or _LEGACY_STREAM, max_version=(1, 0)))
+            except (AttributeError, RuntimeError):  # an older PyTorch
+                pass
+        return torch.from_dlpack(array)
 
     def cupy(self) -> Any:
         """A `cupy.ndarray`: on the same memory where that is on a device, else a copy on the current one. The program must
@@ -163,14 +173,16 @@ def _of_ring(metadata: Mapping[str, Any], column: str | None, copy: bool) -> Mes
         name = column or "fused"
         tensor = messages.get(columns, name, "the payload")
         shape = "shape" if name == "fused" else f"{name}.shape"
-    count = math.prod(tensor.shape)
     if shape in metadata:
-        dimensions = messages.dimensions(metadata, shape)
-        # The `shape` of a grid of bits counts its cells.
-        if math.prod(dimensions) == count:
-            tensor = tensor.reshape(dimensions)
-        elif "grid_shape" not in metadata:
-            raise MessageError(f"{shape} is {dimensions} for {count} values")
+        try:
+            tensor = tensor.reshape(metadata[shape])
+        except (TypeError, ValueError, OverflowError):
+            dimensions, count = messages.dimensions(metadata, shape), math.prod(tensor.shape)
+            # The `shape` of a grid of bits counts its cells.
+            if math.prod(dimensions) == count:
+                tensor = tensor.reshape(dimensions)
+            elif "grid_shape" not in metadata:
+                raise MessageError(f"{shape} is {dimensions} for {count} values") from None
     return MessageTensor(tensor, resident=None if copy else resident)
 
 

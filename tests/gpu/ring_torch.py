@@ -103,6 +103,8 @@ def main() -> None:
 
     def producer(number: int) -> subprocess.Popen:
         role = {ROLE: f"producer {tag} {number}", "ROBOCACHE_TEST_RING_DEVICE": "1"}
+        if arguments.under:
+            role["ROBOCACHE_TEST_RING_UNDER"] = "a tool"
         return subprocess.Popen([*arguments.under, arguments.ring, "role", "--exact", "--quiet"], env={**os.environ, **role}, stdout=subprocess.DEVNULL)
 
     def reader(which: int) -> subprocess.Popen:

@@ -62,7 +62,10 @@ pub fn run(tag: &str, which: u64) {
     socket.set_nonblocking(false).unwrap();
     let counters = ring.counters();
     drop(ring);
-    assert_eq!(holding(), before, "a producer gives back what it had");
+    // A tool under which it runs opens files of its own.
+    if std::env::var_os(UNDER).is_none() {
+        assert_eq!(holding(), before, "a producer gives back what it had");
+    }
     let text = format!(
         "published {unsaid} leased {} rings {}",
         counters.overwritten_leased, counters.rings

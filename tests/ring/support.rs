@@ -7,6 +7,8 @@ use std::process::{Child, Command};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub const ROLE: &str = "ROBOCACHE_TEST_RING_ROLE";
+/// Set where a process runs under a tool.
+pub const UNDER: &str = "ROBOCACHE_TEST_RING_UNDER";
 /// Consumers of a ring: one more than can hold slots.
 pub const CONSUMERS: usize = 5;
 

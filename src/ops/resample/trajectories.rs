@@ -1,6 +1,7 @@
 use crate::device::{Dtype, HostBuf, Primitive, Values};
 use crate::stream::{Cells, Column, ColumnLayout, Layout, Message};
 use crate::time::is_stamp_in_range;
+use rayon::prelude::*;
 
 /// A batch of trajectories, one a row, read from a message and checked.
 ///
@@ -149,6 +150,9 @@ pub enum TrajectoriesError {
 /// values, whatever the message itself holds.
 const LARGEST_UNSEEN_DIM: usize = 1 << 16;
 
+/// A batch of so many samples is checked by all cores: 1 MiB of stamps, which take one of them 100 us and more.
+const SHARED_STAMPS: usize = 1 << 17;
+
 impl<'a> Trajectories<'a> {
     /// Reads the columns `timestamps_ns`, `values` and `targets_ns` of a message, and its `dim`.
     ///
@@ -195,21 +199,28 @@ impl<'a> Trajectories<'a> {
                 .find(|(_, column)| column.null_rows.binary_search(&row).is_ok());
             column.map_or(Ok(()), |&(column, _)| Err(RowError::Null { column }))
         };
+        let check = |row: usize| null(row).and_then(|()| batch.check_row(row, &values.offsets));
         // Whether `dim` is the length of some row, and whether a sample shows it.
         let (mut has_length, mut is_seen) = (false, false);
-        for row in 0..batch.rows {
-            match null(row).and_then(|()| batch.check_row(row, &values.offsets)) {
-                Ok(has_ties) => {
-                    batch.has_ties |= has_ties;
-                    is_seen |= !batch.row_times(row).is_empty();
-                }
-                Err(problem) => {
-                    is_seen |= matches!(problem, RowError::Descending { .. });
-                    has_length |= !matches!(problem, RowError::Length { .. });
-                    batch.refused.push(RefusedRow { row, problem });
+        let (mut has_ties, mut refused) = (false, Vec::new());
+        if let Some(ties) = batch.all_rows(check) {
+            (has_ties, is_seen) = (ties, !batch.times().is_empty());
+        } else {
+            for row in 0..batch.rows {
+                match check(row) {
+                    Ok(ties) => {
+                        has_ties |= ties;
+                        is_seen |= !batch.row_times(row).is_empty();
+                    }
+                    Err(problem) => {
+                        is_seen |= matches!(problem, RowError::Descending { .. });
+                        has_length |= !matches!(problem, RowError::Length { .. });
+                        refused.push(RefusedRow { row, problem });
+                    }
                 }
             }
         }
+        (batch.has_ties, batch.refused) = (has_ties, refused);
         if let Some(first) = batch.refused.first()
             && !has_length
             && !is_seen
@@ -253,6 +264,16 @@ impl<'a> Trajectories<'a> {
             dtype: self.dtype(),
             values,
         }
+    }
+
+    /// Whether two samples of a row have the same time, if nothing is wrong with any row, found by all cores. `None`
+    /// otherwise, and of a small batch, which one core reads before others are awake.
+    fn all_rows(&self, check: impl Fn(usize) -> Result<bool, RowError> + Sync) -> Option<bool> {
+        if self.times().len() < SHARED_STAMPS {
+            return None;
+        }
+        let rows = (0..self.rows).into_par_iter().map(|row| check(row).ok());
+        rows.try_reduce(|| false, |a, b| Some(a | b))
     }
 
     /// Checks a row, and says whether two of its samples have the same time.
