@@ -1,8 +1,8 @@
 //! What is gathered message by message. It allocates nothing, and costs some clock readings and additions.
 
-use super::judge::{Faulty, LONGEST_LEAD_NS, Lately, judge};
+use super::judge::{Faulty, InputState, LONGEST_LEAD_NS, Lately, judge};
 use super::recent::{Figure, Recent, Times};
-use super::{Diagnosis, Level, Report, Row};
+use super::{Level, Report, Row};
 use crate::device::Device;
 use crate::ops::voxelize::VoxelCounters;
 use crate::stream::Message;
@@ -235,15 +235,6 @@ impl Input {
         self.row = Row { level, message, ..row };
         self.row.clone()
     }
-}
-
-/// How an input stands, beside its messages.
-pub(in crate::app) struct InputState<'a> {
-    pub diagnosis: Diagnosis,
-    pub faulty: Faulty<'a>,
-    pub is_open: bool,
-    /// Whether nothing need come: it is asked by requests.
-    pub may_be_silent: bool,
 }
 
 impl Diagnostics {

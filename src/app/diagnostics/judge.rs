@@ -1,7 +1,6 @@
 //! How an input is, and why, in words.
 
-use super::figures::InputState;
-use super::{Level, Row};
+use super::{Diagnosis, Level, Row};
 use std::time::Duration;
 
 /// Nothing has come for long where it is this long,
@@ -42,6 +41,15 @@ pub(in crate::app) struct Faulty<'a> {
     pub dropped: [u64; 4],
     /// The last line of the log that said so.
     pub said: &'a str,
+}
+
+/// How an input stands, beside its messages.
+pub(in crate::app) struct InputState<'a> {
+    pub diagnosis: Diagnosis,
+    pub faulty: Faulty<'a>,
+    pub is_open: bool,
+    /// Whether nothing need come: it is asked by requests.
+    pub may_be_silent: bool,
 }
 
 /// The beginning of what was said: names in it are as long as their sender likes.

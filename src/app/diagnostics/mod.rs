@@ -6,10 +6,10 @@ mod judge;
 mod recent;
 mod report;
 
+pub(super) use figures::Diagnostics;
 pub use figures::Figures;
-pub(super) use figures::{Diagnostics, InputState};
-pub(super) use judge::Faulty;
 pub(crate) use judge::is_silent;
+pub(super) use judge::{Faulty, InputState};
 pub use report::{Level, Report, Row};
 
 /// The output of a node that reports are published on.

@@ -1,6 +1,7 @@
 //! `meta/info.json` and the list of tasks, read.
 
 use super::feature::is_bookkeeping;
+use super::files::guarded;
 use super::meta::{INFO, TASKS, TASKS_V2};
 use super::{Dataset, Feature, Kind, LerobotError, Version};
 use crate::arrow::array::{Array, AsArray};
@@ -163,7 +164,7 @@ fn tasks_of_lines(text: &str) -> Result<Vec<(i64, String)>, String> {
 }
 
 fn tasks_of_table(file: File) -> Result<Vec<(i64, String)>, String> {
-    let batches = super::reader::guarded(|| {
+    let batches = guarded(|| {
         let reader = ParquetRecordBatchReaderBuilder::try_new(file)?.build()?;
         Ok(reader.collect::<Result<Vec<_>, _>>()?)
     })?;

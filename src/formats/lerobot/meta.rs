@@ -1,9 +1,9 @@
 //! What a dataset says of itself: the files in `meta`.
 
 use super::feature::{bookkeeping, element_of};
+use super::files::create_file;
 use super::stats::Summary;
-use super::writer::{CHUNK, FILE_MB, Written, create_file};
-use super::{Dataset, Feature, Kind, LerobotError, Version};
+use super::{Dataset, Feature, Kind, LerobotError, Version, Written};
 use crate::arrow::array::{ArrayRef, Float64Array, Int64Array, ListArray, RecordBatch, StringArray};
 use crate::arrow::buffer::OffsetBuffer;
 use crate::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -23,6 +23,11 @@ const STATS: &str = "meta/stats.json";
 const EPISODES: &str = "meta/episodes/chunk-000/file-000.parquet";
 const EPISODES_V2: &str = "meta/episodes.jsonl";
 const STATS_V2: &str = "meta/episodes_stats.jsonl";
+
+/// A data file of version 3.0 ends with the episode in which it reaches this, and a folder with this many files. Both are
+/// LeRobot's own.
+pub(super) const FILE_MB: usize = 100;
+pub(super) const CHUNK: usize = 1000;
 
 /// Rows of episodes that are written together.
 const EPISODES_TOGETHER: usize = 256;

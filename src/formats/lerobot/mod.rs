@@ -48,6 +48,7 @@
 mod column;
 mod error;
 mod feature;
+mod files;
 mod image;
 mod info;
 mod meta;
@@ -58,7 +59,7 @@ mod writer;
 pub use error::LerobotError;
 pub use feature::{Feature, Kind};
 pub use reader::{Frames, Reader};
-pub use writer::{Writer, Written};
+pub use writer::Writer;
 
 /// The version of a dataset's form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,4 +104,15 @@ impl Dataset {
             features: Vec::new(),
         }
     }
+}
+
+/// What a dataset came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// Episodes.
+    pub episodes: usize,
+    /// Frames of all episodes.
+    pub frames: usize,
+    /// Tasks, in the order in which they came first.
+    pub tasks: Vec<String>,
 }

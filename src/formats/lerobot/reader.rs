@@ -1,6 +1,7 @@
 //! Datasets, read frame by frame.
 
 use super::feature::{EPISODE_INDEX, FRAME_INDEX, TASK_INDEX};
+use super::files::guarded;
 use super::{Dataset, Feature, Kind, LerobotError, image, info};
 use crate::arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use crate::arrow::buffer::Buffer;
@@ -9,7 +10,6 @@ use crate::device::{Dtype, Values};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
 use std::fs::File;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::vec;
 
@@ -158,14 +158,6 @@ fn open(path: &Path, features: &[Feature]) -> Result<ParquetRecordBatchReader, L
         Ok(Ok(builder.with_projection(mask).with_batch_size(BATCH).build()?))
     });
     opened.flatten().map_err(|problem| LerobotError::file(path, problem))
-}
-
-/// What reads a file that may be damaged, also where the decoder gives up on it.
-pub(super) fn guarded<T>(read: impl FnOnce() -> Result<T, Box<dyn std::error::Error>>) -> Result<T, String> {
-    match catch_unwind(AssertUnwindSafe(read)) {
-        Ok(read) => read.map_err(|error| error.to_string()),
-        Err(_) => Err("it is damaged: the decoder gave up".to_owned()),
-    }
 }
 
 /// Checks that frames come one after the other, episode by episode, and that their tasks are known.

@@ -2,25 +2,18 @@
 
 use super::column::Column;
 use super::feature::{bookkeeping, is_bookkeeping};
-use super::meta::{self, Episode, Episodes};
-use super::{Dataset, Feature, Kind, LerobotError, Version};
+use super::files::create_file;
+use super::meta::{self, CHUNK, Episode, Episodes, FILE_MB};
+use super::{Dataset, Feature, Kind, LerobotError, Version, Written};
 use crate::arrow::array::RecordBatch;
 use crate::arrow::datatypes::{Field, Schema, SchemaRef};
 use crate::device::{Dtype, Values};
 use parquet::arrow::ArrowWriter;
-use parquet::basic::Compression;
-use parquet::file::metadata::KeyValue;
-use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use rayon::prelude::*;
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-/// A data file of version 3.0 ends with the episode in which it reaches this, and a folder with this many files. Both are
-/// LeRobot's own.
-pub(super) const FILE_MB: usize = 100;
-pub(super) const CHUNK: usize = 1000;
 
 /// Frames are written together: so many, or fewer that take this many bytes.
 const BATCH_FRAMES: usize = 4096;
@@ -50,17 +43,6 @@ pub struct Writer {
     file: Option<DataFile>,
     /// Data files that are full.
     files: usize,
-}
-
-/// What a dataset came to.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Written {
-    /// Episodes.
-    pub episodes: usize,
-    /// Frames of all episodes.
-    pub frames: usize,
-    /// Tasks, in the order in which they came first.
-    pub tasks: Vec<String>,
 }
 
 struct DataFile {
@@ -341,31 +323,4 @@ impl DataFile {
         )?;
         Ok(Self { path, writer })
     }
-}
-
-/// A Parquet file as LeRobot writes them: compressed with snappy. A library that reads it finds `about` under its name.
-pub(super) fn create_file(
-    path: &Path,
-    schema: &SchemaRef,
-    about: Option<(&str, String)>,
-) -> Result<ArrowWriter<File>, LerobotError> {
-    let folder = path.parent().unwrap_or(path);
-    fs::create_dir_all(folder).map_err(LerobotError::io(folder))?;
-    let file = File::create(path).map_err(LerobotError::io(path))?;
-    let about: HashMap<String, String> = about.into_iter().map(|(key, text)| (key.to_owned(), text)).collect();
-    let properties = WriterProperties::builder()
-        .set_compression(Compression::SNAPPY)
-        // Measurements hardly repeat.
-        .set_dictionary_enabled(false)
-        .set_statistics_enabled(EnabledStatistics::Chunk)
-        .set_key_value_metadata(Some(
-            about
-                .iter()
-                .map(|(key, text)| KeyValue::new(key.clone(), text.clone()))
-                .collect(),
-        ))
-        .build();
-    // Arrow's own libraries look into its schema, others into the file's keys.
-    let schema = Arc::new(Schema::new_with_metadata(schema.fields().clone(), about));
-    ArrowWriter::try_new(file, schema, Some(properties)).map_err(|error| LerobotError::file(path, error))
 }

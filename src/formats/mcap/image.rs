@@ -1,6 +1,6 @@
 //! Images of ROS: `sensor_msgs/Image` as tensors `[H, W, C]`.
 
-use super::plan::has_all;
+use super::types::has_all;
 use crate::arrow::array::{AsArray, StructArray};
 use crate::arrow::datatypes::{Fields, UInt8Type, UInt32Type};
 use crate::device::Dtype;

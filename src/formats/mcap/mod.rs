@@ -51,6 +51,7 @@ mod chunks;
 mod columns;
 mod decoder;
 mod descriptor;
+mod encoder;
 mod error;
 mod files;
 mod form;

@@ -3,7 +3,7 @@
 use super::decoder::Decoder;
 use super::image;
 use super::stamp::Stamp;
-use super::types::Type;
+use super::types::{Type, has_all};
 use crate::arrow::array::{Array, ArrayRef, AsArray, StructArray};
 use crate::arrow::datatypes::{DataType, FieldRef, Fields};
 use crate::stream::{FRAMES, FromConfig, NamesConfig, Reading, Recognised, Selector, Wanted, recognise};
@@ -286,11 +286,6 @@ impl Transforms {
             is_list,
         })
     }
-}
-
-/// Whether these are the fields, in any order.
-pub(super) fn has_all(fields: &Fields, names: &[&str]) -> bool {
-    fields.len() == names.len() && names.iter().all(|name| fields.find(name).is_some())
 }
 
 /// A type in words.

@@ -233,3 +233,8 @@ impl Types<'_> {
         }))
     }
 }
+
+/// Whether these are the fields, in any order.
+pub(super) fn has_all(fields: &Fields, names: &[&str]) -> bool {
+    fields.len() == names.len() && names.iter().all(|name| fields.find(name).is_some())
+}

@@ -1,6 +1,6 @@
 //! The occupied cells of voxel grids, as clouds to be looked at.
 
-use super::writer::Cdr;
+use super::encoder::Cdr;
 use crate::device::{Dtype, Values};
 use crate::stream::Message;
 
