@@ -6,10 +6,10 @@ Runs a dataflow for each payload and each way, in turn: a source, a node on the 
 on the GPU as its best user would. Rows on standard output: `whole` is from the source's stamp to the tensor, `hop` from
 the node's sending to the tensor, `bare` from the sending of a message with the same metadata and no payload to the policy,
 which is the most of it. `take` is the policy's part of `hop`, from the event to the tensor, with its copy; `held` the same
-of every other payload of a ring, which is used where it lies. `added` is `hop` without `bare`. An `idle` policy sleeps until a message comes, and its first work on a GPU
-that it shares with the node waits for it; a `busy` one computes on the GPU all the time. `least` is what an idle policy
-needs for the least of such work, a copy of 16 KiB within the device by torch. The nodes must have been built, and a Python
-with torch and CUDA run this; `--device cpu --residences shared host` needs neither.
+of every other payload of a ring, which is used where it lies. `added` is `hop` without `bare`. An `idle` policy sleeps until
+a message comes, and its first work on a GPU that it shares with the node waits for it; a `busy` one computes on the GPU all
+the time. `least` is what an idle policy needs for the least of such work, a copy of 16 KiB within the device by torch. The
+nodes must have been built, and a Python with torch and CUDA run this; `--device cpu --residences shared host` needs neither.
 """
 
 import argparse
