@@ -40,13 +40,15 @@ def take(metadata: Mapping[str, Any], copy: bool) -> Resident:
     # What is wrong is looked for afterwards: where a process has just woken up, a look takes 20 us.
     try:
         ticket = metadata["ring"], metadata["slot"], metadata["generation"], metadata["nbytes"]
+        if bool in map(type, ticket):
+            raise TypeError
         return _native.take(*ticket, copy=copy)
     except (KeyError, TypeError, OverflowError):
         ring = get(metadata, "ring")
         if not isinstance(ring, str):
             raise MessageError(f"ring is {ring!r}, expected a string") from None
         numbers = [integer(metadata, key) for key in ("slot", "generation", "nbytes")]
-        raise MessageError(f"slot, generation and nbytes are {numbers}, expected 0 or more") from None
+        raise MessageError(f"slot, generation and nbytes are {numbers}, expected 0 to 2^64 - 1") from None
 
 
 def on_host(value: Any, metadata: Mapping[str, Any], copy: bool) -> tuple[Any, bool]:

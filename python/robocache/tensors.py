@@ -174,15 +174,13 @@ def _of_ring(metadata: Mapping[str, Any], column: str | None, copy: bool) -> Mes
         tensor = messages.get(columns, name, "the payload")
         shape = "shape" if name == "fused" else f"{name}.shape"
     if shape in metadata:
+        dimensions = messages.dimensions(metadata, shape)
         try:
-            tensor = tensor.reshape(metadata[shape])
-        except (TypeError, ValueError, OverflowError):
-            dimensions, count = messages.dimensions(metadata, shape), math.prod(tensor.shape)
+            tensor = tensor.reshape(dimensions)
+        except (ValueError, OverflowError):
             # The `shape` of a grid of bits counts its cells.
-            if math.prod(dimensions) == count:
-                tensor = tensor.reshape(dimensions)
-            elif "grid_shape" not in metadata:
-                raise MessageError(f"{shape} is {dimensions} for {count} values") from None
+            if "grid_shape" not in metadata:
+                raise MessageError(f"{shape} is {dimensions} for {math.prod(tensor.shape)} values") from None
     return MessageTensor(tensor, resident=None if copy else resident)
 
 

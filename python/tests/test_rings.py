@@ -12,6 +12,7 @@ import threading
 import numpy as np
 import pytest
 
+import robocache
 from robocache import _native
 
 ROUNDS = int(os.environ.get("ROBOCACHE_TEST_RING_MESSAGES", "20000")) // 4
@@ -232,3 +233,24 @@ def test_refused_tickets_leave_nothing_behind(producer):
     [refused(i) for i in range(ROUNDS // 4)]
     assert len(os.listdir("/proc/self/fd")) == files
     assert resident_kb() - memory < 4096
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"ring": b"x"}, "ring is b'x', expected a string"),
+        ({"slot": True}, "slot is True, expected an integer"),
+        ({"slot": 1.5}, "slot is 1.5, expected an integer"),
+        ({"generation": None}, "generation is None, expected an integer"),
+        ({"nbytes": -1}, r"are \[0, 2, -1\], expected 0 to 2\^64 - 1"),
+        ({"slot": 2**64}, r"are \[18446744073709551616, 2, 8\], expected 0 to 2\^64 - 1"),
+    ],
+)
+def test_a_ticket_that_is_none_is_refused_by_name(changed, words):
+    ticket = {"residence": "shared", "ring": "x", "slot": 0, "generation": 2, "nbytes": 8, **changed}
+    with pytest.raises(robocache.MessageError, match=words):
+        robocache.open_tensor({"type": "INPUT", "value": None, "metadata": ticket})
+    for key in changed:
+        absent = {name: value for name, value in ticket.items() if name != key}
+        with pytest.raises(robocache.MessageError, match=f"metadata has no '{key}'"):
+            robocache.open_tensor({"type": "INPUT", "value": None, "metadata": absent})
