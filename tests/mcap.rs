@@ -446,6 +446,46 @@ fn what_is_whole_of_a_broken_file_is_read() {
     }
 }
 
+/// 33 kB of zstd may be a message of 1 GB.
+#[test]
+fn what_is_too_large_is_refused_by_name_and_the_rest_comes() {
+    let folder = Folder::new("too-large");
+    let (whole, messages) = large(&folder);
+    let path = folder.0.join("too-large.mcap");
+    let chunks: Vec<_> = records(&whole).into_iter().filter(|(op, _)| *op == CHUNK).collect();
+    let in_chunk = messages / chunks.len() + 1;
+
+    // A chunk that says so, whatever it unpacks to.
+    let mut bytes = whole.clone();
+    let second = chunks[1].1.start;
+    bytes[second + 16..second + 24].copy_from_slice(&((256u64 << 20) + 1).to_le_bytes());
+    fs::write(&path, &bytes).unwrap();
+    let (came, said) = read_broken(&path);
+    assert!(came >= messages - in_chunk && came < messages, "{came}");
+    let words = format!(
+        "damaged at byte {}: a chunk of 268435457 bytes (allowed: 268435456); it is left out, with messages of /tensor",
+        second - 9
+    );
+    assert!(said.len() == 1 && said[0].ends_with(&words), "{said:?}");
+
+    // A record of the file, as a hole that takes no room.
+    use std::io::{Seek, SeekFrom, Write};
+    let bytes = compress(&whole, "lz4", lz4);
+    let behind_header = records(&bytes)[0].1.end;
+    let mut file = fs::File::create(&path).unwrap();
+    file.write_all(&bytes[..behind_header]).unwrap();
+    file.write_all(&[5]).unwrap();
+    file.write_all(&(300u64 << 20).to_le_bytes()).unwrap();
+    file.seek(SeekFrom::Current(300 << 20)).unwrap();
+    file.write_all(&bytes[behind_header..]).unwrap();
+    let (came, said) = read_broken(&path);
+    assert_eq!(came, messages);
+    assert!(
+        said[0].contains("a record of 314572800 bytes (allowed: 268435456); it is left out"),
+        "{said:?}"
+    );
+}
+
 #[test]
 fn compressed_chunks_hold_the_same() {
     let folder = Folder::new("compressed");

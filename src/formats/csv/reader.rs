@@ -4,8 +4,11 @@ use crate::device::Dtype;
 use crate::formats::file_name;
 use crate::stream::{Cells, Message, TimeUnit};
 use std::fs::File;
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
+
+/// A line has no more bytes: a file without line breaks is no table.
+const MOST_LINE: u64 = 64 << 20;
 
 /// How a table is to be read.
 #[derive(Clone, Debug, Default)]
@@ -236,7 +239,15 @@ impl Reader {
             Ok(None) => return Ok(false),
             Err(source) => {
                 let path = self.path.clone();
-                return Err(ReadError::Io { path, source });
+                let line = self.lines.line;
+                return Err(match source.kind() {
+                    io::ErrorKind::InvalidData => ReadError::Row {
+                        path,
+                        line,
+                        problem: source.to_string(),
+                    },
+                    _ => ReadError::Io { path, source },
+                });
             }
         }
         let cells = split(&self.lines.last, self.separator);
@@ -330,15 +341,23 @@ impl Lines {
         })
     }
 
+    /// # Errors
+    /// `InvalidData`: a line that is too long. The next call goes on behind it.
     fn next(&mut self) -> io::Result<Option<&str>> {
         if std::mem::take(&mut self.is_again) {
             return Ok(Some(&self.last));
         }
         self.text.clear();
-        if self.file.read_until(b'\n', &mut self.text)? == 0 {
+        if (&mut self.file).take(MOST_LINE).read_until(b'\n', &mut self.text)? == 0 {
             return Ok(None);
         }
         self.line += 1;
+        if self.text.len() as u64 == MOST_LINE && !self.text.ends_with(b"\n") {
+            self.text = Vec::new();
+            self.file.skip_until(b'\n')?;
+            let problem = format!("a line of more than {MOST_LINE} bytes (allowed: {MOST_LINE})");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
+        }
         self.last.clear();
         self.last
             .push_str(String::from_utf8_lossy(&self.text).trim_end_matches(['\r', '\n']));

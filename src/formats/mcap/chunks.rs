@@ -1,6 +1,6 @@
 //! The records of a new MCAP file: messages in chunks that are not compressed, and at the end where they are.
 
-use super::records::{MAGIC, op};
+use super::records::{MAGIC, MOST_BYTES, op};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -97,6 +97,10 @@ impl Chunks {
 
     /// Adds a message.
     pub fn message(&mut self, channel: u16, log_time: u64, publish_time: u64, data: &[u8]) -> io::Result<()> {
+        // A reader takes no larger chunk.
+        if (self.chunk.bytes.len() + data.len()) as u64 > MOST_BYTES - 4096 {
+            self.end_chunk()?;
+        }
         let sequence = self.counts.entry(channel).or_default();
         *sequence += 1;
         let sequence = *sequence as u32 - 1;

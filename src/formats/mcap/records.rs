@@ -13,8 +13,9 @@ pub(super) const MAGIC: [u8; 8] = *b"\x89MCAP0\r\n";
 const HEAD: usize = 9;
 /// A footer with its head, and the magic behind it.
 const TAIL: u64 = HEAD as u64 + 20 + MAGIC.len() as u64;
-/// A chunk has no more than this, compressed or not.
-const MOST_CHUNK: u64 = 2 << 30;
+/// A chunk and a record have no more than this, compressed or not: as much as dora sends in a message. A kilobyte of zstd may
+/// unpack to a gigabyte.
+pub(super) const MOST_BYTES: u64 = 256 << 20;
 
 pub(super) mod op {
     pub const HEADER: u8 = 0x01;
@@ -177,8 +178,8 @@ impl Chunk<'_> {
     /// Makes `out` its records. What can be had of a chunk that is `cut` is taken.
     fn unpack(&self, is_cut: bool, out: &mut Vec<u8>) -> Result<(), String> {
         out.clear();
-        if self.size > MOST_CHUNK {
-            return Err(format!("a chunk of {} bytes (allowed: {MOST_CHUNK})", self.size));
+        if self.size > MOST_BYTES {
+            return Err(format!("a chunk of {} bytes (allowed: {MOST_BYTES})", self.size));
         }
         let there = self.compressed.len() as u64;
         if there < self.compressed_size && !is_cut {
@@ -336,6 +337,9 @@ impl Records {
         let start = Fields(&tail[HEAD..]).u64().unwrap_or(0);
         if head(&tail) != Some((op::FOOTER, 20)) || tail[HEAD + 20..] != MAGIC || !(self.at..footer_at).contains(&start)
         {
+            return Ok(());
+        }
+        if footer_at - start > MOST_BYTES {
             return Ok(());
         }
         self.file.seek(SeekFrom::Start(start))?;
@@ -497,6 +501,15 @@ impl Records {
             self.skip(taken)?;
             return Ok(None);
         }
+        if taken > MOST_BYTES {
+            self.skip(taken)?;
+            let what = if op == op::CHUNK { "chunk" } else { "record" };
+            let (problem, of) = (
+                format!("a {what} of {length} bytes (allowed: {MOST_BYTES})"),
+                self.topics_at(at),
+            );
+            return Err(self.damaged(at, format!("{problem}; it is left out{of}")));
+        }
         self.body.clear();
         let read = (&mut self.file).take(taken).read_to_end(&mut self.body);
         let read = read.map_err(|source| self.io(source))?;
@@ -523,7 +536,7 @@ impl Records {
                 let behind = if is_cut {
                     self.resume(at)
                 } else {
-                    String::from("it is left out")
+                    format!("it is left out{}", self.topics_at(at))
                 };
                 return Err(self.damaged(at, format!("{problem}; {behind}")));
             }
@@ -536,6 +549,37 @@ impl Records {
             return Err(self.damaged(at, problem));
         }
         Ok(None)
+    }
+
+    /// The topics of the messages in the chunk at `at`, in words, where the end of the file says them.
+    fn topics_at(&self, at: u64) -> String {
+        let mut rest = &self.summary[..];
+        let (mut ids, mut topics) = (Vec::new(), BTreeMap::new());
+        while let Some((op, length)) = head(rest) {
+            let Some((body, behind)) = rest[HEAD..].split_at_checked(length as usize) else {
+                break;
+            };
+            rest = behind;
+            let mut fields = Fields(body);
+            match op {
+                op::CHANNEL => {
+                    topics.extend(fields.channel().map(|channel| (channel.id, channel.topic)));
+                }
+                // Two times, where the chunk begins, how long it is, and where each channel has its index.
+                op::CHUNK_INDEX if fields.bytes(16).and_then(|_| fields.u64()) == Some(at) => {
+                    let mut places = Fields(fields.bytes(8).and_then(|_| fields.blob()).unwrap_or_default());
+                    while let (Some(id), Some(_)) = (places.u16(), places.u64()) {
+                        ids.push(id);
+                    }
+                }
+                _ => {}
+            }
+        }
+        let of: Vec<&str> = ids.iter().filter_map(|id| topics.get(id).copied()).collect();
+        match of.is_empty() {
+            true => String::new(),
+            false => format!(", with messages of {}", of.join(", ")),
+        }
     }
 
     /// Compares how many messages were read with what the end of the file says, where nothing else is wrong with it.

@@ -2,6 +2,7 @@ use super::WriteError;
 use super::chunks::Chunks;
 use super::encoder::Cdr;
 use super::form::{ABOUT, About, FIRST, Form};
+use super::records::MOST_BYTES;
 use super::standard::{self, JOINT_STATE, POINT_CLOUD2, SAMPLES, STRING};
 use super::types::{Count, Kind, Type};
 use crate::device::Dtype;
@@ -12,6 +13,9 @@ use std::fs::OpenOptions;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// What stands around a message in its chunk takes less than the difference.
+const MOST_DATA: u64 = MOST_BYTES - 4096;
 
 /// Keys that have a field of their own in a type of ours, where they are not empty.
 const LISTS: [&str; 4] = [key::shape, key::timestamps_ns, key::valid, key::age_ns];
@@ -121,6 +125,10 @@ impl Writer {
             }
         };
         let written = match encoded {
+            Ok(()) if data.bytes.len() as u64 > MOST_DATA => Err(refused(&format!(
+                "a message of {} bytes (allowed: {MOST_DATA})",
+                data.bytes.len()
+            ))),
             Ok(()) => self.write(channel, log_time, published, &data.bytes),
             Err(problem) => Err(refused(&problem)),
         };
