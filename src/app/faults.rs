@@ -120,7 +120,7 @@ impl Faults {
                     .is_none_or(|last| now.saturating_duration_since(last) >= SAY_AFTER);
                 if kind.unsaid > 0 && is_due {
                     let words = match kind.name {
-                        "" => "more of the same",
+                        "" => "more errors",
                         name => name,
                     };
                     kind.say(&site.name, words, now);
@@ -144,8 +144,11 @@ impl Faults {
         for site in &mut self.sites {
             for kind in &mut site.kinds {
                 let is_said = std::mem::take(&mut kind.unsaid) == 0;
-                let separator = if kind.name.is_empty() { "" } else { ": " };
-                let line = format_args!("{}{separator}{}: {} in all", site.name, kind.name, kind.count);
+                let (site, count) = (&site.name, kind.count);
+                let line = match kind.name {
+                    "" => format!("{site}: {count} in all, such as: {}", kind.words),
+                    name => format!("{site}: {name}: {count} in all"),
+                };
                 match kind.level {
                     Level::Error if !is_said => tracing::error!("{line}"),
                     Level::Warning if !is_said => tracing::warn!("{line}"),
@@ -272,7 +275,7 @@ mod tests {
         assert_eq!(
             summary,
             [
-                "ERROR force: 3 in all",
+                "ERROR force: 3 in all, such as: a sample has 3 values, not 2",
                 "INFO force: clock jump: 1 in all",
                 "WARN force: late samples: 5 in all",
                 "INFO camera: clock jump: 1 in all",
@@ -315,7 +318,7 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "ERROR force: more of the same (2 since the last line, 3 in all)",
+                "ERROR force: more errors (2 since the last line, 3 in all)",
                 "WARN force: late samples (2 since the last line, 3 in all)",
             ]
         );

@@ -11,6 +11,17 @@ pub fn ms_to_ns(ms: f64) -> i64 {
     (ms * 1e6).round() as i64
 }
 
+/// So many nanoseconds in milliseconds, to be shown: the nearest number, so that 200,000 ns are 0.2 and not
+/// 0.19999999999999998.
+pub fn ns_to_ms(ns: i64) -> f64 {
+    ns as f64 / 1e6
+}
+
+/// The same in seconds.
+pub fn ns_to_s(ns: i64) -> f64 {
+    ns as f64 / 1e9
+}
+
 /// Stamps beyond +-2^61 ns are refused, so that differences of stamps can't overflow.
 pub fn is_stamp_in_range(stamp_ns: i64) -> bool {
     const GREATEST: i64 = 1 << 61;

@@ -13,6 +13,7 @@ mod backend {
 }
 mod cases;
 mod config;
+mod grids;
 mod messages;
 mod oracle;
 mod properties;

@@ -4,6 +4,7 @@ use crate::device::{Dtype, Placement};
 use crate::ops::ConfigError;
 use crate::ops::voxelize::{GatheredGrid, LATER, Pushed, Unused, VoxelLayout, VoxelizeConfig, Voxelizer};
 use crate::stream::{Header, Layout, Message, Reading};
+use crate::time::{ms_to_ns, ns_to_s};
 
 /// Publishes the clouds of `voxelize:` as voxel grids, `voxels`.
 #[derive(Default)]
@@ -80,6 +81,8 @@ struct About {
     /// Whether there is one input, and nothing moves it: then the grid is in the frame of its cloud.
     keeps_frame: bool,
     frame_id: String,
+    /// Clouds of one clock are no further apart than this, ns.
+    reset_ns: i64,
 }
 
 impl Voxelize {
@@ -96,6 +99,7 @@ impl Voxelize {
                 dtype: config.dtype,
                 keeps_frame,
                 frame_id: String::new(),
+                reset_ns: ms_to_ns(config.reset_ms),
             },
         })
     }
@@ -114,22 +118,30 @@ impl Voxelize {
     }
 }
 
-/// Counts clouds that are in no grid by the reason.
-fn count(input: usize, unused: &Unused, out: &mut Outbox<'_>) {
+/// Counts clouds that are in no grid, once each, and says why.
+fn leave_out(input: usize, unused: &Unused, out: &mut Outbox<'_>) {
     let (why, clouds) = match unused {
         Unused::Cloud(_) => (Dropped::Length, 1),
-        Unused::Superseded => (Dropped::Overflow, 1),
+        Unused::Superseded | Unused::Left => (Dropped::Overflow, 1),
         Unused::NoStamp | Unused::Late => (Dropped::Stamp, 1),
         Unused::Jumped(clouds) => (Dropped::Stamp, *clouds),
     };
     (0..clouds).for_each(|_| out.dropped(input, why));
+    match unused {
+        Unused::Superseded => out.warn(input, "superseded clouds", unused),
+        Unused::Late => out.warn(input, "late clouds", unused),
+        Unused::Left => out.warn(input, "clouds left at the end", unused),
+        Unused::Cloud(_) | Unused::NoStamp | Unused::Jumped(_) => out.fault(input, unused),
+    }
 }
 
 /// Publishes a grid, and says what is not in it.
 fn publish(mut grid: GatheredGrid<'_>, about: &About, layout: &mut Layout, out: &mut Outbox<'_>) {
     for (input, error) in grid.refused() {
+        out.dropped(*input, Dropped::Length);
         out.fault(*input, error);
     }
+    warn_of_clocks(&grid, about, out);
     if !send_on_device(&mut grid, about, out) {
         layout.rows = grid.layout().rows;
         out.send(0, layout, |payload, header| {
@@ -154,6 +166,25 @@ fn publish(mut grid: GatheredGrid<'_>, about: &About, layout: &mut Layout, out: 
         let (count, dtype) = (grid.saturated(), about.dtype);
         let message = format_args!("{count} values are beyond {dtype}: its greatest or least is in their places");
         out.fault_of_output(0, count, message);
+    }
+}
+
+/// Says where the clouds of a grid are further apart than those of one clock can be.
+fn warn_of_clocks(grid: &GatheredGrid<'_>, about: &About, out: &mut Outbox<'_>) {
+    let ages = || grid.inputs_age_ns().iter().enumerate();
+    if let (Some(back_ns), Some((input, _))) = (grid.back_ns(), ages().find(|(_, age)| **age == 0)) {
+        let text = format_args!(
+            "grids go on {:.3} s before the last one: nothing came up to that time",
+            ns_to_s(back_ns)
+        );
+        out.warn(input, "grids that go back", text);
+    }
+    for (input, &age_ns) in ages().filter(|(_, age)| **age > about.reset_ns) {
+        let text = format_args!(
+            "its cloud is {:.3} s older than the newest of its grid: it was held up, or their clocks differ",
+            ns_to_s(age_ns)
+        );
+        out.warn_seldom(input, "clouds far behind", text);
     }
 }
 
@@ -216,15 +247,12 @@ fn describe(grid: &GatheredGrid<'_>, about: &About, header: &mut Header) {
 impl Operation for Voxelize {
     fn input(&mut self, input: usize, message: &Message, out: &mut Outbox<'_>) -> Result<(), Fault> {
         self.look_where_grids_go(out);
-        let pushed = self.voxelizer.push(input, message);
-        let Pushed { unused, grid } = pushed.inspect_err(|unused| count(input, unused, out))?;
+        let (unused, grid) = match self.voxelizer.push(input, message) {
+            Ok(Pushed { unused, grid }) => (unused, grid),
+            Err(unused) => (Some(unused), None),
+        };
         if let Some(unused) = &unused {
-            count(input, unused, out);
-        }
-        match unused {
-            Some(unused @ Unused::Superseded) => out.warn(input, "superseded clouds", unused),
-            Some(unused) => out.fault(input, unused),
-            None => {}
+            leave_out(input, unused, out);
         }
         if self.about.keeps_frame {
             self.about.frame_id.clone_from(&message.header.frame_id);
@@ -250,6 +278,13 @@ impl Operation for Voxelize {
             publish(grid, &self.about, &mut self.layout, out);
         }
         self.end_where_device_is_lost(out);
+    }
+
+    fn finish(&mut self, out: &mut Outbox<'_>) -> Result<(), Fault> {
+        for input in self.voxelizer.waiting() {
+            leave_out(input, &Unused::Left, out);
+        }
+        Ok(())
     }
 
     fn parameter(&mut self, key: &str, value: &Value) -> Result<bool, Fault> {

@@ -70,6 +70,13 @@ fn a_cloud_that_was_refused_is_not_in_the_grid() {
         (&[0, 0, 1][..], &[-1, -1, 0][..])
     );
     assert_eq!(c.cloud(B, 95), Waits);
+    // No grid is before the last one, whatever is refused.
+    assert_eq!((c.cloud(A, 120), c.cloud(2, 110)), (Waits, Waits));
+    assert_eq!(c.take(), Some(120 * MS));
+    assert_eq!((c.cloud(A, 130), c.cloud(B, 115)), (Waits, Waits));
+    assert_eq!(c.take(), Some(130 * MS));
+    assert_eq!(c.refuse(A), 130 * MS);
+    assert_eq!(c.inputs_age_ns(), [-1, 15 * MS, -1]);
 }
 
 #[test]
@@ -97,17 +104,45 @@ fn the_newest_cloud_of_an_input_is_the_one_that_counts() {
 }
 
 #[test]
-fn a_cloud_not_newer_than_the_last_grid_is_late() {
+fn a_cloud_is_new_against_its_own_input_and_the_time_of_grids_grows() {
     let mut c = collector(2, Some(0.0));
     c.cloud(A, 100);
     assert_eq!(c.grid(), Some((100, vec![0, -1])));
-    assert_eq!(c.cloud(B, 90), Late);
-    assert_eq!(c.cloud(B, 100), Late);
-    assert!(!c.waits(B));
-    assert_eq!(c.grid(), None);
-    assert_eq!(c.cloud(B, 101), Waits);
+    assert_eq!(c.cloud(B, 90), Waits);
     assert!(c.waits(B));
+    assert_eq!(c.grid(), None, "a grid at 90 would go back in time");
+    assert_eq!(c.cloud(B, 100), Replaces);
+    assert_eq!(c.grid(), None);
+    assert_eq!(c.cloud(B, 101), Replaces);
     assert_eq!(c.grid(), Some((101, vec![-1, 0])));
+    assert_eq!(c.cloud(B, 101), Late);
+    assert_eq!(c.cloud(B, 95), Late);
+    assert!(!c.waits(B));
+    assert_eq!(c.cloud(A, 101), Waits);
+    assert_eq!(c.grid(), None);
+    assert_eq!(c.cloud(B, 102), Waits);
+    assert_eq!(c.grid(), Some((102, vec![1, 0])));
+}
+
+/// Two lidars of two processes, the second a few ms behind. The first messages of one are held up.
+#[test]
+fn an_input_that_is_a_few_ms_behind_loses_nothing_after_it_was_held_up() {
+    let mut c = collector(2, Some(150.0));
+    let mut grids = Vec::new();
+    for (input, stamp) in [(A, 0), (A, 100), (A, 200), (B, 195)] {
+        c.cloud(input, stamp);
+        grids.extend(c.grid());
+    }
+    assert_eq!(grids, [(200, vec![0, -1])]);
+    // Now they come in turns, and each is in a grid.
+    for t in (300..1000).step_by(100) {
+        assert_eq!(c.cloud(A, t), Waits);
+        grids.extend(c.grid());
+        assert_eq!(c.cloud(B, t - 5), Waits);
+        grids.extend(c.grid());
+    }
+    let late: Vec<_> = (300..1000).step_by(100).map(|t| (t, vec![0, 105])).collect();
+    assert_eq!(grids[1..], late);
 }
 
 #[test]
@@ -187,6 +222,27 @@ fn a_step_back_within_reset_ms_is_late_and_one_past_it_is_a_jump() {
     assert_eq!(c.grid(), Some((1499, vec![499, 0])));
 }
 
+/// Its first clouds come long after those of the other: that is no clock that was set.
+#[test]
+fn an_input_that_is_held_up_for_long_is_no_clock_jump() {
+    let mut c = collector(2, Some(150.0));
+    let mut last = None;
+    for t in 0..20 {
+        c.cloud(A, t * 100);
+        last = c.grid().map(|grid| grid.0).or(last);
+    }
+    assert_eq!(last, Some(1700));
+    for t in 0..20 {
+        let arrival = c.cloud(B, t * 100 + 5);
+        assert!(matches!(arrival, Waits | Replaces), "{t}: {arrival:?}");
+        if let Some((stamp, _)) = c.grid() {
+            assert!(Some(stamp) > last, "{stamp} after {last:?}");
+            last = Some(stamp);
+        }
+    }
+    assert_eq!(last, Some(1905));
+}
+
 #[test]
 fn an_input_from_far_ahead_never_stalls_the_others() {
     let mut c = collector(2, Some(50.0));
@@ -199,6 +255,17 @@ fn an_input_from_far_ahead_never_stalls_the_others() {
         grids += usize::from(c.grid().is_some());
     }
     assert!(grids >= 20, "{grids} grids of 40 clouds");
-    assert_eq!(c.arrived(A, i64::MAX), Waits);
+    // It dies, and the other goes on alone.
+    let mut alone = Vec::new();
+    for t in 20..200 {
+        assert!(matches!(c.cloud(A, t * 100), Waits | Replaces));
+        alone.extend(c.grid().map(|grid| (grid.0, c.back_ns())));
+    }
+    assert_eq!(alone[0], (12_000, Some((1_001_900 - 12_000) * MS)));
+    assert!(
+        alone.len() >= 39 && alone[1..].iter().all(|(_, back)| back.is_none()),
+        "{alone:?}"
+    );
+    assert_eq!(c.arrived(A, i64::MAX), Replaces);
     assert_eq!(c.arrived(A, i64::MIN), Jumped { dropped: 1 });
 }

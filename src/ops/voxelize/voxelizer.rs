@@ -82,11 +82,15 @@ pub enum Unused {
     #[error("no `timestamp_ns` (needed: the capture time, ns)")]
     NoStamp,
     /// Of two clouds of an input that wait for the others only the newer one is used.
-    #[error("a newer cloud came before the other inputs had theirs: the older one is not in a grid")]
+    #[error("a newer cloud came before the other inputs had theirs: the older one is in no grid")]
     Superseded,
-    /// Its grid was made without it.
-    #[error("the cloud is not newer than the last grid: dropped")]
+    /// One of its input that is as new is in a grid already.
+    #[error("a cloud is not newer than the last one of its input that is in a grid: dropped")]
     Late,
+    /// There is no grid any more that it would be in: it waited for clouds of other inputs, or for one from after the last
+    /// grid.
+    #[error("a cloud still waited for those of the other inputs: it is in no grid")]
+    Left,
     /// So many clouds are from before a clock was set back.
     #[error("the clock was set back: {0} clouds from before are not in a grid")]
     Jumped(usize),
@@ -220,6 +224,11 @@ impl Voxelizer {
         self.gather_due()
     }
 
+    /// The inputs of which a cloud waits for the next grid.
+    pub fn waiting(&self) -> impl Iterator<Item = usize> {
+        (0..self.waiting.len()).filter(|&input| self.collector.waits(input))
+    }
+
     fn gather_due(&mut self) -> Option<GatheredGrid<'_>> {
         if !self.collector.due() {
             return None;
@@ -326,6 +335,11 @@ impl<'a> GatheredGrid<'a> {
     /// were given.
     pub fn inputs_age_ns(&self) -> &[i64] {
         self.collector.map_or(&[], Collector::inputs_age_ns)
+    }
+
+    /// By how much it is before the grid before it, ns: the clouds of that one were of a clock that is gone.
+    pub fn back_ns(&self) -> Option<i64> {
+        self.collector.and_then(Collector::back_ns)
     }
 
     /// The clouds that could not be part of it after all, each with its input and why.

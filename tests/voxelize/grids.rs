@@ -1,0 +1,206 @@
+//! Which clouds of several inputs are in which grid, against the rules of docs/semantics.md taken word for word.
+
+use proptest::prelude::*;
+use robocache::ops::voxelize::{Arrival, Collector, VoxelInput, VoxelizeConfig};
+
+const MS: i64 = 1_000_000;
+
+/// The default of `reset_ms`.
+const RESET: i64 = 1000 * MS;
+
+fn config(inputs: usize, max_wait_ms: Option<f64>) -> VoxelizeConfig {
+    let input = |i| VoxelInput {
+        input: format!("lidar_{i}"),
+        ..VoxelInput::default()
+    };
+    VoxelizeConfig {
+        inputs: (0..inputs).map(input).collect(),
+        max_wait_ms,
+        ..VoxelizeConfig::default()
+    }
+}
+
+/// The stamp of a grid, and the clouds in it by their inputs.
+type Grid = (i64, Vec<Option<i64>>);
+
+/// Everything that came since the last clock jump.
+struct Naive {
+    open: Vec<bool>,
+    max_wait: Option<i64>,
+    clouds: Vec<Cloud>,
+    grids: Vec<Grid>,
+    left_out: usize,
+}
+
+struct Cloud {
+    input: usize,
+    stamp: i64,
+    waits: bool,
+    /// Whether it waited at any time since the last grid.
+    counts: bool,
+}
+
+impl Naive {
+    fn waiting(&self) -> impl Iterator<Item = &Cloud> {
+        self.clouds.iter().filter(|cloud| cloud.waits)
+    }
+
+    fn cloud(&mut self, input: usize, stamp: i64) {
+        let own = self.clouds.iter().filter(|cloud| cloud.input == input);
+        let newest = own.map(|cloud| cloud.stamp).max();
+        if newest.is_some_and(|newest| newest - stamp > RESET) {
+            let before = self.waiting().count();
+            self.clouds
+                .retain(|cloud| cloud.waits && cloud.input != input && cloud.stamp - stamp <= RESET);
+            self.left_out += before - self.clouds.len();
+            self.grids.clear();
+        }
+        let in_grids = self.grids.iter().filter_map(|(_, clouds)| clouds[input]);
+        let is_new = in_grids.max().is_none_or(|last| stamp > last);
+        let waiting = self.clouds.iter_mut().find(|cloud| cloud.waits && cloud.input == input);
+        self.left_out += usize::from(!is_new || waiting.is_some());
+        let waits = is_new && waiting.as_ref().is_none_or(|waiting| stamp >= waiting.stamp);
+        if let Some(waiting) = waiting.filter(|_| waits) {
+            waiting.waits = false;
+        }
+        self.clouds.push(Cloud {
+            input,
+            stamp,
+            waits,
+            counts: waits,
+        });
+    }
+
+    /// The grid that is due.
+    fn grid(&mut self) -> Option<Grid> {
+        let own = |input| {
+            self.waiting()
+                .find(|cloud| cloud.input == input)
+                .map(|cloud| cloud.stamp)
+        };
+        let clouds: Vec<Option<i64>> = (0..self.open.len()).map(own).collect();
+        let stamp = (*clouds.iter().max()?)?;
+        let oldest = self
+            .clouds
+            .iter()
+            .filter(|cloud| cloud.counts)
+            .map(|cloud| cloud.stamp)
+            .min()?;
+        let is_complete = clouds
+            .iter()
+            .zip(&self.open)
+            .all(|(cloud, open)| !open || cloud.is_some());
+        let is_over = |least: i64| self.max_wait.is_some_and(|wait| stamp - oldest >= wait.max(least));
+        let is_due = match self.grids.last() {
+            Some((last, _)) if stamp < last - RESET => is_complete || is_over(10 * RESET),
+            Some((last, _)) if stamp <= *last => false,
+            _ => is_complete || is_over(0),
+        };
+        if !is_due {
+            return None;
+        }
+        for cloud in &mut self.clouds {
+            (cloud.waits, cloud.counts) = (false, false);
+        }
+        self.grids.push((stamp, clouds));
+        self.grids.last().cloned()
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Event {
+    Cloud(usize, i64),
+    Close(usize),
+    Open(usize),
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    // Mostly clouds whose stamps go on, near one another and often the same; now and then a clock that is set.
+    let stamp = prop_oneof![8 => -40..40i64, 1 => -3000..3000i64, 1 => -40_000..40_000i64];
+    prop_oneof![
+        20 => (0..3usize, stamp).prop_map(|(input, ms)| Event::Cloud(input, ms)),
+        1 => (0..3usize).prop_map(Event::Close),
+        1 => (0..3usize).prop_map(Event::Open),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn grids_are_those_of_the_rules(
+        inputs in 2..4usize,
+        max_wait_ms in prop::option::of(prop::sample::select(vec![0.0, 15.0, 50.0])),
+        events in prop::collection::vec(event(), 0..120),
+    ) {
+        let mut collector = Collector::new(&config(inputs, max_wait_ms));
+        let mut naive = Naive {
+            open: vec![true; inputs],
+            max_wait: max_wait_ms.map(|ms| ms as i64 * MS),
+            clouds: Vec::new(),
+            grids: Vec::new(),
+            left_out: 0,
+        };
+        let (mut came, mut taken, mut left_out) = (0, 0, 0);
+        for (step, event) in events.into_iter().enumerate() {
+            match event {
+                Event::Cloud(input, ms) if input < inputs => {
+                    let stamp = (5 * step as i64 + ms) * MS;
+                    came += 1;
+                    left_out += match collector.arrived(input, stamp) {
+                        Arrival::Waits => 0,
+                        Arrival::Replaces | Arrival::Superseded | Arrival::Late => 1,
+                        Arrival::Jumped { dropped } => dropped,
+                    };
+                    naive.cloud(input, stamp);
+                }
+                Event::Close(input) if input < inputs => {
+                    collector.closed(input);
+                    naive.open[input] = false;
+                }
+                Event::Open(input) if input < inputs => {
+                    collector.opened(input);
+                    naive.open[input] = true;
+                }
+                _ => continue,
+            }
+            let due = collector.due().then(|| collector.take().unwrap());
+            let of = |&age: &i64| (age >= 0).then(|| due.unwrap() - age);
+            let grid = due.map(|stamp| (stamp, collector.inputs_age_ns().iter().map(of).collect()));
+            prop_assert_eq!(&grid, &naive.grid());
+            taken += grid.map_or(0, |(_, clouds): Grid| clouds.iter().flatten().count());
+            // Each cloud is in one grid, waits, or was left out once.
+            let waiting = (0..inputs).filter(|&input| collector.waits(input)).count();
+            prop_assert_eq!((left_out, waiting), (naive.left_out, naive.waiting().count()));
+            prop_assert_eq!(came, taken + left_out + waiting);
+        }
+    }
+
+    /// Whatever was held up before, and whichever is ahead.
+    #[test]
+    fn inputs_whose_clouds_come_in_turns_lose_none(
+        before in prop::collection::vec((0..2usize, 0..30i64), 0..20),
+        offset_ms in -99..100i64,
+        jitter in prop::collection::vec(-20..20i64, 60),
+        max_wait_ms in prop::option::of(Just(150.0)),
+    ) {
+        let mut collector = Collector::new(&config(2, max_wait_ms));
+        for (input, at) in before {
+            collector.arrived(input, 20 * at * MS);
+            if collector.due() {
+                collector.take();
+            }
+        }
+        let mut lost = Vec::new();
+        for (i, jitter) in jitter.into_iter().enumerate() {
+            let (input, turn) = (i % 2, i as i64 / 2);
+            let stamp = (1000 + 100 * turn + jitter + offset_ms * input as i64) * MS;
+            if collector.arrived(input, stamp) != Arrival::Waits {
+                lost.push(i);
+            }
+            if collector.due() {
+                collector.take();
+            }
+        }
+        // At most what waited when the turns began is superseded.
+        prop_assert!(lost.iter().all(|&i| i < 2) && lost.len() <= 1, "{:?}", lost);
+    }
+}
