@@ -84,6 +84,24 @@ fn later_operations_of_the_process_take_host_time() {
     assert!(of("fused").len() >= 48);
 }
 
+/// When the message came to this host says more of the way than when its sender published it.
+#[test]
+fn the_estimate_is_of_the_times_of_publication() {
+    let text = "plugins: [clock: { inputs: [{ input: imu, lock_s: 1 }] }, clock: { name: again, inputs: [{ input: imu, lock_s: 1 }] }]";
+    let mut graph = graph(text).unwrap();
+    let (imu, mut sink) = (input(&graph, "imu"), Recorder::default());
+    for i in 0..200 {
+        let device = i * 10 * MS;
+        let mut message = at(sample(device, &[0.0]), HOST + device + 700 * MS + i % 7 * MS);
+        message.published_ns = Some(HOST + device + 2 * MS);
+        graph.message(imu, &message, &mut sink);
+        // The second one has the same from the first.
+        for sent in sink.take() {
+            assert_eq!(*sent.header.timestamp_ns, HOST + device + 2 * MS, "{}", sent.output);
+        }
+    }
+}
+
 /// A stamp of 0 would be a clock that was set.
 #[test]
 fn a_message_without_a_stamp_is_refused_and_moves_nothing() {

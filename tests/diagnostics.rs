@@ -274,6 +274,20 @@ fn a_clock_says_where_it_stands() {
     assert!((imu.clock_skew_ppm.unwrap() - 20.0).abs() < 0.5, "{imu:?}");
 }
 
+/// Of the stamps that come to it. What it makes of them is in the time of this host.
+#[test]
+fn a_clock_that_is_put_right_is_no_reason_to_warn() {
+    for delay_ms in [60_000, -60_000] {
+        let mut robot = Robot::new("plugins: [clock: { inputs: [{ input: imu, lock_s: 1 }] }]");
+        for i in 0..200 {
+            let mut message = sample(i * 10 * MS, &[1.0]);
+            message.arrival_ns = Some((i * 10 + delay_ms) * MS);
+            robot.comes("imu", &message);
+        }
+        assert_eq!(said(&robot.report_after(0.5), "imu"), (Level::Ok, String::new()));
+    }
+}
+
 #[test]
 fn sets_are_counted_and_what_is_in_none() {
     let mut robot =

@@ -5,7 +5,7 @@ use super::faults::{Dropped, Faults};
 use super::free::FreeList;
 use super::handed::Handed;
 use super::operation::{Change, Operation, Wake};
-use super::outbox::{Delivery, InputRoute, Internal, Outbox, OutputRoute, Sink};
+use super::outbox::{Delivery, InputRoute, Internal, MessageTimes, Outbox, OutputRoute, Sink};
 use super::value::Json;
 use super::{AppError, OutputResidence, Registration, Report, Value};
 use crate::device::HostMemory;
@@ -113,7 +113,7 @@ impl Node {
             internal: &mut shared.internal,
             faults: &mut shared.faults,
             sink,
-            arrival_ns: None,
+            times: MessageTimes::default(),
             handed_on: 0,
             diagnostics: shared.diagnostics.as_mut(),
             index: self.index,
@@ -590,8 +590,8 @@ impl Graph {
             diagnostics.came(to, input, &message);
         }
         let (operation, mut out) = self.nodes[to].parts(&mut self.shared, sink);
-        let arrival_ns = message.arrival_ns;
-        out.arrival_ns = arrival_ns;
+        let times = MessageTimes::of(&message);
+        out.times = times;
         let taken = match &mut message {
             Handed::Lent(message) => operation.input(input, message, &mut out),
             Handed::Given(message) => operation.input_owned(input, message, &mut out),
@@ -600,7 +600,7 @@ impl Graph {
             out.fault(input, error);
         }
         self.ask_for_devices(to);
-        self.go_on(to, input, Some(&message), arrival_ns, before, sink);
+        self.go_on(to, input, Some(&message), times, before, sink);
     }
 
     /// Lets an operation finish what its last call left, and delivers what it published after each step. The first
@@ -610,7 +610,7 @@ impl Graph {
         of: usize,
         input: usize,
         message: Option<&Message>,
-        arrival_ns: Option<i64>,
+        times: MessageTimes,
         before: usize,
         sink: &mut dyn Sink,
     ) {
@@ -622,7 +622,7 @@ impl Graph {
         while self.nodes[of].operation.has_more() {
             self.settle(sink);
             let (operation, mut out) = self.nodes[of].parts(&mut self.shared, sink);
-            out.arrival_ns = arrival_ns;
+            out.times = times;
             if let Err(error) = operation.go_on(message, &mut out) {
                 out.fault(input, error);
             }
@@ -639,7 +639,7 @@ impl Graph {
         let before = out.internal.pending.len();
         operation.changed(input, change, &mut out);
         self.ask_for_devices(of);
-        self.go_on(of, input, None, None, before, sink);
+        self.go_on(of, input, None, MessageTimes::default(), before, sink);
         self.settle(sink);
         if self.nodes[of].inputs.iter().all(|input| !input.open) {
             self.close_outputs(of, sink);

@@ -64,6 +64,22 @@ pub(super) struct InputRoute {
     pub fault_site: usize,
 }
 
+/// When a message came to this host and when it was published, where that is known.
+#[derive(Clone, Copy, Default)]
+pub(super) struct MessageTimes {
+    arrival_ns: Option<i64>,
+    published_ns: Option<i64>,
+}
+
+impl MessageTimes {
+    pub fn of(message: &Message) -> Self {
+        Self {
+            arrival_ns: message.arrival_ns,
+            published_ns: message.published_ns,
+        }
+    }
+}
+
 /// A message on its way from one operation to another in the same process.
 pub(super) struct Delivery {
     pub operation: usize,
@@ -112,8 +128,8 @@ pub struct Outbox<'a> {
     pub(super) internal: &'a mut Internal,
     pub(super) faults: &'a mut Faults,
     pub(super) sink: &'a mut dyn Sink,
-    /// When the message that the operation works on came to this host.
-    pub(super) arrival_ns: Option<i64>,
+    /// Those of the message that the operation works on.
+    pub(super) times: MessageTimes,
     /// Bytes that this call has published to operations of this process.
     pub(super) handed_on: usize,
     /// What is gathered of the node, where that is wanted, and the index of the operation.
@@ -263,7 +279,8 @@ impl Outbox<'_> {
 
     /// Puts a message on its way to an input of an operation.
     fn hand_on(&mut self, route: &OutputRoute, (operation, input): (usize, usize), mut message: Message) {
-        message.arrival_ns = self.arrival_ns;
+        message.arrival_ns = self.times.arrival_ns;
+        message.published_ns = self.times.published_ns;
         self.handed_on += message.capacity();
         self.internal.pending.push_back(Delivery {
             operation,

@@ -8,6 +8,7 @@ use super::queue::{DEFAULT_BYTES, DEFAULT_MESSAGES, Level, Note, Queue};
 use crate::app::Change;
 use crate::arrow::array::ArrayRef;
 use crate::device::ring::{Opened, Readers};
+use crate::ops::clock::now_ns;
 use crate::stream::{Message, MessageError, Selector};
 use dora_node_api::futures::channel::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use dora_node_api::futures::channel::oneshot;
@@ -61,8 +62,10 @@ struct Arrived {
     message: Message,
     /// Whether it could be read so far.
     read: Result<(), MessageError>,
-    /// When dora published it, ns since the Unix epoch.
-    published: i64,
+    /// When its event was taken, ns since 1970 by this host's real-time clock.
+    arrival_ns: i64,
+    /// When its sender published it, by dora's own stamp.
+    published_ns: i64,
 }
 
 impl Held {
@@ -209,7 +212,10 @@ impl Drain {
     fn handle(&mut self, event: Event) {
         match event {
             Event::Input { id, metadata, data } => match self.index(id.as_ref()) {
-                Some(input) => self.input(input, &metadata.parameters, data.as_array(), unix_ns(&metadata)),
+                Some(input) => {
+                    let times = (now_ns(), unix_ns(&metadata));
+                    self.input(input, &metadata.parameters, data.as_array(), times);
+                }
                 None => {
                     if self.ignored.insert(id.to_string()) {
                         let text = format!("input `{id}` is wired, but no operation listens to it");
@@ -263,7 +269,14 @@ impl Drain {
         self.names.iter().position(|name| name == id)
     }
 
-    fn input(&mut self, input: usize, parameters: &MetadataParameters, array: &ArrayRef, published: i64) {
+    /// Takes a message that came and was published at these times.
+    fn input(
+        &mut self,
+        input: usize,
+        parameters: &MetadataParameters,
+        array: &ArrayRef,
+        (arrival_ns, published_ns): (i64, i64),
+    ) {
         let mut message = self.queue.take_free(input);
         let selector = &mut self.selectors[input];
         let read = read_message(parameters, array, selector, &mut message);
@@ -273,7 +286,8 @@ impl Drain {
         let arrived = Arrived {
             message,
             read,
-            published,
+            arrival_ns,
+            published_ns,
         };
         self.came(input, Came::Message(arrived));
     }
@@ -345,7 +359,8 @@ impl Drain {
         let Arrived {
             mut message,
             mut read,
-            published,
+            arrival_ns,
+            published_ns,
         } = arrived;
         // Also where it is refused: a lossless producer waits until it is taken.
         if message.header.is_resident() && self.readers.is_open(&message.header.ring) {
@@ -359,9 +374,10 @@ impl Drain {
             }
             message.make_unread();
         }
-        message.arrival_ns = Some(published);
+        message.arrival_ns = Some(arrival_ns);
+        message.published_ns = Some(published_ns);
         if !message.header.timestamp_ns.is_present() {
-            message.header.timestamp_ns.set(published);
+            message.header.timestamp_ns.set(published_ns);
             message.header.unstamped.set(1);
             if !takes_any && !message.header.is_request() {
                 self.queue.count(input, |losses| losses.unstamped += 1);
@@ -415,14 +431,14 @@ mod tests {
             header.generation.set(ticket.generation as i64);
             header.nbytes.set(ticket.nbytes as i64);
             let nothing: ArrayRef = Arc::new(UInt8Array::new_null(0));
-            self.input(input, &parameters(&header), &nothing, 0);
+            self.input(input, &parameters(&header), &nothing, (0, 0));
         }
 
         fn plain(&mut self, input: usize, stamp: i64) {
             let mut header = Header::default();
             header.timestamp_ns.set(stamp);
             let array: ArrayRef = Arc::new(Float32Array::from(vec![stamp as f32]));
-            self.input(input, &parameters(&header), &array, 0);
+            self.input(input, &parameters(&header), &array, (0, 0));
         }
 
         /// Waits for the next ring that is opened, or can't be.
@@ -452,6 +468,29 @@ mod tests {
     fn publish(writer: &mut RingWriter, value: f32) -> Ticket<'static> {
         let ticket = writer.publish("rows 1\nfloat32 1 ", 64, |slot| slot.write(0, &value.to_le_bytes()));
         ticket.unwrap().into_owned()
+    }
+
+    #[test]
+    fn a_message_says_when_it_came_by_this_host_and_when_it_was_published_by_its_sender() {
+        let mut drain = drain(1);
+        let array: ArrayRef = Arc::new(Float32Array::from(vec![1.0]));
+        let mut stamped = Header::default();
+        stamped.timestamp_ns.set(7);
+        for header in [stamped, Header::default()] {
+            drain.input(0, &parameters(&header), &array, (2_000, 500));
+        }
+        let items = std::iter::from_fn(|| drain.queue.pop(Some(Instant::now())));
+        let messages = items.filter_map(|item| match item {
+            Item::Message { message, .. } => Some(message),
+            _ => None,
+        });
+        let stamps = messages.map(|message| {
+            let times = (message.arrival_ns, message.published_ns);
+            assert_eq!(times, (Some(2_000), Some(500)));
+            (message.timestamp_ns(), *message.header.unstamped)
+        });
+        // Without a stamp: when it was published.
+        assert_eq!(stamps.collect::<Vec<_>>(), [(7, 0), (500, 1)]);
     }
 
     #[test]

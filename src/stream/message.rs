@@ -161,10 +161,13 @@ pub struct DeviceTensor {
 pub struct Message {
     /// Its metadata. Boxed, as messages move from queue to queue.
     pub header: Box<Header>,
-    /// When it came to this host, ns since 1970 by its real-time clock, where that is known: dora's own stamp of its
-    /// publication, or what a recording says. It is no metadata, and is not sent. Where an operation publishes a message
-    /// to another one of its process, it is that of the message that it was made from.
+    /// When it came to this host, ns since 1970 by this host's real-time clock, where that is known: when dora's event was
+    /// taken, or what a recording says. It is no metadata, and is not sent. Where an operation publishes a message to
+    /// another one of its process, it is that of the message that it was made from.
     pub arrival_ns: Option<i64>,
+    /// When its sender published it, ns since 1970, where that is known: dora's own stamp, by the clock of the sender. Like
+    /// `arrival_ns` it is not sent, and goes on in the process.
+    pub published_ns: Option<i64>,
     /// Whether it came with a payload or metadata that can't be read. Its payload is empty then.
     pub is_unread: bool,
     /// Rows of the Arrow array.
@@ -212,6 +215,7 @@ impl Message {
 
     pub(super) fn clear_payload(&mut self) {
         self.arrival_ns = None;
+        self.published_ns = None;
         self.is_unread = false;
         self.rows = 0;
         self.used = 0;
@@ -224,6 +228,7 @@ impl Message {
         self.clear_payload();
         self.header.copy_from(&other.header);
         self.arrival_ns = other.arrival_ns;
+        self.published_ns = other.published_ns;
         self.rows = other.rows;
         for column in other.columns() {
             let copy = self.add_column(&column.name, column.dtype, column.cells);

@@ -88,13 +88,16 @@ pub(super) fn judge(row: &Row, before: &Row, lately: &Lately, state: &InputState
     if row.epoch > before.epoch {
         say(format!("a clock jumped (epoch {})", row.epoch));
     }
-    if let Some(delay) = row.delay_p50_ns.filter(|&delay| delay > LONGEST_DELAY_NS) {
+    // Where the operation puts the stamps on the clock of this host, it says itself what is wrong with theirs.
+    let is_put_right = state.diagnosis.clock.is_some();
+    let delay = row.delay_p50_ns.filter(|&delay| delay > LONGEST_DELAY_NS);
+    if let Some(delay) = delay.filter(|_| !is_put_right) {
         say(format!(
             "its stamps are {:.1} s behind the clock of this host",
             ms(delay) * 1e-3
         ));
     }
-    if let Some(lead_ns) = lately.lead_ns {
+    if let Some(lead_ns) = lately.lead_ns.filter(|_| !is_put_right) {
         say(format!(
             "its stamps are up to {:.1} s ahead of the clock of this host",
             ms(lead_ns) * 1e-3

@@ -86,8 +86,9 @@ impl Operation for Clock {
         let words = ("is not passed on", "which are passed on as NaN, or not at all");
         report_losses(input, message, words, out);
         let came = came(&message.header)?;
+        let published_ns = message.published_ns.or(message.arrival_ns);
         let (device_ns, (stamp, notice)) = match came {
-            Came::Stamp(device_ns) => (device_ns, self.clocks.push(input, device_ns, message.arrival_ns)),
+            Came::Stamp(device_ns) => (device_ns, self.clocks.push(input, device_ns, published_ns)),
             Came::Published(at_ns) => (at_ns, (self.clocks.push_unstamped(input, at_ns), None)),
         };
         self.last[input] = Some(stamp);
@@ -100,7 +101,7 @@ impl Operation for Clock {
             Some(notice) => out.warn(input, notice.kind(), notice),
             None => {}
         }
-        if let Some(published) = message.arrival_ns.filter(|_| stamp.is_locked)
+        if let Some(published) = published_ns.filter(|_| stamp.is_locked)
             && stamp.host_ns.abs_diff(published) > OTHER_CLOCK_NS
         {
             let apart = (stamp.host_ns as f64 - published as f64) * 1e-9;

@@ -13,6 +13,9 @@ const MOST_SKEW: f64 = 2000e-6;
 /// An estimate needs so many messages.
 const LEAST_MESSAGES: u32 = 8;
 
+/// The messages of so much time after the first one may all have been held up: a sender waits at the start of a dataflow.
+const START_NS: i128 = 2_000_000_000;
+
 /// Messages that are late for so long are no longer late: the clock was set back.
 const LATE_NS: i128 = 5_000_000_000;
 
@@ -73,13 +76,14 @@ impl DeviceClock {
         let (x, y) = (i128::from(device_ns), i128::from(host_ns));
         let was_locked = self.applied.is_some();
         let mut notice = self.discontinuity(x, y);
-        if notice.is_some() {
+        let is_reset = notice.is_some();
+        if is_reset || self.was_held_up(x, y) {
             self.forget();
         }
-        let is_reset = notice.is_some();
+        let is_first = self.messages == 0;
         let (x0, y0) = *self.origin.get_or_insert((x, y));
-        let dx = if self.messages == 0 { 0 } else { x - self.newest_x };
-        if dx > 0 || self.messages == 0 {
+        let dx = if is_first { 0 } else { x - self.newest_x };
+        if dx > 0 || is_first {
             self.newest_x = x;
             self.messages = self.messages.saturating_add(1);
             self.observe(x - x0, y - y0 - (x - x0));
@@ -97,8 +101,7 @@ impl DeviceClock {
             }
             None => y - self.latency,
         };
-        let is_in_order = dx > 0 || self.last.is_none() || is_reset;
-        let host = if is_in_order {
+        let host = if dx > 0 || is_first {
             self.in_order(host, is_reset)
         } else {
             host
@@ -131,15 +134,12 @@ impl DeviceClock {
         if let Some(pace) = self.wrong_pace(self.window_ns) {
             return Some(pace);
         }
-        let d = y - y0 - (x - x0);
-        let usual = match (self.applied, &self.line) {
-            (Some(_), Some(line)) => line.at(x - x0),
-            _ => self.window.lowest()? as f64,
-        };
-        let late = d - usual.round() as i128;
-        if ahead < -self.reset || late < -self.reset {
-            let ns = clamp(if ahead < -self.reset { ahead } else { -late });
-            return Some(Notice::Reset { ns });
+        let late = self.late(x, y)?;
+        if ahead < -self.reset {
+            return Some(Notice::Reset { ns: clamp(ahead) });
+        }
+        if late < -self.reset {
+            return (!self.is_starting(y)).then(|| Notice::Reset { ns: clamp(-late) });
         }
         if late <= self.reset {
             self.late_since = None;
@@ -159,6 +159,28 @@ impl DeviceClock {
                 Notice::Reset { ns: clamp(-late) }
             }
         })
+    }
+
+    /// How much later a message comes than the line says, or, while there is none that is used, than the earliest one.
+    fn late(&self, x: i128, y: i128) -> Option<i128> {
+        let (x0, y0) = self.origin?;
+        let d = y - y0 - (x - x0);
+        let usual = match (self.applied, &self.line) {
+            (Some(_), Some(line)) => line.at(x - x0),
+            _ => self.window.lowest()? as f64,
+        };
+        Some(d - usual.round() as i128)
+    }
+
+    /// Whether so little came so far that all of it may be late.
+    fn is_starting(&self, y: i128) -> bool {
+        let is_short = self.origin.is_none_or(|(_, y0)| y - y0 < START_NS);
+        self.applied.is_none() && (is_short || self.messages < LEAST_MESSAGES)
+    }
+
+    /// Whether a message that is in time shows that all before it were late. Of the clock they say nothing.
+    fn was_held_up(&self, x: i128, y: i128) -> bool {
+        self.is_starting(y) && self.late(x, y).is_some_and(|late| late < -self.reset)
     }
 
     /// The pace of a clock, where it still is none of a clock after `after`.

@@ -250,6 +250,39 @@ fn a_clock_that_is_set_ahead_or_back_is_told_of() {
     }
 }
 
+/// At the start of a dataflow a sender waits with its first message, or several come at once when somebody listens.
+#[test]
+fn what_is_held_up_at_the_start_is_no_clock_that_was_set() {
+    for (rate_hz, hold) in [(100.0, 270 * MS), (100.0, 1500 * MS), (5.0, 1500 * MS), (1.0, 400 * MS)] {
+        for is_queued in [false, true] {
+            // A sender that waits captures nothing meanwhile; one that does not goes on, and all comes at once.
+            let all = messages(3, rate_hz, 120.0, 20.0, 2.0);
+            let comes = |&(x, y, truth): &(i64, i64, i64)| {
+                let is_held = x == 0 || is_queued && x < hold;
+                let is_captured = is_held || x >= hold;
+                is_captured.then_some((x, if is_held { y.max(START + hold) } else { y }, truth))
+            };
+            let all: Vec<_> = all.iter().filter_map(comes).collect();
+            for set in [0, 5 * S] {
+                // And a clock that is set a while after the start, before or after it is known, is still one.
+                for at in [60 * S, 9 * S] {
+                    let mut clock = device("");
+                    let (mut told, mut last) = (Vec::new(), i64::MIN);
+                    for &(x, y, truth) in &all {
+                        let (stamp, notice) = clock.push(x + if x >= at { set } else { 0 }, y);
+                        told.extend(notice.map(|notice| notice.kind()).filter(|kind| *kind != "locked"));
+                        assert!(stamp.host_ns > last && stamp.epoch == 0, "in order");
+                        assert!(x < 110 * S || (stamp.host_ns - truth).abs() < 5 * MS);
+                        last = stamp.host_ns;
+                    }
+                    let wanted: &[&str] = if set == 0 { &[] } else { &["clock reset"] };
+                    assert_eq!(told, wanted, "{rate_hz} Hz, {hold} ns, {is_queued}, set {set} at {at}");
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn a_changed_estimate_is_followed_slowly() {
     let mut clock = device("");
