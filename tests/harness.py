@@ -239,8 +239,8 @@ def send(output: str, values, stamp: int | str | None, **metadata) -> tuple:
 
 
 def said(metadata: dict) -> dict:
-    """Metadata without what may differ from run to run: how long it took, and when dora published it."""
-    return {key: value for key, value in metadata.items() if key not in ("compute_us", "timestamp")}
+    """Metadata without what may differ from run to run: how long it took, and which process published it when."""
+    return {key: value for key, value in metadata.items() if key not in ("compute_us", "sender", "timestamp")}
 
 
 def check_same(a: list[Message], b: list[Message]) -> None:

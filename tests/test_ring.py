@@ -116,7 +116,7 @@ def check_rings(flow: Flow, kind: str, config: dict, env: dict, *args: str) -> s
         assert table(recorded / f"{name}.arrow").num_rows == len(plain), done.logs["record"]
         for one, (metadata, columns) in zip(plain, ringed, strict=True):
             assert metadata["residence"] == kind
-            differs = {"compute_us", "timestamp", "device", "device_bytes"}
+            differs = {"compute_us", "sender", "timestamp", "device", "device_bytes"}
             same = metadata.keys() - {"residence", "ring", "slot", "generation", "nbytes"} - differs
             assert same == one.metadata.keys() - differs
             assert all(metadata[key] == one.metadata[key] for key in same)

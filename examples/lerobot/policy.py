@@ -9,7 +9,7 @@ An observation is handed over in raw units, and LeRobot normalises it. What robo
   holds. LeRobot's policies know no mask.
 - A policy that looks back gets the rows of the window. Those before the robot started repeat its first one, as in
   LeRobot.
-- When the epoch changes (a clock jumped), what the policy remembers is forgotten.
+- When the epoch changes (a clock jumped), or the sender (fuse was started anew), what the policy remembers is forgotten.
 
 An action is a chunk [horizon, A] in raw units; step i belongs to the time `timestamps_ns[i]`, the first a period after
 the observation. The values are taken where they lie: on the GPU, if that is where the observation was computed.
@@ -71,7 +71,7 @@ class Policy:
         observation = Observation.from_event(event)
         self.counts["observations"] += 1
         refusal = self.gate.refusal(observation)
-        if refusal == "epoch changed":
+        if refusal in ("epoch changed", "sender changed"):
             self.reset()
         if refusal is None:
             try:

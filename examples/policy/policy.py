@@ -2,9 +2,9 @@
 
 It shows how a policy treats what robocache says about its own data. Invalid entries are zeroed and the mask is fed to
 the network beside them. Where a modality that the policy can't do without is invalid or too old in the newest row, no
-action is published: the robot holds. When the epoch changes (a clock jumped), that observation is refused too, and the
-action history, which belongs to the old clock, is forgotten. The voxel grid of the same instant comes with the
-observation; without one that is young enough the network is told so.
+action is published: the robot holds. When the epoch changes (a clock jumped) or the sender (fuse was started anew), that
+observation is refused too, and the action history, which belongs to what was before, is forgotten. The voxel grid of the
+same instant comes with the observation; without one that is young enough the network is told so.
 
 At the end it prints what it got, as a table and as a line of JSON.
 """
@@ -63,7 +63,7 @@ class Policy:
             self._check_shape("voxels", grid.dense().shape)
         self.report.observation(observation, grid, received_ns)
         last, self.last = self.last, observation
-        if last is not None and last.epoch != observation.epoch:
+        if last is not None and (last.sender, last.epoch) != (observation.sender, observation.epoch):
             self.chunks.clear()
             self.report.epoch_changes += 1
         elif last is not None:

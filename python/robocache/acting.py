@@ -24,7 +24,8 @@ class Gate:
     >>> if (why := gate.refusal(observation)) is not None:
     ...     hold(why)
 
-    It remembers the epoch: the first observation after a clock jump is refused.
+    It remembers the epoch and the sender: the first observation after a clock jump is refused, and so is that of a node
+    that was started anew.
     """
 
     max_age_ms: Mapping[str, float] = dataclasses.field(default_factory=dict)
@@ -36,6 +37,8 @@ class Gate:
     again and again; the stamps must be on that clock."""
     epoch: int | None = None
     """That of the last observation."""
+    sender: int | None = None
+    """The process that the last observation is of."""
 
     def __post_init__(self) -> None:
         for key, limits in (("max_age_ms", self.max_age_ms), ("attached_max_age_ms", self.attached_max_age_ms)):
@@ -51,6 +54,9 @@ class Gate:
         if observation.error is not None:
             return observation.error
         last, self.epoch = self.epoch, observation.epoch
+        last_sender, self.sender = self.sender, observation.sender
+        if None not in (last_sender, self.sender) and last_sender != self.sender:
+            return "sender changed"
         if last is not None and last != observation.epoch:
             return "epoch changed"
         for name, limit_ms in self.max_age_ms.items():
@@ -119,9 +125,9 @@ class History:
     >>> history = History(2)
     >>> steps = history.push(observation)       # steps.values is [2, D]
 
-    At the start, and after each clock jump, the oldest valid step is repeated, as LeRobot and Diffusion Policy do: a
-    step of zeros is one that no robot was ever in. `modalities` are those that the policy takes, in its order; all of
-    them where they are left out.
+    At the start, after each clock jump, and after the node was started anew, the oldest valid step is repeated, as
+    LeRobot and Diffusion Policy do: a step of zeros is one that no robot was ever in. `modalities` are those that the
+    policy takes, in its order; all of them where they are left out.
     """
 
     def __init__(self, steps: int, modalities: Sequence[str] | None = None):
@@ -131,7 +137,7 @@ class History:
             raise ValueError(f"modalities is {modalities!r}, expected a list of one or more names")
         self._asked = modalities
         self._rows: collections.deque[tuple[np.ndarray, np.ndarray, np.ndarray, int]] = collections.deque(maxlen=steps)
-        self._epoch: int | None = None
+        self._epoch: tuple[int | None, int] | None = None
         self._names: tuple[str, ...] = ()
 
     def __len__(self) -> int:
@@ -146,9 +152,10 @@ class History:
         if observation.error is not None:
             raise ValueError(f"an answer without an observation can't be a step: {observation.error}")
         names = observation.modalities if self._asked is None else tuple(self._asked)
-        if (self._epoch, self._names) != (observation.epoch, names):
+        epoch = (observation.sender, observation.epoch)
+        if (self._epoch, self._names) != (epoch, names):
             self.clear()
-        self._epoch, self._names = observation.epoch, names
+        self._epoch, self._names = epoch, names
         of = [observation.index_of(name) for name in names]
         values = np.concatenate([observation[name][-1] for name in names])
         if self._rows and len(self._rows[-1][0]) != len(values):

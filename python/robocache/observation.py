@@ -56,6 +56,8 @@ class Observation:
     """All of it, as it came: `frame_id`, `request_id`, `device`, `compute_us` and so on."""
     invalid: float | None = None
     """What entries that are not valid became on the host; of values on a device in `fused` alone."""
+    sender: int | None = None
+    """The process that published it: another one says that the node was started anew. None where the message does not say."""
 
     @functools.cached_property
     def fused(self) -> np.ndarray:
@@ -157,6 +159,7 @@ class Observation:
             attached=attached.of_observation(metadata, columns, window),
             metadata=dict(metadata),
             invalid=invalid,
+            sender=_sender(metadata),
         )
 
     @classmethod
@@ -176,7 +179,14 @@ class Observation:
             error=str(metadata["error"]),
             attached={},
             metadata=dict(metadata),
+            sender=_sender(metadata),
         )
+
+
+def _sender(metadata: Mapping[str, Any]) -> int | None:
+    """Other software may mean something else by that name."""
+    sender = metadata.get("sender")
+    return sender if isinstance(sender, int) and not isinstance(sender, bool) else None
 
 
 def _fill(values: np.ndarray, where: np.ndarray, number: float, dtype: str | None) -> None:

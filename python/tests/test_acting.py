@@ -38,6 +38,16 @@ def test_the_first_observation_of_an_epoch_is_refused():
     assert [gate.refusal(at(epoch=epoch)) for epoch in (4, 4, 5, 5)] == [None, None, "epoch changed", None]
 
 
+def test_the_first_observation_of_a_node_that_was_started_anew_is_refused():
+    gate = Gate()
+    senders = [({"sender": sender} if sender else {}) for sender in (7, 7, 8, 8, None, 9)]
+    refusals = [gate.refusal(at(**sender)) for sender in senders]
+    # Where nothing says who sent it, nothing says that it is another one.
+    assert refusals == [None, None, "sender changed", None, None, None]
+    # Other software may have a key of that name.
+    assert [gate.refusal(at(sender="camera")), gate.refusal(at(sender=1.5))] == [None, None]
+
+
 def test_an_answer_without_an_observation_is_refused():
     assert Gate().refusal(Observation.from_message(np.empty(0, np.float32), {"error": "too early"})) == "too early"
 
@@ -57,9 +67,9 @@ def test_a_front_end_that_repeats_itself_is_found():
     assert gate.refusal(at(100), now_ns=151 * MS) == "observation too late"
 
 
-def row(t_ms: int, value: float, valid=(1, 1), age_ms=(0, 0), epoch=0) -> Observation:
+def row(t_ms: int, value: float, valid=(1, 1), age_ms=(0, 0), **more) -> Observation:
     """An observation whose newest row is `value` in every column."""
-    return at(t_ms, values=[0, 0, 0, value, value, value], valid=(0, 0, *valid), age_ms=(0, 0, *age_ms), epoch=epoch)
+    return at(t_ms, values=[0, 0, 0, value, value, value], valid=(0, 0, *valid), age_ms=(0, 0, *age_ms), **more)
 
 
 def column(steps) -> list:
@@ -101,6 +111,15 @@ def test_a_history_forgets_the_old_clock():
     history = History(2)
     history.push(row(100, 1.0))
     assert column(history.push(row(20, 2.0, epoch=1))) == [2, 2]
+
+
+def test_a_history_forgets_what_was_before_a_restart():
+    history = History(2)
+    history.push(row(100, 1.0, sender=7))
+    assert column(history.push(row(120, 2.0, sender=7))) == [1, 2]
+    # Its stamps go on, and its epoch is 0 again.
+    assert column(history.push(row(140, 3.0, sender=8))) == [3, 3]
+    assert column(history.push(row(160, 4.0, sender=8))) == [3, 4]
 
 
 def test_a_history_of_some_modalities():

@@ -6,9 +6,10 @@ use super::rings::{OutputRing, Sent};
 use crate::app::{Fault, OutputResidence, Sink};
 use crate::device::Dtype;
 use crate::device::cuda::{DeviceBuf, Gpu};
-use crate::stream::{Header, Layout, Payload};
+use crate::stream::{Header, Layout, MetadataRef, Payload, key};
 use dora_node_api::{DoraNode, SampleAllocator, dora_core::config::DataId};
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 
 /// Lets operations write payloads straight into dora's samples, which are shared memory if the message is large enough.
 pub(crate) struct Sender {
@@ -17,6 +18,8 @@ pub(crate) struct Sender {
     framings: HashMap<String, (DataId, Framing)>,
     rings: HashMap<String, OutputRing>,
     header: Header,
+    /// What tells this process from another one, as after a restart.
+    id: i64,
     /// The layout of a message whose payload is elsewhere.
     nothing: Layout,
 }
@@ -38,6 +41,7 @@ impl Sender {
             framings: HashMap::new(),
             rings,
             header: Header::default(),
+            id: drawn(),
             nothing: Layout::flat(Dtype::UInt8, 0),
         }
     }
@@ -59,6 +63,8 @@ impl Sender {
         let bytes = framing.prepare(layout)?;
         let mut sample = self.allocator.allocate(bytes).map_err(|error| error.to_string())?;
         fill(&mut framing.write(&mut sample), &mut self.header);
+        // A message that is passed on is of this sender.
+        self.header.set(key::sender, MetadataRef::Integer(self.id));
         self.node
             .send_output_sample(id.clone(), parameters(&self.header), Some(sample))
             .map_err(|error| error.to_string())?;
@@ -72,6 +78,11 @@ impl Sender {
         self.nothing = nothing;
         sent
     }
+}
+
+/// A random number, from the keys that the system gives to hash maps. It is at most 2^53, which JSON and Lua hold, too.
+fn drawn() -> i64 {
+    (RandomState::new().hash_one(std::process::id()) >> 11) as i64
 }
 
 impl Sink for Sender {

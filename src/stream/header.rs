@@ -186,6 +186,8 @@ keys! {
     generation: i64,
     /// Bytes of the payload.
     nbytes: i64,
+    /// The process that published it: a number that is drawn when it starts.
+    sender: i64,
     /// Where it was computed.
     device: String,
     /// Time that the operation took, us.

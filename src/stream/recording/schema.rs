@@ -150,23 +150,25 @@ impl Common {
         Ok(())
     }
 
-    /// The metadata of a message that no column holds, in the order of the keys.
+    /// The metadata of a message that are recorded and that no column holds, in the order of the keys.
     fn metadata_of(&self, message: &Message, out: &mut Metadata) {
         out.clear();
         let is_bfloat16 = message.columns().iter().any(|column| column.dtype == Dtype::BFloat16);
         for (name, value) in message.header.iter() {
             // An empty row of a column is a key that is not there.
             let is_row = matches!(value, MetadataRef::ListInt([_, ..]));
-            let in_a_column = match name {
+            let is_left_out = match name {
                 key::timestamp_ns => matches!(value, MetadataRef::Integer(_)),
                 key::shape => self.has_shape && is_row,
                 key::timestamps_ns => self.has_timestamps && is_row,
                 key::valid => self.has_valid && is_row,
+                // Of the process that published it, which a recording outlives.
+                key::sender => matches!(value, MetadataRef::Integer(_)),
                 // The column's own type says it.
                 key::dtype => is_bfloat16 && value == MetadataRef::String(Dtype::BFloat16.name()),
                 _ => false,
             };
-            if !in_a_column {
+            if !is_left_out {
                 out.set(name).assign(value);
             }
         }
