@@ -135,11 +135,11 @@ pub fn graph(
     Ok((graph, notes.take()))
 }
 
-/// What the operations of a file want of each input that comes from outside.
+/// What the operations of a file want of each input that comes from outside, and the operations.
 ///
 /// # Errors
 /// A configuration that can't be used.
-pub fn readings(file: &Path) -> Result<Vec<(String, Reading)>, AppError> {
+pub fn readings(file: &Path) -> Result<(Vec<(String, Reading)>, Vec<Operation>), AppError> {
     let config = Config::read(file)?;
     let plugins = if config.has_plugins() {
         plugins(None)
@@ -151,10 +151,11 @@ pub fn readings(file: &Path) -> Result<Vec<(String, Reading)>, AppError> {
         names.sort_by_key(|name| ORDER.iter().position(|known| known == name));
         names.into_iter().filter_map(named_plugin).collect()
     };
-    let graph = with_notes(App::new().with_config(config), plugins, &Notes::default()).check()?;
+    let notes = Notes::default();
+    let graph = with_notes(App::new().with_config(config), plugins, &notes).check()?;
     let inputs = graph.external_inputs().enumerate();
     let readings = inputs.map(|(i, (input, _))| (input.to_owned(), graph.reading(i).unwrap_or_default()));
-    Ok(readings.collect())
+    Ok((readings.collect(), notes.take()))
 }
 
 /// Operations in the order in which their plugins are built.

@@ -9,6 +9,7 @@ mod doctor;
 mod info;
 mod latency;
 mod new;
+mod offsets;
 mod output;
 mod plot;
 mod report;

@@ -6,6 +6,7 @@ mod page;
 mod watched;
 
 use crate::info::{self, Info};
+use crate::offsets::{self, Found, Judge};
 use crate::output::{self, Output, bytes, figure};
 use crate::trial::report::{Observations, Report as Trial};
 use crate::trial::tally::Counts;
@@ -41,6 +42,8 @@ pub struct Args {
     /// The page; an older one is written over
     #[arg(short, long, value_name = "FILE", default_value = "report.html")]
     output: PathBuf,
+    #[command(flatten)]
+    offsets: offsets::Args,
 }
 
 /// What the page says in numbers.
@@ -57,6 +60,8 @@ struct Figures {
     recorded: Vec<Observations>,
     /// As `info --json` has it.
     info: Info,
+    /// Streams whose stamps are off from those of the others.
+    offsets: Vec<Found>,
     /// Streams that are not drawn, and why.
     not_drawn: BTreeMap<String, String>,
 }
@@ -75,6 +80,7 @@ struct Recorded {
     diagnostics: Vec<Diagnosed>,
     /// By stream.
     streams: Vec<Watched>,
+    offsets: Vec<Found>,
     not_drawn: BTreeMap<String, String>,
 }
 
@@ -92,7 +98,7 @@ pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
             });
             computed[at].observation(message);
         };
-        let (report, operations) = trial::attempt(&trial::Args::new(file, &args.recording), &mut watch)?;
+        let (report, operations) = trial::attempt(&trial::Args::new(file, &args.recording, &args.offsets), &mut watch)?;
         for watched in &mut computed {
             watched.limit_ages(trial::report::section_of(&watched.name, &operations));
         }
@@ -101,7 +107,11 @@ pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
         config = Some((file.as_path(), std::fs::read_to_string(file)?));
     }
     let info = info::read(&args.recording)?;
-    let recorded = look(&args.recording)?;
+    let mut recorded = look(&args.recording, &args.offsets)?;
+    if let Some(trial) = &mut trial {
+        // With the latencies of the configuration.
+        recorded.offsets = std::mem::take(&mut trial.offsets);
+    }
     computed.extend(recorded.outputs);
     if computed.is_empty() {
         computed.extend(recorded.streams);
@@ -114,6 +124,7 @@ pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
         trial,
         recorded: recorded.observations,
         info,
+        offsets: recorded.offsets,
         not_drawn: recorded.not_drawn,
     };
     let drawings = Drawings {
@@ -129,7 +140,9 @@ pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
     output::write(&args.output, page::START, &text)?;
     output.result(&figures, |figures| {
         let size = bytes(figures.page_bytes as u64);
-        format!("{}: {size}\n{}\n", figures.page.display(), figures.verdict)
+        let clocks = figures.offsets.iter().map(|found| format!("clocks: {}\n", found.text));
+        let clocks: String = clocks.collect();
+        format!("{}: {size}\n{clocks}{}\n", figures.page.display(), figures.verdict)
     })?;
     Ok(ExitCode::SUCCESS)
 }
@@ -153,20 +166,27 @@ fn verdict(trial: Option<&Trial>, recorded: &[Observations]) -> String {
 }
 
 /// What is drawn of the recording itself.
-fn look(folder: &Path) -> eyre::Result<Recorded> {
+fn look(folder: &Path, args: &offsets::Args) -> eyre::Result<Recorded> {
     let (mut reader, _) = Reader::open_readable(folder)?;
     let names: Vec<String> = reader.streams().map(str::to_owned).collect();
     let mut seen: Vec<Seen> = names.iter().map(|_| Seen::Nothing).collect();
+    let mut judge = Judge::new(names.iter().map(|name| (name.clone(), 0)), args);
     let (mut message, mut sample) = (Message::default(), Vec::new());
     loop {
         match reader.next_into(&mut message) {
-            Ok(Some(stream)) => seen[stream].message(&names[stream], &message, &mut sample),
+            Ok(Some(stream)) => {
+                judge.message(&names[stream], &message);
+                seen[stream].message(&names[stream], &message, &mut sample);
+            }
             Ok(None) => break,
             // `info` tells of it.
             Err(_) => {}
         }
     }
-    let mut recorded = Recorded::default();
+    let mut recorded = Recorded {
+        offsets: judge.found(),
+        ..Recorded::default()
+    };
     for (name, seen) in names.into_iter().zip(seen) {
         match seen {
             Seen::Nothing => {}

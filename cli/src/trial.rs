@@ -4,6 +4,7 @@ pub mod report;
 pub mod tally;
 
 use crate::config::{self, Operation, Section};
+use crate::offsets::{self, Judge};
 use crate::output::Output;
 use report::Report;
 use robocache::app::Change;
@@ -31,7 +32,8 @@ const TOO_MANY_TARGETS: RangeInclusive<i64> = (1 << 20) + 1..=1 << 32;
 #[derive(clap::Args)]
 #[command(after_help = "Exit codes:
   0   it would have worked
-  1   it would not: no observation or grid, or a stream that is valid in fewer of them than --min-valid
+  1   it would not: no observation or grid, a stream that is valid in fewer of them than --min-valid, or one whose stamps are
+      1 s or more off from those of the others
   2   the configuration or the recording can't be used")]
 pub struct Args {
     /// The configuration
@@ -44,6 +46,8 @@ pub struct Args {
     /// The order of the messages: `arrival` or `stamp`; absent: arrival, where the recording has it
     #[arg(long, value_parser = order)]
     order: Option<Order>,
+    #[command(flatten)]
+    offsets: offsets::Args,
 }
 
 fn share(text: &str) -> Result<f64, String> {
@@ -61,8 +65,9 @@ fn order(text: &str) -> Result<Order, String> {
 
 impl Args {
     /// What is tried without further words.
-    pub fn new(config: &Path, recording: &Path) -> Self {
+    pub fn new(config: &Path, recording: &Path, offsets: &offsets::Args) -> Self {
         Self {
+            offsets: offsets.clone(),
             config: config.to_owned(),
             recording: recording.to_owned(),
             min_valid: MIN_VALID,
@@ -112,6 +117,7 @@ pub fn attempt(args: &Args, watch: &mut dyn FnMut(&str, &Message)) -> eyre::Resu
     let start = Instant::now();
     let mut tally = Tally::new(watch);
     let mut fed = Fed::new(inputs.len());
+    let mut judge = Judge::new(offsets::latencies(&operations), &args.offsets);
     graph.wake(start, true, &mut tally)?;
     for input in missing
         .iter()
@@ -130,6 +136,7 @@ pub fn attempt(args: &Args, watch: &mut dyn FnMut(&str, &Message)) -> eyre::Resu
                     break;
                 }
                 fed.message(streams[stream], &message);
+                judge.message(&inputs[streams[stream]], &message);
                 tally.arrival_ns = message.arrival_ns.filter(|_| order == Order::Arrival);
                 graph.message(streams[stream], &message, &mut tally);
             }
@@ -149,8 +156,9 @@ pub fn attempt(args: &Args, watch: &mut dyn FnMut(&str, &Message)) -> eyre::Resu
         took: start.elapsed(),
         order,
         min_valid: args.min_valid,
+        offsets: judge.found(),
     };
-    let report = Report::new(args, tally.outputs, &graph, &run, (missing, unused, problems));
+    let report = Report::new(args, tally.outputs, &graph, run, (missing, unused, problems));
     Ok((report, operations))
 }
 

@@ -6,6 +6,7 @@ mod mcap;
 mod recording;
 
 use crate::config;
+use crate::offsets::{self, Judge};
 use crate::output::{Output, Table};
 use clap::ValueEnum;
 use eyre::{bail, eyre};
@@ -23,7 +24,7 @@ use std::process::ExitCode;
 #[command(after_help = "Exit codes:
   0   all of it is converted, but for what is told as left out
   1   a part of it can't be read or written, and the rest is converted
-  2   nothing is converted")]
+  2   nothing is converted; to LeRobot also where the stamps of a stream are 1 s or more off from those of the others")]
 pub struct Args {
     /// What is read: a recording, an MCAP file, the folder of a rosbag2 or of a dataset of LeRobot, a CSV file or a folder of
     /// these
@@ -41,6 +42,8 @@ pub struct Args {
     without: Vec<String>,
     #[command(flatten)]
     csv: csv::Args,
+    #[command(flatten)]
+    offsets: offsets::Args,
 }
 
 /// A form of files.
@@ -212,13 +215,22 @@ pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
             args.output.display()
         );
     }
+    let is_dataset = matches!(to, Format::Lerobot | Format::LerobotV2);
+    let (readings, mut judge) = match &args.config {
+        None => Default::default(),
+        Some(file) => {
+            let (readings, operations) = config::readings(file)?;
+            let mut streams = offsets::latencies(&operations);
+            if is_dataset {
+                streams.extend(lerobot::latencies(file, &streams)?);
+            }
+            (readings, Judge::new(streams, &args.offsets))
+        }
+    };
     let mut source: Box<dyn Source> = match from {
         Format::Recording => Box::new(recording::RecordingSource::open(&args.input)?),
         Format::Csv => Box::new(csv::CsvSource::open(&args.input, &args.csv)?),
-        Format::Mcap => {
-            let readings = args.config.as_deref().map(config::readings).transpose()?;
-            Box::new(mcap::McapSource::open(&args.input, &readings.unwrap_or_default())?)
-        }
+        Format::Mcap => Box::new(mcap::McapSource::open(&args.input, &readings)?),
         Format::Lerobot | Format::LerobotV2 => Box::new(lerobot::Source::open(&args.input, &args.without)?),
     };
     let mut sink: Box<dyn Sink> = match to {
@@ -239,7 +251,13 @@ pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
             )?)
         }
     };
-    let (streams, refusals) = copy(source.as_mut(), sink.as_mut())?;
+    let (streams, refusals) = copy(source.as_mut(), sink.as_mut(), &mut judge)?;
+    let found = judge.found();
+    if let Some(found) = offsets::refusal(&found).filter(|_| is_dataset) {
+        drop(sink);
+        remove(&args.output)?;
+        bail!("{}: {}", args.input.display(), found.text);
+    }
     let written = sink.finish()?;
     let Told {
         mut problems,
@@ -247,6 +265,7 @@ pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
     } = source.told();
     problems.extend(refusals.into_iter().chain(written.problems));
     notes.extend(written.notes);
+    notes.extend(found.into_iter().map(|found| format!("clocks: {}", found.text)));
     if let (Format::Recording, Some((name, text))) = (to, source.beside()) {
         fs::write(args.output.join(name), text)?;
     }
@@ -261,8 +280,18 @@ pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
     Ok(ExitCode::from(u8::from(!converted.problems.is_empty())))
 }
 
+/// Takes away what is no whole output.
+fn remove(output: &Path) -> eyre::Result<()> {
+    let removed = match output.is_dir() {
+        true => fs::remove_dir_all(output),
+        false if output.exists() => fs::remove_file(output),
+        false => Ok(()),
+    };
+    removed.map_err(|error| eyre!("{}: {error}", output.display()))
+}
+
 /// Copies every message. Returns how many of which stream, and of each stream why the first was not written that was not.
-fn copy(source: &mut dyn Source, sink: &mut dyn Sink) -> eyre::Result<(Vec<Stream>, Vec<String>)> {
+fn copy(source: &mut dyn Source, sink: &mut dyn Sink, judge: &mut Judge) -> eyre::Result<(Vec<Stream>, Vec<String>)> {
     let (mut streams, mut refusals) = (Vec::<Stream>::new(), Vec::new());
     let mut message = Message::default();
     while let Some(name) = source.next_into(&mut message)? {
@@ -278,6 +307,7 @@ fn copy(source: &mut dyn Source, sink: &mut dyn Sink) -> eyre::Result<(Vec<Strea
                 streams.len() - 1
             });
         let stream = &mut streams[at];
+        judge.message(name, &message);
         match sink.append(name, &message) {
             Ok(()) => stream.messages += 1,
             Err(Refused::All(error)) => return Err(error),

@@ -220,6 +220,7 @@ function show() {
   add(main, "p", data.config ? `${figures.recording} by ${data.config.file}` : figures.recording, "note");
   add(main, "p", figures.verdict, trial ? `verdict ${trial.works ? "yes" : "no"}` : "verdict");
   for (const of of trial ? trial.observations : []) summary(main, of);
+  for (const found of figures.offsets) add(main, "p", `clocks: ${found.text}`, "note");
   if (figures.recorded.length > 0) add(main, "h3", "As recorded");
   for (const of of figures.recorded) summary(main, of);
 

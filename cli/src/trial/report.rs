@@ -3,6 +3,7 @@
 use super::tally::{Counts, Seen};
 use super::{Args, Fed, Leap, asked_by, has_clock, period_ns};
 use crate::config::{Operation, Section};
+use crate::offsets::{self, Found};
 use crate::output::{Table, figure, figure_or_dash};
 use crate::stats::Spread;
 use robocache::app::Graph;
@@ -33,6 +34,8 @@ pub struct Report {
     unused: Vec<String>,
     /// Parts of the recording that can't be read.
     problems: Vec<String>,
+    /// Streams whose stamps are off from those of the others.
+    pub offsets: Vec<Found>,
     pub works: bool,
     pub verdict: String,
 }
@@ -98,6 +101,8 @@ pub struct Run<'a> {
     pub took: Duration,
     pub order: Order,
     pub min_valid: f64,
+    /// Streams whose stamps are off from those of the others.
+    pub offsets: Vec<Found>,
 }
 
 impl Report {
@@ -105,14 +110,14 @@ impl Report {
         args: &Args,
         outputs: Vec<(String, Counts)>,
         graph: &Graph,
-        run: &Run<'_>,
+        run: Run<'_>,
         (missing, unused, problems): (Vec<String>, Vec<String>, Vec<String>),
     ) -> Self {
         let (mut observations, mut grids, mut others) = (Vec::new(), Vec::new(), Vec::new());
         for (output, counts) in outputs {
             if counts.is_observation || counts.refused > 0 {
                 let config = section_of(&output, run.operations);
-                let missed = config.and_then(|config| missed(config, &counts, run));
+                let missed = config.and_then(|config| missed(config, &counts, &run));
                 observations.push(Observations::new(output, counts, missed));
             } else if counts.is_grid {
                 grids.push(Grids::new(output, &counts));
@@ -130,7 +135,7 @@ impl Report {
                 count,
             })
             .collect();
-        let (works, verdict) = verdict(&observations, &grids, &missing, run);
+        let (works, verdict) = verdict(&observations, &grids, &missing, &run);
         Self {
             config: args.config.clone(),
             recording: args.recording.clone(),
@@ -149,6 +154,7 @@ impl Report {
             missing,
             unused,
             problems,
+            offsets: run.offsets,
             works,
             verdict,
         }
@@ -305,6 +311,9 @@ fn verdict(observations: &[Observations], grids: &[Grids], missing: &[String], r
         );
         return (false, text);
     }
+    if let Some(found) = offsets::refusal(&run.offsets) {
+        return (false, format!("no: {}", found.text));
+    }
     for operation in run.operations {
         if let Some(input) = asked_by(operation).filter(|input| missing.iter().any(|missing| missing == input)) {
             return (
@@ -426,6 +435,9 @@ pub fn text(report: &Report) -> String {
     }
     for problem in &report.problems {
         let _ = writeln!(text, "can't be read: {problem}");
+    }
+    for found in &report.offsets {
+        let _ = writeln!(text, "clocks: {}", found.text);
     }
     let _ = writeln!(text, "{}", report.verdict);
     text

@@ -105,6 +105,15 @@ pub fn record<'a>(folder: &Path, messages: impl IntoIterator<Item = (&'a str, Me
     writer.finish().unwrap();
 }
 
+/// Records them with the arrivals that they say.
+pub fn record_with_arrivals<'a>(folder: &Path, messages: impl IntoIterator<Item = (&'a str, Message)>) {
+    let mut writer = recording::Writer::create(folder).unwrap().with_arrivals_of_messages();
+    for (stream, message) in messages {
+        writer.append(stream, &message, Instant::now()).unwrap();
+    }
+    writer.finish().unwrap();
+}
+
 /// Two streams on common stamps.
 pub const FUSE: &str = "
 fuse:

@@ -186,3 +186,11 @@ pub fn to_ns(key: &str, ms: f64) -> eyre::Result<i64> {
     }
     Ok((ms * 1e6).round() as i64)
 }
+
+/// A `latency_ms` as ns; below 0 where stamps are earlier than the capture.
+pub fn latency_ns(ms: f64) -> eyre::Result<i64> {
+    if !(-1e12..=1e12).contains(&ms) {
+        bail!("lerobot: features: latency_ms: {ms} (allowed: -1e12 to 1e12)");
+    }
+    Ok((ms * 1e6).round() as i64)
+}

@@ -12,7 +12,27 @@ mod stream;
 pub use sink::Sink;
 pub use source::Source;
 
+use config::{LerobotConfig, Origin};
+use robocache::app::Config;
 use std::path::Path;
+
+/// The streams that features are made of as they came, each with its latency, ns: its own, or that of `known`.
+pub fn latencies(file: &Path, known: &[(String, i64)]) -> eyre::Result<Vec<(String, i64)>> {
+    let config = Config::read(file)?.read_section::<LerobotConfig>("lerobot")?;
+    let mut latencies = Vec::new();
+    for feature in config.iter().flat_map(|config| &config.features) {
+        let (Origin::Stream(stream) | Origin::Images(stream) | Origin::Window(stream, _)) = feature.origin()? else {
+            continue;
+        };
+        let own = feature.latency_ms.map(config::latency_ns).transpose()?;
+        let of_modality = known
+            .iter()
+            .find(|(name, _)| name == stream)
+            .map(|(_, latency)| *latency);
+        latencies.push((stream.to_owned(), own.or(of_modality).unwrap_or(0)));
+    }
+    Ok(latencies)
+}
 
 /// Whether it is the folder of a dataset.
 pub fn is_dataset(path: &Path) -> bool {

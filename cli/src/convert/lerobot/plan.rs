@@ -1,6 +1,6 @@
 //! What a configuration comes to: the rate of frames, and where their features come from.
 
-use super::config::{LerobotConfig, Origin, to_ns};
+use super::config::{LerobotConfig, Origin, latency_ns, to_ns};
 use super::stream::{Stream, What};
 use eyre::bail;
 use robocache::ops::align::{AlignConfig, TriggerConfig};
@@ -102,7 +102,7 @@ pub fn plan(config: &LerobotConfig, fuse: &AlignConfig) -> eyre::Result<(Vec<Pla
         }
         let modality = fuse.modalities.iter().find(|modality| modality.input == name);
         let latency_ms = feature.latency_ms.or(modality.map(|modality| modality.latency_ms));
-        stream.latency_ns = to_ns("features: latency_ms", latency_ms.unwrap_or(0.0))?;
+        stream.latency_ns = latency_ns(latency_ms.unwrap_or(0.0))?;
         plan.push(Plan::Stream(streams.len()));
         streams.push(stream);
     }

@@ -1,0 +1,114 @@
+//! Whether the streams that a configuration takes are stamped by one clock, as far as their arrivals tell.
+
+use crate::config::{Operation, Section};
+use robocache::ops::offsets::{Offset, Offsets, Severity};
+use robocache::stream::Message;
+use robocache::time::ms_to_ns;
+use serde::Serialize;
+use std::collections::HashMap;
+
+/// The streams that may be off.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct Args {
+    /// A stream whose stamps may be off from those of the others, by any amount; may be given several times
+    #[arg(long, value_name = "STREAM")]
+    pub allow_offset: Vec<String>,
+}
+
+/// A stream whose stamps are off.
+#[derive(Serialize)]
+pub struct Found {
+    pub stream: String,
+    /// By how much they are ahead of those of the others, beyond `latency_ms`; below 0: behind.
+    pub ahead_ms: f64,
+    /// From when on, after the first message.
+    pub from_s: f64,
+    pub is_refused: bool,
+    pub text: String,
+}
+
+/// What is known of the arrivals of some streams.
+#[derive(Default)]
+pub struct Judge {
+    offsets: Offsets,
+    by_name: HashMap<String, Option<usize>>,
+}
+
+impl Judge {
+    /// Of these streams, each with its latency, ns, but for those that may be off.
+    pub fn new(streams: impl IntoIterator<Item = (String, i64)>, args: &Args) -> Self {
+        let mut judged: Vec<(String, i64)> = Vec::new();
+        for (name, latency_ns) in streams {
+            match judged.iter_mut().find(|(known, _)| *known == name) {
+                // Taken twice.
+                Some((_, known)) if known.saturating_abs() < latency_ns.saturating_abs() => *known = latency_ns,
+                Some(_) => {}
+                None if args.allow_offset.contains(&name) => {}
+                None => judged.push((name, latency_ns)),
+            }
+        }
+        Self {
+            offsets: Offsets::new(judged),
+            by_name: HashMap::new(),
+        }
+    }
+
+    /// Takes a message.
+    pub fn message(&mut self, stream: &str, message: &Message) {
+        let at = match self.by_name.get(stream) {
+            Some(&at) => at,
+            None => {
+                let at = self.offsets.index(stream);
+                self.by_name.insert(stream.to_owned(), at);
+                at
+            }
+        };
+        if let Some(at) = at {
+            self.offsets.message(at, message);
+        }
+    }
+
+    /// The streams that are off.
+    pub fn found(&self) -> Vec<Found> {
+        self.offsets.judge().into_iter().map(Found::from).collect()
+    }
+}
+
+impl From<Offset> for Found {
+    fn from(offset: Offset) -> Self {
+        let is_refused = offset.severity() == Severity::Refused;
+        let allow = format!("; `--allow-offset {}` takes it as it is", offset.stream);
+        Self {
+            ahead_ms: offset.ahead_ns as f64 * 1e-6,
+            from_s: offset.from_ns as f64 * 1e-9,
+            is_refused,
+            text: format!("{offset}{allow}"),
+            stream: offset.stream,
+        }
+    }
+}
+
+/// The streams that operations take by their stamps, each with its latency, ns. What `clock` takes gets other stamps.
+pub fn latencies(operations: &[Operation]) -> Vec<(String, i64)> {
+    let mut taken: Vec<(String, f64)> = Vec::new();
+    let mut stamped: Vec<String> = Vec::new();
+    for operation in operations {
+        match &operation.section {
+            Section::Observe(config) => {
+                taken.extend(config.modalities.iter().map(|it| (it.input.clone(), it.latency_ms)));
+                taken.extend(config.attach.iter().map(|it| (it.input.clone(), it.latency_ms)));
+            }
+            Section::Group(config) => taken.extend(config.inputs.iter().map(|it| (it.input.clone(), it.latency_ms))),
+            Section::Voxelize(config) => taken.extend(config.inputs.iter().map(|it| (it.input.clone(), 0.0))),
+            Section::Clock(config) => stamped.extend(config.inputs.iter().map(|it| it.input.clone())),
+            Section::Record(_) | Section::Replay(_) | Section::Resample | Section::Sim(_) => {}
+        }
+    }
+    let taken = taken.into_iter().filter(|(name, _)| !stamped.contains(name));
+    taken.map(|(name, ms)| (name, ms_to_ns(ms))).collect()
+}
+
+/// The first stream that is off by too much.
+pub fn refusal(found: &[Found]) -> Option<&Found> {
+    found.iter().find(|found| found.is_refused)
+}
