@@ -37,7 +37,7 @@ fn a_line_that_is_too_long_is_refused_and_the_rest_comes() {
 
 #[test]
 fn a_file_without_line_breaks_is_refused() {
-    let path = holed("file", "time,x", 200 << 20, "");
+    let path = holed("file", "time,x", 200 << 20, "x");
     let refused = Reader::open(&path, &Options::default()).err().unwrap().to_string();
     assert!(refused.contains("a line of more than 67108864 bytes"), "{refused}");
     fs::remove_file(path).unwrap();

@@ -102,7 +102,10 @@ fn a_program_gives_its_plugins_their_configuration_and_needs_no_file() {
 #[test]
 fn a_check_touches_nothing() {
     let path = std::env::temp_dir().join(format!("robocache-check-{}", std::process::id()));
-    let app = App::new().add_plugin(RecordPlugin::new(RecordConfig { path: path.clone() }));
+    let app = App::new().add_plugin(RecordPlugin::new(RecordConfig {
+        path: path.clone(),
+        inputs: None,
+    }));
     assert_eq!(names(&app.check().unwrap()), (vec![], vec![]));
     assert!(!path.exists());
 }

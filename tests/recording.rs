@@ -8,7 +8,7 @@ use arrow::ipc::reader::FileReader;
 use arrow::ipc::writer::FileWriter;
 use proptest::prelude::*;
 use robocache::device::Dtype;
-use robocache::stream::recording::{ReadError, Reader, WriteError, Writer};
+use robocache::stream::recording::{Mapped, Order, ReadError, Reader, WriteError, Writer};
 use robocache::stream::{Cells, Message, MetadataValue as Value};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -148,13 +148,22 @@ fn record(folder: &Path, messages: &[(&str, Message)]) -> Vec<Content> {
 }
 
 fn read(folder: &Path) -> Result<Vec<Content>, ReadError> {
+    let (contents, error) = read_up_to(folder)?;
+    error.map_or(Ok(contents), Err)
+}
+
+/// What comes before anything that can't be read, and that.
+fn read_up_to(folder: &Path) -> Result<(Vec<Content>, Option<ReadError>), ReadError> {
     let mut reader = Reader::open(folder)?;
     let names: Vec<String> = reader.streams().map(str::to_owned).collect();
     let (mut message, mut contents) = (Message::default(), Vec::new());
-    while let Some(stream) = reader.next_into(&mut message)? {
-        contents.push(content(&names[stream], &message));
+    loop {
+        match reader.next_into(&mut message) {
+            Ok(Some(stream)) => contents.push(content(&names[stream], &message)),
+            Ok(None) => return Ok((contents, None)),
+            Err(error) => return Ok((contents, Some(error))),
+        }
     }
-    Ok(contents)
 }
 
 #[test]
@@ -855,6 +864,122 @@ fn a_finished_file_with_a_damaged_batch_is_an_error_and_not_the_end() {
     assert!(error.contains("the footer has 2"), "{error}");
 }
 
+/// A process that is started again in the same run goes on, and all readers take what both wrote as one stream.
+#[test]
+fn a_recording_is_gone_on_with_in_further_files() {
+    let folder = Folder::new();
+    let path = folder.0.join("run");
+    let named = |stamp: i64, frame: &str| {
+        let mut message = floats(stamp, &[stamp as f32; 3]);
+        message.header.frame_id.push_str(frame);
+        message
+    };
+    let mut written = Vec::new();
+    for part in 0..3 {
+        let mut writer = Writer::create_or_go_on(&path, "run 7").unwrap().with_arrivals();
+        for i in 0..4 {
+            // Each part has a first message of its own, and the last one another form.
+            let frame = ["map", "odom", "base"][part as usize];
+            let message = match part {
+                2 => cloud(part * 10 + i, 3),
+                _ => named(part * 10 + i, frame),
+            };
+            writer.append("a", &message, Instant::now()).unwrap();
+            written.push(content("a", &message));
+        }
+        if part == 1 {
+            writer.append("arm.2", &named(15, "arm"), Instant::now()).unwrap();
+            // While it lives, nobody else records what it records.
+            let mut other = Writer::create_or_go_on(&path, "run 7").unwrap();
+            let busy = other.append("a", &named(0, "map"), Instant::now()).unwrap_err();
+            assert!(
+                busy.to_string().contains("a.arrow.2: another process is recording it"),
+                "{busy}"
+            );
+            assert!(other.can_record("a").is_err());
+            other.can_record("b").unwrap();
+        }
+        writer.finish().unwrap();
+    }
+    let files: Vec<String> = fs::read_dir(&path)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    for file in ["a.arrow", "a.arrow.2", "a.arrow.3", "arm.2.arrow", ".run"] {
+        assert!(files.iter().any(|there| there == file), "{files:?}");
+    }
+    assert_eq!(files.len(), 5);
+    let reader = Reader::open(&path).unwrap();
+    assert_eq!(reader.streams().collect::<Vec<_>>(), ["a", "arm.2"]);
+    assert!(reader.has_arrivals() && reader.is_finished(0));
+    assert_eq!(reader.files(0).len(), 3);
+    for order in [Order::Stamp, Order::Arrival] {
+        let mut reader = Reader::open(&path).unwrap().in_order(order).unwrap();
+        let (mut message, mut came) = (Message::default(), Vec::new());
+        while let Some(stream) = reader.next_into(&mut message).unwrap() {
+            if stream == 0 {
+                came.push(content("a", &message));
+            }
+        }
+        assert_eq!(came, written, "{order:?}");
+    }
+    // In any order, too.
+    let mut mapped = Mapped::open(path.join("a.arrow")).unwrap();
+    assert_eq!(mapped.timestamps_ns(), [0, 1, 2, 3, 10, 11, 12, 13, 20, 21, 22, 23]);
+    let mut message = Message::default();
+    for i in [11, 0, 5, 4, 8, 3, 0, 11] {
+        mapped.read(i, &mut message).unwrap();
+        assert_eq!(content("a", &message), written[i], "{i}");
+    }
+    // Another run is refused, by name, and so is none.
+    let refused = Writer::create_or_go_on(&path, "run 8").err().unwrap().to_string();
+    for words in ["a.arrow exists", "of the run run 7", "{start}"] {
+        assert!(refused.contains(words), "{refused}");
+    }
+    fs::remove_file(path.join(".run")).unwrap();
+    let refused = Writer::create_or_go_on(&path, "run 7").err().unwrap().to_string();
+    assert!(refused.contains("of no dataflow's run"), "{refused}");
+}
+
+/// What a crash left of a part is told, and what comes behind it is read.
+#[test]
+fn a_part_that_a_crash_cut_is_told_and_the_next_is_read() {
+    let folder = Folder::new();
+    for part in 0..2 {
+        let mut writer = Writer::create_or_go_on(&folder.0, "run").unwrap();
+        for i in 0..3 {
+            let now = Instant::now() + Duration::from_secs(i);
+            writer
+                .append("a", &floats((part * 10 + i) as i64, &[0.5; 4]), now)
+                .unwrap();
+            writer.tick(now + Duration::from_secs(1)).unwrap();
+        }
+        writer.finish().unwrap();
+    }
+    let whole = fs::read(folder.file("a")).unwrap();
+    let mut cut = whole.clone();
+    let last = whole.windows(4).rposition(|w| w == [0xff, 0xff, 0xff, 0xff]).unwrap();
+    cut.truncate(last - 8);
+    for (first, lost) in [(cut, 1), (b"text".to_vec(), 3)] {
+        fs::write(folder.file("a"), first).unwrap();
+        let (mut reader, refused) = Reader::open_readable(&folder.0).unwrap();
+        let (mut message, mut came, mut said) = (Message::default(), Vec::new(), Vec::new());
+        loop {
+            match reader.next_into(&mut message) {
+                Ok(Some(_)) => came.push(message.timestamp_ns()),
+                Ok(None) => break,
+                Err(error) => said.push(error.to_string()),
+            }
+        }
+        said.extend(refused.iter().map(ToString::to_string));
+        assert_eq!(came, [&[0, 1, 2][..3 - lost], &[10, 11, 12]].concat());
+        assert!(said.len() == 1 && said[0].contains("a.arrow: no "), "{said:?}");
+        let (mapped, problems) = Mapped::open_readable(folder.file("a")).unwrap();
+        assert_eq!(mapped.timestamps_ns(), came);
+        assert_eq!(problems.iter().map(ToString::to_string).collect::<Vec<_>>(), said);
+    }
+}
+
 #[test]
 fn what_is_whole_in_a_damaged_file_is_given_and_what_is_not_is_said() {
     let folder = Folder::new();
@@ -904,12 +1029,21 @@ fn what_is_whole_in_a_damaged_file_is_given_and_what_is_not_is_said() {
     let mut bytes = whole.clone();
     bytes[starts[5]] = 0;
     bytes.pop();
-    assert_eq!(drain(&bytes), (vec![0, 1, 2, 3], vec![]));
+    let (came, errors) = drain(&bytes);
+    let words = format!(
+        "a.arrow: no valid footer: read up to the last whole batch, byte {}; {} bytes follow: no message starts here",
+        starts[5],
+        bytes.len() - starts[5]
+    );
+    assert_eq!(came, [0, 1, 2, 3]);
+    assert!(errors.len() == 1 && errors[0].ends_with(&words), "{errors:?}");
     // A footer that is damaged is as none.
     let mut bytes = whole;
     let end = bytes.len();
     bytes[end - 30..end - 14].fill(0xff);
-    assert_eq!(drain(&bytes).0, (0..10).collect::<Vec<_>>());
+    let (came, errors) = drain(&bytes);
+    assert_eq!(came, (0..10).collect::<Vec<_>>());
+    assert!(errors.len() == 1 && errors[0].contains("no valid footer"), "{errors:?}");
 }
 
 #[test]
@@ -937,8 +1071,17 @@ fn a_file_cut_off_anywhere_gives_what_was_whole_in_it() {
         let mut before = 0;
         for len in 0..=whole.len() {
             fs::write(folder.file(stream), &whole[..len]).unwrap();
-            let came = read(&folder.0).unwrap();
+            let (came, error) = read_up_to(&folder.0).unwrap();
             assert_eq!(came, written[..came.len()], "{len} bytes");
+            // What the rest may have held is told, also where the cut is between two batches.
+            let is_whole = len == whole.len();
+            match error {
+                None => assert!(is_whole, "{len} bytes"),
+                Some(ReadError::Unfinished { at, left, .. }) => {
+                    assert!(!is_whole && at + left == len as u64, "{len} bytes: {at} and {left}");
+                }
+                Some(error) => panic!("{len} bytes: {error}"),
+            }
             assert!(
                 came.len() >= before && came.len().is_multiple_of(3),
                 "{len} bytes give {} messages",

@@ -27,7 +27,7 @@ const MOST_NOTICES: usize = 20;
 #[derive(clap::Args)]
 #[command(after_help = "Exit codes:
   0   the clock of each stream is known
-  1   that of a stream can't be known
+  1   that of a stream can't be known, or a part of the recording can't be read
   2   the recording can't be used, or does not say when messages arrived")]
 pub struct Args {
     /// The folder of the recording
@@ -154,7 +154,7 @@ pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
     };
     output.result(&clocks, text)?;
     let is_known = clocks.streams.iter().all(|clock| clock.refused.is_none());
-    Ok(ExitCode::from(u8::from(!is_known)))
+    Ok(ExitCode::from(u8::from(!is_known || !clocks.problems.is_empty())))
 }
 
 impl Seen {

@@ -98,7 +98,8 @@ pub fn read(folder: &Path) -> eyre::Result<Info> {
     let (mut reader, refused) = Reader::open_readable(folder)?;
     let mut problems: Vec<String> = refused.iter().map(ToString::to_string).collect();
     let names: Vec<String> = reader.streams().map(str::to_owned).collect();
-    let finished: Vec<bool> = (0..names.len()).map(|stream| reader.is_finished(stream)).collect();
+    let about = (0..names.len()).map(|stream| (reader.files(stream).to_vec(), reader.is_finished(stream)));
+    let about: Vec<(Vec<PathBuf>, bool)> = about.collect();
     let mut seen: Vec<Seen> = names.iter().map(|_| Seen::default()).collect();
     let (mut message, mut scratch) = (Message::default(), Vec::new());
     loop {
@@ -111,15 +112,9 @@ pub fn read(folder: &Path) -> eyre::Result<Info> {
     let first = seen.iter().filter_map(|seen| seen.first_ns).min();
     let last = seen.iter().filter_map(|seen| seen.newest_ns).max();
     let mut streams = Vec::with_capacity(names.len());
-    for ((name, seen), is_finished) in names.into_iter().zip(seen).zip(finished) {
-        let file = folder.join(format!("{name}.arrow"));
-        if !is_finished {
-            problems.push(format!(
-                "{}: no valid footer: read up to the last whole batch",
-                file.display()
-            ));
-        }
-        let bytes = std::fs::metadata(file)?.len();
+    for ((name, seen), (files, is_finished)) in names.into_iter().zip(seen).zip(about) {
+        let bytes = files.iter().map(|file| Ok(std::fs::metadata(file)?.len()));
+        let bytes = bytes.sum::<std::io::Result<u64>>()?;
         streams.push(seen.into_stream(name, (first, last), bytes, is_finished));
     }
     Ok(Info {

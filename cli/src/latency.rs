@@ -24,7 +24,7 @@ const CURVE: usize = 21;
 
 Exit codes:
   0   the latency is known
-  1   it can't be known
+  1   it can't be known, or a part of the recording can't be read
   2   a channel or the recording can't be used", channel::NAMING))]
 pub struct Args {
     /// The folder of the recording
@@ -133,7 +133,9 @@ pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
         problems,
     };
     output.result(&found, text)?;
-    Ok(ExitCode::from(u8::from(found.refused.is_some())))
+    Ok(ExitCode::from(u8::from(
+        found.refused.is_some() || !found.problems.is_empty(),
+    )))
 }
 
 fn parted<T>(result: Result<T, String>) -> (Option<T>, Option<String>) {

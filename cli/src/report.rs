@@ -32,6 +32,7 @@ const LONGEST_SAMPLE: usize = 1024;
 #[derive(clap::Args)]
 #[command(after_help = "Exit codes:
   0   it is written
+  1   it is written, but for a part of the recording that can't be read
   2   the configuration or the recording can't be used, or the page can't be written")]
 pub struct Args {
     /// The folder of the recording
@@ -64,6 +65,8 @@ struct Figures {
     offsets: Vec<Found>,
     /// Streams that are not drawn, and why.
     not_drawn: BTreeMap<String, String>,
+    /// What can't be read.
+    problems: Vec<String>,
 }
 
 /// What the page draws.
@@ -123,6 +126,7 @@ pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
         verdict: verdict(trial.as_ref(), &recorded.observations),
         trial,
         recorded: recorded.observations,
+        problems: info.problems.clone(),
         info,
         offsets: recorded.offsets,
         not_drawn: recorded.not_drawn,
@@ -141,10 +145,18 @@ pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
     output.result(&figures, |figures| {
         let size = bytes(figures.page_bytes as u64);
         let clocks = figures.offsets.iter().map(|found| format!("clocks: {}\n", found.text));
-        let clocks: String = clocks.collect();
-        format!("{}: {size}\n{clocks}{}\n", figures.page.display(), figures.verdict)
+        let problems = figures
+            .problems
+            .iter()
+            .map(|problem| format!("can't be read: {problem}\n"));
+        let (clocks, problems) = (clocks.collect::<String>(), problems.collect::<String>());
+        format!(
+            "{}: {size}\n{clocks}{}\n{problems}",
+            figures.page.display(),
+            figures.verdict
+        )
     })?;
-    Ok(ExitCode::SUCCESS)
+    Ok(ExitCode::from(u8::from(!figures.problems.is_empty())))
 }
 
 fn verdict(trial: Option<&Trial>, recorded: &[Observations]) -> String {

@@ -33,7 +33,7 @@ const TOO_MANY_TARGETS: RangeInclusive<i64> = (1 << 20) + 1..=1 << 32;
 #[command(after_help = "Exit codes:
   0   it would have worked
   1   it would not: no observation or grid, a stream that is valid in fewer of them than --min-valid, or one whose stamps are
-      1 s or more off from those of the others
+      1 s or more off from those of the others; or a part of the recording can't be read
   2   the configuration or the recording can't be used")]
 pub struct Args {
     /// The configuration
@@ -79,7 +79,7 @@ impl Args {
 pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
     let (report, _) = attempt(args, &mut |_, _| {})?;
     output.result(&report, report::text)?;
-    Ok(ExitCode::from(u8::from(!report.works)))
+    Ok(ExitCode::from(u8::from(!report.works || report.is_partial())))
 }
 
 /// Runs the operations, and returns them beside what it comes to. `watch` gets every message that is published, and its

@@ -12,8 +12,9 @@ import functools
 import operator
 import os
 import pathlib
-from collections.abc import Mapping, Sequence
-from typing import Any, overload
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -21,6 +22,9 @@ from robocache import _native
 from robocache._arrays import Config, source, taker
 from robocache._memory import free_bytes
 from robocache.offline import Observations, about, gathered, warned
+
+Broken = Literal["refuse", "use"]
+"""What becomes of a stream that can't be read to its end."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,12 +49,13 @@ class RecordedMessages(Sequence[RecordedMessage]):
     cut off meanwhile.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, broken: Broken = "refuse") -> None:
         self._path = os.fspath(path)
-        self._native = _native.Messages(self._path)
+        self._native = _native.Messages(self._path, _uses(broken))
 
-    def __reduce__(self) -> tuple[type[RecordedMessages], tuple[str]]:
-        return RecordedMessages, (self._path,)
+    def __reduce__(self) -> tuple[Callable[[str], RecordedMessages], tuple[str]]:
+        # What is broken was told.
+        return _reopened, (self._path,)
 
     @functools.cached_property
     def timestamps_ns(self) -> np.ndarray:
@@ -81,6 +86,18 @@ class RecordedMessages(Sequence[RecordedMessage]):
         return RecordedMessage(timestamp_ns, arrays, fields)
 
 
+def _reopened(path: str) -> RecordedMessages:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return RecordedMessages(path, broken="use")
+
+
+def _uses(broken: Broken) -> bool:
+    if broken not in ("refuse", "use"):
+        raise ValueError(f"`broken` is {broken!r} (allowed: 'refuse', 'use')")
+    return broken == "use"
+
+
 class Recording:
     """A folder that `robocache-record`, or a program, wrote: a stream in each of its files.
 
@@ -92,26 +109,34 @@ class Recording:
 
     Nothing is loaded before it is asked for, and of a stream only what is asked for.
 
+    A stream that can't be read to its end, as after a crash or on a bad disk, raises `ValueError` where it is asked for. With
+    `broken="use"` what can be read of it is used, and a `UserWarning` says what can't. `problems()` has all of that.
+
     Raises `FileNotFoundError` where there is no such folder, `ValueError` where it holds no stream.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, broken: Broken = "refuse") -> None:
         self.path = pathlib.Path(path)
-        self.streams = sorted(file.stem for file in self.path.iterdir() if file.suffix == ".arrow")
+        self._uses_broken = _uses(broken)
+        self.streams = _native.recorded_streams(os.fspath(self.path))
         if not self.streams:
             raise ValueError(f"{self.path}: no stream (needed: files NAME.arrow)")
 
     def __getitem__(self, stream: str) -> tuple[np.ndarray, np.ndarray]:
         """All samples of a stream: their stamps, int64 `[S]`, ns, and values `[S, D]`, in the order in which they were
         recorded. Rows that a node masked are no samples. bfloat16 comes as uint16, its bits."""
-        times, values = _native.read_samples(self._file(stream))
+        times, values = _native.read_samples(self._file(stream), self._uses_broken)
         take = taker(_HOST)
         return take(times), take(values)
 
     def messages(self, stream: str) -> RecordedMessages:
         """The messages of a stream, such as clouds, in any order: a sequence, from which each is loaded when it is asked
         for."""
-        return RecordedMessages(self._file(stream))
+        return RecordedMessages(self._file(stream), broken="use" if self._uses_broken else "refuse")
+
+    def problems(self) -> list[str]:
+        """What can't be read, a line for each part, as `robocache info` says it: empty where all can. Reads every file."""
+        return _native.recording_problems(os.fspath(self.path))
 
     def _file(self, stream: str) -> str:
         if stream not in self.streams:
@@ -136,7 +161,7 @@ class Recording:
     ) -> _native.Observed:
         path, text = os.fspath(self.path), source("fuse", config)
         observed = _native.observe_recording(
-            path, self.streams, text, dict(streams or {}), free_bytes(), is_gathered, device
+            path, self.streams, text, dict(streams or {}), free_bytes(), is_gathered, device, self._uses_broken
         )
         return warned(observed, text)[0]
 
@@ -149,7 +174,7 @@ class RecordingDataset:
         dataset[[7, 3, 12]]["fused"]    # [3, T, D]
 
     `fused` `[T, D]`, `valid` bool `[T, M]`, `age_ns` int64 `[T, M]`, `timestamps_ns` int64 `[T]` and `epoch` are
-    those of `Recording.windows`, and of the node.
+    those of `Recording.windows`, and of the node. `broken` is that of `Recording`, where the recording is given as a path.
 
     The streams go through the engine once, here. A row that several windows show is kept once, so that the memory is
     that of the rows. An item is a copy of its rows, to do with as one likes. Nothing is computed or opened later, so
@@ -163,8 +188,9 @@ class RecordingDataset:
         *,
         streams: Mapping[str, str] | None = None,
         device: str | None = None,
+        broken: Broken = "refuse",
     ) -> None:
-        recording = recording if isinstance(recording, Recording) else Recording(recording)
+        recording = recording if isinstance(recording, Recording) else Recording(recording, broken=broken)
         observed = recording._observe(config, streams, device, is_gathered=False)
         said = about(observed)
         self.modalities: list[str] = said["modalities"]

@@ -27,7 +27,7 @@ mod _native {
     #[pymodule_export]
     use crate::observe::{Observed, observe, observe_recording};
     #[pymodule_export]
-    use crate::recording::{Messages, read_samples};
+    use crate::recording::{Messages, read_samples, recorded_streams, recording_problems};
     #[pymodule_export]
     use crate::resample::{resample, resample_ragged};
     #[pymodule_export]

@@ -4,7 +4,7 @@ use crate::arrays::{Array, Arrays};
 use crate::config::{Source, placement, refusal};
 use crate::element::Element;
 use crate::extent::{Merge, Pace, Stamps};
-use crate::recording::unreadable;
+use crate::recording::{opened, unreadable};
 use crate::tensor::Tensor;
 use pyo3::exceptions::{PyMemoryError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -15,7 +15,6 @@ use robocache::stream::Message;
 use robocache::stream::recording::Mapped;
 use std::collections::{HashMap, TryReserveError};
 use std::fmt::Display;
-use std::path::Path;
 
 /// The observations of whole streams, row by row: a row that several windows show is stored once.
 #[pyclass(frozen, get_all, module = "robocache")]
@@ -370,7 +369,7 @@ pub fn observe(
 /// Runs fuse over a recording, whose streams are `recorded`. `streams` are pairs of a modality's input and the stream that it
 /// is recorded as, where that has another name.
 #[pyfunction]
-#[pyo3(signature = (path, recorded, config, streams, most_bytes, is_gathered, device=None))]
+#[pyo3(signature = (path, recorded, config, streams, most_bytes, is_gathered, device=None, uses_broken=false))]
 #[allow(clippy::too_many_arguments, reason = "Python names them")]
 pub fn observe_recording(
     py: Python<'_>,
@@ -381,6 +380,7 @@ pub fn observe_recording(
     most_bytes: u64,
     is_gathered: bool,
     device: Option<&str>,
+    uses_broken: bool,
 ) -> PyResult<Vec<Observed>> {
     let placement = placement(device)?;
     let (aligner, attached, pace) = py.detach(|| aligner(&config, "fuse", placement)).map_err(refusal)?;
@@ -401,12 +401,10 @@ pub fn observe_recording(
             "{path}: stream `{missing}` was not recorded (there are: {there})"
         )));
     }
+    let files = sources.iter().map(|source| format!("{path}/{source}.arrow"));
+    let mapped = files.map(|file| opened(py, &file, uses_broken));
+    let mut mapped = mapped.collect::<PyResult<Vec<Mapped>>>()?;
     let (run, spans) = py.detach(|| {
-        let files = sources
-            .iter()
-            .map(|source| Path::new(path).join(format!("{source}.arrow")));
-        let mapped = files.map(Mapped::open).collect::<Result<Vec<_>, _>>();
-        let mut mapped = mapped.map_err(unreadable)?;
         let times: Vec<Vec<i64>> = mapped.iter().map(|stream| stream.timestamps_ns().to_vec()).collect();
         let stamps: Vec<Stamps<'_>> = (0..mapped.len())
             .map(|i| Stamps {

@@ -2,12 +2,13 @@
 
 use crate::element::Element;
 use crate::tensor::Tensor;
-use pyo3::exceptions::{PyIndexError, PyValueError};
+use pyo3::exceptions::{PyIndexError, PyUserWarning, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use robocache::device::{Dtype, HostBuf};
-use robocache::stream::recording::{Mapped, ReadError};
+use robocache::stream::recording::{self, Mapped, ReadError, Reader};
 use robocache::stream::{Cells, Message};
+use std::ffi::CString;
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -19,12 +20,56 @@ pub fn unreadable(error: ReadError) -> PyErr {
     }
 }
 
+/// Opens a stream by its file. What can't be read of it is an error, or with `uses_broken` a warning.
+pub fn opened(py: Python<'_>, path: &str, uses_broken: bool) -> PyResult<Mapped> {
+    let (stream, problems) = py.detach(|| Mapped::open_readable(path)).map_err(unreadable)?;
+    let Some(first) = problems.first() else {
+        return Ok(stream);
+    };
+    let more = match problems.len() - 1 {
+        0 => String::new(),
+        more => format!(" (and {more} more)"),
+    };
+    if !uses_broken {
+        return Err(PyValueError::new_err(format!(
+            "{first}{more}; `broken=\"use\"` of `Recording` takes what can be read"
+        )));
+    }
+    let words = CString::new(format!("{first}{more}: what can be read is used").replace('\0', " "))?;
+    PyErr::warn(py, &py.get_type::<PyUserWarning>(), &words, 3)?;
+    Ok(stream)
+}
+
+/// The names of the streams in a folder.
+#[pyfunction]
+pub fn recorded_streams(py: Python<'_>, path: &str) -> PyResult<Vec<String>> {
+    py.detach(|| recording::streams(path)).map_err(unreadable)
+}
+
+/// What can't be read of a recording, a line for each part.
+#[pyfunction]
+pub fn recording_problems(py: Python<'_>, path: &str) -> PyResult<Vec<String>> {
+    py.detach(|| {
+        let (mut reader, refused) = Reader::open_readable(path).map_err(unreadable)?;
+        let mut problems: Vec<String> = refused.iter().map(ToString::to_string).collect();
+        let mut message = Message::default();
+        loop {
+            match reader.next_into(&mut message) {
+                Ok(Some(_)) => {}
+                Ok(None) => return Ok(problems),
+                Err(error) => problems.push(error.to_string()),
+            }
+        }
+    })
+}
+
 /// The samples of a stream, the file `path`: their stamps, int64 `[S]`, and values `[S, D]`.
 #[pyfunction]
-pub fn read_samples(py: Python<'_>, path: &str) -> PyResult<(Tensor, Tensor)> {
+#[pyo3(signature = (path, uses_broken=false))]
+pub fn read_samples(py: Python<'_>, path: &str, uses_broken: bool) -> PyResult<(Tensor, Tensor)> {
     let words = |problem: String| PyValueError::new_err(format!("{path}: {problem}"));
+    let mut stream = opened(py, path, uses_broken)?;
     let (times, values, dtype, dim) = py.detach(|| {
-        let mut stream = Mapped::open(path).map_err(unreadable)?;
         let mut times = Vec::with_capacity(stream.samples());
         let (mut values, mut form) = (HostBuf::default(), None);
         let mut message = Message::default();
@@ -77,8 +122,9 @@ pub struct Messages {
 #[pymethods]
 impl Messages {
     #[new]
-    fn new(py: Python<'_>, path: &str) -> PyResult<Self> {
-        let stream = py.detach(|| Mapped::open(path)).map_err(unreadable)?;
+    #[pyo3(signature = (path, uses_broken=false))]
+    fn new(py: Python<'_>, path: &str, uses_broken: bool) -> PyResult<Self> {
+        let stream = opened(py, path, uses_broken)?;
         Ok(Self {
             path: path.to_owned(),
             stream: Mutex::new(stream),

@@ -5,6 +5,7 @@ use crate::device::Placement;
 use crate::ops::ConfigError;
 use serde::de::DeserializeOwned;
 use std::path::Path;
+use std::time::SystemTime;
 
 /// An operation that can be added to an [`App`].
 ///
@@ -130,6 +131,7 @@ pub struct App {
     given_placement: Option<Placement>,
     plugins: Vec<Box<dyn Plugin>>,
     wired: Vec<String>,
+    run: Option<Run>,
     limit: Option<Box<MessageLimit>>,
     is_check: bool,
     /// The plugin that is being built, and its devices.
@@ -162,6 +164,15 @@ fn check_readings(graph: &Graph) -> Result<(), String> {
     }
 }
 
+/// A run of a dataflow, from its start to its end. Its nodes may be started several times in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// What no other run has.
+    pub id: String,
+    /// When it was started, the same for every node and every time it is started.
+    pub started: SystemTime,
+}
+
 /// A plugin that is being built.
 struct Building {
     plugin: &'static str,
@@ -185,6 +196,7 @@ impl App {
             given_placement: None,
             plugins: Vec::new(),
             wired: Vec::new(),
+            run: None,
             limit: None,
             is_check: false,
             at: None,
@@ -230,6 +242,13 @@ impl App {
     #[must_use]
     pub fn with_wired_inputs(mut self, inputs: impl IntoIterator<Item = String>) -> Self {
         self.wired = inputs.into_iter().collect();
+        self
+    }
+
+    /// Says which run of a dataflow this is: [`run`](Self::run).
+    #[must_use]
+    pub fn with_run(mut self, run: Option<Run>) -> Self {
+        self.run = run;
         self
     }
 
@@ -318,6 +337,11 @@ impl App {
     /// The inputs that the dataflow wires, for an operation that takes whatever comes.
     pub fn wired_inputs(&self) -> &[String] {
         &self.wired
+    }
+
+    /// The run of the dataflow; `None` outside of one.
+    pub fn run(&self) -> Option<&Run> {
+        self.run.as_ref()
     }
 
     /// Whether messages of so many bytes can be made, and sent on an output where the dataflow wants it.

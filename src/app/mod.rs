@@ -21,7 +21,7 @@ pub mod plugins;
 mod residence;
 mod value;
 
-pub use build::{App, Named, Plugin, Registration};
+pub use build::{App, Named, Plugin, Registration, Run};
 pub use config::Config;
 pub use diagnostics::{DIAGNOSTICS, Diagnosis, Figures, Level, Report, Row};
 pub use error::AppError;

@@ -10,7 +10,7 @@ use super::sender::Sender;
 use super::status::{self, Status};
 use super::transport::wait_until_read;
 use super::{NODE_CONFIG, NodeError};
-use crate::app::{App, AppError, DIAGNOSTICS, Graph, Report, Sink};
+use crate::app::{App, AppError, DIAGNOSTICS, Graph, Report, Run, Sink};
 use crate::stream::Selector;
 use dora_node_api::DoraNode;
 use dora_node_api::futures::channel::oneshot;
@@ -18,7 +18,7 @@ use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How long an ending node waits for its consumers to read what it sent.
 const LINGER: Duration = Duration::from_secs(5);
@@ -26,6 +26,8 @@ const LINGER: Duration = Duration::from_secs(5);
 /// What the dataflow wires to this node, from the environment variable that dora starts it with.
 #[derive(Default, Deserialize)]
 struct Wiring {
+    #[serde(default)]
+    dataflow_id: String,
     node_id: String,
     run_config: RunConfig,
 }
@@ -72,6 +74,21 @@ fn wiring() -> Result<Option<Wiring>, NodeError> {
     }
 }
 
+/// The run that a dataflow's number, a UUID, is of. dora's have the time of their start in them (version 7, RFC 9562), so that
+/// every node has the same, however often it is started.
+fn run_of(dataflow_id: &str) -> Option<Run> {
+    let digits: String = dataflow_id.chars().filter(|&digit| digit != '-').collect();
+    let number = u128::from_str_radix(&digits, 16).ok().filter(|_| digits.len() == 32)?;
+    let started = match number >> 76 & 0xf {
+        7 => UNIX_EPOCH + Duration::from_millis((number >> 80) as u64),
+        _ => SystemTime::now(),
+    };
+    Some(Run {
+        id: dataflow_id.to_owned(),
+        started,
+    })
+}
+
 /// Builds the app, joins the dataflow and runs until it ends.
 pub(super) fn run(app: App) -> Result<(), NodeError> {
     let wiring = wiring()?;
@@ -79,10 +96,12 @@ pub(super) fn run(app: App) -> Result<(), NodeError> {
         .as_ref()
         .map_or("node", |wiring| wiring.node_id.as_str())
         .to_owned();
+    let run = wiring.as_ref().and_then(|wiring| run_of(&wiring.dataflow_id));
     let wiring = wiring.map(|wiring| wiring.run_config);
     let limits = Limits::from_env();
     let folder = app.status().map(Path::to_owned).or_else(status::folder_of_env);
     let app = app
+        .with_run(run)
         .with_wired_inputs(wiring.iter().flat_map(|wiring| wiring.inputs.keys().cloned()))
         .with_message_limit(move |output, bytes| limits.check(output, bytes));
     let mut graph = app.build(|output| wiring.as_ref().is_none_or(|wiring| wiring.outputs.contains(output)))?;

@@ -478,19 +478,21 @@ impl Checker<'_> {
 
     /// Recordings that are read and written.
     fn recordings(&mut self, own: &[Own<'_>]) {
-        let paths = |is_replay: bool| {
-            own.iter().flat_map(move |own| {
-                own.built
-                    .operations
-                    .iter()
-                    .filter_map(move |operation| match &operation.section {
-                        Section::Replay(config) if is_replay => Some((own, &config.path)),
-                        Section::Record(config) if !is_replay => Some((own, &config.path)),
-                        _ => None,
-                    })
+        let operations = || {
+            own.iter()
+                .flat_map(|own| own.built.operations.iter().map(move |it| (own, &it.section)))
+        };
+        let records = || {
+            operations().filter_map(|(own, section)| match section {
+                Section::Record(config) => Some((own, config)),
+                _ => None,
             })
         };
-        for (replay, path) in paths(true) {
+        let replays = operations().filter_map(|(own, section)| match section {
+            Section::Replay(config) => Some((own, &config.path)),
+            _ => None,
+        });
+        for (replay, path) in replays {
             let folder = tidy(&self.folder.join(path));
             if self.streams.recording(path).is_none() {
                 self.findings.note(
@@ -499,23 +501,14 @@ impl Checker<'_> {
                     format!("no recording is in {} yet", folder.display()),
                 );
             }
-            if paths(false).any(|(_, written)| tidy(&self.folder.join(written)) == folder) {
+            if records().any(|(_, written)| tidy(&self.folder.join(&written.path)) == folder) {
                 let problem = format!("`{}` is recorded to by the same dataflow", path.display());
                 self.findings.error(&replay.config, "replay.path", problem);
             }
         }
-        for (recorder, path) in paths(false) {
-            let folder = self.folder.join(path);
-            for (input, _) in recorder
-                .node
-                .edges()
-                .filter(|(input, _)| folder.join(format!("{input}.arrow")).exists())
-            {
-                let problem = format!(
-                    "{} has a recording of `{input}`, which is not written over",
-                    tidy(&folder).display()
-                );
-                self.findings.note(&recorder.config, "record.path", problem);
+        for (own, config) in records() {
+            if let Err(error) = config.check_new_run(self.folder) {
+                self.findings.error(&own.config, "record", error);
             }
         }
     }

@@ -4,6 +4,7 @@ mod csv;
 mod lerobot;
 mod mcap;
 mod recording;
+mod whole;
 
 use crate::config;
 use crate::offsets::{self, Judge};
@@ -18,6 +19,7 @@ use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use whole::Whole;
 
 /// Converts between recordings and the files of other software
 #[derive(clap::Args)]
@@ -40,6 +42,9 @@ pub struct Args {
     /// From LeRobot: a feature that is left out, such as a video; may be given several times
     #[arg(long, value_name = "FEATURE")]
     without: Vec<String>,
+    /// Removes what a run that did not end has left of OUTPUT: OUTPUT.robocache-partial
+    #[arg(long)]
+    discard_partial: bool,
     #[command(flatten)]
     csv: csv::Args,
     #[command(flatten)]
@@ -202,6 +207,16 @@ struct Stream {
     refused: u64,
 }
 
+impl Stream {
+    fn new(name: String) -> Self {
+        Self {
+            name,
+            messages: 0,
+            refused: 0,
+        }
+    }
+}
+
 fn is_zero(count: &u64) -> bool {
     *count == 0
 }
@@ -209,12 +224,6 @@ fn is_zero(count: &u64) -> bool {
 pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
     let from = Format::of_input(&args.input)?;
     let to = args.to.unwrap_or_else(|| Format::of_output(&args.output));
-    if args.output.exists() {
-        bail!(
-            "{}: it is there already (allowed: a new file or folder)",
-            args.output.display()
-        );
-    }
     let is_dataset = matches!(to, Format::Lerobot | Format::LerobotV2);
     let (readings, mut judge) = match &args.config {
         None => Default::default(),
@@ -227,6 +236,8 @@ pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
             (readings, Judge::new(streams, &args.offsets))
         }
     };
+    let whole = Whole::begin(&args.output, args.discard_partial)?;
+    let made = whole.path();
     let mut source: Box<dyn Source> = match from {
         Format::Recording => Box::new(recording::RecordingSource::open(&args.input)?),
         Format::Csv => Box::new(csv::CsvSource::open(&args.input, &args.csv)?),
@@ -234,28 +245,21 @@ pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
         Format::Lerobot | Format::LerobotV2 => Box::new(lerobot::Source::open(&args.input, &args.without)?),
     };
     let mut sink: Box<dyn Sink> = match to {
-        Format::Recording => Box::new(recording::RecordingSink::create(&args.output)?),
-        Format::Csv => Box::new(robocache::formats::csv::Writer::create(&args.output)?),
-        Format::Mcap => Box::new(Writer::create(&args.output)?),
+        Format::Recording => Box::new(recording::RecordingSink::create(&made)?),
+        Format::Csv => Box::new(robocache::formats::csv::Writer::create(&made)?),
+        Format::Mcap => Box::new(Writer::create(&made)?),
         Format::Lerobot | Format::LerobotV2 => {
             let version = match to {
                 Format::Lerobot => Version::V3_0,
                 _ => Version::V2_1,
             };
             let (streams, config) = (source.streams(), args.config.as_deref());
-            Box::new(lerobot::Sink::create(
-                &args.output,
-                version,
-                config,
-                streams.as_deref(),
-            )?)
+            Box::new(lerobot::Sink::create(&made, version, config, streams.as_deref())?)
         }
     };
     let (streams, refusals) = copy(source.as_mut(), sink.as_mut(), &mut judge)?;
     let found = judge.found();
     if let Some(found) = offsets::refusal(&found).filter(|_| is_dataset) {
-        drop(sink);
-        remove(&args.output)?;
         bail!("{}: {}", args.input.display(), found.text);
     }
     let written = sink.finish()?;
@@ -267,8 +271,10 @@ pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
     notes.extend(written.notes);
     notes.extend(found.into_iter().map(|found| format!("clocks: {}", found.text)));
     if let (Format::Recording, Some((name, text))) = (to, source.beside()) {
-        fs::write(args.output.join(name), text)?;
+        fs::write(made.join(name), text)?;
     }
+    drop(sink);
+    whole.finish()?;
     let converted = Converted {
         input: args.input.clone(),
         output: args.output.clone(),
@@ -280,30 +286,17 @@ pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
     Ok(ExitCode::from(u8::from(!converted.problems.is_empty())))
 }
 
-/// Takes away what is no whole output.
-fn remove(output: &Path) -> eyre::Result<()> {
-    let removed = match output.is_dir() {
-        true => fs::remove_dir_all(output),
-        false if output.exists() => fs::remove_file(output),
-        false => Ok(()),
-    };
-    removed.map_err(|error| eyre!("{}: {error}", output.display()))
-}
-
 /// Copies every message. Returns how many of which stream, and of each stream why the first was not written that was not.
 fn copy(source: &mut dyn Source, sink: &mut dyn Sink, judge: &mut Judge) -> eyre::Result<(Vec<Stream>, Vec<String>)> {
-    let (mut streams, mut refusals) = (Vec::<Stream>::new(), Vec::new());
+    let known = source.streams().unwrap_or_default().into_iter();
+    let (mut streams, mut refusals) = (known.map(Stream::new).collect::<Vec<_>>(), Vec::new());
     let mut message = Message::default();
     while let Some(name) = source.next_into(&mut message)? {
         let at = streams
             .iter()
             .position(|stream| stream.name == name)
             .unwrap_or_else(|| {
-                streams.push(Stream {
-                    name: name.to_owned(),
-                    messages: 0,
-                    refused: 0,
-                });
+                streams.push(Stream::new(name.to_owned()));
                 streams.len() - 1
             });
         let stream = &mut streams[at];

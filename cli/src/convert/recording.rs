@@ -4,7 +4,7 @@ use super::{Problems, Refused, Sink, Source, Told};
 use robocache::stream::Message;
 use robocache::stream::recording::{Order, Reader, WriteError, Writer};
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The messages of a recording, in the order in which they came where that is known, else in that of their stamps.
 pub struct RecordingSource {
@@ -54,25 +54,50 @@ impl Source for RecordingSource {
     }
 }
 
+/// A batch has messages of less than a second, and not more bytes than this unless it has one message: what is cut off a file
+/// is then not more.
+const BATCH_BYTES: usize = 1 << 20;
+
 /// A new recording.
 pub struct RecordingSink {
     writer: Writer,
-    /// Batches end by their size alone, so that the same messages make the same files.
+    /// Batches end by the times of their messages and by their size, so that the same messages make the same files.
+    start: Instant,
+    first_ns: Option<i64>,
     now: Instant,
 }
 
 impl RecordingSink {
     pub fn create(folder: &Path) -> eyre::Result<Self> {
+        let start = Instant::now();
         Ok(Self {
-            writer: Writer::create(folder)?.with_arrivals_of_messages(),
-            now: Instant::now(),
+            writer: Writer::create(folder)?
+                .with_arrivals_of_messages()
+                .with_batches_of(BATCH_BYTES),
+            start,
+            first_ns: None,
+            now: start,
         })
+    }
+
+    /// When a message came, or was made, as a time of the writer's clock, which does not go back.
+    fn now(&mut self, message: &Message) -> Instant {
+        let time_ns = message.arrival_ns.unwrap_or(message.timestamp_ns());
+        let since_ns = time_ns.saturating_sub(*self.first_ns.get_or_insert(time_ns));
+        let now = self.start.checked_add(Duration::from_nanos(since_ns.max(0) as u64));
+        self.now = self.now.max(now.unwrap_or(self.now));
+        self.now
     }
 }
 
 impl Sink for RecordingSink {
     fn append(&mut self, stream: &str, message: &Message) -> Result<(), Refused> {
-        match self.writer.append(stream, message, self.now) {
+        let now = self.now(message);
+        match self
+            .writer
+            .tick(now)
+            .and_then(|()| self.writer.append(stream, message, now))
+        {
             Ok(()) => Ok(()),
             Err(error @ (WriteError::Io { .. } | WriteError::Lost { .. } | WriteError::Exists { .. })) => {
                 Err(Refused::All(error.into()))

@@ -106,6 +106,11 @@ pub struct Run<'a> {
 }
 
 impl Report {
+    /// Whether a part of the recording can't be read.
+    pub fn is_partial(&self) -> bool {
+        !self.problems.is_empty()
+    }
+
     pub fn new(
         args: &Args,
         outputs: Vec<(String, Counts)>,

@@ -2,10 +2,10 @@ use super::report_losses;
 use crate::app::{App, AppError, Fault, Operation, Outbox, Plugin, Registration, Wake};
 use crate::ops::ConfigError;
 use crate::stream::Message;
-use crate::stream::recording::{WriteError, Writer};
+use crate::stream::recording::{self, WriteError, Writer};
 use serde::Deserialize;
-use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How often it looks for batches that are due.
 const TICK: Duration = Duration::from_millis(100);
@@ -27,8 +27,84 @@ impl RecordPlugin {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct RecordConfig {
-    /// The folder; it is made where it is not there, and nothing in it is written over.
+    /// The folder; it is made where it is not there, and nothing in it is written over. `{start}` becomes the time at which
+    /// the dataflow was started.
     pub path: PathBuf,
+    /// What is recorded: inputs of the dataflow, and outputs of operations before it in the process. `None`: all inputs
+    /// that are wired.
+    pub inputs: Option<Vec<String>>,
+}
+
+/// What stands in a path for the time at which the dataflow was started.
+const START: &str = "{start}";
+
+impl RecordConfig {
+    /// The folder of a run that was started then.
+    ///
+    /// # Errors
+    /// Another word in braces than `{start}`.
+    pub fn folder(&self, started: SystemTime) -> Result<PathBuf, ConfigError> {
+        let Some(path) = self.path.to_str() else {
+            return Ok(self.path.clone());
+        };
+        let folder = path.replace(START, &time_in_words(started));
+        match folder.split_once('{').and_then(|(_, behind)| behind.split_once('}')) {
+            Some((word, _)) => {
+                let problem = format!("`{{{word}}}` in `{path}` stands for nothing (allowed: {START})");
+                Err(ConfigError::new("path", problem))
+            }
+            None => Ok(folder.into()),
+        }
+    }
+
+    /// Checks that a new run can record there; a path that is relative counts from `base`.
+    ///
+    /// # Errors
+    /// Why it can't: what is in the folder already, or what [`folder`](Self::folder) refuses.
+    pub fn check_new_run(&self, base: &Path) -> Result<(), ConfigError> {
+        let folder = base.join(self.folder(SystemTime::now())?);
+        let streams = recording::streams(&folder).unwrap_or_default();
+        match streams.first() {
+            Some(stream) => {
+                let problem = format!(
+                    "{} has a recording of `{stream}`, which is not written over (allowed: a folder without one, such as one with \
+                     {START} in its path)",
+                    folder.display()
+                );
+                Err(ConfigError::new("path", problem))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// As `2026-11-23T15-12-07.250Z`, in UTC: a name that a folder may have everywhere.
+fn time_in_words(time: SystemTime) -> String {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let (days, seconds) = (since.as_secs() / 86400, since.as_secs() % 86400);
+    let (year, month, day) = date(days);
+    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    let millis = since.subsec_millis();
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}-{minute:02}-{second:02}.{millis:03}Z")
+}
+
+/// The year, month and day so many days after 1970-01-01.
+fn date(days: u64) -> (u64, u64, u64) {
+    // Years begin in March, so that the day that may be missing is their last. Eras are of 400 years.
+    let days = days + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    (year + era * 400 + u64::from(month <= 2), month, day)
+}
+
+/// What a stream is called: an output of an operation with a name of its own has that before it, and no file has `/` in
+/// its name.
+fn stream_of(input: &str) -> String {
+    input.replace('/', ".")
 }
 
 impl Plugin for RecordPlugin {
@@ -37,7 +113,7 @@ impl Plugin for RecordPlugin {
     }
 
     fn about(&self) -> &'static str {
-        "Writes whatever is wired to it to a recording."
+        "Writes whatever is wired to it, or named, to a recording."
     }
 
     fn is_configured(&self) -> bool {
@@ -47,27 +123,36 @@ impl Plugin for RecordPlugin {
     fn build(&self, app: &mut App) -> Result<(), AppError> {
         let config = app.config_or(&self.config)?;
         let refused = |error: &dyn std::fmt::Display| app.refused(&ConfigError::new("path", error.to_string()));
+        let started = app.run().map_or_else(SystemTime::now, |run| run.started);
+        let folder = config.folder(started).map_err(|error| app.refused(&error))?;
         if app.is_check() {
             return Ok(());
         }
-        let inputs = app.wired_inputs().to_vec();
+        let inputs = match &config.inputs {
+            Some(inputs) => inputs.clone(),
+            None => app.wired_inputs().to_vec(),
+        };
         if inputs.is_empty() {
             return Err(refused(
                 &"no input is wired to the node in the dataflow (allowed: one or more to record)",
             ));
         }
-        let writer = Writer::create(config.path)
-            .map_err(|error| refused(&error))?
-            .with_arrivals();
-        for input in &inputs {
-            writer.can_record(input).map_err(|error| refused(&error))?;
+        let streams: Vec<String> = inputs.iter().map(|input| stream_of(input)).collect();
+        if let Some(twice) = (1..streams.len()).find(|&i| streams[..i].contains(&streams[i])) {
+            let problem = format!("two of them are the stream `{}` (allowed: each once)", streams[twice]);
+            return Err(app.refused(&ConfigError::new("inputs", problem)));
+        }
+        let writer = match app.run() {
+            Some(run) => Writer::create_or_go_on(folder, &run.id),
+            None => Writer::create(folder),
+        };
+        let writer = writer.map_err(|error| refused(&error))?.with_arrivals();
+        for stream in &streams {
+            writer.can_record(stream).map_err(|error| refused(&error))?;
         }
         app.add_operation(Registration {
             name: app.name().into(),
-            operation: Box::new(Record {
-                inputs: inputs.clone(),
-                writer,
-            }),
+            operation: Box::new(Record { streams, writer }),
             inputs,
             outputs: Vec::new(),
         });
@@ -76,7 +161,8 @@ impl Plugin for RecordPlugin {
 }
 
 struct Record {
-    inputs: Vec<String>,
+    /// By input.
+    streams: Vec<String>,
     writer: Writer,
 }
 
@@ -87,7 +173,7 @@ impl Operation for Record {
             "which a recording does not keep: a replay differs there",
         );
         report_losses(input, message, words, out);
-        if let Err(error) = self.writer.append(&self.inputs[input], message, Instant::now()) {
+        if let Err(error) = self.writer.append(&self.streams[input], message, Instant::now()) {
             count(input, &error, out);
         }
         Ok(())
@@ -95,9 +181,9 @@ impl Operation for Record {
 
     fn wake(&mut self, now: Instant, out: &mut Outbox<'_>) -> Result<Wake, Fault> {
         // A full disk may have room again.
-        let inputs = &self.inputs;
+        let streams = &self.streams;
         self.writer.tick_each(now, |stream, error| {
-            if let Some(input) = inputs.iter().position(|input| input == stream) {
+            if let Some(input) = streams.iter().position(|known| known == stream) {
                 count(input, &error, out);
             }
         });
@@ -117,5 +203,39 @@ fn count(input: usize, error: &WriteError, out: &mut Outbox<'_>) {
     };
     for _ in 0..lost {
         out.fault(input, error);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(path: &str) -> RecordConfig {
+        RecordConfig {
+            path: path.into(),
+            ..RecordConfig::default()
+        }
+    }
+
+    #[test]
+    fn start_is_the_time_at_which_the_dataflow_was_started() {
+        let cases = [
+            (0, "1970-01-01T00-00-00.000Z"),
+            (951_782_400_000, "2000-02-29T00-00-00.000Z"),
+            (1_078_012_799_999, "2004-02-28T23-59-59.999Z"),
+            (1_795_446_727_250, "2026-11-23T15-12-07.250Z"),
+            (4_107_542_400_000, "2100-03-01T00-00-00.000Z"),
+        ];
+        for (ms, words) in cases {
+            let folder = config("out/{start}/a").folder(UNIX_EPOCH + Duration::from_millis(ms));
+            assert_eq!(folder.unwrap(), Path::new("out").join(words).join("a"));
+        }
+        let now = SystemTime::now();
+        assert_eq!(config("out/a").folder(now).unwrap(), Path::new("out/a"));
+        let refused = config("out/{date}").folder(now).unwrap_err().to_string();
+        assert!(
+            refused.contains("`{date}`") && refused.contains("allowed: {start}"),
+            "{refused}"
+        );
     }
 }

@@ -189,6 +189,8 @@ impl Operation for Replay {
             match self.reader.next_into(&mut self.message) {
                 Ok(Some(stream)) => self.publish(self.wanted[stream], out),
                 Ok(None) => return self.end(),
+                // What a crash left behind has no more to publish, and nothing else is wrong.
+                Err(error @ ReadError::Unfinished { .. }) => tracing::warn!("{}: {error}", self.name),
                 Err(error) => {
                     if self.damaged.is_due() {
                         tracing::error!("{}: {error} ({})", self.name, self.damaged.counts());

@@ -28,6 +28,25 @@ pub enum WriteError {
         /// The file.
         path: PathBuf,
     },
+    /// The folder has a recording of another run.
+    #[error(
+        "{} exists, of {} (allowed: a folder without a recording, such as one with `{{start}}` in its path; what is started \
+         again in the same dataflow goes on)",
+        path.display(),
+        of.as_ref().map_or_else(|| "no dataflow's run".to_owned(), |of| format!("the run {of}"))
+    )]
+    OtherRun {
+        /// A file of it.
+        path: PathBuf,
+        /// The run that it is of, where it says so.
+        of: Option<String>,
+    },
+    /// Another process records that stream.
+    #[error("{}: another process is recording it (allowed: one recorder for each stream of a recording)", path.display())]
+    Busy {
+        /// The file.
+        path: PathBuf,
+    },
     /// A stream's name can't be that of a file.
     #[error(
         "stream `{name}` can't be a file's name (allowed: a name without `/` and `\\` that does not start with `.`)"
@@ -110,6 +129,18 @@ pub enum ReadError {
         /// Where the part starts that can't be read.
         at: u64,
         /// What is wrong with it.
+        problem: String,
+    },
+    /// A file has no valid footer: what wrote it did not end in order, or it was cut off. What is whole in it was read.
+    #[error("{}: no valid footer: read up to the last whole batch, byte {at}; {left} bytes follow: {problem}", path.display())]
+    Unfinished {
+        /// The file.
+        path: PathBuf,
+        /// Where the last whole batch ends.
+        at: u64,
+        /// How many bytes follow.
+        left: u64,
+        /// What is wrong with them.
         problem: String,
     },
     /// A column is not there.

@@ -1,5 +1,5 @@
-use super::ReadError;
 use super::reader::Stream;
+use super::{ReadError, files};
 use crate::stream::Message;
 use std::path::Path;
 
@@ -8,11 +8,12 @@ use std::path::Path;
 /// Opening it looks at where the messages are, not at their elements: the file is mapped, and what no message that is read
 /// has in it is never loaded. The file must not be cut off meanwhile; that it grows does no harm, and is not seen.
 ///
-/// As with [`Reader`](super::Reader), a file without a valid footer is read up to its last whole batch.
+/// The files beside it in which a recorder that was started again went on belong to it. As with [`Reader`](super::Reader), a
+/// file without a valid footer is read up to its last whole batch.
 pub struct Mapped {
     stream: Stream,
-    /// Of each batch that has a row: where it is in the file, and its first message.
-    batches: Vec<(u64, usize)>,
+    /// Of each batch that has a row: its file, where it is there, and its first message.
+    batches: Vec<(usize, u64, usize)>,
     /// Which of them the stream is at.
     current: Option<usize>,
     timestamps_ns: Vec<i64>,
@@ -20,25 +21,50 @@ pub struct Mapped {
 }
 
 impl Mapped {
-    /// Opens the file of a stream.
+    /// Opens a stream by its (first) file, `<folder>/<stream>.arrow`.
     ///
     /// # Errors
-    /// A file that can't be read, is none of a recording, or is damaged.
+    /// Whatever can't be read: a file that is none of a recording, is damaged, or has no valid footer.
     pub fn open(file: impl AsRef<Path>) -> Result<Self, ReadError> {
+        let (mapped, problems) = Self::open_readable(file)?;
+        problems.into_iter().next().map_or(Ok(mapped), Err)
+    }
+
+    /// Opens what can be read of a stream, and says what can't.
+    ///
+    /// # Errors
+    /// If none of it can be.
+    pub fn open_readable(file: impl AsRef<Path>) -> Result<(Self, Vec<ReadError>), ReadError> {
+        let file = file.as_ref();
+        let files = files::beside(file).map_err(|source| ReadError::Io {
+            path: file.to_owned(),
+            source,
+        })?;
+        let (stream, mut problems) = Stream::open(String::new(), files, true);
+        let Some(stream) = stream else {
+            return Err(problems.swap_remove(0));
+        };
         let mut mapped = Self {
-            stream: Stream::map(file.as_ref().to_owned())?,
+            stream,
             batches: Vec::new(),
             current: None,
             timestamps_ns: Vec::new(),
             samples: 0,
         };
-        while let Some(batch) = mapped.stream.batch_at_hand()? {
-            mapped.batches.push((batch.at, mapped.timestamps_ns.len()));
-            mapped.timestamps_ns.extend_from_slice(batch.timestamps_ns);
-            mapped.samples += batch.samples;
-            mapped.stream.next_batch()?;
+        loop {
+            match mapped.stream.batch_at_hand() {
+                Ok(None) => return Ok((mapped, problems)),
+                Ok(Some(batch)) => {
+                    mapped.batches.push((batch.file, batch.at, mapped.timestamps_ns.len()));
+                    mapped.timestamps_ns.extend_from_slice(batch.timestamps_ns);
+                    mapped.samples += batch.samples;
+                }
+                Err(error) => problems.push(error),
+            }
+            if let Err(error) = mapped.stream.next_batch() {
+                mapped.stream.fail(error);
+            }
         }
-        Ok(mapped)
     }
 
     /// The `timestamp_ns` of each message, in the order in which they were recorded.
@@ -64,11 +90,11 @@ impl Mapped {
             "message {index} of {}",
             self.timestamps_ns.len()
         );
-        let batch = self.batches.partition_point(|&(_, first)| first <= index) - 1;
-        let (at, first) = self.batches[batch];
+        let batch = self.batches.partition_point(|&(.., first)| first <= index) - 1;
+        let (file, at, first) = self.batches[batch];
         if self.current != Some(batch) {
             self.current = None;
-            self.stream.go_to(at)?;
+            self.stream.go_to(file, at)?;
             self.current = Some(batch);
         }
         self.stream.read_row(index - first, message)
@@ -130,7 +156,13 @@ mod tests {
         let mut counts = Vec::new();
         for len in (0..whole.len()).step_by(97) {
             fs::write(&file, &whole[..len]).unwrap();
-            let Ok(mut mapped) = Mapped::open(&file) else { continue };
+            let (mut mapped, problems) = Mapped::open_readable(&file).unwrap();
+            let told: Vec<String> = problems.iter().map(ToString::to_string).collect();
+            assert!(
+                told.len() == 1 && told[0].contains("a.arrow: no valid footer"),
+                "{told:?}"
+            );
+            assert!(Mapped::open(&file).is_err());
             let count = mapped.timestamps_ns().len();
             if let Some(last) = count.checked_sub(1) {
                 mapped.read(last, &mut Message::default()).unwrap();

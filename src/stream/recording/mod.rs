@@ -29,6 +29,9 @@
 //! | `{"list_int": []}` | no integers; `[]` is no strings |
 //! | `{"timestamp": 1700000000000000000}` | a time of dora's, ns since 1970 |
 //!
+//! A recorder that was started again in the same run goes on in further files: `<output id>.arrow.2`, `<output id>.arrow.3`, and so
+//! on. They are one stream, in this order.
+//!
 //! `arrival_ns` is there where the [`Writer`] was told to keep it: it gives the messages of all streams in the order in
 //! which they came, and so under `max_wait_ms` the observations of an operation that got them in the same process.
 //!
@@ -71,6 +74,7 @@
 
 mod batch;
 mod error;
+mod files;
 mod framing;
 #[cfg(target_os = "linux")]
 mod map;
@@ -82,11 +86,26 @@ mod schema;
 pub(crate) mod text;
 mod writer;
 
+use std::path::Path;
+
 pub use error::{ReadError, WriteError};
 #[cfg(target_os = "linux")]
 pub use mapped::Mapped;
 pub use reader::{Order, Reader};
 pub use writer::Writer;
+
+/// The names of the streams that have a file in a folder, sorted.
+///
+/// # Errors
+/// If there is no such folder.
+pub fn streams(folder: impl AsRef<Path>) -> Result<Vec<String>, ReadError> {
+    let path = folder.as_ref();
+    let files = files::streams(path).map_err(|source| ReadError::Io {
+        path: path.to_owned(),
+        source,
+    })?;
+    Ok(files.into_keys().collect())
+}
 
 /// What a file of a recording is called: the stream's name and this.
 const EXTENSION: &str = "arrow";

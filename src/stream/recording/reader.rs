@@ -1,18 +1,17 @@
 use super::batch::{Batch, Plan};
 use super::framing::{self, Frame, Messages, Stop};
 use super::schema::METADATA;
-use super::{EXTENSION, ReadError, text};
+use super::{ReadError, files, text};
 use crate::arrow::datatypes::SchemaRef;
 use crate::arrow::ipc::convert::fb_to_schema;
 use crate::arrow::ipc::reader::read_record_batch;
 use crate::stream::Message;
 use std::collections::HashMap;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tracing::warn;
 
 /// The order in which a [`Reader`] gives the messages of all streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
@@ -30,17 +29,30 @@ pub enum Order {
 /// Of messages with the same time those of the stream whose name sorts first come first. The messages of one stream keep
 /// the order in which they were recorded, also where their times go back. One batch of each stream is in memory at a time.
 ///
-/// A file without a valid footer, as a process leaves it that dies during a write, is read up to its last whole batch,
-/// with a warning in the log. Of a damaged file every whole batch is read; those behind the damage only with a footer.
+/// A stream may have several files, where its recorder was started again: they are read one after the other, each message with
+/// what the first one of its file says.
+///
+/// A file without a valid footer, as a process leaves it that dies during a write, is read up to its last whole batch, and
+/// then told as [`ReadError::Unfinished`]. Of a damaged file every whole batch is read; those behind the damage only with a
+/// footer.
 pub struct Reader {
     streams: Vec<Stream>,
     order: Order,
 }
 
-/// One file of a recording.
+/// The files of a stream, one of which is open.
 pub(super) struct Stream {
     name: String,
+    /// In the order in which they were written.
+    files: Vec<PathBuf>,
+    /// Which of them is open.
+    at_file: usize,
     path: PathBuf,
+    /// Whether elements are not read before they are looked at.
+    is_mapped: bool,
+    /// Whether all files say when messages came, and have a valid footer.
+    has_arrivals: bool,
+    is_finished: bool,
     messages: Messages,
     schema: Option<(SchemaRef, Plan)>,
     /// The batch with the next message, which is its row `row`.
@@ -78,34 +90,25 @@ impl Reader {
             path: folder.to_owned(),
             source,
         };
-        let mut paths = Vec::new();
-        for entry in fs::read_dir(folder).map_err(io)? {
-            let path = entry.map_err(io)?.path();
-            if path.extension().is_some_and(|extension| extension == EXTENSION) {
-                paths.push(path);
-            }
-        }
-        if paths.is_empty() {
+        let files = files::streams(folder).map_err(io)?;
+        if files.is_empty() {
             return Err(ReadError::NoStreams {
                 path: folder.to_owned(),
             });
         }
-        paths.sort();
         let (mut streams, mut refused) = (Vec::new(), Vec::new());
-        for path in paths {
-            match Stream::open(path) {
-                Ok(stream) => streams.push(stream),
-                Err(error) => refused.push(error),
-            }
+        for (name, files) in files {
+            let (stream, problems) = Stream::open(name, files, false);
+            streams.extend(stream);
+            refused.extend(problems);
         }
-        streams.sort_by(|a, b| a.name.cmp(&b.name));
         let order = Order::Stamp;
         Ok((Self { streams, order }, refused))
     }
 
     /// Whether every stream says when its messages came, as [`Order::Arrival`] needs it.
     pub fn has_arrivals(&self) -> bool {
-        self.streams.iter().all(Stream::has_arrivals)
+        self.streams.iter().all(|stream| stream.has_arrivals)
     }
 
     /// Gives the messages in another order.
@@ -114,7 +117,7 @@ impl Reader {
     /// A stream whose file does not say when its messages came.
     pub fn in_order(mut self, order: Order) -> Result<Self, ReadError> {
         if order == Order::Arrival
-            && let Some(stream) = self.streams.iter().find(|stream| !stream.has_arrivals())
+            && let Some(stream) = self.streams.iter().find(|stream| !stream.has_arrivals)
         {
             return Err(ReadError::NoArrivals {
                 path: stream.path.clone(),
@@ -130,10 +133,15 @@ impl Reader {
         self.streams.iter().map(|stream| stream.name.as_str())
     }
 
-    /// Whether the file of a stream, by its index in [`streams`](Self::streams), has a valid footer: its writer ended in
+    /// Whether the files of a stream, by its index in [`streams`](Self::streams), have valid footers: their writers ended in
     /// order.
     pub fn is_finished(&self, stream: usize) -> bool {
-        self.streams[stream].messages.expected().is_some()
+        self.streams[stream].is_finished
+    }
+
+    /// The files of a stream, by its index in [`streams`](Self::streams), in the order in which they were written.
+    pub fn files(&self, stream: usize) -> &[PathBuf] {
+        &self.streams[stream].files
     }
 
     /// Keeps the streams for which `keep` returns true; the others are not read any further.
@@ -175,35 +183,40 @@ impl Reader {
 }
 
 impl Stream {
-    fn open(path: PathBuf) -> Result<Self, ReadError> {
-        Self::open_with(path, |_| Ok(()))
-    }
-
-    /// Opens a file whose elements are not read before they are looked at.
-    #[cfg(target_os = "linux")]
-    pub fn map(path: PathBuf) -> Result<Self, ReadError> {
-        Self::open_with(path, Messages::map)
-    }
-
-    fn open_with(path: PathBuf, prepare: impl FnOnce(&mut Messages) -> io::Result<()>) -> Result<Self, ReadError> {
-        let io = |source: io::Error| ReadError::Io {
-            path: path.clone(),
-            source,
-        };
-        let opened = File::open(&path).and_then(framing::open).map_err(io)?;
-        let Some(mut messages) = opened else {
-            return Err(ReadError::NotArrow { path });
-        };
-        prepare(&mut messages).map_err(io)?;
-        if messages.expected().is_none() {
-            warn!(
-                "{}: no valid footer, reading up to the last whole batch",
-                path.display()
-            );
+    /// Opens those files that can be opened, the first of them to be read. Says of each other one why it can't; where that is
+    /// all of them, there is no stream.
+    pub fn open(name: String, files: Vec<PathBuf>, is_mapped: bool) -> (Option<Self>, Vec<ReadError>) {
+        let (mut stream, mut refused): (Option<Self>, _) = (None, Vec::new());
+        for path in files {
+            match Self::open_file(path, is_mapped) {
+                Ok(file) => match &mut stream {
+                    Some(stream) => {
+                        stream.has_arrivals &= file.has_arrivals;
+                        stream.is_finished &= file.is_finished;
+                        stream.files.push(file.path);
+                    }
+                    None => {
+                        stream = Some(Self {
+                            name: name.clone(),
+                            ..file
+                        })
+                    }
+                },
+                Err(error) => refused.push(error),
+            }
         }
-        let name = path.file_stem().map(|name| name.to_string_lossy().into_owned());
+        (stream, refused)
+    }
+
+    fn open_file(path: PathBuf, is_mapped: bool) -> Result<Self, ReadError> {
+        let messages = messages_of(&path, is_mapped)?;
         let mut stream = Self {
-            name: name.unwrap_or_default(),
+            name: String::new(),
+            files: vec![path.clone()],
+            at_file: 0,
+            is_mapped,
+            has_arrivals: true,
+            is_finished: messages.expected().is_some(),
             path,
             messages,
             schema: None,
@@ -220,9 +233,23 @@ impl Stream {
             Err(error @ (ReadError::Damaged { .. } | ReadError::Row { .. })) if stream.schema.is_some() => {
                 stream.failed = Some(error);
             }
+            Err(error @ ReadError::Unfinished { .. }) => stream.failed = Some(error),
             result => result?,
         }
+        stream.has_arrivals = stream.schema.as_ref().is_none_or(|(_, plan)| plan.has_arrivals());
         Ok(stream)
+    }
+
+    /// Begins a file that was opened before.
+    fn begin(&mut self, at_file: usize) -> Result<(), ReadError> {
+        self.at_file = at_file;
+        self.path.clone_from(&self.files[at_file]);
+        self.ended = true;
+        self.messages = messages_of(&self.path, self.is_mapped)?;
+        self.ended = false;
+        (self.schema, self.batch) = (None, None);
+        (self.rows_before, self.batches) = (0, 0);
+        Ok(())
     }
 
     /// The batch that was read; `None` at the end.
@@ -236,15 +263,28 @@ impl Stream {
         }
         let at_hand = self.schema.as_ref().zip(self.batch.as_ref());
         Ok(at_hand.map(|((_, plan), batch)| AtHand {
+            file: self.at_file,
             at: self.batch_at,
             timestamps_ns: plan.timestamps(batch).values(),
             samples: plan.samples(batch),
         }))
     }
 
-    /// Reads the batch that starts at `at`.
+    /// Keeps why there is no next batch.
     #[cfg(target_os = "linux")]
-    pub fn go_to(&mut self, at: u64) -> Result<(), ReadError> {
+    pub fn fail(&mut self, error: ReadError) {
+        self.failed = Some(error);
+    }
+
+    /// Reads the batch that starts at `at` of a file.
+    #[cfg(target_os = "linux")]
+    pub fn go_to(&mut self, file: usize, at: u64) -> Result<(), ReadError> {
+        self.failed = None;
+        if file != self.at_file {
+            self.begin(file)?;
+            // The schema comes before all batches. What is wrong with the first of these was told.
+            let _ = self.next_batch();
+        }
         self.messages.seek(at).map_err(|source| ReadError::Io {
             path: self.path.clone(),
             source,
@@ -267,10 +307,6 @@ impl Stream {
             }
         }
         Ok(())
-    }
-
-    fn has_arrivals(&self) -> bool {
-        self.schema.as_ref().is_none_or(|(_, plan)| plan.has_arrivals())
     }
 
     fn time_ns(&self, order: Order) -> Option<i64> {
@@ -300,7 +336,13 @@ impl Stream {
     pub(super) fn next_batch(&mut self) -> Result<(), ReadError> {
         self.batch = None;
         self.row = 0;
-        while !self.ended {
+        loop {
+            if self.ended {
+                if self.at_file + 1 == self.files.len() {
+                    return Ok(());
+                }
+                self.begin(self.at_file + 1)?;
+            }
             let at = self.messages.at();
             let batch = match self.messages.next() {
                 Ok(frame) => self.decode(&frame),
@@ -333,7 +375,6 @@ impl Stream {
                 Err(stop) => self.stopped(at, stop)?,
             }
         }
-        Ok(())
     }
 
     fn decode(&self, frame: &Frame) -> Result<Decoded, Stop> {
@@ -388,6 +429,13 @@ impl Stream {
             at,
             problem,
         };
+        let left = self.messages.left();
+        let unfinished = |problem| ReadError::Unfinished {
+            path: path(),
+            at,
+            left,
+            problem,
+        };
         let error = match stop {
             Stop::Io(source) => {
                 self.ended = true;
@@ -402,23 +450,17 @@ impl Stream {
                 self.batches += 1;
                 return Err(damaged(problem));
             }
-            Stop::Torn(problem) => match self.messages.expected() {
-                Some(_) => Some(damaged(problem)),
-                None => {
-                    if self.messages.left() > 0 {
-                        let left = self.messages.left();
-                        let file = self.path.display();
-                        warn!("{file}: the last {left} bytes, from byte {at} on, are left out: {problem}");
-                    }
-                    None
-                }
-            },
+            Stop::Torn(problem) => Some(match self.messages.expected() {
+                Some(_) => damaged(problem),
+                None => unfinished(problem),
+            }),
             Stop::End => match self.messages.expected() {
                 Some(expected) if expected > self.batches => Some(damaged(format!(
                     "the stream ends after {} batches, the footer has {expected}",
                     self.batches
                 ))),
-                _ => None,
+                Some(_) => None,
+                None => Some(unfinished("the stream ends, and no valid footer follows".to_owned())),
             },
         };
         match self.messages.skip() {
@@ -437,9 +479,30 @@ impl Stream {
     }
 }
 
+/// The messages of a file, from its start.
+fn messages_of(path: &Path, is_mapped: bool) -> Result<Messages, ReadError> {
+    let io = |source: io::Error| ReadError::Io {
+        path: path.to_owned(),
+        source,
+    };
+    let Some(messages) = File::open(path).and_then(framing::open).map_err(io)? else {
+        return Err(ReadError::NotArrow { path: path.to_owned() });
+    };
+    #[cfg(target_os = "linux")]
+    if is_mapped {
+        let mut messages = messages;
+        messages.map().map_err(io)?;
+        return Ok(messages);
+    }
+    let _ = is_mapped;
+    Ok(messages)
+}
+
 /// A batch of messages.
 #[cfg(target_os = "linux")]
 pub(super) struct AtHand<'a> {
+    /// Which of the stream's files it is in.
+    pub file: usize,
     /// Where it starts in the file.
     pub at: u64,
     pub timestamps_ns: &'a [i64],

@@ -1,7 +1,7 @@
 use super::framing::{BLOCK, MOST_METADATA, START, add_metadata, block, push_footer};
 use super::pending::Pending;
 use super::schema::{Common, METADATA};
-use super::{EXTENSION, WriteError};
+use super::{WriteError, files};
 use crate::arrow::ipc::writer::{IpcWriteOptions, StreamWriter};
 use crate::arrow::ipc::{Block, MetadataVersion};
 use crate::stream::Message;
@@ -39,6 +39,9 @@ pub struct Writer {
     folder: PathBuf,
     streams: Vec<Stream>,
     arrivals: Arrivals,
+    /// Whether the streams of an earlier process are gone on with.
+    goes_on: bool,
+    most_bytes: Option<usize>,
 }
 
 /// Which `arrival_ns` a recording keeps.
@@ -81,6 +84,8 @@ struct Stream {
     footer: u64,
     /// What is in the file after `end`.
     tail: Tail,
+    /// What no batch of several messages goes past.
+    most_bytes: Option<usize>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,7 +111,41 @@ impl Writer {
             folder,
             streams: Vec::new(),
             arrivals: Arrivals::Not,
+            goes_on: false,
+            most_bytes: None,
         })
+    }
+
+    /// The recording of a run, such as that of a dataflow, in `folder`, which is made if it is not there. A process that
+    /// comes after another one of the same run goes on where that ended: each stream in a file of its own, behind those that
+    /// are there.
+    ///
+    /// # Errors
+    /// If the folder can't be made, or has a recording of another run, or of none.
+    pub fn create_or_go_on(folder: impl Into<PathBuf>, run: &str) -> Result<Self, WriteError> {
+        let mut new = Self::create(folder)?;
+        let io = |source| WriteError::Io {
+            path: new.folder.clone(),
+            source,
+        };
+        let file = new.folder.join(files::RUN);
+        let known = || fs::read_to_string(&file).ok().map(|text| text.trim().to_owned());
+        if known().as_deref() != Some(run) {
+            let there = files::streams(&new.folder).map_err(io)?;
+            if let Some(path) = there.into_values().flatten().next() {
+                return Err(WriteError::OtherRun { path, of: known() });
+            }
+            // Renamed, so that nobody reads half of it.
+            let half = new.folder.join(format!("{}-{}", files::RUN, std::process::id()));
+            fs::write(&half, format!("{run}\n")).map_err(io)?;
+            fs::rename(&half, &file).map_err(io)?;
+            if known().as_deref() != Some(run) {
+                let of = known();
+                return Err(WriteError::OtherRun { path: file, of });
+            }
+        }
+        new.goes_on = true;
+        Ok(new)
     }
 
     /// Keeps when each message is appended, in a column `arrival_ns`: ns since 1970, ascending over all streams, so that
@@ -128,12 +167,19 @@ impl Writer {
         self
     }
 
+    /// Has no batch of several messages with more than so many bytes. What is cut off a file is then at most that.
+    pub fn with_batches_of(mut self, bytes: usize) -> Self {
+        self.most_bytes = Some(bytes);
+        self
+    }
+
     /// Checks that a stream of that name can be recorded.
     ///
     /// # Errors
-    /// If the name can't be that of a file, or there is a recording of it already.
+    /// If the name can't be that of a file, or there is a recording of it already; of a run that is gone on with, if another
+    /// process is still at it.
     pub fn can_record(&self, stream: &str) -> Result<(), WriteError> {
-        let path = file_of(&self.folder, stream)?;
+        let path = next_file(&self.folder, stream, self.goes_on)?;
         if path.exists() {
             return Err(WriteError::Exists { path });
         }
@@ -157,8 +203,12 @@ impl Writer {
             Some(at) => at,
             None => {
                 let has_arrival = arrival_ns.is_some();
-                self.streams
-                    .push(Stream::create(&self.folder, stream, message, has_arrival)?);
+                let path = next_file(&self.folder, stream, self.goes_on)?;
+                let new = Stream::create(path, stream, message, has_arrival)?;
+                self.streams.push(Stream {
+                    most_bytes: self.most_bytes,
+                    ..new
+                });
                 self.streams.len() - 1
             }
         };
@@ -212,9 +262,8 @@ impl Writer {
 }
 
 impl Stream {
-    fn create(folder: &Path, name: &str, first: &Message, has_arrival: bool) -> Result<Self, WriteError> {
+    fn create(path: PathBuf, name: &str, first: &Message, has_arrival: bool) -> Result<Self, WriteError> {
         let pending = Pending::new(Common::of(name, first, has_arrival)?);
-        let path = file_of(folder, name)?;
         let io = |source: io::Error| match source.kind() {
             io::ErrorKind::AlreadyExists => WriteError::Exists { path: path.clone() },
             _ => WriteError::Io {
@@ -231,6 +280,9 @@ impl Stream {
             .create_new(true)
             .open(&path)
             .map_err(&io)?;
+        // Where nothing can be locked, nobody asks either.
+        #[cfg(unix)]
+        let _ = rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive);
         let mut stream = Self {
             name: name.to_owned(),
             path: path.clone(),
@@ -243,6 +295,7 @@ impl Stream {
             credit: FOOTER_CREDIT,
             footer: 0,
             tail: Tail::Nothing,
+            most_bytes: None,
         };
         stream.write_encoded().map_err(io)?;
         Ok(stream)
@@ -250,6 +303,10 @@ impl Stream {
 
     fn append(&mut self, message: &Message, arrival_ns: Option<i64>, now: Instant) -> Result<(), WriteError> {
         self.pending.common().check(&self.name, message)?;
+        let fits = |most| self.pending.bytes() + message.bytes() <= most;
+        if !self.most_bytes.is_none_or(fits) {
+            self.flush()?;
+        }
         let form = |problem| WriteError::Form {
             stream: self.name.clone(),
             problem,
@@ -275,7 +332,7 @@ impl Stream {
             ))
         })?;
         self.first_pending.get_or_insert(now);
-        if self.pending.bytes() >= FLUSH_BYTES || self.due().is_some_and(|due| due <= now) {
+        if self.pending.bytes() >= self.most_bytes.unwrap_or(FLUSH_BYTES) || self.due().is_some_and(|due| due <= now) {
             self.flush()?;
         }
         Ok(())
@@ -376,13 +433,36 @@ impl Stream {
     }
 }
 
-fn file_of(folder: &Path, stream: &str) -> Result<PathBuf, WriteError> {
+/// The file in which a stream is recorded: its first, or where a recording is gone on with the first that is not there.
+fn next_file(folder: &Path, stream: &str, goes_on: bool) -> Result<PathBuf, WriteError> {
     if stream.is_empty() || stream.starts_with('.') || stream.contains(['/', '\\']) {
         return Err(WriteError::Name {
             name: stream.to_owned(),
         });
     }
-    Ok(folder.join(format!("{stream}.{EXTENSION}")))
+    let mut path = files::part(folder, stream, 1);
+    if goes_on {
+        let mut number = 1;
+        while path.exists() {
+            if is_locked(&path) {
+                return Err(WriteError::Busy { path });
+            }
+            number += 1;
+            path = files::part(folder, stream, number);
+        }
+    }
+    Ok(path)
+}
+
+/// Whether a process that lives writes a file.
+fn is_locked(path: &Path) -> bool {
+    #[cfg(unix)]
+    if let Ok(file) = File::open(path) {
+        let locked = rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockShared);
+        return locked == Err(rustix::io::Errno::WOULDBLOCK);
+    }
+    let _ = path;
+    false
 }
 
 impl Drop for Writer {

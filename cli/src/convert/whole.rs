@@ -1,0 +1,226 @@
+//! An output that is whole or not there: it is made in a folder beside its place, and moved from there by one rename.
+
+use eyre::{WrapErr, bail, eyre};
+use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
+use rustix::io::Errno;
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// What the folder is called: as the output, and this.
+const SUFFIX: &str = ".robocache-partial";
+
+/// A run that dies leaves a folder for each try of another one; more tries than this are no accident.
+const TRIES: usize = 16;
+
+/// An output that is being made. Where it is not [finished](Self::finish), nothing of it stays.
+pub struct Whole {
+    output: PathBuf,
+    /// The folder in which it is made.
+    partial: PathBuf,
+    /// Keeps other runs off for as long as this process lives.
+    _lock: File,
+    is_finished: bool,
+}
+
+impl Whole {
+    /// Begins an output. `discards` removes what a run that did not end has left of it.
+    ///
+    /// # Errors
+    /// It is there already, another run is making it, or a run that did not end has left something and `discards` is false.
+    pub fn begin(output: &Path, discards: bool) -> eyre::Result<Self> {
+        if fs::symlink_metadata(output).is_ok() {
+            bail!(
+                "{}: it is there already (allowed: a new file or folder)",
+                output.display()
+            );
+        }
+        let Some(name) = output.file_name() else {
+            bail!("{}: no name (allowed: a new file or folder)", output.display());
+        };
+        let mut partial = name.to_owned();
+        partial.push(SUFFIX);
+        let partial = output.with_file_name(partial);
+        if let Some(folder) = partial.parent() {
+            fs::create_dir_all(folder).wrap_err_with(|| folder.display().to_string())?;
+        }
+        for _ in 0..TRIES {
+            if let Some(lock) = claim(&partial, output, discards)? {
+                return Ok(Self {
+                    output: output.to_owned(),
+                    partial,
+                    _lock: lock,
+                    is_finished: false,
+                });
+            }
+        }
+        bail!("{}: other runs make and remove it", partial.display())
+    }
+
+    /// Where it is to be made: nothing is there yet.
+    pub fn path(&self) -> PathBuf {
+        self.partial.join(self.output.file_name().unwrap_or_default())
+    }
+
+    /// Moves it to its place, once it is on the disk.
+    ///
+    /// # Errors
+    /// It can't be put on the disk, or something came to be in its place meanwhile.
+    pub fn finish(mut self) -> eyre::Result<()> {
+        let made = self.path();
+        sync(&made).wrap_err_with(|| made.display().to_string())?;
+        let moved = renameat_with(CWD, &made, CWD, &self.output, RenameFlags::NOREPLACE);
+        let moved = match moved {
+            // The file system can't tell.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) if fs::symlink_metadata(&self.output).is_err() => {
+                fs::rename(&made, &self.output)
+            }
+            moved => moved.map_err(Into::into),
+        };
+        moved.map_err(|error| match error.kind() {
+            ErrorKind::AlreadyExists => eyre!("{}: it came to be there meanwhile", self.output.display()),
+            _ => eyre!("{}: {error}", self.output.display()),
+        })?;
+        self.is_finished = true;
+        // It is in its place; a loss of power may still take it from there.
+        let folder = self.partial.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let _ = File::open(folder.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all());
+        let _ = fs::remove_dir(&self.partial);
+        Ok(())
+    }
+}
+
+impl Drop for Whole {
+    fn drop(&mut self) {
+        if !self.is_finished {
+            let _ = fs::remove_dir_all(&self.partial);
+        }
+    }
+}
+
+/// Makes the folder, and locks it. `None`: another run was at it at the same time.
+fn claim(partial: &Path, output: &Path, discards: bool) -> eyre::Result<Option<File>> {
+    let at = || partial.display().to_string();
+    let is_new = match fs::create_dir(partial) {
+        Ok(()) => true,
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => false,
+        Err(error) => return Err(error).wrap_err_with(at),
+    };
+    let folder = match File::open(partial) {
+        Ok(folder) => folder,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error).wrap_err_with(at),
+    };
+    // A run that looks whether this one is dead holds the lock for a moment.
+    let how = if is_new {
+        FlockOperation::LockExclusive
+    } else {
+        FlockOperation::NonBlockingLockExclusive
+    };
+    match flock(&folder, how) {
+        Err(Errno::WOULDBLOCK) => bail!("{}: another run is making {}", at(), output.display()),
+        // Where nothing can be locked, a folder that is there may be anybody's.
+        Ok(()) | Err(_) => {}
+    }
+    // Whoever held the lock before may have removed the folder.
+    let (held, there) = (folder.metadata()?, fs::metadata(partial));
+    if !there.is_ok_and(|there| (there.dev(), there.ino()) == (held.dev(), held.ino())) {
+        return Ok(None);
+    }
+    if is_new {
+        return Ok(Some(folder));
+    }
+    let is_empty = fs::read_dir(partial).wrap_err_with(at)?.next().is_none();
+    if !is_empty && !discards {
+        bail!(
+            "{}: a run that did not end has left it (allowed: --discard-partial, which removes it)",
+            at()
+        );
+    }
+    fs::remove_dir_all(partial).wrap_err_with(at)?;
+    Ok(None)
+}
+
+/// Waits until a file, or a folder with all that is in it, is on the disk.
+fn sync(path: &Path) -> std::io::Result<()> {
+    if fs::symlink_metadata(path)?.is_dir() {
+        for entry in fs::read_dir(path)? {
+            sync(&entry?.path())?;
+        }
+    }
+    File::open(path)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An output in a folder of its own.
+    fn output(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("robocache-whole-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        folder.join("out")
+    }
+
+    fn words(result: eyre::Result<Whole>) -> String {
+        result.err().map(|error| error.to_string()).unwrap_or_default()
+    }
+
+    #[test]
+    fn it_is_there_once_it_is_whole_and_nothing_is_beside_it() {
+        let out = output("moved");
+        for is_folder in [true, false] {
+            let whole = Whole::begin(&out, false).unwrap();
+            let made = whole.path();
+            if is_folder {
+                fs::create_dir_all(made.join("a")).unwrap();
+                fs::write(made.join("a/b"), "b").unwrap();
+            } else {
+                fs::write(made, "b").unwrap();
+            }
+            assert!(!out.exists());
+            // The second run is refused at once, also with the option.
+            for discards in [false, true] {
+                assert!(words(Whole::begin(&out, discards)).contains("another run is making"));
+            }
+            whole.finish().unwrap();
+            let file = if is_folder { out.join("a/b") } else { out.clone() };
+            assert_eq!(fs::read_to_string(file).unwrap(), "b");
+            assert_eq!(fs::read_dir(out.parent().unwrap()).unwrap().count(), 1);
+            assert!(words(Whole::begin(&out, true)).contains("it is there already"));
+            let _ = fs::remove_dir_all(&out);
+            let _ = fs::remove_file(&out);
+        }
+        fs::remove_dir_all(out.parent().unwrap()).unwrap();
+    }
+
+    #[test]
+    fn what_a_run_left_that_did_not_end_is_named_and_removed_on_request() {
+        let out = output("left");
+        let whole = Whole::begin(&out, false).unwrap();
+        fs::write(whole.path(), "half").unwrap();
+        // A process that is killed drops nothing but its locks.
+        let Whole { _lock, .. } = &whole;
+        flock(_lock, FlockOperation::Unlock).unwrap();
+        std::mem::forget(whole);
+        let refused = words(Whole::begin(&out, false));
+        assert!(
+            refused.contains("out.robocache-partial: a run that did not end") && refused.contains("--discard-partial"),
+            "{refused}"
+        );
+        let whole = Whole::begin(&out, true).unwrap();
+        assert!(!whole.path().exists());
+        // One that fails leaves nothing.
+        fs::write(whole.path(), "half").unwrap();
+        drop(whole);
+        assert_eq!(fs::read_dir(out.parent().unwrap()).unwrap().count(), 0);
+        // What is in the way at the end is not written over.
+        let whole = Whole::begin(&out, false).unwrap();
+        fs::write(whole.path(), "new").unwrap();
+        fs::write(&out, "old").unwrap();
+        assert!(whole.finish().unwrap_err().to_string().contains("meanwhile"));
+        assert_eq!(fs::read_to_string(&out).unwrap(), "old");
+        fs::remove_dir_all(out.parent().unwrap()).unwrap();
+    }
+}

@@ -1,0 +1,95 @@
+//! The files of a recording: `NAME.arrow` for each stream, and `NAME.arrow.2`, `NAME.arrow.3` where a recorder that was
+//! started again has gone on.
+//!
+//! The number stands behind the extension, where no name of a stream can have it: `arm.2` may be a stream.
+
+use super::EXTENSION;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Which run a folder is of: what is recorded by an earlier process of the same run is gone on with.
+pub(super) const RUN: &str = ".run";
+
+/// The stream and the number of a file, from 1; `None` where it is none of a recording.
+fn part_of(file: &str) -> Option<(&str, u32)> {
+    if let Some(stream) = file.strip_suffix(EXTENSION).and_then(|stem| stem.strip_suffix('.')) {
+        return Some((stream, 1));
+    }
+    let (first, number) = file.rsplit_once('.')?;
+    let number = number
+        .parse()
+        .ok()
+        .filter(|&part: &u32| part > 1 && number == part.to_string())?;
+    part_of(first)
+        .filter(|&(_, part)| part == 1)
+        .map(|(stream, _)| (stream, number))
+}
+
+/// The file of a part of a stream.
+pub(super) fn part(folder: &Path, stream: &str, number: u32) -> PathBuf {
+    match number {
+        1 => folder.join(format!("{stream}.{EXTENSION}")),
+        _ => folder.join(format!("{stream}.{EXTENSION}.{number}")),
+    }
+}
+
+/// The files of each stream of a recording, in the order in which they were written.
+pub(super) fn streams(folder: &Path) -> io::Result<BTreeMap<String, Vec<PathBuf>>> {
+    let mut found: BTreeMap<String, Vec<(u32, PathBuf)>> = BTreeMap::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
+        if let Some((stream, number)) = name.as_deref().and_then(part_of) {
+            found.entry(stream.to_owned()).or_default().push((number, path));
+        }
+    }
+    let in_order = |(stream, mut parts): (String, Vec<(u32, PathBuf)>)| {
+        parts.sort();
+        (stream, parts.into_iter().map(|(_, path)| path).collect())
+    };
+    Ok(found.into_iter().map(in_order).collect())
+}
+
+/// All files of the stream that a file is of.
+#[cfg(target_os = "linux")]
+pub(super) fn beside(file: &Path) -> io::Result<Vec<PathBuf>> {
+    let name = file.file_name().map(|name| name.to_string_lossy().into_owned());
+    let stream = name.as_deref().and_then(part_of).filter(|&(_, number)| number == 1);
+    let folder = file.parent().map(|folder| match folder.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => folder,
+    });
+    let parts = match stream.zip(folder) {
+        Some(((stream, _), folder)) => streams(folder)?.remove(stream),
+        None => None,
+    };
+    Ok(parts.unwrap_or_else(|| vec![file.to_owned()]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_tells_the_stream_and_the_part() {
+        let cases = [
+            ("lidar.arrow", Some(("lidar", 1))),
+            ("lidar.arrow.2", Some(("lidar", 2))),
+            ("lidar.arrow.17", Some(("lidar", 17))),
+            ("arm.2.arrow", Some(("arm.2", 1))),
+            ("arm.2.arrow.2", Some(("arm.2", 2))),
+            ("a.arrow.2.arrow", Some(("a.arrow.2", 1))),
+            ("a.arrow.2.3", None),
+            ("lidar.arrow.1", None),
+            ("lidar.arrow.02", None),
+            ("lidar.arrow.bak", None),
+            ("lidar.2", None),
+            ("robocache.yml", None),
+        ];
+        for (file, part) in cases {
+            assert_eq!(part_of(file), part, "{file}");
+        }
+    }
+}
