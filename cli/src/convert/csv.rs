@@ -106,8 +106,10 @@ impl Source for CsvSource {
     }
 
     fn told(&mut self) -> Told {
+        let mut problems = self.problems.take();
+        problems.extend(self.readers.iter().filter_map(Reader::broken));
         Told {
-            problems: self.problems.take(),
+            problems,
             notes: self.readers.iter().flat_map(Reader::left_out).collect(),
         }
     }

@@ -1,59 +1,46 @@
-//! The cells of a line.
+//! What stands in the cells of a table.
 
-use std::borrow::Cow;
+/// Separators, in the order in which they are preferred.
+const SEPARATORS: [u8; 3] = [b',', b';', b'\t'];
 
-/// The separator of a table, by its first line: the one of `,`, `;` and tab that is there most often.
-pub(super) fn separator(line: &str) -> char {
-    let count = |separator: &char| line.matches(*separator).count();
-    // Of several, the last one wins.
-    ['\t', ';', ','].into_iter().max_by_key(count).unwrap_or(',')
-}
+/// What stands for a value that is missing, as pandas reads and R and spreadsheets write it. `nan` is a number in any case.
+const MISSING: [&str; 13] = [
+    "", "NA", "N/A", "n/a", "<NA>", "#N/A", "#NA", "NULL", "Null", "null", "None", "NaT", "-",
+];
 
-/// The cells of a line, without the spaces and quotes around them.
-pub(super) fn split(line: &str, separator: char) -> Vec<Cow<'_, str>> {
-    let mut cells = Vec::new();
-    let mut rest = line;
-    loop {
-        let begins = rest.trim_start_matches(' ');
-        let (cell, behind) = match begins.strip_prefix('"') {
-            Some(quoted) => unquote(quoted),
-            None => {
-                let end = rest.find(separator).unwrap_or(rest.len());
-                (Cow::Borrowed(rest[..end].trim()), &rest[end..])
-            }
-        };
-        cells.push(cell);
-        match behind.find(separator) {
-            Some(at) => rest = &behind[at + separator.len_utf8()..],
-            None => return cells,
+/// The separator of a table, by its first line: the one that is there most often outside of quotes.
+pub(super) fn separator(line: &[u8]) -> u8 {
+    let mut counts = [0; SEPARATORS.len()];
+    let mut is_quoted = false;
+    for byte in line {
+        is_quoted ^= *byte == b'"';
+        if let Some(at) = SEPARATORS.iter().position(|separator| separator == byte && !is_quoted) {
+            counts[at] += 1;
         }
     }
+    // Of several, the first one wins.
+    let most = (0..SEPARATORS.len()).rev().max_by_key(|&at| counts[at]).unwrap_or(0);
+    SEPARATORS[most]
 }
 
-/// What stands before the closing quote, and what behind it. Two quotes are one.
-fn unquote(text: &str) -> (Cow<'_, str>, &str) {
-    let mut from = 0;
-    while let Some(at) = text[from..].find('"').map(|at| from + at) {
-        if !text[at + 1..].starts_with('"') {
-            let inner = &text[..at];
-            let cell = if inner.contains('"') {
-                inner.replace("\"\"", "\"").into()
-            } else {
-                inner.into()
-            };
-            return (cell, &text[at + 1..]);
-        }
-        from = at + 2;
-    }
-    (Cow::Borrowed(text), "")
+/// A cell without the spaces around it, and without quotes that stand behind a space.
+pub(super) fn trim(cell: &str) -> &str {
+    let trimmed = cell.trim();
+    let unquoted = trimmed.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    unquoted.unwrap_or(trimmed)
 }
 
-/// A number: also `nan`, `inf`, `true` and `false`, and NaN where there is nothing.
+/// Whether a cell says that there is no value.
+pub(super) fn is_missing(cell: &str) -> bool {
+    MISSING.contains(&cell)
+}
+
+/// A number: also `nan`, `inf`, `true` and `false`, and NaN where the value is missing.
 pub(super) fn number(cell: &str) -> Option<f64> {
     match cell {
-        "" => Some(f64::NAN),
         "true" | "True" | "TRUE" => Some(1.0),
         "false" | "False" | "FALSE" => Some(0.0),
+        cell if is_missing(cell) => Some(f64::NAN),
         cell => cell.parse().ok(),
     }
 }
@@ -63,20 +50,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quotes_and_separators() {
-        let cases: [(&str, char, &[&str]); 6] = [
-            ("a,b", ',', &["a", "b"]),
-            ("a, \"b,c\" ,d", ',', &["a", "b,c", "d"]),
-            ("\"a \"\"b\"\"\";;", ';', &["a \"b\"", "", ""]),
-            ("\"open", ',', &["open"]),
-            ("a\tb c\t", '\t', &["a", "b c", ""]),
-            ("", ',', &[""]),
+    fn the_separator_is_the_most_frequent() {
+        let cases: [(&str, u8); 7] = [
+            ("a,b", b','),
+            ("a;b;c,d", b';'),
+            ("a\tb c\t", b'\t'),
+            ("\"x, y, z\";t", b';'),
+            ("a;b,c", b','),
+            ("a", b','),
+            ("", b','),
         ];
-        for (line, by, cells) in cases {
-            assert_eq!(split(line, by), cells, "{line}");
-            if line.contains(by) {
-                assert_eq!(separator(line), by, "{line}");
-            }
+        for (line, by) in cases {
+            assert_eq!(separator(line.as_bytes()), by, "{line}");
         }
+    }
+
+    #[test]
+    fn what_is_missing_is_nan() {
+        for cell in ["", "NA", "nan", "NaN", "-nan", "null", "None", "#N/A"] {
+            assert!(number(cell).is_some_and(f64::is_nan), "{cell}");
+        }
+        assert_eq!(
+            ["1e3", "-inf", "True"].map(number),
+            [Some(1000.0), Some(f64::NEG_INFINITY), Some(1.0)]
+        );
+        assert_eq!(["text", "1,5", "--"].map(number), [None; 3]);
+        assert_eq!([" \"a b\" ", "\"", "\u{a0}x "].map(trim), ["a b", "\"", "x"]);
     }
 }

@@ -20,6 +20,7 @@
 
 mod cells;
 mod reader;
+mod rows;
 mod time;
 mod writer;
 

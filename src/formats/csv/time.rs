@@ -1,6 +1,7 @@
 //! Times as text, to whole nanoseconds, without a float in between.
 
 use crate::stream::TimeUnit;
+use chrono::{NaiveDate, NaiveDateTime};
 
 /// Names of the column of times, where nobody says which it is, in the order in which they are looked for.
 const NAMES: [&str; 12] = [
@@ -20,16 +21,21 @@ const NAMES: [&str; 12] = [
 
 /// The column of times among these, by its name.
 pub(super) fn column(names: &[String]) -> Option<usize> {
-    let plain = |name: &str| {
-        let name = name.trim_start_matches('#').trim().to_lowercase();
-        let name = name.split(['[', '(']).next().unwrap_or_default().trim().to_owned();
+    let is = |name: &str, wanted: &str| {
+        let name = plain(name).to_lowercase();
+        let name = name.split(['[', '(']).next().unwrap_or_default().trim();
         let suffix = ["_ns", "_us", "_ms", "_s"]
             .iter()
             .find_map(|suffix| name.strip_suffix(suffix));
-        suffix.map_or(name.clone(), str::to_owned)
+        suffix.unwrap_or(name) == wanted
     };
-    let found = |wanted: &&str| names.iter().position(|name| name == wanted || plain(name) == **wanted);
+    let found = |wanted: &&str| names.iter().position(|name| name == wanted || is(name, wanted));
     NAMES.iter().find_map(found)
+}
+
+/// A name without the `#` of a remark that holds the names.
+pub(super) fn plain(name: &str) -> &str {
+    name.trim_start_matches('#').trim()
 }
 
 /// The unit that the name of a column says: `time_ms`, `timestamp [ns]`.
@@ -109,9 +115,96 @@ pub(super) fn parse(text: &str, unit: TimeUnit) -> Option<i64> {
     i64::try_from(if is_negative { -ns } else { ns }).ok()
 }
 
+/// A time in ISO 8601 in ns since 1970, and whether it says its zone; one that does not is in UTC. `None`: it is none.
+///
+/// Between date and time there may be a space, seconds may have a comma for a point, and the time may be left out.
+pub(super) fn iso(text: &str) -> Option<(i64, bool)> {
+    let bytes = text.as_bytes();
+    let is_date = |at: usize, byte: &u8| match at {
+        4 | 7 => *byte == b'-',
+        _ => byte.is_ascii_digit(),
+    };
+    if bytes.len() < 10 || !bytes[..10].iter().enumerate().all(|(at, byte)| is_date(at, byte)) {
+        return None;
+    }
+    let (date, rest) = text.split_at(10);
+    let date = NaiveDate::parse_from_str(date, "%Y-%m-%d").ok()?;
+    let rest = rest.trim_start_matches(['T', 't', ' ']);
+    let (time, zone) = match rest.find(['Z', 'z', '+', '-', 'U']) {
+        Some(at) => (rest[..at].trim_end(), Some(&rest[at..])),
+        None => (rest, None),
+    };
+    let east_s = match zone {
+        None | Some("Z" | "z" | "UTC") => 0,
+        Some(zone) => east_s(zone)?,
+    };
+    let local = if time.is_empty() {
+        date.and_hms_opt(0, 0, 0)?
+    } else {
+        let whole = format!("{date}T{}", time.replace(',', "."));
+        let forms = ["%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%dT%H:%M"].into_iter();
+        let mut read = forms.filter_map(|form| NaiveDateTime::parse_from_str(&whole, form).ok());
+        read.next()?
+    };
+    let ns = local.and_utc().timestamp_nanos_opt()?;
+    Some((ns.checked_sub(east_s * 1_000_000_000)?, zone.is_some()))
+}
+
+/// An offset from UTC, such as `+01:00`, `-0330` or `+01`.
+fn east_s(zone: &str) -> Option<i64> {
+    let (sign, digits) = match zone.as_bytes().first()? {
+        b'+' => (1, &zone[1..]),
+        b'-' => (-1, &zone[1..]),
+        _ => return None,
+    };
+    let (hours, minutes) = match digits.split_once(':') {
+        Some(parts) => parts,
+        None if digits.len() == 4 => digits.split_at_checked(2)?,
+        None => (digits, "00"),
+    };
+    let part = |text: &str, most: i64| {
+        let is_plain = text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit());
+        text.parse::<i64>().ok().filter(|&value| is_plain && value <= most)
+    };
+    Some(sign * (part(hours, 23)? * 3600 + part(minutes, 59)? * 60))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn iso_8601() {
+        const SECOND: i64 = 1_700_000_000_000_000_000;
+        let cases = [
+            ("2023-11-14T22:13:20Z", Some((SECOND, true))),
+            ("2023-11-14 22:13:20", Some((SECOND, false))),
+            (
+                "2023-11-14T22:13:20.123456789+00:00",
+                Some((SECOND + 123_456_789, true)),
+            ),
+            ("2023-11-14T23:13:20,5+01:00", Some((SECOND + 500_000_000, true))),
+            ("2023-11-14t17:43:20-0430", Some((SECOND, true))),
+            ("2023-11-15T01:13:20 +03", Some((SECOND, true))),
+            ("2023-11-14 22:13:20 UTC", Some((SECOND, true))),
+            ("2023-11-14 22:13", Some((SECOND - 20_000_000_000, false))),
+            ("1970-01-01", Some((0, false))),
+            ("1969-12-31T23:59:59.9999999999Z", Some((-1, true))),
+            ("2016-12-31T23:59:60Z", Some((1_483_228_800_000_000_000, true))),
+            ("2262-04-12T00:00:00Z", None),
+            ("2023-02-29T00:00:00Z", None),
+            ("2023-11-14T25:00:00Z", None),
+            ("2023-11-14T22:13:20+1", None),
+            ("2023-11-14T22:13:20Europe/Berlin", None),
+            ("20231114", None),
+            ("1700000000-12", None),
+            ("", None),
+            ("2023-11-1é", None),
+        ];
+        for (text, wanted) in cases {
+            assert_eq!(iso(text), wanted, "{text}");
+        }
+    }
 
     #[test]
     fn no_digit_is_lost() {
