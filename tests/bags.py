@@ -1,5 +1,8 @@
 """Bags as others write them: by rosbags, whose serialization shares no code with ours."""
 
+import contextlib
+import sqlite3
+
 import lz4.frame
 import numpy as np
 from rosbags.rosbag2 import CompressionFormat, CompressionMode, StoragePlugin, Writer
@@ -176,11 +179,13 @@ class Made:
         return T["tf2_msgs/msg/TFMessage"](transforms=items), {frame: [*t, *q] for frame, (t, q) in values.items()}
 
 
-def write(folder, messages, store=STORE, compression=None):
-    """Writes (topic, type, log time, message), as rosbag2 would, in chunks that are compressed with lz4 or zstd."""
-    writer = Writer(folder, version=9, storage_plugin=StoragePlugin.MCAP)
+def write(folder, messages, store=STORE, compression=None, storage="mcap"):
+    """Writes (topic, type, log time, message), as rosbag2 would: chunks of MCAP compressed with lz4 or zstd, or with `file` or
+    `message` each of these with zstd."""
+    writer = Writer(folder, version=9, storage_plugin=StoragePlugin.MCAP if storage == "mcap" else StoragePlugin.SQLITE3)
     if compression:
-        writer.set_compression(CompressionMode.STORAGE, CompressionFormat.ZSTD)
+        modes = {"file": CompressionMode.FILE, "message": CompressionMode.MESSAGE}
+        writer.set_compression(modes.get(compression, CompressionMode.STORAGE), CompressionFormat.ZSTD)
     with writer:
         if compression == "lz4":
             writer.storage.compression, writer.storage.compressor = compression, lz4.frame.compress
@@ -189,3 +194,15 @@ def write(folder, messages, store=STORE, compression=None):
             if topic not in connections:
                 connections[topic] = writer.add_connection(topic, kind, typestore=store)
             writer.write(connections[topic], ns, store.serialize_cdr(message, kind))
+
+
+def like_humble(path):
+    """Makes a database what Humble writes, which describes no types."""
+    with contextlib.closing(sqlite3.connect(path)) as base, base:
+        base.executescript(
+            """
+            DROP TABLE message_definitions;
+            ALTER TABLE topics DROP COLUMN type_description_hash;
+            UPDATE schema SET schema_version = 3, ros_distro = 'humble';
+            """
+        )

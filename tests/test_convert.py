@@ -206,12 +206,36 @@ def test_no_loss_is_silent(tmp_path):
         ("/poses", "geometry_msgs/msg/PoseArray", START, poses),
         ("/numbers", "std_msgs/msg/Int64MultiArray", START, numbers),
     ]
+    # A later cloud has other fields.
+    messages.insert(1, ("/points", "sensor_msgs/msg/PointCloud2", START + 1, made.cloud(START + 1)[0]))
     bags.write(tmp_path / "bag", messages)
     notes = convert(tmp_path / "bag", tmp_path / "out")["notes"]
     assert "/points (sensor_msgs/msg/PointCloud2): left out: `normal` (3 float32)" in notes
     assert "/poses (geometry_msgs/msg/PoseArray): 1 messages are left out: there are no numbers in them but `poses` (list of structs)" in notes
     assert "/numbers (std_msgs/msg/Int64MultiArray): numbers beyond 2^53 that are rounded to float64: 2, the first in `data`" in notes
     np.testing.assert_array_equal(rows(stream(tmp_path / "out", "points"), "x")[0], points["x"])
+
+
+def test_arrays_of_numbers_are_their_data(tmp_path):
+    """std_msgs/Float64MultiArray and its siblings: `data` under the name of the topic, whatever the layout says of it."""
+    types = {"Byte": np.uint8, "Float32": np.float32, "Float64": np.float64} | {f"{sign}Int{n}": np.dtype(f"{sign.lower()}int{n}").type for sign in ("", "U") for n in (8, 16, 32, 64)}
+    messages, truth = [], {}
+    for name, dtype in types.items():
+        for i in range(4):
+            data = np.arange(i, i + 2 * (i != 2) + i, dtype=dtype)
+            dim = [bags.T["std_msgs/msg/MultiArrayDimension"](label="x", size=len(data), stride=1)]
+            layout = bags.T["std_msgs/msg/MultiArrayLayout"](dim=dim, data_offset=7)
+            messages.append((f"/{name}", f"std_msgs/msg/{name}MultiArray", START + i, bags.T[f"std_msgs/msg/{name}MultiArray"](layout=layout, data=data)))
+            truth.setdefault(name, []).append(data)
+    bags.write(tmp_path / "bag", messages)
+    told = convert(tmp_path / "bag", tmp_path / "out")
+    assert sorted(stream["name"] for stream in told["streams"]) == sorted(types)
+    for name, dtype in types.items():
+        table = stream(tmp_path / "out", name)
+        for row, data in zip(rows(table), truth[name], strict=True):
+            assert row.dtype == (np.float32 if dtype == np.float32 else np.float64)
+            np.testing.assert_array_equal(row, data)
+        assert f"/{name} (std_msgs/msg/{name}MultiArray): left out: `layout.data_offset` (uint32), `layout.dim` (list of structs)" in told["notes"]
 
 
 def opened(path):
@@ -325,9 +349,110 @@ def test_a_table_keeps_every_digit_of_its_times(tmp_path):
         f"{path}: left out, as they hold text: `label`",
     ]
     assert told["problems"] == [
-        f"{path}:5: 2 cells (allowed: 4, as in the first line)",
-        f"{path}:6: `x` is no time in ns",
+        f"{path}:5: 2 cells (allowed: 4, as in the line of names)",
+        f"{path}:6: column `#timestamp [ns]`: `x` is no time in ns",
+        f"{path}: of 4 rows 2 can't be read",
     ]
+
+
+def test_tables_as_others_write_them(tmp_path):
+    """Remarks before the names, times in ISO 8601, what is missing, separators at the end, line breaks in quotes."""
+    path = tmp_path / "log.csv"
+    path.write_text(
+        "\ufeff# made by a logger\n# 2023\n\ntime,fx,label,fy,\n"
+        '2023-11-14T22:13:20.000000001Z,1,"a\n""b""",NA,\n'
+        "2023-11-14 22:13:20.5,,c,nan,\n"
+        '2023-11-14T23:13:21+01:00, 2 ,"d, e",null\n'
+        "   \n"
+        "2023-11-14,1,q,x,\n"
+        '"2023,1\n'
+        "2023-11-14T22:13:22Z,9007199254740993,q,4,\n"
+        "2023-11-14T22:13:23Z,3,q,4,5\n"
+        "yesterday,3,q,4\n"
+    )
+    told = convert(path, tmp_path / "out", code=1)
+    table, nan = stream(tmp_path / "out", "log"), np.nan
+    second = 1_700_000_000 * SECOND
+    assert table["timestamp_ns"].to_pylist() == [second + 1, second + 500 * MS, second + SECOND, second + 2 * SECOND]
+    np.testing.assert_array_equal(rows(table), [[1, nan], [nan, nan], [2, nan], [2.0**53, 4]])
+    assert fields(table) == ["fx", "fy"]
+    assert told["notes"] == [
+        f"{path}: column `time` is the time, in ISO 8601",
+        f"{path}: left out, as they hold text: `label`",
+        f"{path}: times that say no zone, and are taken for UTC: 1",
+        f"{path}: whole numbers that have more digits than float64 holds, and were rounded: 1",
+    ]
+    assert told["problems"] == [
+        f"{path}:10: column `fy`: `x` is no number",
+        f"{path}:11: 1 cells in several lines (allowed: 4); is a quote not closed?",
+        f"{path}:13: 5 cells (allowed: 4, as in the line of names)",
+        f"{path}:14: column `time`: `yesterday` is no time in ISO 8601",
+        f"{path}: of 8 rows 4 can't be read",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "stamps"),
+    [
+        # As NumPy writes names: in the last remark.
+        ("# a remark\n# t_s, x\n1.5,2\n", ["x"], [1_500 * MS]),
+        ("# remarks, with commas\nt_s;x\n1.5;2\n", ["x"], [1_500 * MS]),
+        # As R and pandas write them: a first column without a name, which counts.
+        ('"","t_s","x"\n"0",1.5,2\n', ["", "x"], [1_500 * MS]),
+        # What the first row lacks, a later one tells.
+        ("t_s,x,note\n1.5,NA,\n2.5,1,a\n", ["x"], [1_500 * MS, 2_500 * MS]),
+        ("t_s,x\r1.5,2\r2.5,3\r", ["x"], [1_500 * MS, 2_500 * MS]),
+    ],
+)
+def test_where_the_names_of_a_table_stand(tmp_path, text, names, stamps):
+    path = tmp_path / "log.csv"
+    path.write_text(text, newline="")
+    convert(path, tmp_path / "out")
+    table = stream(tmp_path / "out", "log")
+    assert (fields(table), table["timestamp_ns"].to_pylist()) == (names, stamps)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "an empty file (allowed: a line of names)"),
+        ("1,2\n3,4\n", "numbers in the first line (allowed: the names of the columns)"),
+        (",,\n", "no name in the first line"),
+        ("t_s,x\n1,a\n", "no column of numbers beside the time"),
+        ("t,x\nsoon,1\n", "the unit of column `t` is not known, its first time being `soon`"),
+        ("x,y\n1,2\n", "no column of times among x, y (looked for: timestamp, time, stamp, t, ...)"),
+    ],
+)
+def test_what_is_no_table_is_refused(tmp_path, text, words):
+    path = tmp_path / "log.csv"
+    path.write_text(text)
+    assert words in convert(path, tmp_path / "out", code=2)
+
+
+def test_damaged_tables_are_read_or_refused(tmp_path):
+    """Whatever bytes are wrong, it ends in order, and rows that it does not touch are kept."""
+    lines = ["# made by a logger", "time,x,label,y"]
+    lines += [f'2023-11-14T22:13:{i % 60:02}Z,{i},"a\n{i}",{i / 7}' for i in range(50)]
+    whole, chance = "\n".join(lines).encode(), np.random.default_rng(3)
+    pieces = [b'"', b",", b"\n", b"\r", b"\0", b"\xff", b"#", b"1e999", b'"""', b"\t;", b"2023-"]
+    ends = []
+    for i in range(300):
+        broken = whole
+        for _ in range(chance.integers(1, 4)):
+            at = int(chance.integers(len(broken)))
+            match chance.integers(3):
+                case 0:
+                    broken = broken[:at]
+                case 1:
+                    broken = broken[:at] + pieces[chance.integers(len(pieces))] + broken[at:]
+                case _:
+                    broken = broken[:at] + broken[at + int(chance.integers(1, 20)) :]
+        path = tmp_path / f"d{i % 7}.csv"
+        path.write_bytes(broken)
+        done = subprocess.run([ROOT / "target/release/robocache", "convert", path, tmp_path / f"o{i}"], capture_output=True, text=True, check=False, timeout=60)
+        assert done.returncode in (0, 1, 2) and "panicked" not in done.stderr, done.stderr
+        ends.append(done.returncode)
+    assert set(ends) == {0, 1, 2}
 
 
 def test_columns_of_a_table_become_streams(tmp_path):
@@ -383,8 +508,8 @@ def test_a_bag_of_several_files(tmp_path):
     assert len(rows(stream(tmp_path / "rest", "imu"))) == 6
     assert told["problems"] == [f"{bag}/bag_0.mcap: No such file or directory (os error 2)"]
     for before, after, words in [
-        ("storage_identifier: mcap", "storage_identifier: sqlite3", "storage `sqlite3` (allowed: mcap;"),
-        ("compression_format: ''\n  compression_mode: ''", "compression_format: zstd\n  compression_mode: FILE", "`compression_mode: file` with zstd (allowed: none, or storage"),
+        ("storage_identifier: mcap", "storage_identifier: my_plugin", "storage `my_plugin` (allowed: mcap, sqlite3)"),
+        ("compression_format: ''", "compression_format: lz4", "`compression_format: lz4` (allowed: zstd)"),
     ]:
         assert before in metadata
         (bag / "metadata.yaml").write_text(metadata.replace(before, after))

@@ -235,6 +235,72 @@ def test_schemas_that_do_not_say_it(tmp_path):
         "/idl (pkg/msg/Some): 1 messages are left out: its schema is in `ros2idl`, which is not read (allowed: ros2msg)",
     ):
         assert part in notes, notes
+    assert "/bare (no schema): 1 messages are left out: it has no schema, and in `protobuf` messages do not tell what they are (allowed without one: json)" in notes
     problems = "\n".join(told["problems"])
-    assert "/bare" in problems and "/cut (foxglove.PoseInFrame): of 8 messages 7 are not of that type" in problems
+    assert "/bare" not in problems and "/cut (foxglove.PoseInFrame): of 8 messages 7 are not of that type" in problems
     assert len(rows(stream(out, "cut"))) == 1
+
+
+def test_json_whose_messages_differ(tmp_path):
+    channels = [(f"/{name}", "json", None) for name in ("late", "twice", "large", "never")]
+    messages = [
+        (0, b"{}"),
+        (0, b'{"a": {}}'),
+        (0, b'{"a": {"x": 1}, "b": 2}'),
+        (0, b"{}"),
+        (1, b'{"a": 1, "b": 2, "a": 3, "c": {"d": 1, "d": 2}}'),
+        (1, b'{"b": 1, "b": 5, "a": 4, "c": {"d": 3}}'),
+        # One field each, as dots stand between names.
+        (1, b'{"a": 1, "b": 2, "c": {"d": 1}, "e.f": 1, "e_f": 2}'),
+        (2, b'{"a": 1, "l": [1, 2]}'),
+        (2, b'{"a": 9007199254740992, "l": [9007199254740993, 9007199254740994]}'),
+        (2, b'{"a": -9007199254740993, "l": [1.5, 1e300]}'),
+        (3, b"{}"),
+        (3, b'{"a": {"b": {}}}'),
+    ]
+    out, told = converted(tmp_path, channels, messages)
+    nan = math.nan
+    np.testing.assert_array_equal(rows(stream(out, "late")), [[1, 2], [nan, nan]])
+    np.testing.assert_array_equal(rows(stream(out, "twice")), [[3, 2, 2], [4, 5, 3], [1, 2, 1]])
+    np.testing.assert_array_equal(rows(stream(out, "large")), [[1], [2.0**53], [-(2.0**53)]])
+    np.testing.assert_array_equal(rows(stream(out, "large.l")), [[1, 2], [2.0**53, 2.0**53 + 2], [1.5, 1e300]])
+    notes = "\n".join(told["notes"])
+    for part in (
+        "/late (no schema): of 4 messages 2 hold no value, and came before any that does: they are left out",
+        "/twice (no schema): of 3 messages 3 have a key several times in an object, whose last value is taken, the first: `a`",
+        "/twice (no schema): of 3 messages 1 have keys that neither the schema nor the first message had, which are left out, the first: `e_f`",
+        "/large (no schema): numbers beyond 2^53 that are rounded to float64: 2, the first in `l`",
+        "/never (no schema): of 2 messages 2 hold no value, and came before any that does: they are left out",
+    ):
+        assert part in notes, notes
+    assert not (out / "never.arrow").exists()
+
+
+def test_what_stands_beside_the_messages_is_named(tmp_path):
+    """Attachments and metadata; what rosbag2 says of its own file is no loss."""
+
+    def text(value):
+        return struct.pack("<I", len(value)) + value
+
+    def record(op, body):
+        return bytes([op]) + struct.pack("<Q", len(body)) + body
+
+    attachment = struct.pack("<QQ", 1, 2) + text(b"calib.yaml") + text(b"text/yaml") + struct.pack("<Q", 7) + b"a: 1\n\n\n" + bytes(4)
+    beside = [record(9, attachment), record(9, b"short")]
+    beside += [record(12, text(name) + text(b"")) for name in (b"robot\x1b[31m", b"rosbag2", b"\xff")]
+    foreign.write(tmp_path / "in.mcap", [("/a", "json", None)], [(0, START, START, b'{"v": 1}')])
+    whole = (tmp_path / "in.mcap").read_bytes()
+    # Behind the header of the file.
+    at = 8 + 9 + struct.unpack("<Q", whole[9:17])[0]
+    (tmp_path / "in.mcap").write_bytes(whole[:at] + b"".join(beside) + whole[at:])
+    told = convert(tmp_path / "in.mcap", tmp_path / "out")
+    assert told["notes"][-1] == (
+        f"{tmp_path}/in.mcap: left out: attachment `calib.yaml` (text/yaml, 7 bytes), an attachment without a name, metadata `robot\x1b[31m`, metadata without a name"
+    )
+    many = b"".join(record(12, text(b"m") + text(b"")) for _ in range(30))
+    (tmp_path / "in.mcap").write_bytes(whole[:at] + many + whole[at:])
+    assert convert(tmp_path / "in.mcap", tmp_path / "many")["notes"][-1].endswith("metadata `m`, and 10 more")
+    # A schema whose number stands for none.
+    nothing = record(3, struct.pack("<H", 0) + text(b"X") + text(b"jsonschema") + text(b"{}"))
+    (tmp_path / "in.mcap").write_bytes(whole[:at] + nothing + whole[at:])
+    assert "a schema of the number 0" in convert(tmp_path / "in.mcap", tmp_path / "zero", code=1)["problems"][0]

@@ -80,10 +80,10 @@ impl Format {
             (true, _) if Reader::is_bag(path) => Ok(Self::Mcap),
             (true, _) if !csv::files(path).is_empty() => Ok(Self::Csv),
             (true, _) => Ok(Self::Recording),
-            (false, "mcap") => Ok(Self::Mcap),
+            (false, "mcap" | "db3" | "zstd") => Ok(Self::Mcap),
             (false, "csv" | "tsv" | "txt") => Ok(Self::Csv),
             (false, _) => bail!(
-                "{}: a file of unknown kind (allowed: .mcap, .csv, .tsv, .txt, or the folder of a recording, a rosbag2, a dataset of LeRobot or tables)",
+                "{}: a file of unknown kind (allowed: .mcap, .db3, .csv, .tsv, .txt, or the folder of a recording, a rosbag2, a dataset of LeRobot or tables)",
                 path.display()
             ),
         }

@@ -7,9 +7,9 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Seek, SeekFrom};
 use std::path::Path;
 
-/// A row has no more bytes than this, and no more cells.
-pub(super) const MOST_BYTES: usize = 16 << 20;
-pub(super) const MOST_CELLS: usize = 1 << 20;
+/// A line has no more bytes than this, and no more cells: a file without line breaks is no table.
+const MOST_BYTES: usize = 64 << 20;
+const MOST_CELLS: usize = 1 << 20;
 /// Reading goes back behind a quote that is not closed so many times in a file: each costs a row of the greatest length.
 const MOST_RETURNS: u32 = 1000;
 const BOM: &[u8] = b"\xef\xbb\xbf";
@@ -145,7 +145,7 @@ impl Rows {
                     self.begins = self.at;
                     let is_whole = self.read()?;
                     let problem = match width {
-                        _ if !is_whole => too_long(),
+                        _ if !is_whole => self.too_long(),
                         Some(width) if self.cells < width && self.is_broken() => {
                             format!(
                                 "{} cells in several lines (allowed: {width}); is a quote not closed?",
@@ -172,7 +172,14 @@ impl Rows {
         self.begins = self.at;
         match self.read()? {
             true => Ok(()),
-            false => Err(RowError::Row(too_long())),
+            false => Err(RowError::Row(self.too_long())),
+        }
+    }
+
+    fn too_long(&self) -> String {
+        match self.ends.len() {
+            ..MOST_CELLS => format!("a line of more than {MOST_BYTES} bytes (allowed: {MOST_BYTES})"),
+            _ => format!("a line of more than {MOST_CELLS} cells (allowed: {MOST_CELLS})"),
         }
     }
 
@@ -229,8 +236,4 @@ impl Rows {
         self.at.byte += bytes as u64;
         self.file.consume(bytes);
     }
-}
-
-fn too_long() -> String {
-    format!("a row of more than {MOST_BYTES} bytes or {MOST_CELLS} cells")
 }

@@ -5,11 +5,21 @@ use super::types::{Count, Kind, Type};
 use crate::arrow::array::StructArray;
 use crate::arrow::datatypes::Fields;
 
-/// Reads a message into a struct of one row. `fields` are those that the type becomes.
-pub(super) fn read(of: &Type, fields: &Fields, data: &[u8]) -> Result<StructArray, String> {
+/// More bytes than this at the end of a message are no padding.
+const MOST_PADDING: usize = 7;
+
+/// Reads a message into a struct of one row. `fields` are those that the type becomes. `ends`: nothing but padding stands
+/// behind the last of them.
+pub(super) fn read(of: &Type, fields: &Fields, data: &[u8], ends: bool) -> Result<StructArray, String> {
     let mut cdr = Cdr::new(data)?;
     let mut columns = columns::of(of);
     cdr.read_struct(of, &mut columns)?;
+    let rest = cdr.data.len().saturating_sub(cdr.at);
+    if ends && rest > MOST_PADDING {
+        return Err(format!(
+            "{rest} bytes behind its last field: it is of another version of the type"
+        ));
+    }
     columns::finish(columns, fields, 1)
 }
 

@@ -10,7 +10,10 @@ use std::sync::Arc;
 
 /// How messages of a type are encoded.
 pub(super) enum Decoder {
-    Cdr,
+    /// `ends`: a message ends where its type does, as its type may be another version than the message is of.
+    Cdr {
+        ends: bool,
+    },
     Protobuf(Arc<Layout>),
     Json,
 }
@@ -20,12 +23,19 @@ impl Decoder {
     /// told to the tally.
     pub fn read(&self, of: &Type, fields: &Fields, data: &[u8], tally: &mut Tally) -> Result<StructArray, String> {
         match self {
-            Self::Cdr => cdr::read(of, fields, data),
+            Self::Cdr { ends } => cdr::read(of, fields, data, *ends),
             Self::Protobuf(layout) => protobuf::read(layout, of, fields, data),
             Self::Json => {
-                let (payload, unknown) = json::read(of, fields, &json::Value::parse(data)?)?;
-                if let Some(key) = unknown {
-                    tally.unknown.add(format!("`{key}`"));
+                let message = json::Message::parse(data)?;
+                let (payload, losses) = json::read(of, fields, &message)?;
+                if let Some(key) = losses.unknown {
+                    tally.unknown.add(1, format!("`{key}`"));
+                }
+                if let Some(key) = message.twice {
+                    tally.twice.add(1, format!("`{key}`"));
+                }
+                if losses.rounded > 0 {
+                    tally.rounded.add(losses.rounded, format!("`{}`", losses.rounded_at));
                 }
                 Ok(payload)
             }

@@ -1,4 +1,4 @@
-//! The files of a bag: one MCAP file, or those that the `metadata.yaml` of a folder of rosbag2 lists.
+//! The files of a bag: one file, or those that the `metadata.yaml` of a folder of rosbag2 lists.
 
 use super::ReadError;
 use serde::Deserialize;
@@ -19,16 +19,14 @@ struct Information {
     relative_file_paths: Vec<PathBuf>,
     #[serde(default)]
     compression_format: String,
-    #[serde(default)]
-    compression_mode: String,
 }
 
 /// Whether this is a folder of rosbag2, as far as can be seen from outside.
 pub(super) fn is_bag(path: &Path) -> bool {
-    path.join(METADATA).is_file() || !mcap_files(path).is_empty()
+    path.join(METADATA).is_file() || !bag_files(path).is_empty()
 }
 
-/// The MCAP files of a path, in their order.
+/// The files of a path, in their order.
 pub(super) fn of(path: &Path) -> Result<Vec<PathBuf>, ReadError> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
@@ -42,8 +40,8 @@ pub(super) fn of(path: &Path) -> Result<Vec<PathBuf>, ReadError> {
     };
     if !metadata.exists() {
         // What was recorded until the recorder died.
-        let found = mcap_files(path);
-        let problem = "no `metadata.yaml` and no `.mcap` file (allowed: a folder of rosbag2)";
+        let found = bag_files(path);
+        let problem = "no `metadata.yaml`, and no `.mcap` or `.db3` file (allowed: a folder of rosbag2)";
         return if found.is_empty() {
             refused(path, problem.to_owned())
         } else {
@@ -60,30 +58,23 @@ pub(super) fn of(path: &Path) -> Result<Vec<PathBuf>, ReadError> {
         Ok(read) => read,
         Err(error) => return refused(&metadata, format!("{error} (allowed: the metadata of rosbag2)")),
     };
-    if bag.storage_identifier != "mcap" {
+    if !matches!(bag.storage_identifier.as_str(), "mcap" | "sqlite3") {
         let came = bag.storage_identifier;
-        let problem =
-            format!("storage `{came}` (allowed: mcap; `ros2 bag convert` and `mcap convert` make it of others)");
-        return refused(&metadata, problem);
+        return refused(&metadata, format!("storage `{came}` (allowed: mcap, sqlite3)"));
     }
-    // MCAP compresses its chunks by itself.
-    let mode = bag.compression_mode.to_lowercase();
-    if !bag.compression_format.is_empty() && !matches!(mode.as_str(), "" | "none" | "storage") {
-        let problem = format!(
-            "`compression_mode: {mode}` with {} (allowed: none, or storage, which compresses chunks within a file; `ros2 bag convert` \
-             makes it of others)",
-            bag.compression_format
-        );
-        return refused(&metadata, problem);
+    if !matches!(bag.compression_format.as_str(), "" | "zstd") {
+        let came = bag.compression_format;
+        return refused(&metadata, format!("`compression_format: {came}` (allowed: zstd)"));
     }
     let listed = bag.relative_file_paths.iter();
-    // Some versions write the name of the folder before that of the file.
+    // Some versions write the name of the folder before that of the file, and some forget what compression adds to it.
     let found = listed.map(|file| {
-        let within = path.join(file);
-        match (within.exists(), file.file_name()) {
-            (false, Some(name)) => path.join(name),
-            _ => within,
-        }
+        let name = file.file_name().unwrap_or_default();
+        let mut compressed = name.to_owned();
+        compressed.push(".zstd");
+        let places = [path.join(file), path.join(name), path.join(compressed)];
+        let [listed, ..] = &places;
+        places.iter().find(|place| place.exists()).unwrap_or(listed).clone()
     });
     match found.collect::<Vec<_>>() {
         found if found.is_empty() => refused(
@@ -94,12 +85,42 @@ pub(super) fn of(path: &Path) -> Result<Vec<PathBuf>, ReadError> {
     }
 }
 
-fn mcap_files(folder: &Path) -> Vec<PathBuf> {
+/// Whether a file is called as those of bags are.
+pub(super) fn is_bag_file(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+    let plain = name.strip_suffix(".zstd").unwrap_or(&name);
+    [".mcap", ".db3"].iter().any(|ending| plain.ends_with(ending))
+}
+
+fn bag_files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut found: Vec<PathBuf> = entries
         .map(|entry| entry.path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "mcap"))
+        .filter(|path| is_bag_file(path))
         .collect();
-    found.sort();
+    // What was being compressed when the recorder died is there twice.
+    let plain: Vec<PathBuf> = found.clone();
+    found.retain(|path| {
+        path.extension().is_none_or(|ending| ending != "zstd") || !plain.contains(&path.with_extension(""))
+    });
+    found.sort_by_cached_key(|path| ordered(&path.to_string_lossy()));
     found
+}
+
+/// A name with its numbers as long as each other: `bag_10` comes behind `bag_2`.
+fn ordered(name: &str) -> String {
+    let mut key = String::new();
+    let mut digits = String::new();
+    for c in name.chars().chain(['\0']) {
+        if c.is_ascii_digit() {
+            digits.push(c);
+        } else {
+            if !digits.is_empty() {
+                key.push_str(&format!("{digits:0>20}"));
+                digits.clear();
+            }
+            key.push(c);
+        }
+    }
+    key
 }

@@ -11,7 +11,7 @@ use crate::stream::recording::text::Parser;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// Values are described no deeper in others than this.
@@ -25,7 +25,7 @@ const EXACT: i128 = 1 << 53;
 
 /// A value, whose keys are in their order.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Value {
+enum Value {
     Null,
     Bool(bool),
     Whole(i128),
@@ -36,7 +36,7 @@ pub(super) enum Value {
 }
 
 impl Value {
-    pub fn parse(data: &[u8]) -> Result<Self, String> {
+    fn parse(data: &[u8]) -> Result<Self, String> {
         let text = str::from_utf8(data).map_err(|_| "no text in UTF-8")?;
         let mut parser = Parser::new(text);
         let value = Self::next(&mut parser, 0)?;
@@ -87,6 +87,40 @@ impl Value {
         }
     }
 
+    /// Makes the keys of a message names of fields, each of which stands once in its object: of several values the last one is
+    /// kept, as JavaScript and Python do. Returns the first name that stood there several times.
+    fn name_fields(&mut self) -> Option<String> {
+        let mut twice = None;
+        match self {
+            Self::List(items) => items
+                .iter_mut()
+                .for_each(|item| keep_first(&mut twice, item.name_fields())),
+            Self::Object(entries) => {
+                entries
+                    .iter_mut()
+                    .for_each(|(_, value)| keep_first(&mut twice, value.name_fields()));
+                let mut keys = HashSet::with_capacity(entries.len());
+                let is_plain = |(key, _): &'_ (String, _)| matches!(name_of(key), Cow::Borrowed(name) if name == key);
+                if entries.iter().all(is_plain) && entries.iter().all(|(key, _)| keys.insert(key.as_str())) {
+                    return twice;
+                }
+                let mut places = HashMap::new();
+                for (key, value) in std::mem::take(entries) {
+                    let name = name_of(&key).into_owned();
+                    let at = *places.entry(name.clone()).or_insert(entries.len());
+                    if at < entries.len() {
+                        entries[at].1 = value;
+                        keep_first(&mut twice, Some(name));
+                    } else {
+                        entries.push((name, value));
+                    }
+                }
+            }
+            _ => {}
+        }
+        twice
+    }
+
     fn get(&self, key: &str) -> Option<&Self> {
         match self {
             Self::Object(entries) => entries.iter().find(|(name, _)| name == key).map(|(_, value)| value),
@@ -121,6 +155,12 @@ impl Value {
     }
 }
 
+fn keep_first<T>(kept: &mut Option<T>, next: Option<T>) {
+    if kept.is_none() {
+        *kept = next;
+    }
+}
+
 /// The name of the field that a key becomes: dots stand between names.
 fn name_of(key: &str) -> Cow<'_, str> {
     match key {
@@ -131,7 +171,8 @@ fn name_of(key: &str) -> Cow<'_, str> {
 }
 
 /// The type of messages: what their schema says of it, if there is one, and else the first of them.
-pub(super) fn type_of(schema: &[u8], first: &Value) -> Result<Arc<Type>, String> {
+pub(super) fn type_of(schema: &[u8], first: &Message) -> Result<Arc<Type>, String> {
+    let first = &first.value;
     let schema = Value::parse(schema).unwrap_or(Value::Null);
     let mut types = Types {
         root: &schema,
@@ -206,8 +247,8 @@ impl<'a> Types<'a> {
                 Some(Value::Object(properties)) if !properties.is_empty() => {
                     let mut fields = Vec::new();
                     for (key, schema) in properties {
-                        let (kind, count) = self.kind(schema, first.and_then(|object| object.get(key)))?;
                         let name = name_of(key).into_owned();
+                        let (kind, count) = self.kind(schema, first.and_then(|object| object.get(&name)))?;
                         fields.push(Field { name, kind, count });
                     }
                     (Kind::Struct(Type::new(fields)?), Count::One)
@@ -239,9 +280,9 @@ impl<'a> Types<'a> {
             }
             Some(Value::Object(entries)) => {
                 let mut fields = Vec::new();
-                for (key, value) in entries {
+                for (name, value) in entries {
                     let (kind, count) = self.kind(&Value::Null, Some(value))?;
-                    let name = name_of(key).into_owned();
+                    let name = name.clone();
                     fields.push(Field { name, kind, count });
                 }
                 (Kind::Struct(Type::new(fields)?), Count::One)
@@ -258,23 +299,46 @@ fn list_of((kind, count): (Kind, Count)) -> (Kind, Count) {
     }
 }
 
-/// Reads a message into a struct of one row, and returns the first key that its type has not. `fields` are those that the
-/// type becomes.
-pub(super) fn read(of: &Type, fields: &Fields, message: &Value) -> Result<(StructArray, Option<String>), String> {
+/// A message, whose keys are names of fields.
+pub(super) struct Message {
+    value: Value,
+    /// The first name that several keys have in one object.
+    pub twice: Option<String>,
+}
+
+impl Message {
+    pub fn parse(data: &[u8]) -> Result<Self, String> {
+        let mut value = Value::parse(data)?;
+        let twice = value.name_fields();
+        Ok(Self { value, twice })
+    }
+}
+
+/// What of a message can't be taken as it is.
+#[derive(Default)]
+pub(super) struct Losses {
+    /// The first key that its type has not.
+    pub unknown: Option<String>,
+    /// How many whole numbers float64 does not hold, and where the first of them stands.
+    pub rounded: u64,
+    pub rounded_at: String,
+}
+
+/// Reads a message into a struct of one row. `fields` are those that the type becomes.
+pub(super) fn read(of: &Type, fields: &Fields, message: &Message) -> Result<(StructArray, Losses), String> {
     let mut columns = columns::of(of);
     let mut reader = Reader::default();
-    let Value::Object(entries) = message else {
-        return Err(format!("{} (allowed: an object)", message.word()));
+    let Value::Object(entries) = &message.value else {
+        return Err(format!("{} (allowed: an object)", message.value.word()));
     };
     reader.object(of, &mut columns, entries)?;
-    Ok((columns::finish(columns, fields, 1)?, reader.unknown))
+    Ok((columns::finish(columns, fields, 1)?, reader.losses))
 }
 
 #[derive(Default)]
 struct Reader {
     filled: Filled,
-    /// The first key that its type has not.
-    unknown: Option<String>,
+    losses: Losses,
 }
 
 impl Reader {
@@ -283,10 +347,10 @@ impl Reader {
             && entries
                 .iter()
                 .zip(&of.fields)
-                .all(|((key, _), field)| name_of(key) == field.name);
+                .all(|((name, _), field)| *name == field.name);
         let mut places = HashMap::new();
         if !is_in_order {
-            places.extend(entries.iter().map(|(key, value)| (name_of(key), value)));
+            places.extend(entries.iter().map(|(name, value)| (name.as_str(), value)));
         }
         for (i, (field, column)) in of.fields.iter().zip(columns).enumerate() {
             let value = if is_in_order {
@@ -294,12 +358,18 @@ impl Reader {
             } else {
                 places.remove(field.name.as_str())
             };
+            let had_rounded = self.losses.rounded > 0;
             self.field(field, column, value.unwrap_or(&Value::Null))
                 .map_err(|problem| format!("`{}`: {problem}", field.name))?;
+            if self.losses.rounded > 0 && !had_rounded {
+                let at = &mut self.losses.rounded_at;
+                *at = match at.as_str() {
+                    "" => field.name.clone(),
+                    within => format!("{}.{within}", field.name),
+                };
+            }
         }
-        if let (Some(key), None) = (places.keys().min(), &self.unknown) {
-            self.unknown = Some(key.to_string());
-        }
+        keep_first(&mut self.losses.unknown, places.keys().min().map(ToString::to_string));
         Ok(())
     }
 
@@ -341,6 +411,9 @@ impl Reader {
                     Kind::Number(dtype) => *dtype,
                     _ => Dtype::UInt8,
                 };
+                if let (Dtype::Float64, Some(whole)) = (dtype, whole(value)) {
+                    self.losses.rounded += u64::from(whole as f64 as i128 != whole);
+                }
                 let number = number(dtype, value);
                 column.add_number(&number.ok_or_else(|| refused(dtype, value))?);
                 Ok(())
@@ -364,15 +437,20 @@ fn refused(dtype: Dtype, value: &Value) -> String {
     }
 }
 
-/// The bytes of a number. Protocol Buffers write as JSON texts what JSON has no numbers for.
-fn number(dtype: Dtype, value: &Value) -> Option<Vec<u8>> {
-    let whole = match value {
+/// A number without a fraction.
+fn whole(value: &Value) -> Option<i128> {
+    match value {
         Value::Whole(value) => Some(*value),
         Value::Bool(value) => Some(i128::from(*value)),
         Value::Float(value) if value.fract() == 0.0 && value.abs() <= EXACT as f64 => Some(*value as i128),
         Value::Text(text) => text.parse().ok(),
         _ => None,
-    };
+    }
+}
+
+/// The bytes of a number. Protocol Buffers write as JSON texts what JSON has no numbers for.
+fn number(dtype: Dtype, value: &Value) -> Option<Vec<u8>> {
+    let whole = whole(value);
     match dtype {
         Dtype::Float64 => {
             let float = match (value, whole) {

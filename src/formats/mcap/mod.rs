@@ -49,6 +49,7 @@
 mod cdr;
 mod chunks;
 mod columns;
+mod container;
 mod decoder;
 mod descriptor;
 mod encoder;
@@ -56,6 +57,7 @@ mod error;
 mod files;
 mod form;
 mod image;
+mod interfaces;
 mod json;
 #[cfg(test)]
 mod mutations;
@@ -64,6 +66,8 @@ mod plan;
 mod protobuf;
 mod reader;
 mod records;
+#[cfg(feature = "rosbag2")]
+mod sqlite;
 mod stamp;
 mod standard;
 mod tally;

@@ -88,7 +88,7 @@ fn read_protobuf(set: &[u8], data: &[u8]) -> Result<usize, String> {
 }
 
 fn read_json(schema: &[u8], data: &[u8]) -> Result<usize, String> {
-    let of = json::type_of(schema, &json::Value::parse(data)?)?;
+    let of = json::type_of(schema, &json::Message::parse(data)?)?;
     read(of, Decoder::Json, data)
 }
 

@@ -3,6 +3,7 @@
 use super::decoder::Decoder;
 use super::image;
 use super::stamp::Stamp;
+use super::tally::Tally;
 use super::types::{Type, has_all};
 use crate::arrow::array::{Array, ArrayRef, AsArray, StructArray};
 use crate::arrow::datatypes::{DataType, FieldRef, Fields};
@@ -51,10 +52,10 @@ impl Part {
             Take::Image(_) => return Vec::new(),
         };
         let line = |(count, path): (u64, &str), what: &str| {
-            (count > 0).then(|| format!("numbers {what}: {count}, the first in `{path}`"))
+            (count > 0).then(|| format!("{what} {count}, the first in `{path}`"))
         };
-        let rounded = line(losses.rounded, "beyond 2^53 that are rounded to float64");
-        let missing = line(losses.missing, "that are not there, for which NaN stands");
+        let rounded = line(losses.rounded, Tally::ROUNDED);
+        let missing = line(losses.missing, "numbers that are not there, for which NaN stands:");
         rounded.into_iter().chain(missing).collect()
     }
 }

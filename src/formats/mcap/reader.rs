@@ -1,11 +1,12 @@
+use super::container::{Container, ZSTD, unpack_zstd};
 use super::decoder::Decoder;
 use super::form::{ABOUT, About, FIRST, changes};
 use super::own::{Differences, Own};
 use super::plan::{self, Part, Plan, Take, Transforms};
-use super::records::{Channel, Raw, Record, Records, Schema};
+use super::records::{Channel, MOST_BYTES, Raw, Record, Schema};
 use super::stamp::Stamp;
 use super::tally::Tally;
-use super::{ReadError, cdr, descriptor, files, json, types};
+use super::{ReadError, cdr, descriptor, files, interfaces, json, types};
 use crate::arrow::array::{Array, ArrayRef, AsArray, StructArray};
 use crate::formats::file_name;
 use crate::stream::{Message, MetadataRef, Reading, key};
@@ -20,13 +21,15 @@ use std::sync::Arc;
 pub struct Reader {
     /// The files that are not open yet, the next one last.
     files: Vec<PathBuf>,
-    records: Option<Records>,
+    open_file: Option<Container>,
     topics: Topics,
     names: Names,
     /// The message whose streams are being given.
     open: Option<Open>,
-    /// Why the first files can't be opened, where others can.
+    /// Why files can't be opened, or not read as a whole.
     missing: Vec<ReadError>,
+    /// What stands beside the messages of the files that were read.
+    beside: Vec<String>,
 }
 
 impl Reader {
@@ -39,11 +42,12 @@ impl Reader {
         files.reverse();
         let mut reader = Self {
             files,
-            records: None,
+            open_file: None,
             topics: Topics::default(),
             names: Names::default(),
             open: None,
             missing: Vec::new(),
+            beside: Vec::new(),
         };
         while let Err(error) = reader.open_next() {
             reader.missing.push(error);
@@ -90,15 +94,21 @@ impl Reader {
             if let Some(stream) = self.take_part(message) {
                 return Ok(Some(stream));
             }
-            let Some(records) = &mut self.records else {
+            let Some(file) = &mut self.open_file else {
                 if self.files.is_empty() {
                     return Ok(None);
                 }
                 self.open_next()?;
+                if let Some(error) = self.missing.pop() {
+                    return Err(error);
+                }
                 continue;
             };
-            match records.next()? {
-                None => self.records = None,
+            match file.next()? {
+                None => {
+                    self.beside.extend(file.left_out());
+                    self.open_file = None;
+                }
                 Some(Record::Schema(schema)) => self.topics.schema(schema),
                 Some(Record::Channel(channel)) => self.topics.channel(channel),
                 Some(Record::Message(raw)) => self.open = self.topics.message(raw),
@@ -111,6 +121,8 @@ impl Reader {
         let mut lines: Vec<String> = self.topics.all.iter().flat_map(Topic::left_out).collect();
         lines.sort();
         lines.extend(self.names.renamed.iter().cloned());
+        lines.extend(self.beside.iter().cloned());
+        lines.extend(self.open_file.iter().filter_map(Container::left_out));
         lines
     }
 
@@ -129,8 +141,9 @@ impl Reader {
 
     fn open_next(&mut self) -> Result<(), ReadError> {
         let Some(path) = self.files.pop() else { return Ok(()) };
-        let records = Records::open(&path)?;
-        self.records = Some(records);
+        let (file, problem) = Container::open(&path)?;
+        self.open_file = Some(file);
+        self.missing.extend(problem);
         self.describe();
         Ok(())
     }
@@ -138,12 +151,13 @@ impl Reader {
     /// Takes what the end of the open file says of its channels: what describes them may be in a chunk that is damaged.
     fn describe(&mut self) {
         self.topics.forget_ids();
-        for record in self.records.iter().flat_map(Records::summary) {
-            match record {
-                Record::Schema(schema) => self.topics.schema(schema),
-                Record::Channel(channel) => self.topics.channel(channel),
+        let topics = &mut self.topics;
+        if let Some(file) = &self.open_file {
+            file.describe(|record| match record {
+                Record::Schema(schema) => topics.schema(schema),
+                Record::Channel(channel) => topics.channel(channel),
                 Record::Message(_) => {}
-            }
+            });
         }
     }
 
@@ -161,7 +175,7 @@ impl Reader {
                     Stamp::of(&own.fields).and_then(|mut stamp| stamp.read(&open.payload, open.published_ns));
                 let stamp_ns = stamp_ns.unwrap_or(0);
                 if let Err(why) = own.read(&open.payload, stamp_ns, &changes, message) {
-                    topic.tally.broken.add(why);
+                    topic.tally.broken.add(1, why);
                     return None;
                 }
                 message.arrival_ns = own.about.has_arrivals.then_some(open.recorded_ns);
@@ -225,7 +239,7 @@ impl Reader {
                 }
                 Err(why) => {
                     if !std::mem::replace(&mut open.is_refused, true) {
-                        topic.tally.refused.add(why);
+                        topic.tally.refused.add(1, why);
                     }
                 }
             }
@@ -282,6 +296,8 @@ struct Topics {
     /// Messages of channels that nothing describes.
     undescribed: u64,
     differences: Differences,
+    /// The last message that was compressed by itself.
+    unpacked: Vec<u8>,
 }
 
 /// A schema that stays.
@@ -299,6 +315,8 @@ struct Topic {
     /// Of a channel that robocache wrote, what that says of it.
     own: Option<[String; 2]>,
     plan: Result<Known, String>,
+    /// Whether it has a schema that is not in the file.
+    is_lost: bool,
     tally: Tally,
 }
 
@@ -357,6 +375,10 @@ impl Topics {
                 _ if channel.encoding == JSON => Ok(Known::Unseen {
                     reading: reading.cloned(),
                 }),
+                None if channel.schema == 0 => Err(format!(
+                    "it has no schema, and in `{}` messages do not tell what they are (allowed without one: json)",
+                    channel.encoding
+                )),
                 None => Err(format!("its schema, number {}, is not in the file", channel.schema)),
                 Some(schema) => schema.plan(channel.encoding, own.as_ref(), reading),
             };
@@ -365,6 +387,7 @@ impl Topics {
                 encoding: channel.encoding.to_owned(),
                 schema: schema.cloned(),
                 own,
+                is_lost: schema.is_none() && channel.schema != 0,
                 plan,
                 tally: Tally::default(),
             });
@@ -383,30 +406,49 @@ impl Topics {
         topic.tally.messages += 1;
         if let Ok(Known::Unseen { reading }) = &topic.plan {
             let schema = topic.schema.as_ref().map_or(&[][..], |schema| &schema.data);
-            match json::Value::parse(raw.data).and_then(|first| json::type_of(schema, &first)) {
+            match json::Message::parse(raw.data).and_then(|first| json::type_of(schema, &first)) {
+                Ok(of) if of.is_empty() => topic.tally.empty += 1,
                 Ok(of) => topic.plan = Ok(Known::Topic(Plan::new(of, Decoder::Json, reading.as_ref()))),
-                Err(problem) => topic.tally.broken.add(problem),
+                Err(problem) => topic.tally.broken.add(1, problem),
             }
         }
         let (of, decoder, fields) = match topic.plan.as_ref().ok()? {
             Known::Topic(plan) if plan.parts.is_empty() => return None,
             Known::Topic(plan) => (&plan.of, &plan.decoder, &plan.fields),
-            Known::Own(own) => (&own.of, &Decoder::Cdr, &own.fields),
+            Known::Own(own) => (&own.of, &Decoder::Cdr { ends: false }, &own.fields),
             Known::Metadata(stream) => {
                 match cdr::text(raw.data).and_then(|text| changes(&text)) {
                     Ok(changes) => {
                         self.differences.insert(stream.clone(), changes);
                     }
-                    Err(problem) => topic.tally.broken.add(problem),
+                    Err(problem) => topic.tally.broken.add(1, problem),
                 }
                 return None;
             }
             Known::View | Known::Unseen { .. } => return None,
         };
-        let payload = match decoder.read(of, fields, raw.data, &mut topic.tally) {
+        let data = match decoder {
+            Decoder::Cdr { .. } if raw.data.starts_with(&ZSTD) => {
+                self.unpacked.clear();
+                match unpack_zstd(raw.data, MOST_BYTES, &mut self.unpacked) {
+                    Ok(..MOST_BYTES) => &self.unpacked,
+                    Ok(_) => {
+                        let problem = format!("zstd unpacks it to {MOST_BYTES} bytes or more (allowed: less)");
+                        topic.tally.broken.add(1, problem);
+                        return None;
+                    }
+                    Err(problem) => {
+                        topic.tally.broken.add(1, format!("zstd can't unpack it: {problem}"));
+                        return None;
+                    }
+                }
+            }
+            _ => raw.data,
+        };
+        let payload = match decoder.read(of, fields, data, &mut topic.tally) {
             Ok(payload) => payload,
             Err(problem) => {
-                topic.tally.broken.add(problem);
+                topic.tally.broken.add(1, problem);
                 return None;
             }
         };
@@ -436,11 +478,12 @@ impl Topics {
 impl Described {
     fn plan(&self, encoding: &str, own: Option<&[String; 2]>, reading: Option<&Reading>) -> Result<Known, String> {
         match (encoding, self.encoding.as_str()) {
-            ("cdr", "ros2msg") => {
+            ("cdr", encoding @ ("ros2msg" | interfaces::KNOWN)) => {
                 let text = str::from_utf8(&self.data).map_err(|_| "its schema is no text")?;
                 let of = types::from_ros2msg(&self.name, text)?;
                 let Some([about, first]) = own else {
-                    return Ok(Known::Topic(Plan::new(of, Decoder::Cdr, reading)));
+                    let ends = encoding == interfaces::KNOWN;
+                    return Ok(Known::Topic(Plan::new(of, Decoder::Cdr { ends }, reading)));
                 };
                 let about = About::from_text(about)?;
                 match about.form.as_str() {
@@ -453,6 +496,11 @@ impl Described {
                 let (of, layout) = descriptor::from_descriptors(&self.name, &self.data)?;
                 Ok(Known::Topic(Plan::new(of, Decoder::Protobuf(layout), reading)))
             }
+            ("cdr", "") => Err(
+                "the bag does not describe its type, and it is none of those that robocache knows (`ros2 bag convert` of Iron or later \
+                 writes descriptions)"
+                    .to_owned(),
+            ),
             ("cdr", schema) => Err(format!(
                 "its schema is in `{schema}`, which is not read (allowed: ros2msg)"
             )),
@@ -477,7 +525,7 @@ impl Topic {
             return Vec::new();
         }
         match &self.plan {
-            Err(_) if self.schema.is_none() => Vec::new(),
+            Err(_) if self.is_lost => Vec::new(),
             Err(why) => vec![format!("{topic} ({kind}): {messages} messages are left out: {why}")],
             Ok(Known::Topic(plan)) if plan.parts.is_empty() => vec![format!(
                 "{topic} ({kind}): {messages} messages are left out: there are no numbers in them but {}",
@@ -503,7 +551,7 @@ impl Topic {
     fn broken(&self) -> Option<String> {
         let (topic, messages) = (&self.name, self.tally.messages);
         match &self.plan {
-            Err(why) if self.schema.is_none() && messages > 0 => {
+            Err(why) if self.is_lost && messages > 0 => {
                 Some(format!("{topic}: {messages} messages are left out: {why}"))
             }
             _ => self

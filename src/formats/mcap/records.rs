@@ -1,6 +1,7 @@
 //! The records of an MCAP file, in their order, out of its chunks: <https://mcap.dev/spec>.
 
 use super::ReadError;
+use super::container::unpack_zstd;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
@@ -13,6 +14,11 @@ pub(super) const MAGIC: [u8; 8] = *b"\x89MCAP0\r\n";
 const HEAD: usize = 9;
 /// A footer with its head, and the magic behind it.
 const TAIL: u64 = HEAD as u64 + 20 + MAGIC.len() as u64;
+/// So many attachments and records of metadata are named, whose names begin in so many bytes.
+const MOST_BESIDE: usize = 20;
+const MOST_NAME: u64 = 4096;
+/// What rosbag2 says of its own files.
+const OF_ROSBAG2: &str = "rosbag2";
 /// A chunk and a record have no more than this, compressed or not: as much as dora sends in a message. A kilobyte of zstd may
 /// unpack to a gigabyte.
 pub(super) const MOST_BYTES: u64 = 256 << 20;
@@ -26,7 +32,9 @@ pub(super) mod op {
     pub const CHUNK: u8 = 0x06;
     pub const MESSAGE_INDEX: u8 = 0x07;
     pub const CHUNK_INDEX: u8 = 0x08;
+    pub const ATTACHMENT: u8 = 0x09;
     pub const STATISTICS: u8 = 0x0b;
+    pub const METADATA: u8 = 0x0c;
     pub const SUMMARY_OFFSET: u8 = 0x0e;
     pub const DATA_END: u8 = 0x0f;
     /// From here on they are those of applications.
@@ -61,7 +69,17 @@ pub(super) struct Channel<'a> {
     metadata: &'a [u8],
 }
 
-impl Channel<'_> {
+impl<'a> Channel<'a> {
+    pub fn new(id: u16, schema: u16, topic: &'a str, encoding: &'a str) -> Self {
+        Self {
+            id,
+            schema,
+            topic,
+            encoding,
+            metadata: &[],
+        }
+    }
+
     /// What else is said of it.
     pub fn metadata(&self) -> BTreeMap<String, String> {
         let (mut fields, mut found) = (Fields(self.metadata), BTreeMap::new());
@@ -150,6 +168,20 @@ impl<'a> Fields<'a> {
         })
     }
 
+    /// What an attachment is, in words, of which the beginning is there.
+    fn attachment(mut self) -> Option<String> {
+        self.u64()?; // when it was logged, and when it was made
+        self.u64()?;
+        let (name, kind) = (self.text()?, self.text()?);
+        let bytes = self.u64()?;
+        Some(format!("attachment `{name}` ({kind}, {bytes} bytes)"))
+    }
+
+    /// The name of a record of metadata.
+    fn metadata(mut self) -> Option<&'a str> {
+        self.text()
+    }
+
     fn chunk(mut self) -> Option<Chunk<'a>> {
         self.u64()?; // the times of its first and last message
         self.u64()?;
@@ -199,7 +231,7 @@ impl Chunk<'_> {
                 .read_to_end(out)
                 .map(|_| ())
                 .map_err(|error| error.to_string()),
-            "zstd" => unpack_zstd(compressed, limit, out),
+            "zstd" => unpack_zstd(compressed, limit, out).map(|_| ()),
             other => {
                 return Err(format!(
                     "a chunk compressed with `{other}` (allowed: lz4, zstd, or none)"
@@ -222,15 +254,6 @@ impl Chunk<'_> {
         }
         Ok(())
     }
-}
-
-fn unpack_zstd(mut compressed: &[u8], limit: u64, out: &mut Vec<u8>) -> Result<(), String> {
-    while !compressed.is_empty() && (out.len() as u64) < limit {
-        let decoder = ruzstd::decoding::StreamingDecoder::new(&mut compressed).map_err(|error| error.to_string())?;
-        let room = limit - out.len() as u64;
-        decoder.take(room).read_to_end(out).map_err(|error| error.to_string())?;
-    }
-    Ok(())
 }
 
 /// Where the next record comes from.
@@ -268,17 +291,20 @@ pub(super) struct Records {
     /// How many messages were read, and how many the file says that it has.
     messages: u64,
     says_messages: Option<u64>,
+    /// What stands beside the messages, in words, and how much more there is of it.
+    beside: Vec<String>,
+    more_beside: u64,
     /// Whether a part of the file could not be read.
     is_damaged: bool,
 }
 
 impl Records {
-    pub fn open(path: &Path) -> Result<Self, ReadError> {
+    /// Reads a file, which errors call `path`.
+    pub fn open(path: &Path, file: File) -> Result<Self, ReadError> {
         let io = |source| ReadError::Io {
             path: path.to_owned(),
             source,
         };
-        let file = File::open(path).map_err(io)?;
         let length = file.metadata().map_err(io)?.len();
         let mut file = BufReader::with_capacity(1 << 17, file);
         let mut magic = [0; MAGIC.len()];
@@ -299,6 +325,8 @@ impl Records {
             chunks: Vec::new(),
             messages: 0,
             says_messages: None,
+            beside: Vec::new(),
+            more_beside: 0,
             is_damaged: false,
         };
         // A summary that can't be read is not needed, as long as nothing else is broken.
@@ -316,7 +344,11 @@ impl Records {
                 let (body, behind) = rest[HEAD..].split_at_checked(usize::try_from(length).ok()?)?;
                 rest = behind;
                 let record = match op {
-                    op::SCHEMA => Fields(body).schema().map(Record::Schema),
+                    // 0 stands for none.
+                    op::SCHEMA => Fields(body)
+                        .schema()
+                        .filter(|schema| schema.id != 0)
+                        .map(Record::Schema),
                     op::CHANNEL => Fields(body).channel().map(Record::Channel),
                     _ => None,
                 };
@@ -394,6 +426,13 @@ impl Records {
                 op::CHANNEL => (fields.channel().map(Record::Channel), "channel"),
                 _ => (fields.message().map(Record::Message), "message"),
             };
+            if let Some(Record::Schema(Schema { id: 0, .. })) = record {
+                return Err(ReadError::Damaged {
+                    path: self.path.clone(),
+                    at,
+                    problem: "a schema of the number 0, which stands for none".to_owned(),
+                });
+            }
             return match record {
                 Some(record) => Ok(Some(record)),
                 None => Err(ReadError::Damaged {
@@ -497,6 +536,10 @@ impl Records {
         let is_read = matches!(op, op::SCHEMA | op::CHANNEL | op::MESSAGE | op::CHUNK);
         let taken = length.min(there);
         self.at = at + HEAD as u64 + taken;
+        if matches!(op, op::ATTACHMENT | op::METADATA) {
+            self.note_beside(op, taken)?;
+            return Ok(None);
+        }
         if !is_read {
             self.skip(taken)?;
             return Ok(None);
@@ -580,6 +623,37 @@ impl Records {
             true => String::new(),
             false => format!(", with messages of {}", of.join(", ")),
         }
+    }
+
+    /// Takes the name of what stands beside the messages.
+    fn note_beside(&mut self, op: u8, bytes: u64) -> Result<(), ReadError> {
+        self.body.clear();
+        let read = (&mut self.file).take(bytes.min(MOST_NAME)).read_to_end(&mut self.body);
+        let read = read.map_err(|source| self.io(source))?;
+        let fields = Fields(&self.body);
+        let words = match op {
+            op::ATTACHMENT => fields
+                .attachment()
+                .unwrap_or_else(|| "an attachment without a name".to_owned()),
+            _ => match fields.metadata() {
+                Some(OF_ROSBAG2) => return self.skip(bytes - read as u64),
+                Some(name) => format!("metadata `{name}`"),
+                None => "metadata without a name".to_owned(),
+            },
+        };
+        if self.beside.len() < MOST_BESIDE {
+            self.beside.push(words);
+        } else {
+            self.more_beside += 1;
+        }
+        self.skip(bytes - read as u64)
+    }
+
+    /// What stands beside the messages that were read, in words. `None`: nothing does.
+    pub fn left_out(&self) -> Option<String> {
+        let more = (self.more_beside > 0).then(|| format!("and {} more", self.more_beside));
+        let all: Vec<String> = self.beside.iter().cloned().chain(more).collect();
+        (!all.is_empty()).then(|| format!("{}: left out: {}", self.path.display(), all.join(", ")))
     }
 
     /// Compares how many messages were read with what the end of the file says, where nothing else is wrong with it.

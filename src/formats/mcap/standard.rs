@@ -1,65 +1,30 @@
-//! The types of ROS that are written, as rosbag2 describes them.
+//! The types of ROS that are written.
 
+use super::interfaces;
 use super::types::{self, Type};
 use std::sync::Arc;
 
-const HEADER: (&str, &str) = ("std_msgs/Header", "builtin_interfaces/Time stamp\nstring frame_id\n");
-const TIME: (&str, &str) = ("builtin_interfaces/Time", "int32 sec\nuint32 nanosec\n");
-const POINT: (&str, &str) = ("geometry_msgs/Point", "float64 x\nfloat64 y\nfloat64 z\n");
-const VECTOR: (&str, &str) = ("geometry_msgs/Vector3", "float64 x\nfloat64 y\nfloat64 z\n");
-const QUATERNION: (&str, &str) = (
-    "geometry_msgs/Quaternion",
-    "float64 x 0\nfloat64 y 0\nfloat64 z 0\nfloat64 w 1\n",
-);
-const POSE: (&str, &str) = (
-    "geometry_msgs/Pose",
-    "geometry_msgs/Point position\ngeometry_msgs/Quaternion orientation\n",
-);
-const TWIST: (&str, &str) = (
-    "geometry_msgs/Twist",
-    "geometry_msgs/Vector3 linear\ngeometry_msgs/Vector3 angular\n",
-);
-
-/// A type of ROS: its name, its fields, and the types that these are of.
+/// A type of ROS.
 pub(super) struct Standard {
     pub name: &'static str,
-    fields: &'static str,
-    parts: &'static [(&'static str, &'static str)],
     /// For a type of numbers alone, the fields that a sample has of it.
     pub columns: &'static [&'static str],
 }
 
 pub(super) const JOINT_STATE: Standard = Standard {
     name: "sensor_msgs/msg/JointState",
-    fields: "std_msgs/Header header\nstring[] name\nfloat64[] position\nfloat64[] velocity\nfloat64[] effort\n",
-    parts: &[HEADER, TIME],
     columns: &[],
 };
 pub(super) const POINT_CLOUD2: Standard = Standard {
     name: "sensor_msgs/msg/PointCloud2",
-    fields: "std_msgs/Header header\nuint32 height\nuint32 width\nsensor_msgs/PointField[] fields\nbool is_bigendian\n\
-             uint32 point_step\nuint32 row_step\nuint8[] data\nbool is_dense\n",
-    parts: &[
-        HEADER,
-        TIME,
-        (
-            "sensor_msgs/PointField",
-            "uint8 INT8=1\nuint8 UINT8=2\nuint8 INT16=3\nuint8 UINT16=4\nuint8 INT32=5\nuint8 UINT32=6\nuint8 FLOAT32=7\n\
-             uint8 FLOAT64=8\nstring name\nuint32 offset\nuint8 datatype\nuint32 count\n",
-        ),
-    ],
     columns: &[],
 };
 pub(super) const STRING: Standard = Standard {
     name: "std_msgs/msg/String",
-    fields: "string data\n",
-    parts: &[],
     columns: &[],
 };
 pub(super) const POSE_STAMPED: Standard = Standard {
     name: "geometry_msgs/msg/PoseStamped",
-    fields: "std_msgs/Header header\ngeometry_msgs/Pose pose\n",
-    parts: &[HEADER, TIME, POSE, POINT, QUATERNION],
     columns: &[
         "pose.position.x",
         "pose.position.y",
@@ -75,8 +40,6 @@ pub(super) const SAMPLES: [Standard; 5] = [
     POSE_STAMPED,
     Standard {
         name: "geometry_msgs/msg/TwistStamped",
-        fields: "std_msgs/Header header\ngeometry_msgs/Twist twist\n",
-        parts: &[HEADER, TIME, TWIST, VECTOR],
         columns: &[
             "twist.linear.x",
             "twist.linear.y",
@@ -88,16 +51,6 @@ pub(super) const SAMPLES: [Standard; 5] = [
     },
     Standard {
         name: "geometry_msgs/msg/WrenchStamped",
-        fields: "std_msgs/Header header\ngeometry_msgs/Wrench wrench\n",
-        parts: &[
-            HEADER,
-            TIME,
-            (
-                "geometry_msgs/Wrench",
-                "geometry_msgs/Vector3 force\ngeometry_msgs/Vector3 torque\n",
-            ),
-            VECTOR,
-        ],
         columns: &[
             "wrench.force.x",
             "wrench.force.y",
@@ -109,10 +62,6 @@ pub(super) const SAMPLES: [Standard; 5] = [
     },
     Standard {
         name: "sensor_msgs/msg/Imu",
-        fields: "std_msgs/Header header\ngeometry_msgs/Quaternion orientation\nfloat64[9] orientation_covariance\n\
-                 geometry_msgs/Vector3 angular_velocity\nfloat64[9] angular_velocity_covariance\n\
-                 geometry_msgs/Vector3 linear_acceleration\nfloat64[9] linear_acceleration_covariance\n",
-        parts: &[HEADER, TIME, QUATERNION, VECTOR],
         columns: &[
             "linear_acceleration.x",
             "linear_acceleration.y",
@@ -128,25 +77,6 @@ pub(super) const SAMPLES: [Standard; 5] = [
     },
     Standard {
         name: "nav_msgs/msg/Odometry",
-        fields: "std_msgs/Header header\nstring child_frame_id\ngeometry_msgs/PoseWithCovariance pose\n\
-                 geometry_msgs/TwistWithCovariance twist\n",
-        parts: &[
-            HEADER,
-            TIME,
-            (
-                "geometry_msgs/PoseWithCovariance",
-                "geometry_msgs/Pose pose\nfloat64[36] covariance\n",
-            ),
-            POSE,
-            POINT,
-            QUATERNION,
-            (
-                "geometry_msgs/TwistWithCovariance",
-                "geometry_msgs/Twist twist\nfloat64[36] covariance\n",
-            ),
-            TWIST,
-            VECTOR,
-        ],
         columns: &[
             "pose.pose.position.x",
             "pose.pose.position.y",
@@ -202,7 +132,7 @@ impl Standard {
 
     /// Its `ros2msg` schema.
     pub fn schema(&self) -> String {
-        describe(self.fields, self.parts)
+        interfaces::schema(self.name).unwrap_or_default()
     }
 
     /// Its type, read.
@@ -215,14 +145,5 @@ impl Standard {
 pub(super) fn own_schema(columns: &str) -> String {
     let fields = "std_msgs/Header header\nint64 timestamp_ns\nint64[] shape\nstring[] names\nint64[] timestamps_ns\n\
                   int64[] valid\nint64[] age_ns\nstring metadata\nuint32 rows\n";
-    describe(&format!("{fields}{columns}"), &[HEADER, TIME])
-}
-
-fn describe(fields: &str, parts: &[(&str, &str)]) -> String {
-    let mut schema = fields.to_owned();
-    for (name, fields) in parts {
-        let rule = "=".repeat(80);
-        schema.push_str(&format!("{rule}\nMSG: {name}\n{fields}"));
-    }
-    schema
+    interfaces::describe(&format!("{fields}{columns}"))
 }

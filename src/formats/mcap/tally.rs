@@ -7,13 +7,19 @@ pub(super) struct Tally {
     pub unstamped: u64,
     /// Messages with something that their type has no place for.
     pub unknown: Refusals,
+    /// Messages with an object that has a key several times.
+    pub twice: Refusals,
+    /// Whole numbers that float64 does not hold, before they came to a selector.
+    pub rounded: Refusals,
+    /// Messages without a value, before the first that has one.
+    pub empty: u64,
     /// Messages that hold nothing that can be taken.
     pub refused: Refusals,
     /// Those that are not of their type.
     pub broken: Refusals,
 }
 
-/// How many messages, and why the first of them.
+/// How many messages or values, and why the first of them.
 #[derive(Default)]
 pub(super) struct Refusals {
     count: u64,
@@ -21,11 +27,11 @@ pub(super) struct Refusals {
 }
 
 impl Refusals {
-    pub fn add(&mut self, why: impl ToString) {
+    pub fn add(&mut self, count: u64, why: impl ToString) {
         if self.count == 0 {
             self.first = why.to_string();
         }
-        self.count += 1;
+        self.count += count;
     }
 
     /// What is to be said of them, if there are any.
@@ -37,6 +43,9 @@ impl Refusals {
 }
 
 impl Tally {
+    /// What is said of whole numbers that float64 does not hold.
+    pub const ROUNDED: &str = "numbers beyond 2^53 that are rounded to float64:";
+
     /// What is to be said of the topic.
     pub fn lines(&self, topic: &str, kind: &str) -> Vec<String> {
         let unstamped = (self.unstamped > 0).then(|| {
@@ -48,6 +57,16 @@ impl Tally {
         let refused = self.refused.line(topic, kind, self.messages, "can't be taken");
         let what = "have keys that neither the schema nor the first message had, which are left out";
         let unknown = self.unknown.line(topic, kind, self.messages, what);
-        unstamped.into_iter().chain(unknown).chain(refused).collect()
+        let what = "have a key several times in an object, whose last value is taken";
+        let twice = self.twice.line(topic, kind, self.messages, what);
+        let Refusals { count, first } = &self.rounded;
+        let rounded =
+            (*count > 0).then(|| format!("{topic} ({kind}): {} {count}, the first in {first}", Self::ROUNDED));
+        let empty = (self.empty > 0).then(|| {
+            let what = "hold no value, and came before any that does: they are left out";
+            format!("{topic} ({kind}): of {} messages {} {what}", self.messages, self.empty)
+        });
+        let lines = [unstamped, empty, unknown, twice, rounded, refused];
+        lines.into_iter().flatten().collect()
     }
 }

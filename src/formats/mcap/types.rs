@@ -2,7 +2,7 @@
 
 use crate::arrow::datatypes::{DataType, Field as ArrowField, Fields};
 use crate::device::Dtype;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// A type has no more values and structs than this, those of sequences counted once.
@@ -78,11 +78,21 @@ impl Type {
         fields.collect()
     }
 
+    /// Whether there are no values in it, but for structs without any.
+    pub fn is_empty(&self) -> bool {
+        let is_empty = |field: &Field| matches!(&field.kind, Kind::Struct(of) if of.is_empty());
+        self.fields.iter().all(is_empty)
+    }
+
     /// The type with these fields.
     ///
     /// # Errors
-    /// More values than a type may have.
+    /// More values than a type may have, or two fields of a name.
     pub fn new(fields: Vec<Field>) -> Result<Arc<Self>, String> {
+        let mut names = HashSet::with_capacity(fields.len());
+        if let Some(twice) = fields.iter().find(|field| !names.insert(field.name.as_str())) {
+            return Err(format!("a type with two fields `{}`", twice.name));
+        }
         let of = |field: &Field| match &field.kind {
             Kind::Struct(of) => of.values.saturating_add(1),
             _ => 1,

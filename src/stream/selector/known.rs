@@ -35,7 +35,7 @@ const fn known(
 }
 
 /// Every struct of which samples are made.
-const SAMPLES: [Known; 11] = [
+const SAMPLES: [Known; 12] = [
     known(
         "std/control/v1/JointState",
         &["names", "positions", "velocities", "efforts"],
@@ -86,6 +86,8 @@ const SAMPLES: [Known; 11] = [
         &["linear_acceleration", "angular_velocity", "orientation"],
         None,
     ),
+    // Those of every other type have the same fields.
+    known("std_msgs/Float64MultiArray", &["layout", "data"], &["data"], None),
     known(
         "geometry_msgs/WrenchStamped",
         &["header", "wrench"],

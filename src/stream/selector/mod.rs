@@ -266,7 +266,7 @@ impl Selector {
             Ok(Plan {
                 take: Take::PointCloud2(cloud),
                 ..
-            }) => cloud.left_out().collect(),
+            }) => cloud.left_out().to_vec(),
             _ => Vec::new(),
         }
     }

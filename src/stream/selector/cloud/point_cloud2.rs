@@ -23,6 +23,9 @@ pub(in crate::stream::selector) struct PointCloud2 {
     /// The fields of the last message, and what is taken of them.
     last: Vec<PointField>,
     taken: Vec<Taken>,
+    /// The fields of all messages that are in no column, in words.
+    #[cfg(feature = "mcap")]
+    left_out: Vec<String>,
 }
 
 /// The rows of points of a `sensor_msgs/PointCloud2`.
@@ -149,6 +152,8 @@ impl PointCloud2 {
             wanted: wanted.clone(),
             last: Vec::new(),
             taken: Vec::new(),
+            #[cfg(feature = "mcap")]
+            left_out: Vec::new(),
         })
     }
 
@@ -248,14 +253,24 @@ impl PointCloud2 {
         Ok(())
     }
 
-    /// The fields of the last message that are in no column, as they have several values or no type that is known.
+    /// The fields of messages so far that are in no column, as they have several values or no type that is known.
     #[cfg(feature = "mcap")]
-    pub fn left_out(&self) -> impl Iterator<Item = String> {
-        let fields = self.last.iter().filter(|field| !field.fits());
-        fields.map(|field| match field.dtype {
-            Some(dtype) => format!("`{}` ({} {dtype})", field.name, field.count),
-            None => format!("`{}` (type {})", field.name, field.datatype),
-        })
+    pub fn left_out(&self) -> &[String] {
+        &self.left_out
+    }
+
+    #[cfg(feature = "mcap")]
+    fn note_left_out(&mut self) {
+        const MOST: usize = 64;
+        for field in self.last.iter().filter(|field| !field.fits()) {
+            let words = match field.dtype {
+                Some(dtype) => format!("`{}` ({} {dtype})", field.name, field.count),
+                None => format!("`{}` (type {})", field.name, field.datatype),
+            };
+            if self.left_out.len() < MOST && !self.left_out.contains(&words) {
+                self.left_out.push(words);
+            }
+        }
     }
 
     /// Finds out what the fields of a message are, and what is taken of them.
@@ -288,6 +303,8 @@ impl PointCloud2 {
                     .copied(),
             });
         }
+        #[cfg(feature = "mcap")]
+        self.note_left_out();
         let taken = self.take();
         taken.inspect_err(|_| self.taken.clear())
     }

@@ -1,0 +1,64 @@
+//! Types of ROS that robocache knows itself: those that it writes, and those of bags that describe none.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::LazyLock;
+
+/// The encoding of a schema that is one of these, and not of the file.
+pub(super) const KNOWN: &str = "robocache";
+
+/// What stands between a type and those that it is made of.
+const RULE: &str = "================================================================================";
+
+/// The fields of each type, by its name.
+static ALL: LazyLock<BTreeMap<&str, &str>> = LazyLock::new(|| {
+    let types = include_str!("interfaces.msg").split("MSG: ").skip(1);
+    types.filter_map(|of| of.split_once('\n')).collect()
+});
+
+/// The `ros2msg` schema of a type, such as `sensor_msgs/msg/Imu`. `None`: it is not known.
+pub(super) fn schema(name: &str) -> Option<String> {
+    let fields = ALL.get(name.replacen("/msg/", "/", 1).as_str())?;
+    Some(describe(fields))
+}
+
+/// The `ros2msg` schema of a type of these fields.
+pub(super) fn describe(fields: &str) -> String {
+    let mut text = fields.to_owned();
+    let mut taken = Vec::new();
+    let mut next: VecDeque<&str> = parts(fields).collect();
+    while let Some(part) = next.pop_front() {
+        if !taken.contains(&part) {
+            taken.push(part);
+            let fields = ALL[part];
+            text.push_str(&format!("{RULE}\nMSG: {part}\n{fields}"));
+            next.extend(parts(fields));
+        }
+    }
+    text
+}
+
+/// The types that fields are of, as far as they are known here.
+fn parts(fields: &str) -> impl Iterator<Item = &'static str> {
+    let of = fields.lines().filter_map(|line| line.split([' ', '[']).next());
+    of.filter_map(|of| ALL.get_key_value(of).map(|(name, _)| *name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::types::from_ros2msg;
+    use super::*;
+
+    #[test]
+    fn every_type_is_whole() {
+        assert_eq!(ALL.len(), 114);
+        for name in ALL.keys() {
+            let schema = schema(name).unwrap();
+            from_ros2msg(name, &schema).unwrap();
+        }
+        assert!(
+            schema("sensor_msgs/msg/Imu")
+                .is_some_and(|text| text.ends_with("float64 x\nfloat64 y\nfloat64 z\nfloat64 w\n"))
+        );
+        assert_eq!(schema("velodyne_msgs/msg/VelodyneScan"), None);
+    }
+}

@@ -1,0 +1,401 @@
+//! The messages of a bag in SQLite, in the order in which they were written.
+
+use super::records::{Channel, MOST_BYTES, Raw, Record, Schema};
+use super::{ReadError, interfaces};
+use rusqlite::config::DbConfig;
+use rusqlite::limits::Limit;
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, Error, ErrorCode, OpenFlags, OptionalExtension, Row};
+use std::collections::{HashMap, VecDeque};
+use std::fmt::Write;
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// So many bytes of messages are read at a time, where one has no more.
+const BATCH: usize = 4 << 20;
+/// Reading goes on behind so many damaged parts.
+const MOST_BREAKS: u32 = 1000;
+/// A name has no more characters than this, a definition of a type no more than that.
+const MOST_NAME: usize = 4096;
+const MOST_DEFINITION: usize = 1 << 20;
+/// How long a program that writes may keep a reader waiting.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Reads a database. It is never written to.
+pub(super) struct Database {
+    path: PathBuf,
+    connection: Connection,
+    topics: Vec<Topic>,
+    /// Which topic has a number in the database.
+    numbers: HashMap<i64, u16>,
+    /// From this row on nothing was read.
+    next: i64,
+    /// Rows that wait, and their data, one after the other.
+    rows: VecDeque<Waiting>,
+    data: Vec<u8>,
+    /// What comes behind them.
+    then: Then,
+    breaks: u32,
+}
+
+struct Topic {
+    name: String,
+    kind: String,
+    serialization: String,
+    /// How its type is described, and the description.
+    schema: (&'static str, String),
+}
+
+struct Waiting {
+    topic: u16,
+    time: u64,
+    from: usize,
+    to: usize,
+}
+
+enum Then {
+    Rows,
+    Problem(String),
+    End,
+}
+
+impl Database {
+    /// Opens the database that lies `at` a place; errors call it `path`. Returns with it what can't be read of it as a whole.
+    pub fn open(path: &Path, at: &Path) -> Result<(Self, Option<ReadError>), ReadError> {
+        let io = |source| ReadError::Io {
+            path: path.to_owned(),
+            source,
+        };
+        let refused = |error: Error| ReadError::not_a_bag(path, words(&error));
+        let mut header = Vec::new();
+        let mut file = File::open(at).map_err(io)?;
+        (&mut file).take(HEADER).read_to_end(&mut header).map_err(io)?;
+        let is_log = header.get(18) == Some(&2);
+        let (connection, late) = connect(at, is_log).map_err(refused)?;
+        let cut = cut(&header, file.metadata().map_err(io)?.len());
+        if cut.is_some() {
+            // What is there can be read.
+            connection
+                .execute_batch("PRAGMA writable_schema = ON")
+                .map_err(refused)?;
+        }
+        let mut database = Self {
+            path: path.to_owned(),
+            connection,
+            topics: Vec::new(),
+            numbers: HashMap::new(),
+            next: i64::MIN,
+            rows: VecDeque::new(),
+            data: Vec::new(),
+            then: Then::Rows,
+            breaks: 0,
+        };
+        let tables = database.check().map_err(refused)?;
+        tables.map_err(|problem| ReadError::not_a_bag(path, problem))?;
+        database.read_topics().map_err(refused)?;
+        let problem = cut.or(late).map(|problem| database.unreadable(problem));
+        Ok((database, problem))
+    }
+
+    fn unreadable(&self, problem: String) -> ReadError {
+        ReadError::Unreadable {
+            path: self.path.clone(),
+            problem,
+        }
+    }
+
+    /// Looks whether the tables are there, and hold nothing but what was written to them.
+    fn check(&self) -> rusqlite::Result<Result<(), String>> {
+        for (table, columns) in [
+            ("topics", "id, name, type, serialization_format"),
+            ("messages", "topic_id, timestamp, data"),
+        ] {
+            let query = "SELECT count(*) FROM sqlite_schema WHERE name = ?1 AND type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'";
+            let tables: i64 = self.connection.query_row(query, [table], |row| row.get(0))?;
+            let query = "SELECT count(*) FROM pragma_table_xinfo(?1) WHERE hidden <> 0";
+            let computed: i64 = self.connection.query_row(query, [table], |row| row.get(0))?;
+            if (tables, computed) != (1, 0) {
+                return Ok(Err(format!(
+                    "a database without a table `{table}` of stored columns (allowed: a bag of rosbag2)"
+                )));
+            }
+            self.connection
+                .prepare(&format!("SELECT rowid, {columns} FROM {table}"))?;
+        }
+        Ok(Ok(()))
+    }
+
+    fn read_topics(&mut self) -> rusqlite::Result<()> {
+        let mut described = HashMap::new();
+        let query = "SELECT count(*) FROM sqlite_schema WHERE name = 'message_definitions' AND type = 'table'";
+        if self.connection.query_row(query, [], |row| row.get::<_, i64>(0))? == 1 {
+            let query = "SELECT topic_type, encoding, encoded_message_definition FROM message_definitions LIMIT 65535";
+            let mut statement = self.connection.prepare(query)?;
+            let mut rows = statement.query([])?;
+            while let Some(row) = rows.next()? {
+                let definition = text(row, 2, MOST_DEFINITION)?;
+                if text(row, 1, MOST_NAME)? == "ros2msg" && !definition.is_empty() {
+                    described.insert(text(row, 0, MOST_NAME)?, definition);
+                }
+            }
+        }
+        let query = "SELECT id, name, type, serialization_format FROM topics ORDER BY rowid LIMIT 65535";
+        let mut statement = self.connection.prepare(query)?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let kind = text(row, 2, MOST_NAME)?;
+            let schema = match described.get(&kind) {
+                Some(definition) => ("ros2msg", definition.clone()),
+                None => interfaces::schema(&kind).map_or_else(Default::default, |known| (interfaces::KNOWN, known)),
+            };
+            self.numbers.insert(row.get(0)?, self.topics.len() as u16);
+            self.topics.push(Topic {
+                name: text(row, 1, MOST_NAME)?,
+                serialization: text(row, 3, MOST_NAME)?,
+                kind,
+                schema,
+            });
+        }
+        Ok(())
+    }
+
+    /// Hands over the types and topics.
+    pub fn describe(&self, take: &mut dyn FnMut(Record<'_>)) {
+        for (i, topic) in self.topics.iter().enumerate() {
+            let id = i as u16;
+            take(Record::Schema(Schema {
+                id: id + 1,
+                name: &topic.kind,
+                encoding: topic.schema.0,
+                data: topic.schema.1.as_bytes(),
+            }));
+            take(Record::Channel(Channel::new(
+                id,
+                id + 1,
+                &topic.name,
+                &topic.serialization,
+            )));
+        }
+    }
+
+    /// The next message; `None` at the end.
+    ///
+    /// # Errors
+    /// Rows that can't be read. The next call goes on behind them.
+    pub fn next(&mut self) -> Result<Option<Record<'_>>, ReadError> {
+        while self.rows.is_empty() {
+            match std::mem::replace(&mut self.then, Then::Rows) {
+                Then::Rows => self.then = self.read_rows(),
+                Then::Problem(problem) => return Err(self.unreadable(problem)),
+                Then::End => {
+                    self.then = Then::End;
+                    return Ok(None);
+                }
+            }
+        }
+        let row = self.rows.pop_front();
+        Ok(row.map(|row| {
+            Record::Message(Raw {
+                channel: row.topic,
+                log_time: row.time,
+                publish_time: row.time,
+                data: &self.data[row.from..row.to],
+            })
+        }))
+    }
+
+    /// Reads the next rows, and returns what comes behind them.
+    fn read_rows(&mut self) -> Then {
+        self.data.clear();
+        match self.read_batch() {
+            Ok(then) => then,
+            Err(error) if is_damage(&error) && self.breaks < MOST_BREAKS => {
+                self.breaks += 1;
+                let from = self.next.max(0);
+                match self.find_readable(from) {
+                    Some(next) => {
+                        self.next = next;
+                        Then::Problem(format!("rows {from} to {} can't be read: {}", next - 1, words(&error)))
+                    }
+                    None => self.end(from, &error),
+                }
+            }
+            Err(error) => self.end(self.next.max(0), &error),
+        }
+    }
+
+    fn end(&mut self, from: i64, error: &Error) -> Then {
+        // There is no row behind the last number.
+        self.next = i64::MAX;
+        self.breaks = MOST_BREAKS;
+        Then::Problem(format!("the rows from {from} on can't be read: {}", words(error)))
+    }
+
+    fn read_batch(&mut self) -> rusqlite::Result<Then> {
+        if self.next == i64::MAX {
+            return Ok(Then::End);
+        }
+        let query = "SELECT rowid, topic_id, timestamp, length(data), CASE WHEN length(data) <= ?2 THEN data END \
+                     FROM messages WHERE rowid >= ?1 ORDER BY rowid";
+        let mut statement = self.connection.prepare(query)?;
+        let mut rows = statement.query((self.next, MOST_BYTES as i64))?;
+        while let Some(row) = rows.next()? {
+            let number: i64 = row.get(0)?;
+            if number < self.next {
+                // Pages that stand in the file twice, or in each other.
+                return Err(Error::InvalidQuery);
+            }
+            self.next = number.saturating_add(1);
+            let whole = |at: usize| match row.get_ref(at) {
+                Ok(ValueRef::Integer(value)) => value,
+                _ => 0,
+            };
+            let topic = self.numbers.get(&whole(1)).copied().unwrap_or(u16::MAX);
+            let length = whole(3);
+            if length > MOST_BYTES as i64 {
+                let topic = self.topics.get(usize::from(topic)).map_or("", |topic| &topic.name);
+                return Ok(Then::Problem(format!(
+                    "row {number}, a message of {length} bytes of {topic}, is left out (allowed: {MOST_BYTES})"
+                )));
+            }
+            let from = self.data.len();
+            if let ValueRef::Blob(data) | ValueRef::Text(data) = row.get_ref(4)? {
+                self.data.extend_from_slice(data);
+            }
+            self.rows.push_back(Waiting {
+                topic,
+                time: u64::try_from(whole(2)).unwrap_or(0),
+                from,
+                to: self.data.len(),
+            });
+            if self.data.len() >= BATCH {
+                return Ok(Then::Rows);
+            }
+        }
+        Ok(Then::End)
+    }
+
+    /// Behind the row `from`, which can't be read, the number of the first from which on reading goes on.
+    fn find_readable(&self, from: i64) -> Option<i64> {
+        let query = "SELECT data FROM messages WHERE rowid >= ?1 ORDER BY rowid LIMIT 1";
+        let is_readable = |from: i64| {
+            let read = self
+                .connection
+                .query_row(query, [from], |row| row.get_ref(0).map(|_| ()));
+            read.optional().is_ok()
+        };
+        // A step further each time, until it can be read; then back to the first that can.
+        let (mut bad, mut step) = (from, 1);
+        let mut good = loop {
+            let at = from.checked_add(step)?;
+            if is_readable(at) {
+                break at;
+            }
+            (bad, step) = (at, step.checked_mul(2)?);
+        };
+        while good - bad > 1 {
+            let middle = bad + (good - bad) / 2;
+            if is_readable(middle) {
+                good = middle;
+            } else {
+                bad = middle;
+            }
+        }
+        Some(good)
+    }
+}
+
+/// The header of a database.
+const HEADER: u64 = 100;
+
+/// Opens a database for reading, and says what was written last and can't be read. `is_log`: its writer keeps a log beside it.
+fn connect(at: &Path, is_log: bool) -> rusqlite::Result<(Connection, Option<String>)> {
+    let beside = |suffix: &str| {
+        let mut name = at.as_os_str().to_owned();
+        name.push(suffix);
+        let is_there = fs::metadata(&name).is_ok_and(|about| about.len() > 0);
+        is_there.then(|| PathBuf::from(name))
+    };
+    let late = [beside("-wal"), beside("-journal")].into_iter().flatten().next();
+    // Of a log that was taken in when the writer ended, reading would make a new one.
+    if late.is_some() || !is_log {
+        match open(at, "mode=ro") {
+            Err(error) if late.is_some() && is_unwritable(&error) => {}
+            opened => return opened.map(|connection| (connection, None)),
+        }
+    }
+    let connection = open(at, "immutable=1")?;
+    let problem = late.map(|late| {
+        let of = late.display();
+        format!("what `{of}` beside it holds or takes back is not read, as that needs a file and a folder that can be written to")
+    });
+    Ok((connection, problem))
+}
+
+fn open(at: &Path, how: &str) -> rusqlite::Result<Connection> {
+    let path = fs::canonicalize(at).unwrap_or_else(|_| at.to_owned());
+    let mut uri = String::from("file:");
+    for &byte in path.as_os_str().as_bytes() {
+        match byte {
+            b'/' | b'-' | b'.' | b'_' => uri.push(byte.into()),
+            byte if byte.is_ascii_alphanumeric() => uri.push(byte.into()),
+            // Writing to a string can't fail.
+            byte => drop(write!(uri, "%{byte:02x}")),
+        }
+    }
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(format!("{uri}?{how}"), flags)?;
+    connection.busy_timeout(PATIENCE)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+    connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, MOST_BYTES as i32 + (1 << 20))?;
+    connection.execute_batch("PRAGMA cell_size_check = ON")?;
+    match connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(())) {
+        Err(error) if !is_damage(&error) => Err(error),
+        _ => Ok(connection),
+    }
+}
+
+/// What is missing of a file of this length, in words.
+fn cut(header: &[u8], length: u64) -> Option<String> {
+    let number = |at: usize| header.get(at..)?.first_chunk().copied().map(u32::from_be_bytes);
+    let page = match header.get(16..)?.first_chunk().copied().map(u16::from_be_bytes)? {
+        1 => 1 << 16,
+        page => u64::from(page),
+    };
+    // Old versions do not keep the number of pages.
+    let pages = number(28).filter(|_| number(24) == number(92))?;
+    let says = page * u64::from(pages);
+    (length < says).then(|| format!("it ends at byte {length}, and says that it has {says}"))
+}
+
+fn is_damage(error: &Error) -> bool {
+    let codes = [ErrorCode::DatabaseCorrupt, ErrorCode::NotADatabase, ErrorCode::TooBig];
+    matches!(error, Error::InvalidQuery) || error.sqlite_error_code().is_some_and(|code| codes.contains(&code))
+}
+
+fn is_unwritable(error: &Error) -> bool {
+    let codes = [ErrorCode::CannotOpen, ErrorCode::ReadOnly];
+    error.sqlite_error_code().is_some_and(|code| codes.contains(&code))
+}
+
+fn words(error: &Error) -> String {
+    match (error, error.sqlite_error_code()) {
+        (Error::InvalidQuery, _) => "pages of the file stand in it twice".to_owned(),
+        (_, Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)) => {
+            "another program has it locked (allowed: once that has ended, or a bag that it does not write)".to_owned()
+        }
+        _ => format!("SQLite says: {error}"),
+    }
+}
+
+/// A text of no more than so many bytes.
+fn text(row: &Row<'_>, at: usize, most: usize) -> rusqlite::Result<String> {
+    Ok(match row.get_ref(at)? {
+        ValueRef::Text(text) | ValueRef::Blob(text) if text.len() <= most => String::from_utf8_lossy(text).into_owned(),
+        ValueRef::Text(text) => format!("text of {} bytes", text.len()),
+        _ => String::new(),
+    })
+}
