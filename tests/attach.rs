@@ -413,7 +413,7 @@ fn what_can_t_be_is_refused_by_its_key() {
             "attach[0].rows: 0 (allowed: 1 to 1, the rows of the window)",
         ),
         ("{ input: a, rows: 2 }", "attach[0].rows: 2 (allowed: 1 to 1"),
-        ("{ input: a, dim: 3 }", "unknown field `dim`"),
+        ("{ input: a, dim: 3 }", "unknown key `dim`"),
     ] {
         let refused = graph(&fuse("", attach)).err().unwrap().to_string();
         assert!(refused.contains(problem), "{refused}");

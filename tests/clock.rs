@@ -258,9 +258,9 @@ fn a_wrong_configuration_names_the_key() {
         ),
         (
             "plugins: [clock: { inputs: [{ input: a, clock: utc }] }]",
-            "unknown variant `utc`, expected one of `device`",
+            "inputs[0].clock: `utc` is not allowed (allowed: device",
         ),
-        ("plugins: [clock: {}]", "missing field `inputs`"),
+        ("plugins: [clock: {}]", "clock: the key `inputs` is missing"),
     ] {
         let refused = graph(text).err().unwrap().to_string();
         assert!(refused.contains(words) && refused.contains("robot.yml"), "{refused}");

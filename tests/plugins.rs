@@ -152,7 +152,7 @@ fn what_is_said_of_an_input_s_payload_is_refused_by_its_key() {
     let cases = [
         (
             fuse("from: { column: [a] }"),
-            "fuse: modalities[0].from.column: unknown field `column`, expected one of `columns`, `names`, `stamp`",
+            "fuse: modalities[0].from.column: unknown key `column`, did you mean `columns`? (allowed: columns, names, stamp)",
         ),
         (
             fuse("from: {}"),

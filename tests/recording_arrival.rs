@@ -174,7 +174,7 @@ fn arrivals_ascend_over_all_streams_and_are_optional() {
     ));
     for (order, words) in [
         ("arrival", "replay: order: "),
-        ("time", "unknown variant `time`, expected `stamp` or `arrival`"),
+        ("time", "`time` is not allowed (allowed: stamp, arrival)"),
     ] {
         let text = format!("\n  - replay: {{ path: {}, order: {order} }}", without.display());
         let refused = graph(&text, &[]).err().unwrap().to_string();

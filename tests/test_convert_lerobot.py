@@ -346,10 +346,10 @@ lerobot:
     ("change", "said"),
     [
         (("rate_hz: 50", "rate_hz: 33.3"), "33.3 observations a second, and LeRobot has whole numbers"),
-        (("modalities: [arm, gripper]", "modalities: [arm, griper]"), "no modality `griper` (allowed: arm, gripper)"),
+        (("modalities: [arm, gripper]", "modalities: [arm, griper]"), "no modality `griper`, did you mean `gripper`? (allowed: arm, gripper)"),
         (("images: camera", "images: camera, stream: a"), "it comes from nowhere, or from several places"),
         (("take: next", "samples: 3"), "`samples` does not belong to what it comes from"),
-        (("robot_type: made_up", "robot_typ: made_up"), "unknown field `robot_typ`"),
+        (("robot_type: made_up", "robot_typ: made_up"), "unknown key `robot_typ`"),
         (("name: action", "name: index"), "a dataset fills it itself"),
         (("name: action", "name: observation.state"), "there are two of this name"),
         (("name: action", "name: a/b"), "it is no name of a feature"),

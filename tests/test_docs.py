@@ -17,6 +17,7 @@ from harness import Flow, binary, dora_run_until
 ROOT = pathlib.Path(__file__).parents[1]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("nodes/*/README.md")), *sorted(ROOT.glob("examples/**/README.md"))]
 SECTIONS = {"align", "clock", "fuse", "group", "resample", "voxelize", "record", "replay", "sim"}
+COMMAND = ROOT / "target" / "release" / "robocache"
 OWN = {"force_mean": ROOT / "target" / "release" / "force-mean"}
 
 
@@ -65,6 +66,18 @@ def test_a_configuration_of_the_documentation_is_taken(text, tmp_path):
     assert nodes, f"no section of a node: {[*config]}"
     for node in nodes:
         assert refusal(node, text, tmp_path) is None, node.name
+
+
+@pytest.mark.parametrize("text", configurations())
+def test_check_finds_nothing_wrong_with_a_configuration_of_the_documentation(text, tmp_path, request):
+    (tmp_path / "config.yml").write_text(text)
+    done = subprocess.run([COMMAND, "check", "config.yml", "--strict"], cwd=tmp_path, capture_output=True, text=True, timeout=30)
+    if "force_mean" in text:  # a plugin that the command does not have
+        assert done.returncode == 2 and "`force_mean` is no plugin" in done.stdout
+    elif "semantics" in request.node.callspec.id:  # its examples have masks and late samples
+        assert done.returncode != 2, done.stdout
+    else:
+        assert done.returncode == 0, done.stdout
 
 
 def test_there_are_configurations_and_a_wrong_one_is_found(tmp_path):

@@ -228,8 +228,8 @@ def test_a_trigger_that_is_not_wired_is_said_at_the_start(flow):
         ("{ stream: lidar }", ["fuse: trigger.stream: `lidar` is the input of no modality (allowed: camera)"]),
         ("{ request: camera }", ["fuse: trigger.request: `camera` is modalities[0]"]),
         ("{ request: ask, timer: tick }", ["trigger: `request` and `timer` came (allowed: one of"]),
-        ("{ stream: camera, evry: 2 }", ["trigger.evry: unknown field `evry`", "every"]),
-        ("camera", ["trigger: invalid type: string", "{ stream: camera }"]),
+        ("{ stream: camera, evry: 2 }", ["trigger.evry: unknown key `evry`, did you mean `every`?"]),
+        ("camera", ['trigger: "camera" is not allowed (allowed: a map such as { stream: camera })']),
     ],
 )
 def test_a_trigger_that_can_not_be_is_refused(tmp_path, trigger, words):

@@ -121,11 +121,16 @@ pub fn graph(
         names.filter_map(|name| named_plugin(name)).collect()
     };
     if plugins.is_empty() {
-        eyre::bail!(
-            "{}: it has nothing to {what_for} (allowed: a section of {}, or `plugins:`)",
-            file.display(),
+        let problem = format!(
+            "it has nothing to {what_for} (allowed: a section of {}, or `plugins:`)",
             order.join(", ")
         );
+        return Err(AppError::Config {
+            file: file.to_owned(),
+            section: "configuration".to_owned(),
+            problem,
+        }
+        .into());
     }
     let notes = Notes::default();
     let app = App::new()

@@ -4,10 +4,11 @@ pub mod report;
 pub mod tally;
 
 use crate::config::{self, Operation, Section};
+use crate::convert::lerobot::LerobotConfig;
 use crate::offsets::{self, Judge};
 use crate::output::Output;
 use report::Report;
-use robocache::app::Change;
+use robocache::app::{Change, Config};
 use robocache::ops::align::{AlignConfig, FUSED, TriggerConfig};
 use robocache::stream::Message;
 use robocache::stream::recording::{Order, Reader};
@@ -90,11 +91,11 @@ pub fn attempt(args: &Args, watch: &mut dyn FnMut(&str, &Message)) -> eyre::Resu
     let mut problems: Vec<String> = refused.iter().map(ToString::to_string).collect();
     let inputs: Vec<String> = graph.external_inputs().map(|(input, _)| input.to_owned()).collect();
     let recorded: BTreeSet<String> = reader.streams().map(str::to_owned).collect();
-    let unused: Vec<String> = recorded
-        .iter()
-        .filter(|stream| !inputs.contains(stream))
-        .cloned()
-        .collect();
+    // What is wrong with that section is for `check` and for `convert`.
+    let lerobot = Config::read(&args.config)?.read_section::<LerobotConfig>("lerobot");
+    let lerobot = lerobot.ok().flatten().unwrap_or_default();
+    let is_used = |stream: &String| inputs.contains(stream) || lerobot.streams().any(|taken| taken == stream);
+    let unused: Vec<String> = recorded.iter().filter(|stream| !is_used(stream)).cloned().collect();
     let missing: Vec<String> = inputs
         .iter()
         .filter(|input| !recorded.contains(*input))

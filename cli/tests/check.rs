@@ -57,12 +57,187 @@ const MISTAKES: &[Mistake] = &[
     demo(
         "max_wait_ms: 100",
         "max_wait: 100",
-        ("error", "fuse", "unknown field `max_wait`"),
+        (
+            "error",
+            "fuse",
+            "unknown key `max_wait`, did you mean `max_wait_ms`? (allowed: rate_hz",
+        ),
     ),
     demo(
         "interpolation: nearest",
         "interpolation: closest",
         ("error", "fuse", "`closest` is no interpolation"),
+    ),
+    // Slips of the pen, of which each names what may be meant.
+    demo(
+        "interpolation: nearest",
+        "interpolation: neerest",
+        (
+            "error",
+            "fuse",
+            "`neerest` is no interpolation, did you mean `nearest`?",
+        ),
+    ),
+    demo(
+        "layout: dense",
+        "layout: dens",
+        ("error", "voxelize", "`dens` is no layout, did you mean `dense`?"),
+    ),
+    demo(
+        "channels: [occupancy, mean_z]",
+        "channels: [ocupancy, mean_z]",
+        (
+            "error",
+            "voxelize",
+            "`ocupancy` is no channel, did you mean `occupancy`?",
+        ),
+    ),
+    demo(
+        "  window: 16",
+        "  residence: { observations: shared }\n  window: 16",
+        (
+            "error",
+            "fuse",
+            "`observations` is no output, did you mean `observation`?",
+        ),
+    ),
+    demo(
+        "  window: 16",
+        "  residence: { observation: { kind: shared, slot: 8 } }\n  window: 16",
+        (
+            "error",
+            "fuse",
+            "residence.observation.slot: unknown key `slot`, did you mean `slots`?",
+        ),
+    ),
+    demo(
+        "drop_rate: 0.01",
+        "droprate: 0.01",
+        (
+            "error",
+            "sim",
+            "streams.camera.droprate: unknown key `droprate`, did you mean `drop_rate`?",
+        ),
+    ),
+    demo(
+        "trigger: { stream: camera }",
+        "trigger: { stream: camera, rows: sample }",
+        (
+            "error",
+            "fuse",
+            "`sample` is not allowed, did you mean `samples`? (allowed: period, samples)",
+        ),
+    ),
+    // In the language of configurations, with the place.
+    demo(
+        "rate_hz: 30  ",
+        "rate_hz: fast",
+        ("error", "fuse", "rate_hz: \"fast\" is not allowed (allowed: a number)"),
+    ),
+    demo(
+        "window: 16",
+        "window: 1.5",
+        (
+            "error",
+            "fuse",
+            "window: 1.5 is not allowed (allowed: a whole number, 0 or more)",
+        ),
+    ),
+    demo(
+        "  modalities:               #",
+        "  modality:                 #",
+        ("error", "fuse", "unknown key `modality`, did you mean `modalities`?"),
+    ),
+    demo(
+        "{ input: lidar }",
+        "{ input: lidar, from: points }",
+        (
+            "error",
+            "voxelize",
+            "inputs[0].from: \"points\" is not allowed (allowed: a map of columns, names, stamp)",
+        ),
+    ),
+    demo(
+        "  dtype: float32\n  modalities",
+        "  dtype: float32\n  window: 8\n  modalities",
+        (
+            "error",
+            "configuration",
+            "fuse: the key `window` is given twice (allowed: once) at line 27 column 3",
+        ),
+    ),
+    // Units.
+    demo(
+        "max_wait_ms: 100",
+        "max_wait_ms: 0.2",
+        (
+            "warning",
+            "fuse.max_wait_ms",
+            "0.2 ms, 200 us, and 0.2 s would be 200 ms (plausible: 1 to 10000 ms)",
+        ),
+    ),
+    demo(
+        "max_age_ms: 250",
+        "max_age_ms: 200000000",
+        (
+            "warning",
+            "fuse.attach[0].max_age_ms",
+            "200000000 ms, 2.31 days, and 200000000 us would be 200000 ms",
+        ),
+    ),
+    demo(
+        "latency_ms: 33, max_age_ms: 50",
+        "latency_ms: 33000000, max_age_ms: 50",
+        (
+            "warning",
+            "fuse.modalities[0].latency_ms",
+            "33000000 ns would be 33 ms (plausible: 0.05 to 10000 ms)",
+        ),
+    ),
+    demo(
+        "voxel_size_m: [0.4, 0.4, 0.4]",
+        "voxel_size_m: [400, 400, 400]",
+        (
+            "warning",
+            "voxelize.voxel_size_m",
+            "is it in millimetres? (plausible: 0.001 to 10 m)",
+        ),
+    ),
+    sensors(
+        "window: 16 ",
+        "window: 400000 ",
+        (
+            "warning",
+            "fuse.window",
+            "400000 rows, 1 steps apart, at 50 Hz are 2.22 hours (plausible: up to 600 s)",
+        ),
+    ),
+    sensors(
+        "rate_hz: 50\n  window: 16 ",
+        "rate_hz: 1000000\n  window: 100000 ",
+        (
+            "warning",
+            "fuse.window",
+            "an observation is 14.0 MB, and 1000000 a second are 14.0 TB a second",
+        ),
+    ),
+    sensors(
+        "rate_hz: 50\n",
+        "rate_hz: 1000000\n",
+        (
+            "warning",
+            "fuse.rate_hz",
+            "1000000 Hz is a step of 1.00 us (plausible: 0.01 to 10000 Hz)",
+        ),
+    ),
+    sensors(
+        "translation_m: [0.3, 0, 0.5]",
+        "translation_m: [300, 0, 500]",
+        (
+            "warning",
+            "voxelize.inputs[0].extrinsic.translation_m",
+            "is it in millimetres?",
+        ),
     ),
     demo(
         "trigger: { stream: camera }",
@@ -77,7 +252,11 @@ const MISTAKES: &[Mistake] = &[
     demo(
         "\nvoxelize:",
         "\nvoxelise:",
-        ("error", "configuration", "unknown key `voxelise`"),
+        (
+            "error",
+            "configuration",
+            "unknown key `voxelise`, did you mean `voxelize`?",
+        ),
     ),
     // Limits, waits and widths in a configuration.
     demo(
@@ -233,6 +412,20 @@ const MISTAKES: &[Mistake] = &[
         ),
     ),
     wiring(
+        "observation: { source: fuse/observation, queue_size: 16 }",
+        "observation: { source: fuse/observation, queue_size: 16, queue_policy: backpressure }",
+        (
+            "warning",
+            "nodes.policy.inputs.observation.queue_policy",
+            "`fuse/observation` is live: a slow node holds its sensor up",
+        ),
+    ),
+    wiring(
+        "    shared_memory_pool_size: 64MB\n    inputs:\n      lidar",
+        "    shared_memory_pool_size: 1000000GB\n    inputs:\n      lidar",
+        ("warning", "nodes", "and /dev/shm has"),
+    ),
+    wiring(
         "    shared_memory_pool_size: 64MB      # a cloud is 1.4 MB\n",
         "    shared_memory_pool_size: 4MB\n",
         ("warning", "nodes.robot.shared_memory_pool_size", "a message of `lidar`"),
@@ -253,7 +446,7 @@ const MISTAKES: &[Mistake] = &[
         (
             "error",
             "nodes.fuse.outputs.observations",
-            "no such output (allowed: fused, grids, observation)",
+            "no such output, did you mean `observation`? (allowed: fused, grids, observation)",
         ),
     ),
     wiring(
@@ -278,7 +471,11 @@ const MISTAKES: &[Mistake] = &[
     wiring(
         "robocache-voxelize",
         "robocache-voxelise",
-        ("error", "nodes.voxelize.path", "is no node"),
+        (
+            "error",
+            "nodes.voxelize.path",
+            "`robocache-voxelise` is no node, did you mean `voxelize`?",
+        ),
     ),
     wiring(
         "robocache-fuse\n    args: --config robocache.yml",
@@ -328,6 +525,39 @@ const MISTAKES: &[Mistake] = &[
         found: ("warning", "nodes.voxelize.inputs.rear", "as `front` is"),
     },
     Mistake {
+        dataflow: SENSORS,
+        file: SENSORS,
+        from: "imu: { source: imu/imu, queue_size: 200 }",
+        to: "imu: { source: imu/imu, queue_size: 1 }",
+        found: (
+            "warning",
+            "nodes.fuse.inputs.imu.queue_size",
+            "1, and messages of `imu` come 20.0 times a second by its `max_gap_ms`: a busy node loses some (allowed: 2 or more)",
+        ),
+    },
+    Mistake {
+        dataflow: SENSORS,
+        file: SENSORS,
+        from: "joints: { source: joints/joints, queue_size: 100 }",
+        to: "joints: { source: joints/joints, queue_size: 100, queue_policy: backpressure }",
+        found: (
+            "warning",
+            "nodes.fuse.inputs.joints.queue_policy",
+            "nothing says that `joints/joints` is a replay: a slow node holds a live sensor up",
+        ),
+    },
+    Mistake {
+        dataflow: SENSORS,
+        file: SENSORS,
+        from: "wrench: { source: wrench/wrench, queue_size: 100 }",
+        to: "wrensh: { source: wrench/wrench, queue_size: 100 }",
+        found: (
+            "error",
+            "nodes.fuse.inputs",
+            "asks for `wrench`, which is not wired, did you mean `wrensh`?",
+        ),
+    },
+    Mistake {
         dataflow: REPLAY,
         file: "examples/recording.yml",
         from: "speed: 1.0 ",
@@ -337,11 +567,15 @@ const MISTAKES: &[Mistake] = &[
 ];
 
 /// The project's dataflows and configurations.
-const FILES: [&str; 13] = [
+const FILES: [&str; 18] = [
     "dataflow.yml",
     "robocache.yml",
+    "examples/bag.yml",
+    "examples/bag/robot.yml",
     "examples/force-mean.yml",
     "examples/force-mean/config.yml",
+    "examples/hub.yml",
+    "examples/hub/config.yml",
     "examples/lerobot.yml",
     "examples/lerobot/config.yml",
     "examples/offline.yml",
@@ -351,14 +585,21 @@ const FILES: [&str; 13] = [
     "examples/replay.yml",
     "examples/sensors.yml",
     "examples/sensors/config.yml",
+    "examples/view.yml",
 ];
 
-/// A copy of the project's own files, and a recording for those that replay one.
-fn project() -> Folder {
+/// A copy of the project's own files.
+fn unrecorded() -> Folder {
     let folder = Folder::new();
     for file in FILES {
         folder.write(file, &std::fs::read_to_string(root().join(file)).unwrap());
     }
+    folder
+}
+
+/// The same, and a recording for those that replay one.
+fn project() -> Folder {
+    let folder = unrecorded();
     let of = |stream: &'static str, dim: usize, ms: i64, count: i64| {
         (0..count).map(move |i| (stream, sample(i * ms * MS, &vec![0.5; dim])))
     };
@@ -390,7 +631,15 @@ fn check(folder: &Path, words: &[&str]) -> (i32, Vec<Value>) {
     let done = done(command(["check", "--json"]).args(words).current_dir(folder));
     let mut found = done.json()["findings"].as_array().unwrap().clone();
     found.retain(|finding| finding["level"] != "note");
-    (done.code, found)
+    // Whether this machine has room for the project's own pools is not asked here.
+    let is_of_machine = |finding: &Value| {
+        let problem = finding["problem"].as_str().unwrap();
+        finding["at"] == "nodes" && problem.contains("/dev/shm has") && !problem.contains("TB")
+    };
+    let all = found.len();
+    found.retain(|finding| !is_of_machine(finding));
+    let is_clean = found.is_empty() && found.len() < all;
+    (if is_clean { 0 } else { done.code }, found)
 }
 
 fn says(finding: &Value, (level, at, problem): (&str, &str, &str)) -> bool {
@@ -400,9 +649,13 @@ fn says(finding: &Value, (level, at, problem): (&str, &str, &str)) -> bool {
 
 #[test]
 fn nothing_is_wrong_with_the_projects_own_files() {
-    let folder = project();
-    for file in FILES {
+    for file in &FILES {
         let text = std::fs::read_to_string(root().join(file)).unwrap();
+        let folder = match *file {
+            // Its recording is what the others replay.
+            "examples/record.yml" => unrecorded(),
+            _ => project(),
+        };
         let (code, found) = match text.contains("\nnodes:") {
             true => check(&folder.0, &["--dataflow", file, "--strict"]),
             // Its plugin is one of its own program.
@@ -414,7 +667,7 @@ fn nothing_is_wrong_with_the_projects_own_files() {
     let dataflows = FILES
         .iter()
         .filter(|file| std::fs::read_to_string(root().join(file)).unwrap().contains("\nnodes:"));
-    assert_eq!(dataflows.count(), 7);
+    assert_eq!(dataflows.count(), 10);
 }
 
 #[test]
@@ -656,4 +909,196 @@ fn mistakes_in_what_the_examples_do_not_have_are_found() {
         let (_, found) = check(&folder.0, &["--dataflow", "flow.yml"]);
         assert!(found.len() == 1 && says(&found[0], expected), "{section}: {found:#?}");
     }
+}
+
+#[test]
+fn a_recorder_that_would_not_start_is_an_error() {
+    let (code, found) = check(&unrecorded().0, &["--dataflow", "examples/record.yml"]);
+    assert_eq!((code, found), (0, vec![]));
+    let folder = project();
+    let refused = ("error", "record.path", "out/recording has a recording");
+    let (code, found) = check(&folder.0, &["--dataflow", "examples/record.yml"]);
+    assert!(code == 2 && found.len() == 1 && says(&found[0], refused), "{found:#?}");
+    let file = folder.write("record.yml", "record: { path: out/recording }");
+    let (code, found) = check(&folder.0, &[file.to_str().unwrap()]);
+    assert!(code == 2 && found.len() == 1 && says(&found[0], refused), "{found:#?}");
+}
+
+#[test]
+fn a_ring_with_a_consumer_on_another_machine_is_an_error() {
+    let found = |ours: &str, theirs: &str| {
+        let folder = project();
+        let ring = "  residence: { observation: { kind: shared, slots: 8 } }\n  window: 16";
+        replace(&folder, "robocache.yml", "  window: 16", ring);
+        replace(&folder, DEMO, "  - id: fuse\n", &format!("  - id: fuse\n{ours}"));
+        replace(&folder, DEMO, "  - id: policy\n", &format!("  - id: policy\n{theirs}"));
+        check(&folder.0, &["--dataflow", DEMO]).1
+    };
+    let machine = |name: &str| format!("    deploy: {{ machine: {name} }}\n");
+    let label = |name: &str| format!("    deploy: {{ labels: {{ gpu: {name} }} }}\n");
+    let (gpu, brain) = (machine("gpu"), machine("brain"));
+    for (ours, theirs, words) in [
+        (
+            gpu.as_str(),
+            brain.as_str(),
+            "`fuse` runs on machine gpu, its consumer `policy` on machine brain",
+        ),
+        (
+            &gpu,
+            "",
+            "its consumer `policy` on no machine by name (allowed: the same `deploy`, or `residence: host`)",
+        ),
+        (
+            "",
+            &brain,
+            "`fuse` runs on no machine by name, its consumer `policy` on machine brain",
+        ),
+        (
+            &label("here"),
+            &label("there"),
+            "`fuse` runs on label gpu: here, its consumer `policy` on label gpu: there",
+        ),
+    ] {
+        let found = found(ours, theirs);
+        let expected = ("error", "residence of `observation`", words);
+        assert!(
+            found.len() == 1 && says(&found[0], expected),
+            "{ours}{theirs}: {found:#?}"
+        );
+    }
+    assert_eq!(found(&gpu, &gpu), [] as [Value; 0]);
+    assert_eq!(found("", ""), [] as [Value; 0]);
+}
+
+#[test]
+fn a_pool_holds_messages_of_each_output() {
+    let grid = "origin_m: [0, 0, 0], voxel_size_m: [1, 1, 1], shape: [64, 64, 64], channels: [occupancy], layout: dense, \
+                inputs: [{ input: lidar }]";
+    let entry = |name: &str| format!("  - voxelize: {{ name: {name}, {grid} }}\n");
+    let folder = Folder::new();
+    folder.write("robot.yml", "sim: { duration_s: 1 }\n");
+    folder.write(
+        "node.yml",
+        &format!("plugins:\n{}{}{}", entry("a"), entry("b"), entry("c")),
+    );
+    let found = |pool: &str| {
+        let dataflow = format!(
+            "nodes:
+  - {{ id: robot, path: robocache-sim, args: --config robot.yml, shared_memory_pool_size: 64MB, outputs: [lidar] }}
+  - {{ id: grids, path: robocache-node, args: --config node.yml, shared_memory_pool_size: {pool},
+       inputs: {{ lidar: robot/lidar }}, outputs: [a/voxels, b/voxels, c/voxels] }}
+  - {{ id: eyes, path: eyes.py, inputs: {{ a: grids/a/voxels, b: grids/b/voxels, c: grids/c/voxels }} }}
+"
+        );
+        folder.write("flow.yml", &dataflow);
+        check(&folder.0, &["--dataflow", "flow.yml"]).1
+    };
+    // A grid is 1 MiB: four of one output fit, and not four of all three.
+    let found_in_5 = found("5MB");
+    let expected = (
+        "warning",
+        "nodes.grids.shared_memory_pool_size",
+        "a message of `c/voxels` has up to 1.05 MB, one of every output 3.16 MB",
+    );
+    assert!(
+        found_in_5.len() == 1 && says(&found_in_5[0], expected),
+        "{found_in_5:#?}"
+    );
+    assert_eq!(found("13MB"), [] as [Value; 0]);
+}
+
+/// What `convert --to lerobot` refuses, by the same code.
+#[test]
+fn mistakes_in_what_becomes_a_dataset_are_found() {
+    let robot = std::fs::read_to_string(root().join("examples/lerobot/config.yml")).unwrap();
+    let section = "
+lerobot:
+  task: reach
+  features:
+    - { name: observation.state, modalities: [proprio, force] }
+    - { name: action, stream: command, take: next, max_age_ms: 50 }
+    - { name: observation.images.front, images: front }
+";
+    let folder = project();
+    let found = |from: &str, to: &str| {
+        let text = format!("{robot}{section}");
+        assert_eq!(text.matches(from).count(), 1, "{from}");
+        folder.write("examples/lerobot/config.yml", &text.replace(from, to));
+        let alone = check(&folder.0, &["examples/lerobot/config.yml", "--strict"]);
+        let wired = check(&folder.0, &["--dataflow", "examples/lerobot.yml", "--strict"]);
+        assert_eq!(alone.0, wired.0, "{alone:#?}, {wired:#?}");
+        alone
+    };
+    assert_eq!(found("task: reach", "task: reach"), (0, vec![]));
+    for (from, to, words) in [
+        (
+            "take: next",
+            "take: nxt",
+            "features[1].take: `nxt` is not allowed, did you mean `next`? (allowed: previous, next)",
+        ),
+        (
+            "take: next",
+            "tak: next",
+            "features[1].tak: unknown key `tak`, did you mean `take`?",
+        ),
+        (
+            "next, max_age_ms: 50",
+            "next, max_age: 50",
+            "did you mean `max_age_ms`?",
+        ),
+        (
+            "[proprio, force]",
+            "[propio, force]",
+            "features: `observation.state`: no modality `propio`, did you mean `proprio`? (allowed: camera",
+        ),
+        (
+            "take: next, max",
+            "dtype: float32, max",
+            "features[1].dtype: `float32` is not allowed (allowed: bool)",
+        ),
+        (
+            "images: front }",
+            "images: front, dtype: bool }",
+            "`dtype` does not belong to what it comes from",
+        ),
+        (
+            "images: front }",
+            "images: front, modalities: [force] }",
+            "it comes from nowhere, or from several places",
+        ),
+        (
+            "name: action",
+            "name: index",
+            "feature `index`: a dataset fills it itself",
+        ),
+        (
+            "name: action",
+            "name: observation.state",
+            "feature `observation.state`: there are two of this name",
+        ),
+        (
+            "task: reach",
+            "fps: 31",
+            "fps: 31, and there are 30 observations a second (allowed: as many)",
+        ),
+        (
+            "task: reach",
+            "on_invalid: ignore",
+            "on_invalid: `ignore` is not allowed (allowed: refuse, hold, fill)",
+        ),
+        (
+            "[proprio, force] }",
+            "[force], names: [x, y, z] }",
+            "names: 3, and it has 6 values (allowed: as many)",
+        ),
+    ] {
+        let (code, found) = found(from, to);
+        assert!(
+            code == 2 && found.len() == 1 && says(&found[0], ("error", "lerobot", words)),
+            "{to}: {found:#?}"
+        );
+    }
+    let (code, found) = found("rate_hz: 30  ", "rate_hz: 33.3");
+    let words = "33.3 observations a second, and LeRobot has whole numbers";
+    assert!(code == 2 && says(&found[0], ("error", "fuse", words)), "{found:#?}");
 }

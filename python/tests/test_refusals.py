@@ -72,17 +72,17 @@ REFUSED = {
     "a key": (
         lambda: fuse(config={**FUSE, "windw": 3}),
         ValueError,
-        "config: fuse: windw: unknown field `windw`, expected one of `rate_hz`, `window`",
+        "config: fuse: windw: unknown key `windw`, did you mean `window`? (allowed: rate_hz, window",
     ),
     "a key deep down": (
         lambda: fuse(config={**FUSE, "modalities": [{**MODALITY, "max_gap": 3}]}),
         ValueError,
-        "config: fuse: modalities[0].max_gap: unknown field `max_gap`, expected one of",
+        "config: fuse: modalities[0].max_gap: unknown key `max_gap`, did you mean `max_gap_ms`? (allowed: input",
     ),
     "a residence": (
         lambda: fuse(config={**FUSE, "residence": {"fused": {"kind": "shared", "slot": 3}}}),
         ValueError,
-        "config: fuse: residence.fused.slot: unknown field `slot`, expected one of `kind`, `slots`",
+        "config: fuse: residence.fused.slot: unknown key `slot`, did you mean `slots`? (allowed: kind, slots",
     ),
     "a value": (lambda: fuse(config={**FUSE, "rate_hz": -1}), ValueError, "config: fuse: rate_hz: "),
     "a number that the type lacks": (
@@ -172,7 +172,7 @@ def test_words(name):
 def test_a_file_is_named(tmp_path):
     path = tmp_path / "robot.yml"
     path.write_text("device: cuda\nfuse:\n  rate_hz: 100\n  modalities:\n    - {input: a, dim: 2, interpolation: linear, latency: 3}\n")
-    with pytest.raises(ValueError, match=r"robot\.yml: fuse: modalities\[0\]\.latency: unknown field `latency`"):
+    with pytest.raises(ValueError, match=r"robot\.yml: fuse: modalities\[0\]\.latency: unknown key `latency`"):
         fuse(config=path)
     path.write_text(path.read_text().replace("latency", "latency_ms"))
     # `device:` of the file is that of nodes.
@@ -187,7 +187,7 @@ def test_what_is_attached_is_left_out_with_a_warning():
         fused = fuse(config=config)
     assert warned[0].filename == __file__
     assert fused.fused.tobytes() == fuse().fused.tobytes()
-    with pytest.raises(ValueError, match=r"config: fuse: attach\[0\]\.outpt: unknown field"):
+    with pytest.raises(ValueError, match=r"config: fuse: attach\[0\]\.outpt: unknown key"):
         fuse(config={**FUSE, "attach": [{"input": "voxels", "outpt": "a"}]})
 
 

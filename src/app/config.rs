@@ -1,8 +1,7 @@
 use super::residence::Residences;
-use super::value::Json;
 use super::{AppError, Plugin, Value};
 use crate::device::{DeviceChoice, DeviceError, Placement};
-use crate::yaml;
+use crate::yaml::{self, Json, did_you_mean};
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -12,6 +11,9 @@ use std::path::{Path, PathBuf};
 const SECTIONS: [&str; 10] = [
     "align", "clock", "fuse", "group", "resample", "voxelize", "record", "replay", "sim", "lerobot",
 ];
+
+/// Keys that hold for all operations.
+const OF_ALL: [&str; 5] = ["device", "devices", MAX_DEVICE_MB, "plugins", STATUS];
 
 /// The limit to the device memory that an operation holds: for all of them at the top of the file, or in the section of
 /// one.
@@ -81,14 +83,20 @@ impl Config {
         let mut sections = sections(text).map_err(whole)?;
         let mut take = |key: &str| sections.remove(key).filter(|value| !value.is_null());
         let device = match take("device") {
-            Some(value) => serde_yaml::from_value(value).map_err(|problem| error("device", problem.to_string()))?,
+            Some(value) => yaml::from_value(&value).map_err(|problem| error("device", problem.to_string()))?,
             None => DeviceChoice::Auto,
         };
-        let devices = take("devices").map(serde_yaml::from_value).transpose();
-        let devices = devices.map_err(|problem| {
-            let problem = format!("{problem} (allowed: a list of ordinals of CUDA devices)");
-            error("devices", problem)
-        })?;
+        let devices = take("devices").map(|value| {
+            let read = yaml::from_value(&value);
+            read.map_err(|_| {
+                let problem = format!(
+                    "{} is not allowed (allowed: a list of ordinals of CUDA devices)",
+                    Json(&value)
+                );
+                error("devices", problem)
+            })
+        });
+        let devices = devices.transpose()?;
         let max_bytes = take(MAX_DEVICE_MB).map(max_bytes).transpose();
         let max_bytes = max_bytes.map_err(|problem| error(MAX_DEVICE_MB, problem))?;
         let status = match take(STATUS) {
@@ -191,11 +199,13 @@ impl Config {
         let mut known: Vec<&str> = SECTIONS.to_vec();
         known.extend(names.iter().filter(|name| !SECTIONS.contains(name)));
         if let Some(key) = self.sections.keys().find(|key| !known.contains(&key.as_str())) {
+            let allowed = [&OF_ALL[..], &known].concat();
             return Err(self.error(
                 "configuration",
                 format!(
-                    "unknown key `{key}` (allowed: device, devices, max_device_mb, plugins, status, {})",
-                    known.join(", ")
+                    "unknown key `{key}`{} (allowed: {})",
+                    did_you_mean(key, &allowed),
+                    allowed.join(", ")
                 ),
             ));
         }
@@ -215,7 +225,11 @@ impl Config {
             let Some(plugin) = from_file.or_else(|| named().next()) else {
                 return Err(self.error(
                     "plugins",
-                    format!("`{name}` is no plugin of this node (allowed: {})", names.join(", ")),
+                    format!(
+                        "`{name}` is no plugin of this node{} (allowed: {})",
+                        did_you_mean(name, &names),
+                        names.join(", ")
+                    ),
                 ));
             };
             let mut section = section.clone();
@@ -280,15 +294,7 @@ impl Config {
                 return Err(self.error(label, format!("{key}: not supported yet")));
             }
         }
-        serde_path_to_error::deserialize(section).map_err(|error| {
-            let path = error.path().to_string();
-            let path = if path == "." {
-                String::new()
-            } else {
-                format!("{path}: ")
-            };
-            self.error(label, format!("{path}{}", error.into_inner()))
-        })
+        yaml::from_value(&section).map_err(|misread| self.error(label, misread.to_string()))
     }
 
     /// An error at a section of this file.
@@ -359,10 +365,14 @@ fn max_bytes(value: Value) -> Result<usize, String> {
 
 /// The sections of a text by their keys, each of which stands there once.
 fn sections(text: &str) -> Result<BTreeMap<String, Value>, String> {
-    let mapping: serde_yaml::Mapping = yaml::from_str(text).map_err(|problem| problem.to_string())?;
+    let mapping = match yaml::value(text).map_err(|problem| problem.to_string())? {
+        Value::Mapping(mapping) => mapping,
+        Value::Null => serde_yaml::Mapping::new(),
+        _ => return Err("it is no map (allowed: sections such as `fuse: { ... }`)".to_owned()),
+    };
     let named = |(key, section): (Value, Value)| match key {
         Value::String(name) => Ok((name, section)),
-        other => Err(format!("the key {other:?} is no name of a section")),
+        other => Err(format!("the key {} is no name of a section", Json(&other))),
     };
     mapping.into_iter().map(named).collect()
 }
@@ -434,7 +444,7 @@ mod tests {
         let cases = [
             (
                 "fuse: {}\nfuze: {}",
-                "robot.yml: configuration: unknown key `fuze` (allowed: device, devices, max_device_mb, plugins, status, align, clock, fuse",
+                "robot.yml: configuration: unknown key `fuze`, did you mean `fuse`? (allowed: device, devices, max_device_mb, plugins, status, align, clock, fuse",
             ),
             (
                 "device: gpu\nfuse: {}",
@@ -442,7 +452,10 @@ mod tests {
             ),
             ("devices: []\nfuse: {}", "devices: [] is not allowed"),
             ("devices: [0, 1, 0]\nfuse: {}", "devices: [0, 1, 0] is not allowed"),
-            ("devices: 1\nfuse: {}", "devices: invalid type: integer `1`"),
+            (
+                "devices: 1\nfuse: {}",
+                "devices: 1 is not allowed (allowed: a list of ordinals of CUDA devices)",
+            ),
             (
                 "device: cpu\ndevices: [0]\nfuse: {}",
                 "[0] does not go with `device: cpu` (allowed with it: auto, cuda)",
@@ -473,12 +486,12 @@ mod tests {
             ),
             (
                 "fuse: {rate_hz: fast, modalities: []}",
-                "robot.yml: fuse: rate_hz: invalid type: string \"fast\"",
+                "robot.yml: fuse: rate_hz: \"fast\" is not allowed (allowed: a number)",
             ),
-            ("fuse: {rate_hz: 50}", "fuse: missing field `modalities`"),
+            ("fuse: {rate_hz: 50}", "fuse: the key `modalities` is missing"),
             (
                 "fuse: {rate_hz: 50, modalities: [{input: a, dim: 1, latency: 3}]}",
-                "fuse: modalities[0].latency: unknown field `latency`, expected one of `input`",
+                "fuse: modalities[0].latency: unknown key `latency`, did you mean `latency_ms`? (allowed: input, dim",
             ),
             (
                 "fuse: {rate_hz: 50, modalities: [{input: a, dim: 1, interpolation: euler}]}",
@@ -496,17 +509,31 @@ mod tests {
 
     #[test]
     fn a_key_that_is_given_twice_is_refused_by_name() {
-        for (text, key) in [
-            ("fuse: {}\nvoxelize: {}\nfuse: {rate_hz: 50}", "fuse"),
-            ("fuse:\n  rate_hz: 50\n  rate_hz: 100", "rate_hz"),
-            ("plugins: [{fuse: {window: 1, window: 2}}]", "window"),
-            ("fuse: {modalities: [{input: a, dim: 1, dim: 2}]}", "dim"),
-            ("device: cpu\ndevice: cuda\nfuse: {}", "device"),
+        for (text, key, place) in [
+            ("fuse: {}\nvoxelize: {}\nfuse: {rate_hz: 50}", "fuse", "line 3 column 1"),
+            ("fuse:\n  rate_hz: 50\n  rate_hz: 100", "rate_hz", "line 3 column 3"),
+            (
+                "plugins: [{fuse: {window: 1, window: 2}}]",
+                "window",
+                "line 1 column 30",
+            ),
+            (
+                "fuse: {modalities: [{input: a, dim: 1, dim: 2}]}",
+                "dim",
+                "line 1 column 40",
+            ),
+            ("device: cpu\ndevice: cuda\nfuse: {}", "device", "line 2 column 1"),
+            (
+                "fuse:\n  rate_hz: 50\n  # so it is\n  modalities:\n    - input: a\n      dim: 1\n\n      dim: 2\n",
+                "dim",
+                "line 8 column 7",
+            ),
         ] {
             let refused = parse(text).unwrap_err();
             assert!(refused.is_config());
             let words = refused.to_string();
-            assert!(words.contains("duplicate") && words.contains(key), "{words}");
+            let expected = format!("the key `{key}` is given twice (allowed: once) at {place}");
+            assert!(words.contains(&expected), "{words}, not {expected}");
         }
     }
 

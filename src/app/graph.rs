@@ -6,10 +6,10 @@ use super::free::FreeList;
 use super::handed::Handed;
 use super::operation::{Change, Operation, Wake};
 use super::outbox::{Delivery, InputRoute, Internal, MessageTimes, Outbox, OutputRoute, Sink};
-use super::value::Json;
 use super::{AppError, OutputResidence, Registration, Report, Value};
 use crate::device::HostMemory;
 use crate::stream::{Message, Reading};
+use crate::yaml::Json;
 use std::time::Instant;
 
 /// The operations of a node in order, wired to one another and to the inputs and outputs of the dataflow. It has no event

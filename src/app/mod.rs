@@ -19,8 +19,8 @@ mod operation;
 mod outbox;
 pub mod plugins;
 mod residence;
-mod value;
 
+pub use crate::yaml::{did_you_mean, read_yaml};
 pub use build::{App, Named, Plugin, Registration, Run};
 pub use config::Config;
 pub use diagnostics::{DIAGNOSTICS, Diagnosis, Figures, Level, Report, Row};

@@ -1,10 +1,10 @@
 //! Where the payloads of an output are published: in the message, or in a ring beside it.
 
 use super::Value;
-use super::value::Json;
 use crate::device::Placement;
 use crate::device::cuda::Gpu;
 use crate::device::ring::{Lossless, MAX_CONSUMERS, MAX_SLOTS, RingConfig};
+use crate::yaml::{self, Json, Misread, did_you_mean};
 use serde::Deserialize;
 use std::time::Duration;
 
@@ -86,13 +86,12 @@ impl Residences {
             let all = format!("host, shared or cuda for all outputs; or for each output one of them, or {{ {keys} }}");
             return Ok(Self::All(kind("residence", value, &all)?));
         };
-        let name = |key: &Value| key.as_str().map_or_else(|| Json(key).to_string(), str::to_owned);
         let each = entries.iter().map(|(key, value)| {
-            let output = name(key);
+            let output = Json(key).bare();
             let at = format!("residence.{output}");
             Ok(match value {
                 Value::Mapping(_) => {
-                    let (residence, ring) = Ring::read(value).map_err(|problem| format!("{at}.{problem}"))?;
+                    let (residence, ring) = Ring::read(value).map_err(|misread| misread.within(&at).to_string())?;
                     (output, residence, ring)
                 }
                 _ if KEYS.contains(&output.as_str()) => {
@@ -117,8 +116,11 @@ impl Residences {
         if let Self::Each(each) = self
             && let Some((unknown, ..)) = each.iter().find(|(name, ..)| !outputs.contains(name))
         {
+            let hint = did_you_mean(unknown, outputs);
             let outputs = outputs.join(", ");
-            return Err(format!("residence: `{unknown}` is no output (allowed: {outputs})"));
+            return Err(format!(
+                "residence: `{unknown}` is no output{hint} (allowed: {outputs})"
+            ));
         }
         let of = outputs.iter().map(|output| {
             let (residence, ring) = match self {
@@ -141,29 +143,30 @@ impl Residences {
 /// A residence that stands by itself.
 fn kind(at: &str, value: &Value, allowed: &str) -> Result<Residence, String> {
     let refused = |_| format!("{at}: {} is not allowed (allowed: {allowed})", Json(value));
-    serde_yaml::from_value(value.clone()).map_err(refused)
+    yaml::from_value(value).map_err(refused)
 }
 
 impl Ring {
-    fn read(value: &Value) -> Result<(Residence, RingConfig), String> {
+    fn read(value: &Value) -> Result<(Residence, RingConfig), Misread> {
         let Self {
             kind,
             slots,
             backpressure,
             consumers,
             lease_timeout_ms,
-        } = serde_path_to_error::deserialize(value.clone())
-            .map_err(|error| format!("{}: {}", error.path(), error.inner()))?;
+        } = yaml::from_value(value)?;
         let bounded = |key: &str, value: usize, least: usize, most: usize| match (least..=most).contains(&value) {
             true => Ok(()),
-            false => Err(format!("{key}: {value} is not allowed (allowed: {least} to {most})")),
+            false => Err(Misread::at(
+                key,
+                format!("{value} is not allowed (allowed: {least} to {most})"),
+            )),
         };
         bounded("slots", slots, 2, MAX_SLOTS)?;
         bounded("consumers", consumers, 1, MAX_CONSUMERS)?;
         if !(lease_timeout_ms > 0.0 && lease_timeout_ms <= 1e9) {
-            return Err(format!(
-                "lease_timeout_ms: {lease_timeout_ms} is not allowed (allowed: above 0, up to 1e9 ms)"
-            ));
+            let problem = format!("{lease_timeout_ms} is not allowed (allowed: above 0, up to 1e9 ms)");
+            return Err(Misread::at("lease_timeout_ms", problem));
         }
         let lossless = backpressure.then(|| Lossless {
             consumers,
@@ -221,17 +224,17 @@ mod tests {
             ),
             (
                 "{ fused: { kind: cuda, slot: 4 } }",
-                "residence.fused.slot: unknown field `slot`, expected one of `kind`, `slots`, `backpressure`",
+                "residence.fused.slot: unknown key `slot`, did you mean `slots`? (allowed: kind, slots, backpressure, consumers",
             ),
             (
                 "{ fused: { kind: gpu } }",
-                "residence.fused.kind: unknown variant `gpu`, expected one of `host`, `shared`, `cuda`",
+                "residence.fused.kind: `gpu` is not allowed (allowed: host, shared, cuda)",
             ),
             (
                 "{ fused: { kind: cuda, slots: many } }",
-                "residence.fused.slots: invalid type: string \"many\"",
+                "residence.fused.slots: \"many\" is not allowed (allowed: a whole number, 0 or more)",
             ),
-            ("{ fused: { slots: 4 } }", "missing field `kind`"),
+            ("{ fused: { slots: 4 } }", "residence.fused: the key `kind` is missing"),
             (
                 "{ fused: [cuda] }",
                 "residence.fused: [\"cuda\"] is not allowed (allowed: host, shared or cuda, or { kind, slots",

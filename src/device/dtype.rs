@@ -1,5 +1,6 @@
 use super::Float;
 use crate::arrow::datatypes::DataType;
+use crate::yaml::did_you_mean;
 use bytemuck::Pod;
 use half::{bf16, f16};
 use serde::{Deserialize, Deserializer, de};
@@ -148,7 +149,8 @@ impl<'de> Deserialize<'de> for Dtype {
         match Self::from_name(&name) {
             Some(dtype) if dtype.is_output() => Ok(dtype),
             _ => Err(de::Error::custom(format!(
-                "`{name}` can't be published (allowed: float32, float16, bfloat16)"
+                "`{name}` can't be published{} (allowed: float32, float16, bfloat16)",
+                did_you_mean(&name, &["float32", "float16", "bfloat16"])
             ))),
         }
     }

@@ -53,12 +53,14 @@ pub enum NodeError {
     #[error("{0} (allowed: --config FILE or the environment variable ROBOCACHE_CONFIG; --check, --help, --version)")]
     Arguments(String),
     /// The dataflow does not wire what the configuration asks for.
-    #[error("{operation}: input `{input}` is not wired in the dataflow (wired: {wired})")]
+    #[error("{operation}: input `{input}` is not wired in the dataflow{hint} (wired: {wired})")]
     NotWired {
         /// The operation that asks for it.
         operation: String,
         /// The input.
         input: String,
+        /// Which of those that are wired may be meant.
+        hint: String,
         /// The inputs the dataflow wires.
         wired: String,
     },

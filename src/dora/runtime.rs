@@ -12,6 +12,7 @@ use super::transport::wait_until_read;
 use super::{NODE_CONFIG, NodeError};
 use crate::app::{App, AppError, DIAGNOSTICS, Graph, Report, Run, Sink};
 use crate::stream::Selector;
+use crate::yaml::did_you_mean;
 use dora_node_api::DoraNode;
 use dora_node_api::futures::channel::oneshot;
 use serde::Deserialize;
@@ -113,14 +114,13 @@ pub(super) fn run(app: App) -> Result<(), NodeError> {
             None => Some(Bound::new(None, false)),
         };
         bounds.push(bound.ok_or_else(|| {
+            let wired = wiring.iter().flat_map(|wiring| wiring.inputs.keys());
+            let wired: Vec<&str> = wired.map(String::as_str).collect();
             NodeError::NotWired {
                 operation: operation.to_owned(),
                 input: name.to_owned(),
-                wired: wiring
-                    .iter()
-                    .flat_map(|wiring| wiring.inputs.keys().cloned())
-                    .collect::<Vec<_>>()
-                    .join(", "),
+                hint: did_you_mean(name, &wired),
+                wired: wired.join(", "),
             }
         })?);
     }
@@ -171,7 +171,8 @@ fn warn_of_unknown_outputs(wiring: &RunConfig, graph: &Graph) {
         if output != DIAGNOSTICS && !graph.outputs().any(|known| known == output) {
             let known: Vec<&str> = graph.outputs().collect();
             tracing::warn!(
-                "output `{output}` stands in the dataflow, but no operation of this node publishes it (published: {})",
+                "output `{output}` stands in the dataflow, but no operation of this node publishes it{} (published: {})",
+                did_you_mean(output, &known),
                 if known.is_empty() {
                     "none".to_owned()
                 } else {

@@ -16,6 +16,7 @@
 
 use super::{curve, rotation};
 use crate::device::{Float, Real, convert, zip_map};
+use crate::yaml::did_you_mean;
 use serde::{Deserialize, Deserializer, de};
 use std::ops::Range;
 
@@ -165,7 +166,8 @@ impl<'de> Deserialize<'de> for Interpolation {
                  quaternion for `slerp`, or `rot6d`, `rotvec` (allowed: {allowed})"
             )
         } else {
-            format!("`{name}` is no interpolation (allowed: {allowed})")
+            let hint = did_you_mean(&name, &Self::ALL.map(Self::name));
+            format!("`{name}` is no interpolation{hint} (allowed: {allowed})")
         }))
     }
 }

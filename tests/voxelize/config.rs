@@ -33,8 +33,7 @@ fn with(lines: &str) -> String {
 
 fn parse(text: &str) -> Result<VoxelizeConfig, String> {
     // As an app reads it, so that an error has its key.
-    let section: serde_yaml::Value = serde_yaml::from_str(text).map_err(|error| error.to_string())?;
-    serde_path_to_error::deserialize(section).map_err(|error| error.to_string())
+    robocache::app::read_yaml(text)
 }
 
 #[test]
@@ -96,10 +95,19 @@ fn every_key_is_read() {
 #[test]
 fn what_is_not_of_the_language_is_refused_with_its_key_and_what_is_allowed() {
     let cases = [
-        ("voxel_size: [1, 1, 1]", "unknown field `voxel_size`"),
-        ("origin_m: [0, 0]", "origin_m: invalid length 2"),
-        ("shape: [1, 2, -3]", "shape[2]: invalid value: integer `-3`"),
-        ("shape: [1, 2, 2.5]", "shape[2]: invalid type"),
+        (
+            "voxel_size: [1, 1, 1]",
+            "unknown key `voxel_size`, did you mean `voxel_size_m`? (allowed: origin_m",
+        ),
+        ("origin_m: [0, 0]", "origin_m: it has 2 values (allowed: a list of 3)"),
+        (
+            "shape: [1, 2, -3]",
+            "shape[2]: -3 is not allowed (allowed: a whole number, 0 or more)",
+        ),
+        (
+            "shape: [1, 2, 2.5]",
+            "shape[2]: 2.5 is not allowed (allowed: a whole number, 0 or more)",
+        ),
         (
             "channels: [mean]",
             "channels[0]: `mean` is no channel (allowed: occupancy, count, mean_F, max_F, min_F",
@@ -123,11 +131,11 @@ fn what_is_not_of_the_language_is_refused_with_its_key_and_what_is_allowed() {
         ),
         (
             "inputs: [{ input: a, extrinsics: {} }]",
-            "inputs[0].extrinsics: unknown field `extrinsics`",
+            "inputs[0].extrinsics: unknown key `extrinsics`, did you mean `extrinsic`?",
         ),
         (
             "inputs: [{ input: a, extrinsic: { rotation: [0] } }]",
-            "inputs[0].extrinsic.rotation: unknown field `rotation`",
+            "inputs[0].extrinsic.rotation: unknown key `rotation`, did you mean `rotation_xyzw`?",
         ),
     ];
     for (line, expected) in cases {

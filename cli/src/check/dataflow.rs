@@ -1,9 +1,9 @@
 //! A dataflow as far as its wiring goes. What dora itself checks is left to `dora validate`.
 
 use eyre::WrapErr;
-use robocache::app::Value;
+use robocache::app::{Value, read_yaml};
 use robocache::dora::POOL_BYTES;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer, de};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -14,6 +14,7 @@ pub struct Dataflow {
 
 #[derive(Deserialize)]
 pub struct Node {
+    #[serde(deserialize_with = "text")]
     pub id: String,
     #[serde(default)]
     path: Option<Value>,
@@ -33,10 +34,34 @@ pub struct Node {
     pub output_types: BTreeMap<String, String>,
     #[serde(default)]
     shared_memory_pool_size: Option<Value>,
+    #[serde(default)]
+    deploy: Option<Deploy>,
+}
+
+/// Where a node is to run.
+#[derive(Default, PartialEq, Deserialize)]
+struct Deploy {
+    #[serde(default)]
+    machine: Option<String>,
+    #[serde(default)]
+    labels: BTreeMap<String, Value>,
+}
+
+/// A name, which YAML may take for a number.
+fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    match Value::deserialize(deserializer)? {
+        Value::String(text) => Ok(text),
+        Value::Number(number) => Ok(number.to_string()),
+        Value::Bool(yes) => Ok(yes.to_string()),
+        _ => Err(de::Error::custom("it is no name (allowed: text)")),
+    }
 }
 
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "it is no input (allowed: NODE/OUTPUT, or a map with `source: NODE/OUTPUT`)"
+)]
 enum Input {
     Source(String),
     Full(Edge),
@@ -63,9 +88,9 @@ impl Edge {
 impl Dataflow {
     pub fn read(file: &Path) -> eyre::Result<Self> {
         let text = std::fs::read_to_string(file).wrap_err_with(|| format!("{}: it can't be read", file.display()))?;
-        serde_yaml::from_str(&text).wrap_err_with(|| {
-            format!(
-                "{}: it is no dataflow (allowed: what `dora validate` takes)",
+        read_yaml(&text).map_err(|problem| {
+            eyre::eyre!(
+                "{}: it is no dataflow (allowed: what `dora validate` takes): {problem}",
                 file.display()
             )
         })
@@ -122,6 +147,19 @@ impl Node {
         }
         let from_env = self.env.get("ROBOCACHE_CONFIG").and_then(Value::as_str);
         from_args.or(from_env).map(|file| tidy(&folder.join(file)))
+    }
+
+    /// Where it runs, in words: `machine gpu`; `None` where the dataflow doesn't say.
+    pub fn place(&self) -> Option<String> {
+        let deploy = self.deploy.as_ref()?;
+        let machine = deploy.machine.iter().map(|machine| format!("machine {machine}"));
+        let name = |value: &Value| serde_yaml::to_string(value).unwrap_or_default().trim().to_owned();
+        let labels = deploy
+            .labels
+            .iter()
+            .map(|(key, value)| format!("label {key}: {}", name(value)));
+        let place: Vec<String> = machine.chain(labels).collect();
+        (!place.is_empty()).then(|| place.join(", "))
     }
 
     /// Bytes of shared memory for its outputs.

@@ -112,6 +112,16 @@ impl Kind {
 }
 
 impl Known {
+    /// Whether no sensor is behind it, so that it may be held up.
+    fn waits_for_its_takers(&self) -> bool {
+        self.is_replayed || self.unpaced.is_some()
+    }
+
+    /// Whether sensors are behind it, as far as that is known.
+    pub fn is_live(&self) -> bool {
+        self.rate_hz.is_some() && !self.waits_for_its_takers() && self.kind != Some(Kind::Tick)
+    }
+
     fn of_sim(stream: &'static str, config: &SimConfig) -> Self {
         let streams = &config.streams;
         let (settings, kind, bytes): (&Option<StreamConfig>, Kind, usize) = match stream {
@@ -152,7 +162,7 @@ impl Known {
             rate_hz: slowest.and_then(|rates| rates.into_iter().reduce(f64::min)),
             bytes: config.message_bytes().or(rows).map(|bytes| bytes as u64),
             delay_ms: clouds.iter().filter_map(|cloud| cloud.delay_ms).reduce(f64::max),
-            is_replayed: clouds.iter().any(|cloud| cloud.is_replayed),
+            is_replayed: clouds.iter().any(Self::waits_for_its_takers),
             ..Self::default()
         }
     }
@@ -169,10 +179,12 @@ fn observation_rate(config: &AlignConfig, input: &dyn Fn(&str) -> Known) -> Opti
 
 fn observations(is_fuse: bool, config: &AlignConfig, input: &dyn Fn(&str) -> Known) -> Vec<(String, Known)> {
     let rate_hz = observation_rate(config, input);
-    let is_replayed = config
-        .modalities
-        .iter()
-        .any(|modality| input(&modality.input).is_replayed);
+    let modalities = config.modalities.iter();
+    let is_replayed = modalities
+        .map(|modality| input(&modality.input))
+        .any(|known| known.waits_for_its_takers());
+    // Without a limit to what is waited for, they are of a recording.
+    let is_replayed = is_replayed || config.max_wait_ms.is_none();
     let window = |columns: usize| Known {
         kind: Some(Kind::Window(Some(columns))),
         rate_hz,
@@ -302,6 +314,8 @@ impl<'a> Streams<'a> {
             Some((_, known)) => known,
             None => Known {
                 kind: typed,
+                // It may be that nothing is recorded yet.
+                is_replayed: node.program() == Some("replay"),
                 ..Known::default()
             },
         }

@@ -3,9 +3,14 @@
 mod dataflow;
 mod known;
 mod section;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;
+mod units;
 mod wiring;
 
-use crate::config::{Built, check, plugins};
+use crate::config::{Built, Section, check, plugins};
+use crate::convert::lerobot::Settings;
 use crate::output::{Level, Output};
 use known::Known;
 use robocache::app::{AppError, Config};
@@ -124,7 +129,23 @@ fn alone(file: &Path, findings: &mut Findings) {
     for built in read_sections(file, findings) {
         for operation in &built.operations {
             section::check(file, operation, &|_| Known::default(), findings);
+            if let Section::Record(config) = &operation.section
+                && let Err(error) = config.check_new_run(Path::new("."))
+            {
+                findings.error(file, "record", error);
+            }
         }
+    }
+    datasets(file, findings);
+}
+
+/// Checks the section `lerobot:` of a file that has one, as a conversion does.
+fn datasets(file: &Path, findings: &mut Findings) {
+    let is_there = Config::read(file).is_ok_and(|config| config.sections().any(|section| section == "lerobot"));
+    match is_there.then(|| Settings::refusal(file)).flatten() {
+        None => {}
+        Some(Ok((section, problem))) => findings.error(file, section, problem),
+        Some(Err(error)) => findings.refused(error),
     }
 }
 

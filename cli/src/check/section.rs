@@ -2,6 +2,7 @@
 
 use super::Findings;
 use super::known::{Kind, Known};
+use super::units::MANY_BYTES;
 use crate::config::{Operation, Section};
 use crate::output::{bytes, figure};
 use robocache::device::Dtype;
@@ -13,11 +14,39 @@ use std::path::Path;
 
 /// How much quicker than it says a stream may be, for jitter.
 const TOLERANCE: f64 = 0.98;
-/// A stream of grids that a machine has better things to do than to copy, bytes a second.
-const MANY_BYTES: f64 = 1e9;
+
+/// What a queue should hold of a stream of which only the configuration tells how often it speaks, s.
+const QUEUE_S: f64 = 0.1;
+
+/// Messages that the queue of an input should hold, by what the configuration says of its rate, and what that is.
+pub fn least_queue(config: &AlignConfig, input: &str) -> Option<(usize, String)> {
+    let modality = config.modalities.iter().find(|modality| modality.input == input)?;
+    let (key, limit) = match modality.interpolation {
+        Some(Interpolation::Previous) => ("max_age_ms", modality.max_age_ms),
+        Some(Interpolation::Nearest) => ("max_age_ms", modality.max_age_ms.map(|most| 2.0 * most)),
+        _ => ("max_gap_ms", modality.max_gap_ms),
+    };
+    let said = [("min_period_ms", modality.min_period_ms), (key, limit)];
+    let said = said
+        .into_iter()
+        .find_map(|(key, ms)| Some((key, ms.filter(|&ms| ms > 0.0)?)));
+    let messages = |rate: f64| (rate * QUEUE_S).ceil() as usize;
+    match said {
+        Some((key, ms)) => Some((
+            messages(1e3 / ms),
+            format!("{} times a second by its `{key}`", figure(1e3 / ms)),
+        )),
+        // A stream may be slower than the grid, but what comes is not to be lost while one message is worked on.
+        None if config.trigger.is_none() => {
+            let said = format!("for {} observations a second", figure(config.rate_hz));
+            Some((messages(config.rate_hz).min(2), said))
+        }
+        None => None,
+    }
+}
 
 /// Where findings go, and what is known of the inputs.
-struct Checker<'a> {
+pub(super) struct Checker<'a> {
     file: &'a Path,
     label: String,
     input: &'a dyn Fn(&str) -> Known,
@@ -35,7 +64,8 @@ pub fn check(file: &Path, operation: &Operation, input: &dyn Fn(&str) -> Known, 
         Section::Observe(config) => checker.observe(config),
         Section::Voxelize(config) => checker.voxelize(config),
         Section::Group(config) => checker.group(config),
-        Section::Clock(_) | Section::Record(_) | Section::Replay(_) | Section::Resample | Section::Sim(_) => {}
+        Section::Clock(config) => checker.units_of_clocks(config),
+        Section::Record(_) | Section::Replay(_) | Section::Resample | Section::Sim(_) => {}
     }
 }
 
@@ -85,12 +115,13 @@ impl Checker<'_> {
         self.findings.error(self.file, at, problem);
     }
 
-    fn warn(&mut self, key: &str, problem: String) {
+    pub(super) fn warn(&mut self, key: &str, problem: String) {
         let at = format!("{}.{key}", self.label);
         self.findings.warn(self.file, at, problem);
     }
 
     fn observe(&mut self, config: &AlignConfig) {
+        self.units_of_observations(config);
         let modalities = config.modalities.iter().enumerate();
         let streams: Vec<Timing<'_>> = modalities
             .map(|(m, modality)| Timing::of_modality(m, modality))
@@ -285,6 +316,7 @@ impl Checker<'_> {
     }
 
     fn voxelize(&mut self, config: &VoxelizeConfig) {
+        self.units_of_grids(config);
         if config.inputs.len() > 1 && config.max_wait_ms.is_none() {
             let problem = "absent with several inputs: one that falls silent ends all grids";
             self.warn("max_wait_ms", problem.to_owned());
@@ -377,6 +409,7 @@ impl Checker<'_> {
     }
 
     fn group(&mut self, config: &GroupingConfig) {
+        self.units_of_groups(config);
         let known: Vec<Known> = config.inputs.iter().map(|input| (self.input)(&input.input)).collect();
         let slowest = known
             .iter()

@@ -6,15 +6,19 @@ use super::{Findings, PROGRAMS, section};
 use crate::config::{self, Built, Operation, Section};
 use crate::output::{bytes, figure};
 use eyre::WrapErr;
-use robocache::app::{DIAGNOSTICS, Residence};
+use robocache::app::{DIAGNOSTICS, Residence, did_you_mean};
 use robocache::device::ring::MAX_CONSUMERS;
 use robocache::ops::align::TriggerConfig;
 use robocache::ops::voxelize::VoxelLayout;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+/// The node that reads no configuration.
+const VIEWER: &str = "view";
 /// Messages that a pool should hold of the largest.
 const IN_POOL: u64 = 4;
+/// Where the pools of dora's nodes lie.
+const SHARED_MEMORY: &str = "/dev/shm";
 /// The most memory that a queue should be able to hold.
 const LARGE_QUEUE: u64 = 1 << 30;
 
@@ -73,7 +77,19 @@ pub fn check(file: &Path, config: Option<&Path>, findings: &mut Findings) -> eyr
     for own in &own {
         checker.node(own);
     }
+    for node in &dataflow.nodes {
+        if !own.iter().any(|own| own.node.id == node.id) {
+            checker.held_up(node);
+        }
+    }
     checker.recordings(&own);
+    checker.pools();
+    let mut configs: Vec<&Path> = own.iter().map(|own| own.config.as_path()).collect();
+    configs.sort();
+    configs.dedup();
+    for config in configs {
+        super::datasets(config, checker.findings);
+    }
     Ok(())
 }
 
@@ -90,13 +106,14 @@ fn read<'a>(file: &Path, folder: &Path, node: &'a Node, findings: &mut Findings)
         }
         return None;
     };
+    if program == VIEWER {
+        return None;
+    }
     if !PROGRAMS.contains(&program) {
-        let allowed = PROGRAMS.map(|program| format!("robocache-{program}")).join(", ");
-        findings.error(
-            file,
-            format!("{at}.path"),
-            format!("`robocache-{program}` is no node (allowed: {allowed})"),
-        );
+        let hint = did_you_mean(program, &PROGRAMS);
+        let programs = PROGRAMS.map(|program| format!("robocache-{program}")).join(", ");
+        let problem = format!("`robocache-{program}` is no node{hint} (allowed: {programs}, robocache-{VIEWER})");
+        findings.error(file, format!("{at}.path"), problem);
         return None;
     }
     let Some(config) = node.config(folder) else {
@@ -112,6 +129,16 @@ fn read<'a>(file: &Path, folder: &Path, node: &'a Node, findings: &mut Findings)
             None
         }
     }
+}
+
+/// Whether a node is set up to wait for whatever comes, as over a recording.
+fn is_offline(own: &Own<'_>) -> bool {
+    own.built.operations.iter().any(|operation| match &operation.section {
+        Section::Observe(config) => config.max_wait_ms.is_none(),
+        // It is for training data.
+        Section::Resample => true,
+        _ => false,
+    })
 }
 
 impl Checker<'_> {
@@ -142,8 +169,9 @@ impl Checker<'_> {
             if !wired.iter().any(|(name, _)| name == input) {
                 let names: Vec<&str> = wired.iter().map(|(name, _)| *name).collect();
                 let problem = format!(
-                    "{} asks for `{input}`, which is not wired (wired: {})",
+                    "{} asks for `{input}`, which is not wired{} (wired: {})",
                     own.config.display(),
+                    did_you_mean(input, &names),
                     if names.is_empty() {
                         "nothing".to_owned()
                     } else {
@@ -188,13 +216,16 @@ impl Checker<'_> {
             );
             self.findings.warn(self.file, format!("{at}.queue_policy"), problem);
         }
-        let is_live = known.rate_hz.is_some() && !known.is_replayed && known.unpaced.is_none();
-        if is_live && edge.is_lossless() && known.kind != Some(Kind::Tick) {
-            let problem = format!(
-                "backpressure, and `{}` is live: a slow node holds its sensor up",
-                edge.source
-            );
-            self.findings.warn(self.file, format!("{at}.queue_policy"), problem);
+        if edge.is_lossless() {
+            if known.is_live() {
+                self.is_held_up(edge, at);
+            } else if known.rate_hz.is_none() && known.unpaced.is_none() && !is_offline(own) {
+                let problem = format!(
+                    "backpressure, and nothing says that `{}` is a replay: a slow node holds a live sensor up",
+                    edge.source
+                );
+                self.findings.warn(self.file, format!("{at}.queue_policy"), problem);
+            }
         }
         let typed = own.node.input_types.get(input);
         self.width(typed, &known, &format!("nodes.{}.input_types.{input}", own.node.id));
@@ -206,12 +237,52 @@ impl Checker<'_> {
         if !edge.is_lossless()
             && let Some(queue_size) = edge.queue_size
         {
-            self.queue(queue_size, edge, &known, &format!("{at}.queue_size"));
+            let at = format!("{at}.queue_size");
+            if !self.queue(queue_size, edge, &known, &at) && known.rate_hz.is_none() {
+                self.queue_by_config(own, input, queue_size, &at);
+            }
         }
     }
 
-    /// Whether a queue holds what comes while the node is busy, and no more than the machine can.
-    fn queue(&mut self, queue_size: usize, edge: &Edge, known: &Known, at: &str) {
+    /// What a node that is none of robocache's holds up.
+    fn held_up(&mut self, node: &Node) {
+        for (input, edge) in node.edges() {
+            if edge.is_lossless() && self.streams.of(&edge.source).is_live() {
+                self.is_held_up(&edge, &format!("nodes.{}.inputs.{input}", node.id));
+            }
+        }
+    }
+
+    fn is_held_up(&mut self, edge: &Edge, at: &str) {
+        let problem = format!(
+            "backpressure, and `{}` is live: a slow node holds its sensor up",
+            edge.source
+        );
+        self.findings.warn(self.file, format!("{at}.queue_policy"), problem);
+    }
+
+    /// Whether a queue holds what the configuration says of the rate of a stream, where nothing else does.
+    fn queue_by_config(&mut self, own: &Own<'_>, input: &str, queue_size: usize, at: &str) {
+        let said = own
+            .built
+            .operations
+            .iter()
+            .filter_map(|operation| match &operation.section {
+                Section::Observe(config) => section::least_queue(config, input),
+                _ => None,
+            });
+        let Some((needed, said)) = said.max() else { return };
+        if queue_size < needed {
+            let problem = format!(
+                "{queue_size}, and messages of `{input}` come {said}: a busy node loses some (allowed: {needed} or more)"
+            );
+            self.findings.warn(self.file, at, problem);
+        }
+    }
+
+    /// Whether a queue is too short for what comes while the node is busy. Also warns of one that may hold more than the
+    /// machine can.
+    fn queue(&mut self, queue_size: usize, edge: &Edge, known: &Known, at: &str) -> bool {
         let is_large = matches!(known.kind, Some(Kind::Cloud(_) | Kind::Grid(_)));
         let needed = match known.rate_hz {
             // One in work, and one that waits.
@@ -219,7 +290,8 @@ impl Checker<'_> {
             Some(rate) => rate.round() as usize,
             None => 0,
         };
-        if queue_size < needed && known.kind != Some(Kind::Tick) {
+        let is_short = queue_size < needed && known.kind != Some(Kind::Tick);
+        if is_short {
             let problem = match (is_large, known.rate_hz) {
                 (false, Some(rate)) => format!(
                     "{queue_size}, and `{}` has {} messages a second: a busy node loses some (allowed: a second of them, \
@@ -236,6 +308,7 @@ impl Checker<'_> {
             let problem = format!("{queue_size} messages of `{}` may take {}", edge.source, bytes(held));
             self.findings.warn(self.file, at, problem);
         }
+        is_short
     }
 
     /// A type's `dim` against what comes.
@@ -275,7 +348,7 @@ impl Checker<'_> {
             .operations
             .iter()
             .any(|operation| matches!(operation.section, Section::Replay(_)));
-        let mut largest: Option<(&str, u64)> = None;
+        let mut in_pool: Vec<(&str, u64)> = Vec::new();
         for output in &node.outputs {
             let at = format!("{at}.outputs.{output}");
             let found = known.iter().find(|(name, _)| name == output).map(|(_, known)| known);
@@ -283,7 +356,8 @@ impl Checker<'_> {
             let is_own = output == DIAGNOSTICS;
             if found.is_none() && !is_own && !(has_replay && known.is_empty()) {
                 let names: Vec<&str> = known.iter().map(|(name, _)| name.as_str()).collect();
-                let problem = format!("the node has no such output (allowed: {})", names.join(", "));
+                let hint = did_you_mean(output, &names);
+                let problem = format!("the node has no such output{hint} (allowed: {})", names.join(", "));
                 self.findings.error(self.file, &at, problem);
             }
             if self.streams.dataflow.takers(&node.id, output).next().is_none() {
@@ -301,9 +375,9 @@ impl Checker<'_> {
             let at = format!("nodes.{}.output_types.{output}", node.id);
             self.width(urn, found, &at);
             self.type_of_output(urn, output, found, &at);
-            if let Some(size) = found.bytes.filter(|&size| largest.is_none_or(|(_, most)| size > most)) {
-                largest = Some((output, size));
-            }
+            let is_in_ring = own.built.residences.iter().any(|(name, _)| name == output);
+            let size = found.bytes.filter(|&size| size > 0 && !is_in_ring);
+            in_pool.extend(size.map(|size| (output.as_str(), size)));
         }
         if node.outputs.is_empty() && !known.is_empty() {
             let names: Vec<&str> = known.iter().map(|(name, _)| name.as_str()).collect();
@@ -314,19 +388,43 @@ impl Checker<'_> {
             self.findings.warn(self.file, format!("{at}.outputs"), problem);
         }
         self.attached(own, at);
-        if let Some((output, size)) = largest
-            && pooled(size) * IN_POOL > node.pool()
-            && size > 0
+        let needed: u64 = in_pool.iter().map(|&(_, size)| pooled(size) * IN_POOL).sum();
+        if let Some((output, size)) = in_pool.iter().max_by_key(|(_, size)| size)
+            && needed > node.pool()
         {
+            let others = match in_pool.len() {
+                1 => String::new(),
+                _ => format!(", one of every output {}", bytes(needed / IN_POOL)),
+            };
             let problem = format!(
-                "{}, and a message of `{output}` has up to {}: what does not fit goes over TCP, at 20 ms a message (allowed: \
-                 {IN_POOL} of the largest, {} or more)",
+                "{}, and a message of `{output}` has up to {}{others}: what does not fit goes over TCP, at 20 ms a message \
+                 (allowed: {IN_POOL} of each output, {} or more)",
                 bytes(node.pool()),
-                bytes(size),
-                bytes(pooled(size) * IN_POOL)
+                bytes(*size),
+                bytes(needed)
             );
             self.findings
                 .warn(self.file, format!("{at}.shared_memory_pool_size"), problem);
+        }
+    }
+
+    /// Whether the pools of all nodes that run here have room.
+    fn pools(&mut self) {
+        let Ok(stat) = rustix::fs::statvfs(SHARED_MEMORY) else {
+            return;
+        };
+        let there = stat.f_blocks * stat.f_frsize;
+        let nodes = self.streams.dataflow.nodes.iter();
+        let senders = nodes.filter(|node| !node.outputs.is_empty() && node.place().is_none());
+        let pools = senders.map(Node::pool).fold(0, u64::saturating_add);
+        if pools > there {
+            let problem = format!(
+                "their pools are {} in all, and {SHARED_MEMORY} has {}: what is past that fails (allowed: a smaller \
+                 `shared_memory_pool_size`, or a larger {SHARED_MEMORY}; of a container `--shm-size=1g`)",
+                bytes(pools),
+                bytes(there)
+            );
+            self.findings.warn(self.file, "nodes", problem);
         }
     }
 
@@ -443,6 +541,18 @@ impl Checker<'_> {
                 self.findings
                     .warn(&own.config, &at, format!("no node reads `{}/{output}`", own.node.id));
                 continue;
+            }
+            for taker in takers.iter().filter(|taker| taker.place() != own.node.place()) {
+                let place = |node: &Node| node.place().unwrap_or_else(|| "no machine by name".to_owned());
+                let problem = format!(
+                    "a ring is of one host, and `{}` runs on {}, its consumer `{}` on {} (allowed: the same `deploy`, or \
+                     `residence: host`)",
+                    own.node.id,
+                    place(own.node),
+                    taker.id,
+                    place(taker)
+                );
+                self.findings.error(&own.config, &at, problem);
             }
             if let Some(lossless) = residence.ring.lossless
                 && lossless.consumers != readers

@@ -1,7 +1,7 @@
 //! `robocache convert`: between recordings and the files of other software.
 
 mod csv;
-mod lerobot;
+pub mod lerobot;
 mod mcap;
 mod recording;
 mod whole;

@@ -105,7 +105,7 @@ fn a_configuration_that_cannot_be_is_refused_by_its_place() {
         "config.yml: force_mean: dim: 0 (allowed: 1 to 1024)"
     );
     assert!(refused("{ input: force, dim: 6, window_ms: -1 }").contains("window_ms: -1 (allowed: 0.001 to 60000 ms)"));
-    assert!(refused("{ input: force, dim: 6, window: 10 }").contains("unknown field `window`"));
+    assert!(refused("{ input: force, dim: 6, window: 10 }").contains("unknown key `window`"));
 }
 
 /// The configuration that the example runs with: fuse gets the mean in process, and only `fused` is published.

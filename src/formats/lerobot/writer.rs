@@ -297,20 +297,28 @@ fn check(folder: &Path, dataset: &Dataset) -> Result<(), LerobotError> {
     if dataset.features.is_empty() {
         return Err(LerobotError::file(folder, "no features (allowed: one or more)"));
     }
-    for (i, feature) in dataset.features.iter().enumerate() {
-        feature.check_written()?;
-        if is_bookkeeping(&feature.name) {
-            let own = bookkeeping().map(|feature| feature.name).join(", ");
-            return Err(LerobotError::feature(
-                &feature.name,
-                format!("a dataset fills it itself (as {own})"),
-            ));
+    dataset.check()
+}
+
+impl Dataset {
+    /// Checks that its features can be written.
+    ///
+    /// # Errors
+    /// The first that can't: by its name, its type or its shape, or as there is another of its name.
+    pub fn check(&self) -> Result<(), LerobotError> {
+        for (i, feature) in self.features.iter().enumerate() {
+            feature.check_written()?;
+            if is_bookkeeping(&feature.name) {
+                let own = bookkeeping().map(|feature| feature.name).join(", ");
+                let problem = format!("a dataset fills it itself (as {own})");
+                return Err(LerobotError::feature(&feature.name, problem));
+            }
+            if self.features[..i].iter().any(|other| other.name == feature.name) {
+                return Err(LerobotError::feature(&feature.name, "there are two of this name"));
+            }
         }
-        if dataset.features[..i].iter().any(|other| other.name == feature.name) {
-            return Err(LerobotError::feature(&feature.name, "there are two of this name"));
-        }
+        Ok(())
     }
-    Ok(())
 }
 
 impl DataFile {

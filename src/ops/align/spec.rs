@@ -6,6 +6,7 @@ use crate::ops::channel_groups::{Group, Groups};
 use crate::ops::{ConfigError, check_from, duration_ns};
 use crate::stream::FromConfig;
 use crate::time::{TimeGrid, ms_to_ns};
+use crate::yaml::did_you_mean;
 use std::collections::HashMap;
 
 /// A configuration that was checked, in the units of the operation: it can't be wrong any more.
@@ -311,7 +312,11 @@ impl AlignConfig {
                     let names: Vec<&str> = self.modalities.iter().map(|modality| modality.input.as_str()).collect();
                     return refused(
                         "stream",
-                        format!("`{stream}` is the input of no modality (allowed: {})", names.join(", ")),
+                        format!(
+                            "`{stream}` is the input of no modality{} (allowed: {})",
+                            did_you_mean(stream, &names),
+                            names.join(", ")
+                        ),
                     );
                 };
                 if !self.modalities[leader].wait {

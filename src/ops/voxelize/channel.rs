@@ -5,6 +5,7 @@
 use super::cpu::CpuVoxelizer;
 use super::kernels;
 use super::plan::{Plan, Source};
+use crate::yaml::did_you_mean;
 use serde::{Deserialize, Deserializer, de};
 use std::fmt;
 use std::marker::PhantomData;
@@ -142,10 +143,10 @@ impl FromStr for Channel {
             let (_, channel) = Self::OF_FIELDS.into_iter().find(|(name, _)| *name == prefix)?;
             Some(channel(field.to_owned()))
         };
-        of_points
-            .map(|(_, channel)| channel)
-            .or_else(of_field)
-            .ok_or_else(|| format!("`{text}` is no channel (allowed: {})", Self::ALLOWED))
+        of_points.map(|(_, channel)| channel).or_else(of_field).ok_or_else(|| {
+            let hint = did_you_mean(text, &Self::OF_POINTS.map(|(name, _)| name));
+            format!("`{text}` is no channel{hint} (allowed: {})", Self::ALLOWED)
+        })
     }
 }
 

@@ -1,4 +1,5 @@
 use super::channel::Name;
+use crate::yaml::did_you_mean;
 use serde::{Deserialize, Deserializer};
 use std::fmt;
 use std::marker::PhantomData;
@@ -43,7 +44,10 @@ impl FromStr for VoxelLayout {
             "pillars" | "tsdf" | "esdf" | "hash" => {
                 Err(format!("`{name}` is not supported yet (allowed: dense, bits, coo)"))
             }
-            _ => Err(format!("`{name}` is no layout (allowed: dense, bits, coo)")),
+            _ => Err(format!(
+                "`{name}` is no layout{} (allowed: dense, bits, coo)",
+                did_you_mean(name, &["dense", "bits", "coo"])
+            )),
         }
     }
 }

@@ -163,6 +163,16 @@ impl FeatureConfig {
 }
 
 impl LerobotConfig {
+    /// The streams that it takes beside the observations.
+    pub fn streams(&self) -> impl Iterator<Item = &str> {
+        let of_features = self
+            .features
+            .iter()
+            .flat_map(|feature| [&feature.stream, &feature.images, &feature.window]);
+        let of_all = [&self.tasks, &self.episodes];
+        of_features.chain(of_all).flatten().map(String::as_str)
+    }
+
     /// The features of a file that names none: `observation.X` of each modality `X`, but one that is called like a feature of LeRobot's
     /// keeps its name.
     pub fn default_features(fuse: &AlignConfig) -> Vec<FeatureConfig> {

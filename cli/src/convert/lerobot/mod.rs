@@ -5,14 +5,17 @@ mod counts;
 mod observed;
 mod origin;
 mod plan;
+mod settings;
 mod sink;
 mod source;
 mod stream;
 
+pub use config::LerobotConfig;
+pub use settings::Settings;
 pub use sink::Sink;
 pub use source::Source;
 
-use config::{LerobotConfig, Origin};
+use config::Origin;
 use robocache::app::Config;
 use std::path::Path;
 

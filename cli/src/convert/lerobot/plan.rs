@@ -3,6 +3,7 @@
 use super::config::{LerobotConfig, Origin, latency_ns, to_ns};
 use super::stream::{Stream, What};
 use eyre::bail;
+use robocache::app::did_you_mean;
 use robocache::ops::align::{AlignConfig, TriggerConfig};
 
 /// How far a rate that is measured may be from a whole number: sensors are rarely as quick as they say.
@@ -76,14 +77,25 @@ pub fn plan(config: &LerobotConfig, fuse: &AlignConfig) -> eyre::Result<(Vec<Pla
                 let known = || fuse.modalities.iter().map(|modality| modality.input.as_str());
                 let at = inputs.iter().map(|input| {
                     known().position(|modality| modality == input).ok_or_else(|| {
-                        let known = known().collect::<Vec<_>>().join(", ");
+                        let known: Vec<&str> = known().collect();
                         eyre::eyre!(
-                            "lerobot: features: `{}`: no modality `{input}` (allowed: {known})",
-                            feature.name
+                            "lerobot: features: `{}`: no modality `{input}`{} (allowed: {})",
+                            feature.name,
+                            did_you_mean(input, &known),
+                            known.join(", ")
                         )
                     })
                 });
-                plan.push(Plan::Modalities(at.collect::<eyre::Result<_>>()?));
+                let parts: Vec<usize> = at.collect::<eyre::Result<_>>()?;
+                let dim = parts.iter().map(|&part| fuse.modalities[part].dim).sum::<usize>();
+                if let Some(names) = feature.names.as_ref().filter(|names| names.len() != dim) {
+                    bail!(
+                        "lerobot: features: `{}`: names: {}, and it has {dim} values (allowed: as many)",
+                        feature.name,
+                        names.len()
+                    );
+                }
+                plan.push(Plan::Modalities(parts));
                 continue;
             }
             Origin::Stream(stream) => (

@@ -1,17 +1,17 @@
 //! Messages to a dataset: the operations of a configuration make observations of them, and each observation becomes a frame.
 
-use super::config::{FeatureConfig, LerobotConfig, OnInvalid, to_ns};
+use super::config::{FeatureConfig, LerobotConfig, OnInvalid};
 use super::counts::Counts;
 use super::observed::{Observation, Observed};
 use super::origin;
-use super::plan::{Plan, measured_rate, plan, rate};
+use super::plan::{Plan, measured_rate};
+use super::settings::{Settings, longest};
 use super::stream::{Found, Stream, What};
-use crate::config::{self, Section};
 use crate::convert::{Refused, Told};
 use eyre::{OptionExt, bail};
-use robocache::app::{Change, Config, Graph};
+use robocache::app::{Change, Graph};
 use robocache::formats::lerobot::{Dataset, Feature, Kind, Version, Writer, Written};
-use robocache::ops::align::{AlignConfig, FUSED};
+use robocache::ops::align::AlignConfig;
 use robocache::prelude::Dtype;
 use robocache::stream::{Message, MetadataValue};
 use robocache::time::Interpolation;
@@ -22,14 +22,8 @@ use std::time::Instant;
 /// A stream that has been silent for so many seconds of frames is not waited for.
 const SILENT_S: usize = 10;
 
-/// Where samples are the targets, an episode ends with a gap of this.
-const GAP_OF_SAMPLES_MS: f64 = 1000.0;
-
 /// So many targets are waited for where their rate has to be measured.
 const MEASURED: usize = 100;
-
-/// What runs before and beside fuse, in this order.
-const ORDER: [&str; 3] = ["clock", "voxelize", "fuse"];
 
 /// The key of a message's metadata that says what is done.
 pub const TASK: &str = "task";
@@ -86,37 +80,19 @@ impl Sink {
             "a dataset of LeRobot is made by a configuration: --config FILE with a section `fuse:`, which makes the frames, and \
              optionally `lerobot:`",
         )?;
-        let mut config = Config::read(file)?
-            .read_section::<LerobotConfig>("lerobot")?
-            .unwrap_or_default();
-        let (mut graph, operations) = config::graph(file, &ORDER, "make frames of", |output, operations| {
-            operations
-                .iter()
-                .any(|operation| operation.plugin == "fuse" && operation.output(FUSED) == output)
-        })?;
-        let mut found = operations.iter().filter(|operation| operation.plugin == "fuse");
-        let (Some(operation), None) = (found.next(), found.next()) else {
-            bail!(
-                "{}: a dataset has the frames of one `fuse` (allowed: exactly one)",
-                file.display()
-            );
-        };
-        let Section::Observe(fuse) = operation.section.clone() else {
-            bail!("{}: `fuse` is no section of observations", file.display());
-        };
-        let in_file = |error: eyre::Report| eyre::eyre!("{}: {error}", file.display());
-        let (fps, grid_ns) = rate(&config, &fuse).map_err(in_file)?;
-        let gap_ns = match (config.episode_gap_ms, grid_ns) {
-            (Some(ms), _) => to_ns("episode_gap_ms", ms).map_err(in_file)?,
-            (None, Some(period_ns)) => longest(period_ns),
-            (None, None) => to_ns("episode_gap_ms", GAP_OF_SAMPLES_MS)?,
-        };
-        if config.features.is_empty() {
-            config.features = LerobotConfig::default_features(&fuse);
-        }
-        let (plan, own) = plan(&config, &fuse).map_err(in_file)?;
+        let Settings {
+            config,
+            fuse,
+            fused,
+            fps,
+            gap_ns,
+            grid_ns,
+            mut graph,
+            plan,
+            streams: own,
+        } = Settings::read(file)?;
         let inputs: Vec<String> = graph.external_inputs().map(|(input, _)| input.to_owned()).collect();
-        let mut observed = Observed::new(operation.output(FUSED));
+        let mut observed = Observed::new(fused);
         graph.wake(Instant::now(), true, &mut observed)?;
         for (i, input) in inputs.iter().enumerate() {
             if streams.is_some_and(|streams| !streams.contains(input)) {
@@ -604,9 +580,4 @@ impl crate::convert::Sink for Sink {
             notes: self.notes(&written),
         })
     }
-}
-
-/// The longest step between frames that are `period_ns` apart: half a step of jitter is none.
-fn longest(period_ns: i64) -> i64 {
-    period_ns + period_ns / 2
 }

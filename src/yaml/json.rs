@@ -1,8 +1,15 @@
-use super::Value;
+use serde_yaml::Value;
 use std::fmt;
 
 /// A value in the notation of JSON, on one line, for the log.
-pub(super) struct Json<'a>(pub &'a Value);
+pub(crate) struct Json<'a>(pub &'a Value);
+
+impl Json<'_> {
+    /// The same; of a text only its letters, as of a name.
+    pub(crate) fn bare(&self) -> String {
+        self.0.as_str().map_or_else(|| self.to_string(), str::to_owned)
+    }
+}
 
 impl fmt::Display for Json<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

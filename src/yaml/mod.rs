@@ -1,6 +1,17 @@
 //! YAML texts that come from outside: a configuration, what a recording says of itself.
 
+mod hint;
+mod json;
+mod read;
+mod text;
+
+pub use hint::did_you_mean;
+pub(crate) use json::Json;
+pub(crate) use read::Misread;
+pub(crate) use read::from_value;
+
 use serde::de::DeserializeOwned;
+use serde_yaml::Value;
 
 /// The longest text that is read.
 pub(crate) const MAX_BYTES: usize = 1 << 20;
@@ -15,8 +26,40 @@ pub(crate) enum YamlError {
     TooLong,
     #[error("line {line}: brackets lie more than {MAX_DEPTH} deep in one another")]
     TooDeep { line: usize },
+    #[error("it holds several documents, which lines of `---` divide (allowed: one)")]
+    Several,
+    #[error("line {line} column {column}: the value is not what its tag says")]
+    Tag { line: usize, column: usize },
     #[error("{0}")]
-    Yaml(#[from] serde_yaml::Error),
+    Yaml(serde_yaml::Error),
+}
+
+impl From<serde_yaml::Error> for YamlError {
+    fn from(error: serde_yaml::Error) -> Self {
+        let words = error.to_string();
+        match error.location() {
+            _ if words.contains("more than one document") => Self::Several,
+            Some(at) if words.contains("invalid value: ") => Self::Tag {
+                line: at.line(),
+                column: at.column(),
+            },
+            _ => Self::Yaml(error),
+        }
+    }
+}
+
+/// Reads a text of whatever form a program has for it.
+///
+/// # Errors
+/// No YAML, a key that is given twice, or another form: the line or the key, what came and what is allowed.
+pub fn read_yaml<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+    let value = value(text).map_err(|error| error.to_string())?;
+    from_value(&value).map_err(|misread| misread.to_string())
+}
+
+/// Reads a text whose maps have each key once, refusing at once one that would take the parser long.
+pub(crate) fn value(text: &str) -> Result<Value, YamlError> {
+    from_str::<text::Unique>(text).map(|text::Unique(value)| value)
 }
 
 /// Reads a text, refusing at once one that would take the parser long.

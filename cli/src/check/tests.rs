@@ -1,0 +1,342 @@
+//! A configuration of every key, and what becomes of it with one of them wrong: what is said of it is in words of its
+//! language, and names the key.
+
+use super::{Findings, alone, wiring};
+use crate::output::Level;
+use serde_yaml::Value;
+use std::path::{Path, PathBuf};
+
+const CONFIG: &str = "
+device: cpu
+max_device_mb: 512
+sim:
+  seed: 1
+  duration_s: 5
+  start_ns: 1000
+  real_time: true
+  streams:
+    camera: { rate_hz: 30, clock_offset_ms: 1, jitter_ms: 0.1, latency_ms: 1, latency_jitter_ms: 0.1, drop_rate: 0.1,
+              dropouts: [{ start_s: 1, duration_s: 1 }] }
+clock:
+  inputs: [{ input: imu, clock: device, latency_ms: 1, window_s: 30, lock_s: 10, reset_ms: 100 }]
+voxelize:
+  origin_m: [0, 0, 0]
+  voxel_size_m: [0.1, 0.1, 0.1]
+  shape: [8, 8, 8]
+  channels: [occupancy, mean_z]
+  layout: coo
+  dtype: float32
+  max_voxels: 100
+  max_wait_ms: 50
+  reset_ms: 1000
+  max_device_mb: 64
+  inputs:
+    - { input: lidar, from: { columns: [points.x, points.y, points.z], stamp: header.stamp },
+        extrinsic: { translation_m: [0, 0, 1], rotation_xyzw: [0, 0, 0, 1] } }
+    - { input: rear }
+fuse:
+  rate_hz: 50
+  window: 4
+  stride: 2
+  max_wait_ms: 100
+  dtype: float32
+  fill_value: 0
+  trigger: { stream: arm, every: 2, min_interval_ms: 5, rows: period }
+  residence: { fused: { kind: shared, slots: 6, backpressure: true, consumers: 2, lease_timeout_ms: 100 } }
+  modalities:
+    - { input: arm, dim: 2, interpolation: linear, latency_ms: 1, max_gap_ms: 50, extrapolate_ms: 5, min_period_ms: 5,
+        reorder_ms: 1, wait: true, reset_ms: 500, jump_ms: 5000,
+        from: { columns: [position], names: { key: name, order: [a, b] }, stamp: { metadata: t, unit: ms } } }
+    - { input: pose, dim: 5, max_age_ms: 50, groups: [{ channels: [0, 4], interpolation: slerp, max_gap_ms: 40, canonical: true, order: xyzw },
+                                      { channels: [4, 5], interpolation: previous, max_age_ms: 40 }] }
+  attach: [{ input: voxels, output: grids, rows: 1, max_age_ms: 200, latency_ms: 1, min_period_ms: 50, reorder_ms: 1, wait: false,
+             reset_ms: 500, jump_ms: 5000, max_held_mb: 64 }]
+align:
+  rate_hz: 50
+  emit_every: 2
+  modalities: [{ input: arm, dim: 2, interpolation: linear }]
+group:
+  policy: approximate
+  queue_size: 10
+  age_penalty: 0.1
+  max_span_ms: 50
+  max_held_mb: 64
+  inputs: [{ input: a, min_period_ms: 5, latency_ms: 1, reset_ms: 500, jump_ms: 5000 }, { input: b }]
+resample:
+  interpolation: linear
+  max_gap_ms: 50
+  extrapolate_ms: 5
+  fill_value: 0
+record: { path: nowhere }
+replay: { path: nowhere, speed: 2.0, order: stamp }
+lerobot:
+  robot_type: arm
+  fps: 25
+  task: pick
+  tasks: task
+  episodes: begin
+  episode_gap_ms: 500
+  on_invalid: hold
+  truth: true
+  features:
+    - { name: observation.state, modalities: [arm, pose], names: [a, b, c, d, e, f, g] }
+    - { name: action, stream: command, take: next, max_age_ms: 50, latency_ms: 1, dtype: bool }
+    - { name: observation.images.front, images: front, take: previous }
+    - { name: observation.force, window: force, samples: 10 }
+";
+
+const DATAFLOW: &str = "
+nodes:
+  - { id: robot, path: robocache-sim, args: --config config.yml, outputs: [camera], output_types: { camera: 'robocache/v1/CameraFeatures[dim=128]' },
+      shared_memory_pool_size: 64MB, deploy: { machine: a, labels: { gpu: 'true' } }, env: { A: b } }
+  - { id: group, path: robocache-group, args: --config config.yml,
+      inputs: { a: robot/camera, b: { source: robot/camera, queue_size: 40, queue_policy: drop_oldest } },
+      input_types: { a: 'robocache/v1/CameraFeatures[dim=128]' }, outputs: [a] }
+  - { id: policy, path: policy.py, inputs: { a: group/a } }
+";
+
+/// What no user of a configuration knows.
+const OF_RUST: [&str; 35] = [
+    "usize",
+    "isize",
+    "u64",
+    "u32",
+    "u16",
+    "u8",
+    "i64",
+    "i32",
+    "f64",
+    "f32",
+    "str`",
+    "String",
+    "Vec<",
+    "Option",
+    "Some(",
+    "None",
+    "struct",
+    "enum",
+    "tuple",
+    "newtype",
+    "variant",
+    "identifier",
+    "missing field",
+    "unknown field",
+    "invalid type",
+    "invalid value",
+    "invalid length",
+    "unit value",
+    ", expected",
+    "deserial",
+    "serde",
+    "EOF",
+    "trait",
+    "::",
+    "untagged",
+];
+
+/// What is said where two keys don't go together, and the other one is named.
+const OF_TWO: [&str; 3] = [
+    "observations a second (allowed",
+    "interpolation: it is missing",
+    "no modality `",
+];
+
+/// In place of a value.
+const WRONG: [&str; 16] = [
+    "null",
+    "true",
+    "-1",
+    "0",
+    "1.5",
+    ".nan",
+    "1e300",
+    "18446744073709551615",
+    "-9223372036854775808",
+    "x",
+    "''",
+    "[]",
+    "{}",
+    "[1, x]",
+    "{ a: 1 }",
+    "!tag x",
+];
+
+/// Where a value stands: keys and indices.
+type Place = Vec<Value>;
+
+/// Every value below one, with its place.
+fn places(value: &Value, at: &mut Place, found: &mut Vec<Place>) {
+    let entries: Vec<(Value, &Value)> = match value {
+        Value::Mapping(map) => map.iter().map(|(key, value)| (key.clone(), value)).collect(),
+        Value::Sequence(list) => list.iter().enumerate().map(|(i, value)| (i.into(), value)).collect(),
+        _ => Vec::new(),
+    };
+    for (key, value) in entries {
+        at.push(key);
+        found.push(at.clone());
+        places(value, at, found);
+        at.pop();
+    }
+}
+
+fn at<'a>(value: &'a mut Value, place: &[Value]) -> &'a mut Value {
+    place.iter().fold(value, |value, key| match key.as_u64() {
+        Some(i) => &mut value[i as usize],
+        None => &mut value[key.as_str().unwrap()],
+    })
+}
+
+/// A folder that goes with this value.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("robocache-words-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Each way to get one value of a text wrong: the place, what is wrong with it, and the text.
+fn mistakes(text: &str) -> Vec<(Place, &'static str, String)> {
+    let whole: Value = serde_yaml::from_str(text).unwrap();
+    let mut found = Vec::new();
+    places(&whole, &mut Vec::new(), &mut found);
+    let mut mistakes = Vec::new();
+    for place in found {
+        for wrong in WRONG {
+            let mut changed = whole.clone();
+            *at(&mut changed, &place) = serde_yaml::from_str(wrong).unwrap();
+            mistakes.push((place.clone(), wrong, serde_yaml::to_string(&changed).unwrap()));
+        }
+        let (key, map) = place.split_last().unwrap();
+        let mut changed = whole.clone();
+        if let Value::Mapping(map) = at(&mut changed, map) {
+            let value = map.remove(key).unwrap();
+            let without = map.clone();
+            map.insert(format!("{}x", key.as_str().unwrap()).into(), value);
+            mistakes.push((place.clone(), "misspelt", serde_yaml::to_string(&changed).unwrap()));
+            *at(&mut changed, &place[..place.len() - 1]) = Value::Mapping(without);
+            mistakes.push((place.clone(), "absent", serde_yaml::to_string(&changed).unwrap()));
+        }
+    }
+    mistakes
+}
+
+/// What is said of a text.
+fn said(file: &Path, text: &str, check: impl Fn(&mut Findings) -> eyre::Result<()>) -> Vec<(Level, String)> {
+    std::fs::write(file, text).unwrap();
+    let mut findings = Findings::default();
+    let failed = check(&mut findings).err();
+    let found = findings
+        .0
+        .into_iter()
+        .map(|found| (found.level, format!("{}: {}", found.at, found.problem)));
+    found
+        .chain(failed.map(|error| (Level::Error, error.to_string())))
+        .collect()
+}
+
+/// What a user would not understand.
+fn rust(words: &str, of: &str) -> Option<String> {
+    let word = OF_RUST.iter().find(|word| words.contains(*word))?;
+    Some(format!("`{word}` in: {words}\n  {of}"))
+}
+
+fn assert_none(problems: &[String]) {
+    let some = problems[..problems.len().min(40)].join("\n");
+    assert!(problems.is_empty(), "{}: {some}", problems.len());
+}
+
+#[test]
+fn what_is_said_of_any_wrong_value_names_its_key_in_the_language_of_configurations() {
+    let folder = Folder::new("config");
+    let file = folder.0.join("config.yml");
+    let check = |text: &str| {
+        said(&file, text, |findings| {
+            alone(&file, findings);
+            Ok(())
+        })
+    };
+    let found = check(CONFIG);
+    assert!(found.iter().all(|(level, _)| *level == Level::Note), "{found:#?}");
+    let (mut refused, mut mistaken, mut problems) = (0, 0, Vec::new());
+    for (place, wrong, text) in mistakes(CONFIG) {
+        mistaken += 1;
+        let at = format!("{place:?} {wrong}");
+        let found = check(&text);
+        problems.extend(found.iter().filter_map(|(_, words)| rust(words, &at)));
+        let errors: Vec<&String> = found
+            .iter()
+            .filter(|(level, _)| *level == Level::Error)
+            .map(|(_, words)| words)
+            .collect();
+        refused += usize::from(!errors.is_empty());
+        let key = place.iter().rev().find_map(Value::as_str).unwrap();
+        let names_it = |words: &&&String| words.contains(key) || OF_TWO.iter().any(|of_two| words.contains(of_two));
+        if !errors.is_empty() && errors.iter().find(names_it).is_none() {
+            problems.push(format!("{at}: {errors:?}"));
+        }
+    }
+    assert_none(&problems);
+    assert!(mistaken > 2500 && refused > mistaken / 2, "{refused} of {mistaken}");
+}
+
+#[test]
+fn what_is_said_of_a_wrong_dataflow_is_in_its_language() {
+    let folder = Folder::new("dataflow");
+    let file = folder.0.join("dataflow.yml");
+    std::fs::write(folder.0.join("config.yml"), CONFIG).unwrap();
+    let check = |text: &str| said(&file, text, |findings| wiring::check(&file, None, findings));
+    let mut problems = Vec::new();
+    for (place, wrong, text) in mistakes(DATAFLOW) {
+        let at = format!("{place:?} {wrong}");
+        problems.extend(check(&text).iter().filter_map(|(_, words)| rust(words, &at)));
+    }
+    assert_none(&problems);
+}
+
+#[test]
+fn what_is_said_of_a_text_that_is_no_yaml_is_in_its_language() {
+    let folder = Folder::new("text");
+    let file = folder.0.join("config.yml");
+    let mut texts: Vec<String> = [
+        "",
+        "[]",
+        "1",
+        "x",
+        "a: b: c",
+        "a: [1",
+        "{",
+        "? [a]\n: 1",
+        "1: 2",
+        "a: &b 1\nc: *d",
+        "---\na: 1\n---\nb: 2",
+        "\t",
+        "a: !!int x",
+        "\u{0}",
+    ]
+    .map(str::to_owned)
+    .into();
+    texts.extend((0..CONFIG.len()).step_by(37).map(|end| CONFIG[..end].to_owned()));
+    let mut problems = Vec::new();
+    for text in texts {
+        for is_dataflow in [false, true] {
+            let found = said(&file, &text, |findings| match is_dataflow {
+                true => wiring::check(&file, None, findings),
+                false => {
+                    alone(&file, findings);
+                    Ok(())
+                }
+            });
+            problems.extend(found.iter().filter_map(|(_, words)| rust(words, &text)));
+        }
+    }
+    assert_none(&problems);
+}

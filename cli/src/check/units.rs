@@ -1,0 +1,237 @@
+//! Values that are allowed, and look as if they were meant in another unit.
+
+use super::section::Checker;
+use crate::output::{bytes, figure};
+use robocache::ops::align::{AlignConfig, TriggerConfig};
+use robocache::ops::clock::ClockConfig;
+use robocache::ops::group::GroupingConfig;
+use robocache::ops::voxelize::VoxelizeConfig;
+
+/// What a duration is, in ms from the least to the most that a robot has a use for.
+type Plausible = (f64, f64);
+
+const HOUR_MS: f64 = 3_600_000.0;
+/// How long something is waited for.
+const WAIT: Plausible = (1.0, 10_000.0);
+/// How far a sample may be from what it stands for, and how far apart samples are.
+const AGE: Plausible = (0.1, HOUR_MS);
+/// What a stamp is corrected by.
+const LATENCY: Plausible = (0.05, 10_000.0);
+/// What is no longer jitter, but a clock that was set.
+const JUMP: Plausible = (1.0, 24.0 * HOUR_MS);
+/// What a clock is estimated from.
+const CLOCK: Plausible = (100.0, HOUR_MS);
+
+/// The rows of an observation may span this.
+const SPAN_S: f64 = 600.0;
+/// Rates of grids that a robot has a use for, Hz.
+const RATE_HZ: Plausible = (0.01, 10_000.0);
+/// What a machine has better things to do than to copy, bytes a second.
+pub const MANY_BYTES: f64 = 1e9;
+/// The edge of a voxel, metres.
+const VOXEL_M: Plausible = (0.001, 10.0);
+/// How far a sensor may be from the origin of its robot, metres.
+const MOUNTED_M: f64 = 100.0;
+
+/// What is wrong with a duration, if it is no plausible one. `unit` is `ms` or `s`.
+pub fn implausible(value: f64, unit: &str, (least, most): Plausible) -> Option<String> {
+    let in_ms = if unit == "s" { 1e3 } else { 1.0 };
+    let ms = value.abs() * in_ms;
+    if ms == 0.0 || (least..=most).contains(&ms) {
+        return None;
+    }
+    // The unit that it may have been meant in, and how many of `unit` that is.
+    let others: &[(&str, f64)] = match (unit, ms < least) {
+        ("s", true) => &[],
+        ("s", false) => &[("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9)],
+        (_, true) => &[("s", 1e3)],
+        (_, false) => &[("us", 1e-3), ("ns", 1e-6)],
+    };
+    let mut meant = others.iter().map(|(other, factor)| (other, value * factor));
+    let meant = meant.find(|(_, meant)| (least..=most).contains(&(meant.abs() * in_ms)));
+    let meant = meant.map_or_else(String::new, |(other, meant)| {
+        format!(", and {value} {other} would be {} {unit}", exact(meant))
+    });
+    let [least, most] = [least / in_ms, most / in_ms].map(exact);
+    let long = if ms >= 1000.0 || ms < 1.0 {
+        format!(", {}", span(ms))
+    } else {
+        String::new()
+    };
+    Some(format!(
+        "{value} {unit}{long}{meant} (plausible: {least} to {most} {unit})"
+    ))
+}
+
+/// A number without digits that nobody wrote.
+fn exact(value: f64) -> String {
+    ((value * 1e6).round() / 1e6).to_string()
+}
+
+/// A duration in the unit that people would name it in.
+fn span(ms: f64) -> String {
+    let (value, unit) = match ms {
+        ..1.0 => (ms * 1e3, "us"),
+        ..1e3 => (ms, "ms"),
+        ..120e3 => (ms / 1e3, "s"),
+        ..7.2e6 => (ms / 60e3, "minutes"),
+        ..172.8e6 => (ms / HOUR_MS, "hours"),
+        _ => (ms / (24.0 * HOUR_MS), "days"),
+    };
+    format!("{} {unit}", figure(value))
+}
+
+impl Checker<'_> {
+    /// Warns of a duration that is not plausible.
+    fn duration(&mut self, key: &str, value: Option<f64>, plausible: Plausible) {
+        let unit = if key.ends_with("_s") { "s" } else { "ms" };
+        if let Some(problem) = value.and_then(|value| implausible(value, unit, plausible)) {
+            self.warn(key, problem);
+        }
+    }
+
+    pub(super) fn units_of_observations(&mut self, config: &AlignConfig) {
+        self.duration("max_wait_ms", config.max_wait_ms, WAIT);
+        if let Some(TriggerConfig::Stream { min_interval_ms, .. }) = &config.trigger {
+            self.duration("trigger.min_interval_ms", Some(*min_interval_ms), AGE);
+        }
+        for (m, modality) in config.modalities.iter().enumerate() {
+            let at = |key: &str| format!("modalities[{m}].{key}");
+            self.duration(&at("latency_ms"), Some(modality.latency_ms), LATENCY);
+            self.duration(&at("max_age_ms"), modality.max_age_ms, AGE);
+            self.duration(&at("max_gap_ms"), modality.max_gap_ms, AGE);
+            self.duration(&at("extrapolate_ms"), modality.extrapolate_ms, LATENCY);
+            self.duration(&at("min_period_ms"), modality.min_period_ms, AGE);
+            self.duration(&at("reorder_ms"), Some(modality.reorder_ms), LATENCY);
+            self.duration(&at("reset_ms"), modality.reset_ms, JUMP);
+            self.duration(&at("jump_ms"), modality.jump_ms, JUMP);
+            for (g, group) in modality.groups.iter().enumerate() {
+                let at = |key: &str| format!("modalities[{m}].groups[{g}].{key}");
+                self.duration(&at("max_age_ms"), group.max_age_ms, AGE);
+                self.duration(&at("max_gap_ms"), group.max_gap_ms, AGE);
+                self.duration(&at("extrapolate_ms"), group.extrapolate_ms, LATENCY);
+            }
+        }
+        for (a, attach) in config.attach.iter().enumerate() {
+            let at = |key: &str| format!("attach[{a}].{key}");
+            self.duration(&at("latency_ms"), Some(attach.latency_ms), LATENCY);
+            self.duration(&at("max_age_ms"), attach.max_age_ms, AGE);
+            self.duration(&at("min_period_ms"), attach.min_period_ms, AGE);
+            self.duration(&at("reorder_ms"), Some(attach.reorder_ms), LATENCY);
+            self.duration(&at("reset_ms"), attach.reset_ms, JUMP);
+            self.duration(&at("jump_ms"), attach.jump_ms, JUMP);
+        }
+        self.size(config);
+    }
+
+    /// Whether observations have a size and a rate that a machine can make.
+    fn size(&mut self, config: &AlignConfig) {
+        let (least, most) = RATE_HZ;
+        if !(least..=most).contains(&config.rate_hz) {
+            let step = span(1e3 / config.rate_hz);
+            let problem = format!(
+                "{} Hz is a step of {step} (plausible: {least} to {most} Hz)",
+                config.rate_hz
+            );
+            self.warn("rate_hz", problem);
+        }
+        let span_s = (config.window - 1) as f64 * config.stride as f64 / config.rate_hz;
+        if config.trigger.is_none() && span_s > SPAN_S {
+            let rows = format!(
+                "{} rows, {} steps apart, at {} Hz",
+                config.window, config.stride, config.rate_hz
+            );
+            let problem = format!("{rows} are {} (plausible: up to {SPAN_S} s)", span(span_s * 1e3));
+            self.warn("window", problem);
+        }
+        let size = (config.window * config.columns() * config.dtype.size()) as u64;
+        let each_second = size as f64 * config.rate_hz / config.emit_every as f64;
+        if config.trigger.is_none() && each_second > MANY_BYTES {
+            let problem = format!(
+                "an observation is {}, and {} a second are {} a second: `emit_every` sends fewer",
+                bytes(size),
+                figure(config.rate_hz / config.emit_every as f64),
+                bytes(each_second as u64)
+            );
+            self.warn("window", problem);
+        }
+    }
+
+    pub(super) fn units_of_grids(&mut self, config: &VoxelizeConfig) {
+        self.duration("max_wait_ms", config.max_wait_ms, WAIT);
+        self.duration("reset_ms", Some(config.reset_ms), JUMP);
+        let (least, most) = VOXEL_M;
+        let edges = config.voxel_size_m.map(f64::from);
+        if edges.iter().any(|edge| !(least..=most).contains(edge)) {
+            let problem = format!(
+                "{:?} m: is it in millimetres? (plausible: {least} to {most} m)",
+                config.voxel_size_m
+            );
+            self.warn("voxel_size_m", problem);
+        }
+        for (i, cloud) in config.inputs.iter().enumerate() {
+            let Some(extrinsic) = &cloud.extrinsic else { continue };
+            if extrinsic.translation_m.iter().any(|part| part.abs() > MOUNTED_M) {
+                let problem = format!(
+                    "{:?} m: is it in millimetres? (plausible: up to {MOUNTED_M} m from the origin)",
+                    extrinsic.translation_m
+                );
+                self.warn(&format!("inputs[{i}].extrinsic.translation_m"), problem);
+            }
+        }
+    }
+
+    pub(super) fn units_of_groups(&mut self, config: &GroupingConfig) {
+        self.duration("max_span_ms", config.max_span_ms, AGE);
+        for (i, input) in config.inputs.iter().enumerate() {
+            let at = |key: &str| format!("inputs[{i}].{key}");
+            self.duration(&at("latency_ms"), Some(input.latency_ms), LATENCY);
+            self.duration(&at("min_period_ms"), input.min_period_ms, AGE);
+            self.duration(&at("reset_ms"), Some(input.reset_ms), JUMP);
+            self.duration(&at("jump_ms"), input.jump_ms, JUMP);
+        }
+    }
+
+    pub(super) fn units_of_clocks(&mut self, config: &ClockConfig) {
+        for (i, input) in config.inputs.iter().enumerate() {
+            let at = |key: &str| format!("inputs[{i}].{key}");
+            self.duration(&at("latency_ms"), Some(input.latency_ms), LATENCY);
+            self.duration(&at("window_s"), Some(input.window_s), CLOCK);
+            self.duration(&at("lock_s"), Some(input.lock_s), CLOCK);
+            self.duration(&at("reset_ms"), Some(input.reset_ms), JUMP);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_duration_in_another_unit_is_named_with_what_is_plausible() {
+        let words = |value, unit, plausible| implausible(value, unit, plausible);
+        assert_eq!(words(100.0, "ms", WAIT), None);
+        assert_eq!(words(0.0, "ms", WAIT), None);
+        assert_eq!(words(-100.0, "ms", LATENCY), None);
+        assert_eq!(
+            words(0.2, "ms", WAIT).unwrap(),
+            "0.2 ms, 200 us, and 0.2 s would be 200 ms (plausible: 1 to 10000 ms)"
+        );
+        assert_eq!(
+            words(200_000_000.0, "ms", AGE).unwrap(),
+            "200000000 ms, 2.31 days, and 200000000 us would be 200000 ms (plausible: 0.1 to 3600000 ms)"
+        );
+        assert_eq!(
+            words(33_000_000.0, "ms", LATENCY).unwrap(),
+            "33000000 ms, 9.17 hours, and 33000000 ns would be 33 ms (plausible: 0.05 to 10000 ms)"
+        );
+        assert_eq!(
+            words(30_000.0, "s", CLOCK).unwrap(),
+            "30000 s, 8.33 hours, and 30000 ms would be 30 s (plausible: 0.1 to 3600 s)"
+        );
+        assert_eq!(
+            words(1e12, "ms", WAIT).unwrap(),
+            "1000000000000 ms, 11574 days (plausible: 1 to 10000 ms)"
+        );
+    }
+}

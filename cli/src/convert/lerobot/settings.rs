@@ -1,0 +1,125 @@
+//! What the sections `fuse:` and `lerobot:` of a file come to, for a conversion and for `check`.
+
+use super::config::{LerobotConfig, to_ns};
+use super::plan::{Plan, plan, rate};
+use super::stream::Stream;
+use crate::config::{self, Section};
+use eyre::bail;
+use robocache::app::{AppError, Config, Graph};
+use robocache::formats::lerobot::{Dataset, Feature, Kind, Version};
+use robocache::ops::align::{AlignConfig, FUSED};
+use robocache::prelude::Dtype;
+use std::path::Path;
+
+/// What runs before and beside fuse, in this order.
+const ORDER: [&str; 3] = ["clock", "voxelize", "fuse"];
+
+/// Where samples are the targets, an episode ends with a gap of this.
+const GAP_OF_SAMPLES_MS: f64 = 1000.0;
+
+pub struct Settings {
+    pub config: LerobotConfig,
+    pub fuse: AlignConfig,
+    /// The output of the frames.
+    pub fused: String,
+    /// Frames a second, where the configuration says it.
+    pub fps: Option<u32>,
+    /// An episode ends with a gap longer than this.
+    pub gap_ns: i64,
+    /// The period of the grid; `None` where samples are the targets.
+    pub grid_ns: Option<i64>,
+    pub graph: Graph,
+    pub plan: Vec<Plan>,
+    pub streams: Vec<Stream>,
+}
+
+impl Settings {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// An [`AppError`]; or what is wrong with the sections, with the file before it.
+    pub fn read(file: &Path) -> eyre::Result<Self> {
+        let in_file = |error: eyre::Report| match error.is::<AppError>() {
+            true => error,
+            false => eyre::eyre!("{}: {error}", file.display()),
+        };
+        Self::of(file).map_err(in_file)
+    }
+
+    /// What is wrong with the section `lerobot:` of a file, or with the `fuse:` that it is of: the section and the problem.
+    pub fn refusal(file: &Path) -> Option<eyre::Result<(String, String), AppError>> {
+        let error = Self::of(file).err()?;
+        Some(match error.downcast::<AppError>() {
+            Ok(error) => Err(error),
+            Err(other) => {
+                let words = other.to_string();
+                let (section, problem) = words.split_once(": ").unwrap_or(("lerobot", &words));
+                Ok((section.to_owned(), problem.to_owned()))
+            }
+        })
+    }
+
+    fn of(file: &Path) -> eyre::Result<Self> {
+        let mut config = Config::read(file)?
+            .read_section::<LerobotConfig>("lerobot")?
+            .unwrap_or_default();
+        let (graph, operations) = config::graph(file, &ORDER, "make frames of", |output, operations| {
+            operations
+                .iter()
+                .any(|operation| operation.plugin == "fuse" && operation.output(FUSED) == output)
+        })?;
+        let mut found = operations.iter().filter(|operation| operation.plugin == "fuse");
+        let (Some(operation), None) = (found.next(), found.next()) else {
+            bail!("fuse: a dataset has the frames of one `fuse` (allowed: exactly one)");
+        };
+        let Section::Observe(fuse) = operation.section.clone() else {
+            bail!("fuse: it is no section of observations");
+        };
+        let (fps, grid_ns) = rate(&config, &fuse)?;
+        let gap_ns = match (config.episode_gap_ms, grid_ns) {
+            (Some(ms), _) => to_ns("episode_gap_ms", ms)?,
+            (None, Some(period_ns)) => longest(period_ns),
+            (None, None) => to_ns("episode_gap_ms", GAP_OF_SAMPLES_MS)?,
+        };
+        if config.features.is_empty() {
+            config.features = LerobotConfig::default_features(&fuse);
+        }
+        let (plan, streams) = plan(&config, &fuse)?;
+        let settings = Self {
+            fused: operation.output(FUSED),
+            config,
+            fuse,
+            fps,
+            gap_ns,
+            grid_ns,
+            graph,
+            plan,
+            streams,
+        };
+        settings.check()?;
+        Ok(settings)
+    }
+
+    /// Checks what a dataset says of features, as far as it is known before a sample comes.
+    fn check(&self) -> eyre::Result<()> {
+        let features = self.plan.iter().zip(&self.config.features).map(|(plan, feature)| {
+            let dim = match plan {
+                Plan::Modalities(parts) => parts.iter().map(|&part| self.fuse.modalities[part].dim).sum(),
+                Plan::Stream(_) => 1,
+            };
+            Feature::new(&feature.name, Kind::Numbers(Dtype::Float32), [dim])
+        });
+        let dataset = Dataset {
+            version: Version::V3_0,
+            fps: self.fps.unwrap_or(1),
+            robot_type: None,
+            features: features.collect(),
+        };
+        dataset.check().map_err(|error| eyre::eyre!("lerobot: {error}"))
+    }
+}
+
+/// The longest step between frames that are `period_ns` apart: half a step of jitter is none.
+pub fn longest(period_ns: i64) -> i64 {
+    period_ns + period_ns / 2
+}
