@@ -6,9 +6,10 @@ mod common;
 
 use common::{MS, Recorder, faults, graph, input, sample};
 use robocache::app::plugins::{self, FusePlugin, RecordConfig, RecordPlugin};
-use robocache::app::{App, AppError, Config, Graph, Plugin, Value};
+use robocache::app::{App, AppError, Config, Fault, Graph, Plugin, Sink, Value};
 use robocache::ops::align::AlignConfig;
-use robocache::stream::Width;
+use robocache::stream::recording::{Order, Reader};
+use robocache::stream::{Header, Layout, Message, Payload, Width};
 use std::path::Path;
 
 const ONE: &str = "rate_hz: 100, modalities: [{ input: force, dim: 1, interpolation: previous }]";
@@ -201,4 +202,120 @@ fn what_is_said_of_an_input_s_payload_is_refused_by_its_key() {
         graph.reading(input(&graph, "force")).unwrap().samples,
         Some(Width::Of(1))
     );
+}
+
+/// Outputs of operations beside a recorder are recorded as those that a process of its own gets, and come behind what made them.
+#[test]
+fn a_recorder_takes_outputs_of_operations_beside_it() {
+    let folder = std::env::temp_dir().join(format!("robocache-beside-{}", std::process::id()));
+    let (beside, alone) = (folder.join("beside"), folder.join("alone"));
+    let wired = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+    let text = format!(
+        "plugins:
+  - fuse: {{ {ONE} }}
+  - fuse: {{ name: wrist, {ONE} }}
+  - record: {{ path: {}, inputs: [force, fused, wrist/fused] }}",
+        beside.display()
+    );
+    let mut both = App::new()
+        .with_config(file(&text))
+        .add_plugins(plugins::all())
+        .with_wired_inputs(wired(&["force", "other"]))
+        .build(|output| output == "fused")
+        .unwrap();
+    both.gather_diagnostics();
+    assert_eq!(names(&both).0, ["force"]);
+    let text = format!("plugins: [record: {{ path: {} }}]", alone.display());
+    let mut recorder = App::new()
+        .with_config(file(&text))
+        .add_plugins(plugins::all())
+        .with_wired_inputs(wired(&["force", "fused", "wrist.fused"]))
+        .build(|_| true)
+        .unwrap();
+    let mut sink = Sent::default();
+    for i in 0..50 {
+        let message = sample(i * 7 * MS, &[i as f32]);
+        both.message(input(&both, "force"), &message, &mut sink);
+        recorder.message(input(&recorder, "force"), &message, &mut Sent::default());
+        for (output, message) in sink.0.drain(..) {
+            for name in [output.clone(), format!("wrist.{output}")] {
+                recorder.message(input(&recorder, &name), &message, &mut Sent::default());
+            }
+        }
+    }
+    let report = both.report(std::time::Instant::now()).unwrap();
+    let rows = report.inputs.iter().filter(|row| row.operation == "record");
+    let counts: Vec<_> = rows.map(|row| (row.input.as_str(), row.messages)).collect();
+    assert_eq!((counts[0], counts.len()), (("force", 50), 3));
+    assert!(counts[1].1 > 30 && counts[1].1 == counts[2].1, "{counts:?}");
+    // fuse publishes its last when its input closes, and the recorder is closed behind it.
+    both.close_all(&mut sink);
+    for (output, message) in sink.0.drain(..) {
+        for name in [output.clone(), format!("wrist.{output}")] {
+            recorder.message(input(&recorder, &name), &message, &mut Sent::default());
+        }
+    }
+    both.finish(&mut sink).unwrap();
+    recorder.close_all(&mut sink);
+    recorder.finish(&mut sink).unwrap();
+    assert!(both.faults().chain(recorder.faults()).all(|(_, count)| count == 0));
+
+    let read = |folder: &Path, order: Order| {
+        let mut reader = Reader::open(folder).unwrap().in_order(order).unwrap();
+        let streams: Vec<String> = reader.streams().map(str::to_owned).collect();
+        let (mut message, mut came) = (Message::default(), Vec::new());
+        while let Some(stream) = reader.next_into(&mut message).unwrap() {
+            let mut said: Vec<String> = Vec::new();
+            for (name, value) in message.header.iter().filter(|(name, _)| *name != "compute_us") {
+                said.push(format!("{name}: {value:?}"));
+            }
+            came.push((
+                streams[stream].clone(),
+                said,
+                message.columns()[0].data.bytes().to_vec(),
+            ));
+        }
+        came
+    };
+    assert_eq!(read(&beside, Order::Stamp), read(&alone, Order::Stamp));
+    let arrived = read(&beside, Order::Arrival);
+    assert!(arrived.len() > 110, "{}", arrived.len());
+    // What made an observation due came before it.
+    let first_fused = arrived.iter().position(|(stream, ..)| stream == "fused").unwrap();
+    assert!(arrived[..first_fused].iter().any(|(stream, ..)| stream == "force"));
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+/// Keeps what is published.
+#[derive(Default)]
+struct Sent(Vec<(String, Message)>);
+
+impl Sink for Sent {
+    fn send(
+        &mut self,
+        output: &str,
+        layout: &Layout,
+        fill: &mut dyn FnMut(&mut Payload<'_>, &mut Header),
+    ) -> Result<(), Fault> {
+        let mut message = Message::default();
+        message.write(layout, fill);
+        self.0.push((output.to_owned(), message));
+        Ok(())
+    }
+}
+
+#[test]
+fn a_recorder_refuses_what_can_t_be_a_stream() {
+    let refused = |inputs: &str| {
+        let folder = std::env::temp_dir().join(format!("robocache-refused-{}", std::process::id()));
+        let text = format!("plugins: [record: {{ path: {}, inputs: {inputs} }}]", folder.display());
+        let built = App::new()
+            .with_config(file(&text))
+            .add_plugins(plugins::all())
+            .build(|_| true);
+        let _ = std::fs::remove_dir_all(folder);
+        self::refused(built)
+    };
+    assert!(refused("[a/b, a.b]").contains("two of them are the stream `a.b`"));
+    assert!(refused("[]").contains("no input"));
 }

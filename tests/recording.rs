@@ -931,6 +931,17 @@ fn a_recording_is_gone_on_with_in_further_files() {
         mapped.read(i, &mut message).unwrap();
         assert_eq!(content("a", &message), written[i], "{i}");
     }
+    // A part that ended before its first batch has a schema and no message.
+    fs::rename(path.join("a.arrow.2"), path.join("a.arrow.4")).unwrap();
+    fs::write(path.join("a.arrow.2"), fs::read(path.join("a.arrow")).unwrap()).unwrap();
+    let empty = Folder::new();
+    let mut writer = Writer::create(&empty.0).unwrap().with_arrivals();
+    writer.append("a", &floats(0, &[0.0; 3]), Instant::now()).unwrap();
+    fs::copy(empty.file("a"), path.join("a.arrow")).unwrap();
+    drop(writer);
+    assert_eq!(read(&path).unwrap().iter().filter(|c| c.stream == "a").count(), 12);
+    let mapped = Mapped::open(path.join("a.arrow")).unwrap();
+    assert_eq!(mapped.timestamps_ns(), [0, 1, 2, 3, 20, 21, 22, 23, 10, 11, 12, 13]);
     // Another run is refused, by name, and so is none.
     let refused = Writer::create_or_go_on(&path, "run 8").err().unwrap().to_string();
     for words in ["a.arrow exists", "of the run run 7", "{start}"] {

@@ -569,3 +569,27 @@ fuse:
     np.testing.assert_array_equal(rows(stream(tmp_path / "out", "arm_joints"))[0], [values["wrist"][1], values["elbow"][1]])
     np.testing.assert_array_equal(rows(stream(tmp_path / "out", "imu"))[0], numbers[6:])
     assert "robocache.yml" in convert(tmp_path / "bag", tmp_path / "none", "--config", tmp_path / "robocache.yml.missing", code=2)
+
+
+def test_a_cut_loses_little_as_batches_are_small(tmp_path):
+    """Batches are of less than a second, and of at most 1 MiB."""
+    folder = tmp_path / "recording"
+    folder.mkdir()
+    for name, count, step, dim in [("slow", 600, 100 * MS, 1), ("large", 200, 20 * MS, 25_000)]:
+        columns = {
+            "timestamp_ns": pyarrow.array([START + i * step for i in range(count)], pyarrow.int64()),
+            "data": pyarrow.array([np.full(dim, i, np.float32) for i in range(count)], pyarrow.list_(pyarrow.float32())),
+        }
+        table = pyarrow.table(columns)
+        with pyarrow.ipc.new_file(folder / f"{name}.arrow", table.schema) as file:
+            file.write_table(table)
+    convert(folder, tmp_path / "out")
+    convert(folder, tmp_path / "again")
+    for name, bytes_each, step in [("slow", 4, 100 * MS), ("large", 100_000, 20 * MS)]:
+        path = tmp_path / "out" / f"{name}.arrow"
+        with pyarrow.ipc.open_file(path) as file:
+            rows = [file.get_batch(i).num_rows for i in range(file.num_record_batches)]
+        assert max(rows) * bytes_each <= 1 << 20 and max(rows) * step <= 1000 * MS, rows
+        # And not smaller than that asks for.
+        assert len(rows) <= 130, rows
+        assert path.read_bytes() == (tmp_path / "again" / f"{name}.arrow").read_bytes()

@@ -57,7 +57,7 @@ def test_every_form_of_message_comes_back_as_it_was(flow, tmp_path):
     recording = flow.folder / "recorded"
     flow.robocache("record", {"record": {"path": str(recording)}}, {name: f"sender/{name}" for name in names})
     done = flow.run()
-    assert {path.name for path in recording.iterdir()} == {f"{name}.arrow" for name in names}, done.logs["record"]
+    assert {path.name for path in recording.iterdir()} == {".run"} | {f"{name}.arrow" for name in names}, done.logs["record"]
     done = replayed(tmp_path / "replay", recording, names).run()
     for name in names:
         sent = [step for step in steps if step[1] == name]
@@ -127,7 +127,7 @@ def test_what_can_t_be_recorded_is_refused_by_name_and_counted(flow):
     flow.robocache("record", {"record": {"path": str(recording)}}, inputs)
     log = flow.run().logs["record"]
     assert table(recording / "force.arrow")["timestamp_ns"].to_pylist() == [0, MS, 2 * MS]
-    assert {path.name for path in recording.iterdir()} == {"force.arrow"}
+    assert {path.name for path in recording.iterdir()} == {".run", "force.arrow"}
     for name, count, word in [("flags", 3, "Boolean"), ("names", 4, "Utf8"), ("force", 2, "`data` float64")]:
         assert any(f"`{name}`" in line and word in line for line in log.splitlines()), log
         assert any(f"`{name}`: {count} in all" in line for line in log.splitlines()), log
@@ -204,6 +204,49 @@ def test_a_file_that_breaks_off_anywhere_plays_up_to_there(flow, tmp_path, recor
         assert "force.arrow" in done.logs["replay"], "it must say that the file is not whole"
         counts.append(len(got))
     assert counts[0] == len(stamps) > counts[1] > counts[2]
+
+
+LONG = {"duration_s": 60.0, "real_time": True, "start_ns": None, "streams": {"lidar": None, "camera": None}}
+
+
+@pytest.mark.parametrize("path", ["recorded", "runs/{start}"])
+def test_a_recorder_that_is_killed_and_started_again_goes_on(flow, tmp_path, path):
+    """In a new file of the same recording, whose readers take both as one stream."""
+    flow.robocache("sim", {"sim": LONG}, outputs=["force", "proprio"])
+    inputs = {name: {"source": f"sim/{name}", "queue_size": 1000} for name in ("force", "proprio")}
+    config = {"record": {"path": str(tmp_path / path)}}
+    flow.robocache("record", config, inputs, restart_policy="on-failure", max_restarts=5)
+    found = lambda name: sorted(tmp_path.glob(f"{path.replace('{start}', '*')}/{name}"))  # noqa: E731
+    with flow.start() as wait:
+        wait_for(lambda: found("force.arrow"), what="a first file")
+        # The first batch comes after half a second, and may be cut off, too.
+        wait_for(lambda: found("force.arrow")[0].stat().st_size > 4000, what="a batch")
+        for part in (2, 3):
+            (pid,) = wait_for(lambda: flow.pids("record"), what="the recorder")
+            os.kill(pid, signal.SIGKILL)
+            wait_for(lambda n=part: sum(file.stat().st_size for file in found(f"force.arrow.{n}")) > 4000, what=f"part {part}")
+        (sim,) = flow.pids("sim")
+        os.kill(sim, signal.SIGTERM)
+        wait()
+    assert len(found("force.arrow")) == 1
+    folder = found("force.arrow")[0].parent
+    assert {file.name for file in folder.iterdir()} == {".run"} | {
+        f"{name}.arrow{part}" for name in ("force", "proprio") for part in ("", ".2", ".3")
+    }
+    done = replayed(tmp_path / "replay", folder, ["force"]).run()
+    stamps = [m.stamp for m in done.received("sink", "force")]
+    parts = [table(folder / f"force.arrow{part}")["timestamp_ns"].to_pylist() for part in ("", ".2", ".3")]
+    assert all(parts) and stamps == sum(parts, [])
+
+
+def test_each_run_of_a_dataflow_has_a_folder_of_its_own(tmp_path):
+    for run in range(2):
+        flow = Flow(tmp_path / f"run_{run}")
+        flow.sender([send("force", np.array([run], np.float32), 1)])
+        flow.robocache("record", {"record": {"path": str(tmp_path / "{start}" / "arm")}}, {"force": "sender/force"})
+        flow.run()
+    folders = sorted(tmp_path.glob("*Z/arm"))
+    assert [table(folder / "force.arrow")["data"].to_pylist() for folder in folders] == [[[0.0]], [[1.0]]]
 
 
 def write_table(path, columns: dict, metadata: dict, batch_rows: int) -> pa.Table:

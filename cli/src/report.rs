@@ -49,7 +49,7 @@ pub struct Args {
 
 /// What the page says in numbers.
 #[derive(Serialize)]
-struct Figures {
+pub struct Figures {
     recording: PathBuf,
     /// The page.
     page: PathBuf,
@@ -66,7 +66,7 @@ struct Figures {
     /// Streams that are not drawn, and why.
     not_drawn: BTreeMap<String, String>,
     /// What can't be read.
-    problems: Vec<String>,
+    pub problems: Vec<String>,
 }
 
 /// What the page draws.
@@ -88,6 +88,27 @@ struct Recorded {
 }
 
 pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
+    let figures = write(args)?;
+    output.result(&figures, |figures| {
+        let size = bytes(figures.page_bytes as u64);
+        let clocks = figures.offsets.iter().map(|found| format!("clocks: {}\n", found.text));
+        let clocks: String = clocks.collect();
+        let problems = figures
+            .problems
+            .iter()
+            .map(|problem| format!("can't be read: {problem}\n"));
+        let problems: String = problems.collect();
+        format!(
+            "{}: {size}\n{clocks}{}\n{problems}",
+            figures.page.display(),
+            figures.verdict
+        )
+    })?;
+    Ok(ExitCode::from(u8::from(!figures.problems.is_empty())))
+}
+
+/// Writes the page, and returns what it says in numbers.
+pub fn write(args: &Args) -> eyre::Result<Figures> {
     // The configuration is looked at first: reading a long recording takes its time.
     let mut computed: Vec<Watched> = Vec::new();
     let mut trial = None;
@@ -142,21 +163,7 @@ pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
     )?;
     figures.page_bytes = page::START.len() + text.len();
     output::write(&args.output, page::START, &text)?;
-    output.result(&figures, |figures| {
-        let size = bytes(figures.page_bytes as u64);
-        let clocks = figures.offsets.iter().map(|found| format!("clocks: {}\n", found.text));
-        let problems = figures
-            .problems
-            .iter()
-            .map(|problem| format!("can't be read: {problem}\n"));
-        let (clocks, problems) = (clocks.collect::<String>(), problems.collect::<String>());
-        format!(
-            "{}: {size}\n{clocks}{}\n{problems}",
-            figures.page.display(),
-            figures.verdict
-        )
-    })?;
-    Ok(ExitCode::from(u8::from(!figures.problems.is_empty())))
+    Ok(figures)
 }
 
 fn verdict(trial: Option<&Trial>, recorded: &[Observations]) -> String {

@@ -1,6 +1,8 @@
 //! `robocache convert`: between recordings and the files of other software.
 
 mod csv;
+#[cfg(test)]
+mod damaged;
 pub mod lerobot;
 mod mcap;
 mod recording;
@@ -222,6 +224,12 @@ fn is_zero(count: &u64) -> bool {
 }
 
 pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
+    let converted = convert(args)?;
+    output.result(&converted, text)?;
+    Ok(ExitCode::from(u8::from(!converted.problems.is_empty())))
+}
+
+fn convert(args: &Args) -> eyre::Result<Converted> {
     let from = Format::of_input(&args.input)?;
     let to = args.to.unwrap_or_else(|| Format::of_output(&args.output));
     let is_dataset = matches!(to, Format::Lerobot | Format::LerobotV2);
@@ -275,15 +283,13 @@ pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
     }
     drop(sink);
     whole.finish()?;
-    let converted = Converted {
+    Ok(Converted {
         input: args.input.clone(),
         output: args.output.clone(),
         streams,
         notes,
         problems,
-    };
-    output.result(&converted, text)?;
-    Ok(ExitCode::from(u8::from(!converted.problems.is_empty())))
+    })
 }
 
 /// Copies every message. Returns how many of which stream, and of each stream why the first was not written that was not.

@@ -205,6 +205,10 @@ impl Stream {
                 Err(error) => refused.push(error),
             }
         }
+        // The first file may have no message.
+        if let Some(stream) = stream.as_mut().filter(|it| it.batch.is_none() && it.failed.is_none()) {
+            stream.failed = stream.next_batch().err();
+        }
         (stream, refused)
     }
 
@@ -326,7 +330,6 @@ impl Stream {
         plan.read(batch, self.row, message);
         self.row += 1;
         if self.row == batch.rows.num_rows() {
-            self.rows_before += self.row as u64;
             self.failed = self.next_batch().err();
         }
     }
@@ -334,7 +337,9 @@ impl Stream {
     /// Goes on to the next batch that has a row; `batch` is `None` at the end. After an error, the next call goes on
     /// behind what can't be read.
     pub(super) fn next_batch(&mut self) -> Result<(), ReadError> {
-        self.batch = None;
+        if let Some(batch) = self.batch.take() {
+            self.rows_before += batch.rows.num_rows() as u64;
+        }
         self.row = 0;
         loop {
             if self.ended {
