@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -57,6 +58,8 @@ class Attached:
         stamp = int(self.timestamps_ns[index])
         if "grid_offsets" in self.metadata:
             offsets = messages.integers(self.metadata, "grid_offsets", count + 1)
+            if offsets[0] != 0 or np.any(np.diff(offsets) < 0):
+                raise MessageError(f"{self.name}.grid_offsets are {offsets.tolist()}, expected 0 rising")
             rows = slice(int(offsets[index]), int(offsets[index + 1]))
             total = int(offsets[-1])
             columns = {name: _rows(name, column, total)[rows] for name, column in self.columns.items()}
@@ -69,11 +72,11 @@ class Attached:
         if "grid_shape" in self.metadata:
             return Voxels.of_columns({"": values}, self.metadata, stamp)
         shape = messages.integers(self.metadata, "shape")[1:]
-        if int(np.prod(shape)) != values.size:
+        if any(n < 0 for n in shape) or math.prod(shape.tolist()) != values.size:
             raise MessageError(
                 f"{self.name}.shape is {[count, *shape.tolist()]} for {count} messages of {values.size} values"
             )
-        return MessageTensor(values.reshape(shape), self.metadata.get("dtype")).numpy()
+        return MessageTensor(values.reshape(shape), messages.text(self.metadata, "dtype")).numpy()
 
     @classmethod
     def from_event(cls, event: Mapping[str, Any], name: str = "grids", *, copy: bool = True) -> Attached:
@@ -102,7 +105,7 @@ def of_observation(
                 for key, c in columns.items()
                 if key == name or key.startswith(prefix)
             }
-        said = {key.removeprefix(prefix): value for key, value in metadata.items() if key.startswith(prefix)}
+        said = {key.removeprefix(prefix): value for key, value in metadata.items() if str(key).startswith(prefix)}
         found[name] = _of(name, rows, metadata, own, said)
     return found
 

@@ -24,15 +24,19 @@ class MessageError(ValueError):
 
 def parts(event: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
     """The payload and the metadata of an event of dora."""
+    if not isinstance(event, Mapping):
+        raise MessageError(f"the event is a {type(event).__name__}, expected one of dora, which is a dict")
     kind = event.get("type", "INPUT")
     if kind != "INPUT" or "metadata" not in event:
         raise MessageError(f"the event is of type {kind!r}, expected 'INPUT' with a message")
+    if not isinstance(event["metadata"], Mapping):
+        raise MessageError(f"metadata is a {type(event['metadata']).__name__}, expected a dict")
     return event.get("value"), event["metadata"]
 
 
 def is_resident(metadata: Mapping[str, Any]) -> bool:
     """Whether the payload is not in the message, but in a ring of its producer."""
-    return "ring" in metadata or metadata.get("residence", "host") != "host"
+    return "ring" in metadata or text(metadata, "residence") not in (None, "host")
 
 
 def take(metadata: Mapping[str, Any], copy: bool) -> Resident:
@@ -81,7 +85,7 @@ def integer(metadata: Mapping[str, Any], key: str) -> int:
     """An integer that must be there."""
     value = get(metadata, key)
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise MessageError(f"{key} is {value!r}, expected an integer")
+        raise MessageError(f"{key} is {value!r:.80}, expected an integer")
     return int(value)
 
 
@@ -90,10 +94,10 @@ def integers(metadata: Mapping[str, Any], key: str, *shape: int) -> np.ndarray:
     value = get(metadata, key)
     try:
         values = np.asarray(value).reshape(-1)
-    except ValueError:
+    except (TypeError, ValueError, OverflowError):
         values = np.empty(1, object)
-    # An empty list says nothing of its type.
-    if len(values) and values.dtype.kind not in "iu":
+    # An empty list says nothing of its type. Past int64 NumPy makes uint64, or floats, of a list.
+    if len(values) and (values.dtype.kind not in "iu" or values.dtype == np.uint64 and values.max() >= 2**63):
         raise MessageError(f"{key} is {value!r:.80}, expected a list of integers")
     if shape and len(values) != (length := math.prod(shape)):
         raise MessageError(f"{key} has {len(values)} entries, expected {length}")
@@ -109,11 +113,33 @@ def dimensions(metadata: Mapping[str, Any], key: str) -> list[int]:
     return integers(metadata, key).tolist()
 
 
+def floats(metadata: Mapping[str, Any], key: str, count: int) -> tuple[float, ...]:
+    """A list of so many numbers that must be there."""
+    value = get(metadata, key)
+    try:
+        values = np.asarray(value).reshape(-1)
+    except (TypeError, ValueError, OverflowError):
+        values = np.empty(1, object)
+    if len(values) and values.dtype.kind not in "iuf":
+        raise MessageError(f"{key} is {value!r:.80}, expected a list of numbers")
+    if len(values) != count:
+        raise MessageError(f"{key} has {len(values)} entries, expected {count}")
+    return tuple(values.astype(np.float64).tolist())
+
+
+def text(metadata: Mapping[str, Any], key: str) -> str | None:
+    """A string, where one is there."""
+    value = metadata.get(key)
+    if value is not None and not isinstance(value, str):
+        raise MessageError(f"{key} is {value!r:.80}, expected a string")
+    return value
+
+
 def strings(metadata: Mapping[str, Any], key: str) -> tuple[str, ...]:
     """A list of strings that must be there."""
     value = get(metadata, key)
     if isinstance(value, str) or not isinstance(value, Sequence) or not all(isinstance(text, str) for text in value):
-        raise MessageError(f"{key} is {value!r}, expected a list of strings")
+        raise MessageError(f"{key} is {value!r:.80}, expected a list of strings")
     return tuple(value)
 
 
@@ -187,6 +213,14 @@ def arrow(value: Any) -> Any:
     if not hasattr(value, "__arrow_c_array__"):
         raise MessageError(f"the payload is a {type(value).__name__}, expected an Arrow array or a NumPy array")
     return pyarrow().array(value)
+
+
+def rows(name: str, values: np.ndarray, *shape: int) -> np.ndarray:
+    """Values in this shape, of which the first dimension may be -1."""
+    try:
+        return values.reshape(shape)
+    except (ValueError, OverflowError):
+        raise MessageError(f"{name} has {values.size} values, expected {list(shape)} (-1: any)") from None
 
 
 def pyarrow() -> Any:

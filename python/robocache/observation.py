@@ -15,6 +15,9 @@ from robocache.attached import Attached
 from robocache.messages import MessageError
 from robocache.tensors import MessageTensor, owned
 
+# What an answer without an observation may say.
+_NUMBERS = ("epoch", "late_samples", "timestamp_ns")
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Observation:
@@ -142,8 +145,8 @@ class Observation:
                 values = owned(values)
                 columns = columns and {name: c if name == "fused" else owned(c) for name, c in columns.items()}
             if invalid is not None:
-                _fill(values, np.repeat(~valid, np.diff(offsets), axis=1), invalid, metadata.get("dtype"))
-            tensor = MessageTensor(values, metadata.get("dtype"), held)
+                _fill(values, np.repeat(~valid, np.diff(offsets), axis=1), invalid, messages.text(metadata, "dtype"))
+            tensor = MessageTensor(values, messages.text(metadata, "dtype"), held)
         return cls(
             tensor=tensor,
             valid=valid,
@@ -154,7 +157,7 @@ class Observation:
             epoch=messages.integer(metadata, "epoch"),
             late_samples=messages.integer(metadata, "late_samples"),
             wait_ns=messages.integer(metadata, "wait_ns") if "wait_ns" in metadata else None,
-            trigger=metadata.get("trigger"),
+            trigger=messages.text(metadata, "trigger"),
             error=None,
             attached=attached.of_observation(metadata, columns, window),
             metadata=dict(metadata),
@@ -164,18 +167,21 @@ class Observation:
 
     @classmethod
     def _of_error(cls, metadata: Mapping[str, Any]) -> Observation:
-        dim = int(messages.integers(metadata, "shape")[-1]) if "shape" in metadata else 0
+        shape = messages.integers(metadata, "shape").tolist() if "shape" in metadata else [0, 0]
+        if len(shape) != 2 or not 0 <= shape[1] < 2**31:
+            raise MessageError(f"shape is {shape}, expected [0, D]")
+        numbers = {key: messages.integer(metadata, key) for key in _NUMBERS if key in metadata}
         return cls(
-            tensor=MessageTensor(np.empty((0, dim), np.float32)),
+            tensor=MessageTensor(np.empty((0, shape[1]), np.float32)),
             valid=np.empty((0, 0), bool),
             age_ns=np.empty((0, 0), np.int64),
             timestamps_ns=np.empty(0, np.int64),
             modalities=(),
             offsets=(0,),
-            epoch=int(metadata.get("epoch", 0)),
-            late_samples=int(metadata.get("late_samples", 0)),
+            epoch=numbers.get("epoch", 0),
+            late_samples=numbers.get("late_samples", 0),
             wait_ns=None,
-            trigger=metadata.get("trigger"),
+            trigger=messages.text(metadata, "trigger"),
             error=str(metadata["error"]),
             attached={},
             metadata=dict(metadata),

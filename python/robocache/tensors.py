@@ -159,7 +159,7 @@ def open_tensor(event: Mapping[str, Any], column: str | None = None, *, copy: bo
     # The `shape` of a grid of bits counts its cells, eight of which are a byte.
     if not is_bits(array, metadata):
         array = array.reshape(messages.shape_of(metadata, shape, array))
-    return MessageTensor(owned(array) if copy else array, metadata.get(dtype))
+    return MessageTensor(owned(array) if copy else array, messages.text(metadata, dtype))
 
 
 def _of_ring(metadata: Mapping[str, Any], column: str | None, copy: bool) -> MessageTensor:

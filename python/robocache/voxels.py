@@ -82,19 +82,26 @@ class Voxels:
         made: dict[str, Any] = {
             "channels": channels,
             "grid_shape": shape,
-            "origin_m": _floats(metadata, "origin_m"),
-            "voxel_size_m": _floats(metadata, "voxel_size_m"),
+            "origin_m": messages.floats(metadata, "origin_m", 3),
+            "voxel_size_m": messages.floats(metadata, "voxel_size_m", 3),
             "timestamp_ns": timestamp_ns,
             "counters": {key: messages.integer(metadata, key) for key in _COUNTERS if key in metadata},
-            "unusable": tuple(metadata.get("unusable", ())),
-            "frame_id": metadata.get("frame_id"),
+            "unusable": tuple(messages.integers(metadata, "unusable").tolist()) if "unusable" in metadata else (),
+            "frame_id": messages.text(metadata, "frame_id"),
         }
         if names:
             made["inputs"] = names
             made["inputs_valid"] = messages.integers(metadata, "inputs_valid", len(names)) != 0
             made["inputs_age_ns"] = messages.integers(metadata, "inputs_age_ns", len(names))
         if "coords" in columns:
-            coords = columns["coords"].reshape(-1, 3)
+            coords = messages.rows("coords", columns["coords"], -1, 3)
+            if coords.dtype.kind not in "iu":
+                raise MessageError(f"coords are {coords.dtype}, expected int32")
+            # NumPy counts from the other end of an axis where a number is negative.
+            outside = len(coords) and ((coords.min(axis=0) < 0) | (coords.max(axis=0) >= shape)).any()
+            if outside:
+                first = coords[((coords < 0) | (coords >= shape)).any(axis=1)][0]
+                raise MessageError(f"coords has cell {first.tolist()}, expected those of a grid of {list(shape)} cells")
             features = messages.get(columns, "features", "the payload")
             if features.size != len(coords) * len(channels):
                 raise MessageError(f"{features.size} features for {len(coords)} cells of channels {list(channels)}")
@@ -104,7 +111,7 @@ class Voxels:
             return cls(layout="bits", values=values.reshape(-1), **made)
         if values.size != len(channels) * math.prod(shape):
             raise MessageError(f"there are {values.size} values for {len(channels)} channels of {list(shape)} cells")
-        dense = MessageTensor(values.reshape(len(channels), *shape), metadata.get("dtype")).numpy()
+        dense = MessageTensor(values.reshape(len(channels), *shape), messages.text(metadata, "dtype")).numpy()
         return cls(layout="dense", values=dense, **made)
 
     def dense(self) -> np.ndarray:
@@ -188,18 +195,14 @@ class Cloud:
         """Of a column for each field, or of one flat array by the name ``""``."""
         if "" in columns:
             fields = messages.strings(metadata, "fields") if "fields" in metadata else ("x", "y", "z")
-            flat = MessageTensor(columns[""], metadata.get("dtype")).numpy()
-            if flat.size % len(fields):
+            flat = MessageTensor(columns[""], messages.text(metadata, "dtype")).numpy()
+            if not fields or flat.size % len(fields):
                 raise MessageError(f"{flat.size} values are no rows of fields {list(fields)}")
             columns = dict(zip(fields, flat.reshape(-1, len(fields)).T, strict=True))
         missing = [axis for axis in "xyz" if axis not in columns]
         if missing:
             raise MessageError(f"fields are {list(columns)}, expected x, y and z among them")
-        return cls(dict(columns), timestamp_ns, metadata.get("frame_id"))
-
-
-def _floats(metadata: Mapping[str, Any], key: str) -> tuple[float, float, float]:
-    values = tuple(float(x) for x in messages.get(metadata, key))
-    if len(values) != 3:
-        raise MessageError(f"{key} has {len(values)} entries, expected 3")
-    return values
+        lengths = {name: len(column) for name, column in columns.items() if column.ndim}
+        if len(lengths) != len(columns) or len(set(lengths.values())) > 1:
+            raise MessageError(f"the columns have {lengths} rows, expected the same of each")
+        return cls(dict(columns), timestamp_ns, messages.text(metadata, "frame_id"))
