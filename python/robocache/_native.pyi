@@ -42,6 +42,10 @@ class Tensor:
     def reshape(self, shape: Sequence[int]) -> Tensor:
         """The same memory with other dimensions, of as many elements."""
 
+    def fill(self, spans: Sequence[tuple[int, int]], number: float) -> None:
+        """Writes a number to the elements of each span `[begin, end)` of a tensor of a device, where it lies. Nobody else
+        may use the tensor yet."""
+
     def bits(self) -> Tensor:
         """The same memory, the elements seen as uint16: bfloat16 for NumPy, which has no such type."""
 
@@ -92,13 +96,22 @@ class Observed:
     @property
     def dropped(self) -> list[tuple[str, str, int]]: ...
     @property
-    def attached(self) -> list[str]:
+    def left_out(self) -> list[str]:
         """The inputs that the configuration attaches, which are left out."""
 
     @property
-    def spans(self) -> list[tuple[str, int, int, int]]:
-        """Of each stream with a stamp: its name, its least and its greatest one, and how many it has. Messages of several
-        samples have one."""
+    def attached(self) -> list[tuple[str, str, Tensor, Tensor]]:
+        """What is attached: its output and its stream, and, both int64 `[N, T]`, the number of the message that a row has
+        and the time from that to the row's target, ns; -1 where it has none."""
+
+    @property
+    def spans(self) -> list[tuple[str, int, int, int, int]]:
+        """Of each stream with a stamp: its name, its least and its greatest one, how many it has, and, where the last is
+        before the first, how many are before the one before them. Messages of several samples have one."""
+
+    @property
+    def off(self) -> list[str]:
+        """Streams whose stamps are off from those of the others, in words."""
 
 @final
 class Grid:
@@ -135,6 +148,13 @@ class Messages:
     def timestamps_ns(self) -> Tensor:
         """The stamps of all messages, int64 `[N]`."""
 
+    @property
+    def arrivals_ns(self) -> Tensor | None:
+        """When each message came, int64 `[N]`; `None` where the recording does not say."""
+
+    def said(self, index: int) -> dict[str, Any]:
+        """What a message says of a grid, a cloud or a tensor, by key, where it says it."""
+
     def message(self, index: int) -> tuple[int, list[int], list[str], dict[str, Tensor | list[str]]]:
         """`(timestamp_ns, shape, fields, columns)` of a message. A column of text is a list."""
 
@@ -143,6 +163,9 @@ def observe(
     streams: Sequence[tuple[str, Any, Any]],
     config: Source,
     most_bytes: int,
+    invalid: float | None,
+    arrivals: Sequence[tuple[str, Any]],
+    allowed: Sequence[str],
     device: str | None = None,
     stream: int | None = None,
 ) -> list[Observed]: ...
@@ -153,6 +176,8 @@ def observe_recording(
     streams: Mapping[str, str],
     most_bytes: int,
     is_gathered: bool,
+    invalid: float | None,
+    allowed: Sequence[str],
     device: str | None = None,
     uses_broken: bool = False,
 ) -> list[Observed]: ...
@@ -160,10 +185,16 @@ def read_samples(path: str, uses_broken: bool = False) -> tuple[Tensor, Tensor]:
 def recorded_streams(path: str) -> list[str]: ...
 def recording_problems(path: str) -> list[str]: ...
 def resample(
-    times: Any, values: Any, targets: Any, config: Source, device: str | None = None, stream: int | None = None
+    times: Any,
+    values: Any,
+    targets: Any,
+    config: Source,
+    invalid: float | None,
+    device: str | None = None,
+    stream: int | None = None,
 ) -> tuple[Tensor, Tensor, list[tuple[str, int | None]]]: ...
 def resample_ragged(
-    rows: Sequence[tuple[Any, Any, Any]], config: Source, device: str | None = None
+    rows: Sequence[tuple[Any, Any, Any]], config: Source, invalid: float | None, device: str | None = None
 ) -> tuple[Tensor, Tensor, list[tuple[str, int | None]]]: ...
 def voxelize(
     clouds: Sequence[tuple[str | None, Sequence[str], Sequence[Any]]],

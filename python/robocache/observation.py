@@ -12,6 +12,7 @@ import numpy as np
 
 from robocache import attached, messages
 from robocache.attached import Attached
+from robocache._native import Tensor
 from robocache.messages import MessageError
 from robocache.tensors import MessageTensor, owned
 
@@ -58,17 +59,14 @@ class Observation:
     metadata: Mapping[str, Any]
     """All of it, as it came: `frame_id`, `request_id`, `device`, `compute_us` and so on."""
     invalid: float | None = None
-    """What entries that are not valid became on the host; of values on a device in `fused` alone."""
+    """What entries that are not valid became; None: what the node wrote."""
     sender: int | None = None
     """The process that published it: another one says that the node was started anew. None where the message does not say."""
 
     @functools.cached_property
     def fused(self) -> np.ndarray:
-        """[T, D] as NumPy has it: bfloat16 is widened to float32. Of a device a copy, marked as `invalid` said."""
-        values = self.tensor.numpy()
-        if self.tensor.device != "cpu" and self.invalid is not None:
-            _fill(values, np.repeat(~self.valid, np.diff(self.offsets), axis=1), self.invalid, None)
-        return values
+        """[T, D] as NumPy has it: bfloat16 is widened to float32. Of a device a copy."""
+        return self.tensor.numpy()
 
     @property
     def timestamp_ns(self) -> int:
@@ -98,7 +96,7 @@ class Observation:
         `invalid` is what entries become that are not valid: NaN, or a number for a network that is fed the mask beside
         them; None leaves what the node wrote, its `fill_value`. The values are copied, because an array that is held
         keeps the sender from using its memory again; `copy=False` keeps those that were received, read-only, and
-        needs `invalid=None`. Of values that lie on a device, `tensor` has what the node wrote.
+        needs `invalid=None`. Values that lie on a device are marked there.
 
         Raises MessageError where the message is no observation, or says what is not so.
         """
@@ -128,6 +126,8 @@ class Observation:
         if resident is not None and resident.device != "cpu":
             found = resident.columns
             tensor = messages.get(found, "" if "" in found else "fused", "the payload").reshape([window, dim])
+            if invalid is not None and not valid.all():
+                _fill_on_device(tensor, valid, offsets, invalid)
             columns = {name: messages.host_array(c) for name, c in found.items() if name not in ("", "fused")} or None
             tensor = MessageTensor(tensor, resident=held)
         else:
@@ -193,6 +193,16 @@ def _sender(metadata: Mapping[str, Any]) -> int | None:
     """Other software may mean something else by that name."""
     sender = metadata.get("sender")
     return sender if isinstance(sender, int) and not isinstance(sender, bool) else None
+
+
+def _fill_on_device(tensor: Tensor, valid: np.ndarray, offsets: np.ndarray, number: float) -> None:
+    """The same in memory of a device, without the way over the host."""
+    dim = int(offsets[-1])
+    spans = [(int(row * dim + offsets[m]), int(row * dim + offsets[m + 1])) for row, m in np.argwhere(~valid)]
+    try:
+        tensor.fill(spans, number)
+    except ValueError as error:
+        raise MessageError(str(error)) from None
 
 
 def _fill(values: np.ndarray, where: np.ndarray, number: float, dtype: str | None) -> None:

@@ -21,6 +21,7 @@ device of what came in. NumPy has no bfloat16: its results are then uint16, the 
 from __future__ import annotations
 
 import dataclasses
+import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -40,7 +41,7 @@ class Observations:
     """All observations of some streams: N windows of T rows, D columns and M modalities."""
 
     fused: Array
-    """`[N, T, D]`, newest row last; what is not valid is `fill_value`."""
+    """`[N, T, D]`, newest row last; what is not valid is NaN, or what `invalid` said."""
     valid: Array
     """bool `[N, T, M]`: what can be trusted."""
     age_ns: Array
@@ -56,7 +57,8 @@ class Observations:
     late_samples: int
     """Samples that came for a target already made, or sooner than `min_period_ms`, of all streams."""
     dropped: dict[str, dict[str, int]]
-    """Samples that could not be used, by modality and reason: `nonfinite`, `no_rotation`, `stamp_out_of_range`."""
+    """Samples that could not be used, by modality and reason: `nonfinite`, `no_rotation`, `stamp_out_of_range`; of what is
+    attached also `max_held_mb`."""
 
     def __len__(self) -> int:
         return len(self.epoch)
@@ -70,7 +72,14 @@ class Observations:
 
 
 def fuse(
-    streams: Streams, config: Config, *, device: str | None = None, stream: int | None = None
+    streams: Streams,
+    config: Config,
+    *,
+    invalid: float | None = math.nan,
+    arrivals_ns: Mapping[str, Array] | None = None,
+    allow_offset: Sequence[str] = (),
+    device: str | None = None,
+    stream: int | None = None,
 ) -> Observations:
     """Puts streams on common timestamps, as one tensor with masks: every observation that a node `robocache-fuse`
     makes of them, when they are replayed by stamp.
@@ -81,8 +90,15 @@ def fuse(
 
     `config` has the keys of the section `fuse:` of the nodes' YAML, or is such a file, whose `device:` is that of
     nodes. What it attaches is left out, with a warning, and so is the waiting for it: the first observation may be
-    earlier than the node's. Triggers are the grid and `stream`. With `max_wait_ms` a node may see the streams in
+    earlier than the node's. (Of a recording it is there: `RecordingDataset`.) Triggers are the grid and `stream`. With `max_wait_ms` a node may see the streams in
     another order than by stamp, and mask other rows as late.
+
+    Where a modality is not valid, all of its columns are NaN: as of an `Observation`. `invalid` is another number, or
+    None for what the node writes, the `fill_value`.
+
+    `arrivals_ns` says when the samples of a stream arrived, int64 `[S]`, such as the log times of a bag. Streams whose
+    stamps are then 0.1 s or more off from those of the others are warned of, and from 1 s on refused. Those that
+    `allow_offset` names are taken as they are.
 
     `device` says where windows are made, `None` and `cpu`, `auto`, `cuda` or `cuda:N`. The CPU is quicker but for
     very wide windows. Samples that are on a GPU are brought to the host, since a stream goes through sample by
@@ -91,41 +107,84 @@ def fuse(
     `stream` is a CUDA stream whose work is waited for, beside the one that the library says its arrays are on: 1 the
     legacy default, 2 the thread's, or a handle.
 
-    Warns of a stream whose times are so close that they can't be nanoseconds, and of two streams that have no time in
-    common.
+    Warns of a stream whose times are so close that they can't be nanoseconds, or go back, and of two streams that have no
+    time in common.
 
-    Raises `ValueError` where the configuration or a shape is wrong, `TypeError` where a type is, and `MemoryError`, before
+    Raises `ValueError` where the configuration or a shape is wrong, or times are of another unit, `TypeError` where a type is, and `MemoryError`, before
     anything is computed, where the observations do not fit into the memory that is free: a stream whose clock was set, or
     that was silent for a year, makes a target of every period in between.
     """
-    (observed,) = _observe("fuse", streams, config, device, stream)
+    (observed,) = _observe("fuse", streams, config, invalid, device, stream, arrivals_ns, allow_offset)
     return gathered(observed, taker(next(iter(streams.values()))[1]))
 
 
 def align(
-    streams: Streams, config: Config, *, device: str | None = None, stream: int | None = None
+    streams: Streams,
+    config: Config,
+    *,
+    invalid: float | None = math.nan,
+    device: str | None = None,
+    stream: int | None = None,
 ) -> dict[str, Observations]:
     """As `fuse`, by the section `align:`, for each modality by itself: M is 1, and D its `dim`."""
-    observed = _observe("align", streams, config, device, stream)
+    observed = _observe("align", streams, config, invalid, device, stream)
     return {each.modalities[0]: gathered(each, taker(streams[each.modalities[0]][1])) for each in observed}
 
 
 def _observe(
-    section: str, streams: Streams, config: Config, device: str | None, stream: int | None
+    section: str,
+    streams: Streams,
+    config: Config,
+    invalid: float | None,
+    device: str | None,
+    stream: int | None,
+    arrivals_ns: Mapping[str, Array] | None = None,
+    allow_offset: Sequence[str] = (),
 ) -> list[_native.Observed]:
     if not isinstance(streams, Mapping):
         raise TypeError(f"`streams` is {described(streams)} (allowed: a dict of pairs of times_ns and values)")
     triples = [(_name(name), *_pair(name, pair)) for name, pair in streams.items()]
     text = source(section, config)
-    return warned(_native.observe(section, triples, text, free_bytes(), device, stream), text)
+    came = [(_name(name), times) for name, times in (arrivals_ns or {}).items()]
+    allowed = names_of("allow_offset", allow_offset)
+    try:
+        observed = _native.observe(
+            section, triples, text, free_bytes(), number_of(invalid), came, allowed, device, stream
+        )
+    except MemoryError as error:
+        raise too_many(error) from None
+    return warned(observed, text)
+
+
+def number_of(invalid: float | None) -> float | None:
+    """What values become that are not valid."""
+    if invalid is None or (hasattr(invalid, "__float__") and not isinstance(invalid, bool | np.bool_)):
+        return None if invalid is None else float(invalid)
+    raise TypeError(f"`invalid` is {described(invalid)} (allowed: a number, None for the `fill_value`)")
+
+
+def names_of(key: str, names: Sequence[str]) -> list[str]:
+    """A list of names of streams."""
+    if isinstance(names, str) or not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+        raise TypeError(f"`{key}` is {names!r} (allowed: a list of names)")
+    return list(names)
+
+
+def too_many(error: MemoryError) -> Exception:
+    """Why observations do not fit into memory: for most it is the unit of a stream's times."""
+    words, *spans = error.args or ("",)
+    doubts = list(_doubts(spans[0])) if spans else []
+    return ValueError(f"{'; '.join(doubts)} ({words})") if doubts else MemoryError(words)
 
 
 def warned(observed: list[_native.Observed], text: _native.Source) -> list[_native.Observed]:
     """The same, once it is said what of the configuration was left out."""
-    if observed and observed[0].attached:
-        names = ", ".join(f"`{name}`" for name in observed[0].attached)
-        left = "observations have the rows alone, and wait for their streams alone"
+    if observed and observed[0].left_out:
+        names = ", ".join(f"`{name}`" for name in observed[0].left_out)
+        left = "no such stream is there, and observations do not wait for it"
         warnings.warn(f"{text['file']}: fuse: attach: {names} left out: {left}", stacklevel=4)
+    for off in observed[0].off if observed else []:
+        warnings.warn(off, stacklevel=4)
     for doubt in _doubts(observed[0].spans if observed else []):
         warnings.warn(doubt, stacklevel=4)
     return observed
@@ -135,11 +194,16 @@ def warned(observed: list[_native.Observed], text: _native.Source) -> list[_nati
 _LEAST_STEP_NS = 20_001
 
 
-def _doubts(spans: Sequence[tuple[str, int, int, int]]) -> Iterator[str]:
-    """What says that times are not nanoseconds, or not of one clock."""
+def _doubts(spans: Sequence[tuple[str, int, int, int, int]]) -> Iterator[str]:
+    """What says that times are not nanoseconds, or not of one clock, or in no order."""
     # One sample, such as of a map that does not change, may be of any time.
     spans = [span for span in spans if span[3] > 1]
-    for name, first, last, samples in spans:
+    for name, first, last, samples, back in spans:
+        if 2 * back > samples:
+            yield (
+                f"stream `{name}`: {back} of {samples} times are before the one before them: are they in reverse? They are "
+                f"to ascend"
+            )
         step_ns = (last - first) / (samples - 1)
         if step_ns < _LEAST_STEP_NS:
             yield (
@@ -151,8 +215,16 @@ def _doubts(spans: Sequence[tuple[str, int, int, int]]) -> Iterator[str]:
         if early[2] < late[1]:
             yield (
                 f"stream `{early[0]}` is from {early[1]} to {early[2]} ns, stream `{late[0]}` from {late[1]} to {late[2]} ns: "
-                f"they have no time in common. Are both in nanoseconds, and of one clock?"
+                f"they have no time in common. Are both in nanoseconds, and of one clock?{_unit(early, late)}"
             )
+
+
+def _unit(early: tuple[str, int, int, int, int], late: tuple[str, int, int, int, int]) -> str:
+    """The unit that the times of a stream seem to be in."""
+    for unit, ns in (("microseconds", 10**3), ("milliseconds", 10**6), ("seconds", 10**9)):
+        if early[1] > 0 and abs(early[1] * ns / late[1] - 1) < 0.1:
+            return f" Those of `{early[0]}` seem to be {unit}: they are to be times {ns}."
+    return ""
 
 
 def _pair(name: str, pair: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -199,7 +271,7 @@ class Resampled:
     """Trajectories at their targets. `values, valid = rc.resample(...)` takes it apart."""
 
     values: Array
-    """The values at the targets, of the type that came; what is not valid is `fill_value`."""
+    """The values at the targets, of the type that came; what is not valid is NaN, or what `invalid` said."""
     valid: Array
     """bool: which targets have a value."""
     counters: dict[str, int | None]
@@ -216,6 +288,7 @@ def resample(
     targets_ns: Array | Sequence[Array],
     *,
     config: Config | None = None,
+    invalid: float | None = math.nan,
     device: str | None = None,
     stream: int | None = None,
     **keys: Any,
@@ -227,6 +300,9 @@ def resample(
     One trajectory: `times_ns` `[S]`, `values` `[S]` or `[S, D]`, `targets_ns` `[T]` give values `[T]` or `[T, D]`. A
     batch: `[B, S]`, `[B, S]` or `[B, S, D]`, and `[B, T]`, or `[T]` for all alike, give `[B, T]` or `[B, T, D]`.
     Lists of arrays are trajectories of different lengths, and give lists.
+
+    What is not valid is NaN; `invalid` is another number, or None for the `fill_value`, as the node writes it. With
+    `groups`, those of them that have a value keep it.
 
     Times are int64, ns, and ascend; values are float32, float64, float16 or bfloat16. The keys of the section
     `resample:` are arguments, or stand in `config`, a dict or a YAML file. Arrays on a GPU are resampled there; of
@@ -240,7 +316,9 @@ def resample(
         raise TypeError(f"`config` and {', '.join(f'`{key}`' for key in keys)} (allowed: one or the other)")
     text = source("resample", keys if config is None else config)
     if not isinstance(times_ns, list | tuple):
-        got, valid, counted = _native.resample(times_ns, values, targets_ns, text, device, stream)
+        got, valid, counted = _native.resample(
+            times_ns, values, targets_ns, text, number_of(invalid), device, stream
+        )
         take = taker(values)
         return Resampled(take(got), take(valid), dict(counted))
     for name, given in (("values", values), ("targets_ns", targets_ns)):
@@ -250,7 +328,7 @@ def resample(
         lengths = f"{len(times_ns)} `times_ns`, {len(values)} `values` and {len(targets_ns)} `targets_ns`"
         raise ValueError(f"lists of {lengths} (allowed: as many of each)")
     rows = list(zip(times_ns, values, targets_ns, strict=True))
-    got, valid, counted = _native.resample_ragged(rows, text, device)
+    got, valid, counted = _native.resample_ragged(rows, text, number_of(invalid), device)
     if not rows:
         return Resampled([], [], dict(counted))
     take = host_taker(values[0])

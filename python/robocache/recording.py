@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 import operator
 import os
 import pathlib
@@ -21,7 +22,10 @@ import numpy as np
 from robocache import _native
 from robocache._arrays import Config, source, taker
 from robocache._memory import free_bytes
-from robocache.offline import Observations, about, gathered, warned
+from robocache.attached import Attached
+from robocache.observation import Observation
+from robocache.offline import Observations, about, gathered, names_of, number_of, too_many, warned
+from robocache.tensors import MessageTensor
 
 Broken = Literal["refuse", "use"]
 """What becomes of a stream that can't be read to its end."""
@@ -62,6 +66,12 @@ class RecordedMessages(Sequence[RecordedMessage]):
         """The capture time of each message, int64 `[N]`."""
         return np.from_dlpack(self._native.timestamps_ns)
 
+    @functools.cached_property
+    def arrivals_ns(self) -> np.ndarray | None:
+        """When each message came, int64 `[N]`; None where the recording does not say."""
+        arrivals = self._native.arrivals_ns
+        return None if arrivals is None else np.from_dlpack(arrivals)
+
     def __len__(self) -> int:
         return len(self._native)
 
@@ -75,15 +85,46 @@ class RecordedMessages(Sequence[RecordedMessage]):
         at = operator.index(index)
         if not -len(self) <= at < len(self):
             raise IndexError(f"{self._path}: message {at} of {len(self)}")
-        timestamp_ns, shape, fields, columns = self._native.message(at % len(self))
+        timestamp_ns, shape, fields, arrays = self._read(at % len(self))
+        if shape and "" in arrays:
+            arrays[""] = arrays[""].reshape(shape)
+        return RecordedMessage(timestamp_ns, arrays, fields)
+
+    def _read(self, index: int) -> tuple[int, list[int], list[str], dict[str, np.ndarray]]:
+        """The stamp, the shape, the fields and the columns of a message; a flat array in one dimension."""
+        timestamp_ns, shape, fields, columns = self._native.message(index)
         take = taker(_HOST)
         arrays = {
             name: np.array(column, dtype=np.str_) if isinstance(column, list) else take(column)
             for name, column in columns.items()
         }
-        if shape and "" in arrays:
-            arrays[""] = arrays[""].reshape(shape)
-        return RecordedMessage(timestamp_ns, arrays, fields)
+        return timestamp_ns, shape, fields, arrays
+
+    def attached(self, name: str, numbers: np.ndarray, age_ns: np.ndarray) -> Attached:
+        """What the rows of a window have of these messages, by number, -1 none: as an observation has it."""
+        distinct = [int(number) for number in dict.fromkeys(numbers.tolist()) if number >= 0]
+        place = {number: i for i, number in enumerate(distinct)}
+        index = np.array([place.get(number, -1) for number in numbers.tolist()], np.int64)
+        if not distinct:
+            return Attached(name, index, age_ns, np.empty(0, np.int64), {"": np.empty(0, np.float32)}, {})
+        read = [self._read(number) for number in distinct]
+        said: dict[str, Any] = self._native.said(distinct[0])
+        columns = {key: np.concatenate([arrays[key] for *_, arrays in read]) for key in read[0][3]}
+        _, shape, fields, first = read[0]
+        if "" not in first or fields:
+            rows = [_rows_of(arrays, shape, len(fields)) for _, shape, _, arrays in read]
+            said["grid_offsets"] = np.cumsum([0, *rows]).tolist()
+        elif "grid_shape" not in said:
+            said["shape"] = [len(read), *(shape or first[""].shape)]
+        stamps = np.array([stamp for stamp, *_ in read], np.int64)
+        return Attached(name, index, age_ns, stamps, columns, said)
+
+
+def _rows_of(arrays: dict[str, np.ndarray], shape: list[int], width: int) -> int:
+    """The rows of a struct, or of a flat array with `fields`, of which a row has so many elements."""
+    if "" not in arrays:
+        return len(next(iter(arrays.values())))
+    return shape[0] if len(shape) > 1 else arrays[""].size // max(width, 1)
 
 
 def _reopened(path: str) -> RecordedMessages:
@@ -146,24 +187,90 @@ class Recording:
         return os.fspath(self.path / f"{stream}.arrow")
 
     def windows(
-        self, config: Config, *, streams: Mapping[str, str] | None = None, device: str | None = None
+        self,
+        config: Config,
+        *,
+        streams: Mapping[str, str] | None = None,
+        invalid: float | None = math.nan,
+        allow_offset: Sequence[str] = (),
+        device: str | None = None,
     ) -> Observations:
         """Every observation that `robocache-fuse` makes of the recording, as `robocache.fuse` has them.
 
-        The messages go in in the order of their stamps, as `robocache-replay` gives them. `config` and `device` are
-        those of `robocache.fuse`. `streams` says by which name the input of a modality was recorded, where that is
-        another one: `{"proprio": "arm_state"}`.
+        The messages go in in the order of their stamps, as `robocache-replay` gives them. `config`, `invalid` and `device`
+        are those of `robocache.fuse`. `streams` says by which name an input was recorded, where that is another one:
+        `{"proprio": "arm_state"}`.
+
+        Where the recording says when messages came, streams whose stamps are 0.1 s or more off from those of the others
+        are warned of, and from 1 s on refused with a `ValueError`. Those that `allow_offset` names are taken as they are.
+
+        What the configuration attaches is waited for where it was recorded; its messages are in a `RecordingDataset`.
         """
-        return gathered(self._observe(config, streams, device, is_gathered=True), taker(_HOST))
+        options = (streams, invalid, allow_offset, device)
+        return gathered(self._observe(config, *options, is_gathered=True), taker(_HOST))
 
     def _observe(
-        self, config: Config, streams: Mapping[str, str] | None, device: str | None, *, is_gathered: bool
+        self,
+        config: Config,
+        streams: Mapping[str, str] | None,
+        invalid: float | None,
+        allow_offset: Sequence[str],
+        device: str | None,
+        *,
+        is_gathered: bool,
     ) -> _native.Observed:
         path, text = os.fspath(self.path), source("fuse", config)
-        observed = _native.observe_recording(
-            path, self.streams, text, dict(streams or {}), free_bytes(), is_gathered, device, self._uses_broken
-        )
+        number, allowed = number_of(invalid), names_of("allow_offset", allow_offset)
+        try:
+            observed = _native.observe_recording(
+                path,
+                self.streams,
+                text,
+                dict(streams or {}),
+                free_bytes(),
+                is_gathered,
+                number,
+                allowed,
+                device,
+                self._uses_broken,
+            )
+        except MemoryError as error:
+            raise too_many(error) from None
         return warned(observed, text)[0]
+
+
+class Item(dict[str, Any]):
+    """An observation of a dataset: a dict of arrays, which knows what their columns are."""
+
+    modalities: tuple[str, ...]
+    """M names, in the order of the columns."""
+    offsets: tuple[int, ...]
+    """M + 1: modality m is columns offsets[m] to offsets[m + 1]."""
+    invalid: float | None
+    """What entries that are not valid are; None: what the node writes."""
+
+    def observation(self) -> Observation:
+        """The same as an `Observation`, as a policy gets it. Raises ValueError where it is several."""
+        fused = self["fused"]
+        if fused.ndim != 2:
+            raise ValueError(f"there are {len(fused)} observations (allowed: one, such as dataset[7])")
+        dtype = "bfloat16" if fused.dtype == np.uint16 else None
+        return Observation(
+            tensor=MessageTensor(fused, dtype),
+            valid=self["valid"],
+            age_ns=self["age_ns"],
+            timestamps_ns=self["timestamps_ns"],
+            modalities=self.modalities,
+            offsets=self.offsets,
+            epoch=self["epoch"],
+            late_samples=0,
+            wait_ns=None,
+            trigger=None,
+            error=None,
+            attached=self.get("attached", {}),
+            metadata={},
+            invalid=self.invalid,
+        )
 
 
 class RecordingDataset:
@@ -174,10 +281,18 @@ class RecordingDataset:
         dataset[[7, 3, 12]]["fused"]    # [3, T, D]
 
     `fused` `[T, D]`, `valid` bool `[T, M]`, `age_ns` int64 `[T, M]`, `timestamps_ns` int64 `[T]` and `epoch` are
-    those of `Recording.windows`, and of the node. `broken` is that of `Recording`, where the recording is given as a path.
+    those of `Recording.windows`, and of the node. What is not valid in `fused` is NaN, unless `invalid` says otherwise.
+    Where the configuration attaches streams that were recorded, `attached` has what an `Observation` has under that
+    name: `dataset[7]["attached"]["grids"].at(-1)`. Its messages are loaded with the item; several items at once have a
+    list of these. PyTorch's `default_collate` does not know them: give a `collate_fn`.
+
+    An item is a dict of these arrays, and goes to the `inputs` of a preset as an observation does: what a policy is
+    trained on is what it gets. `item.observation()` is the `Observation`.
+
+    `broken` is that of `Recording`, where the recording is given as a path.
 
     The streams go through the engine once, here. A row that several windows show is kept once, so that the memory is
-    that of the rows. An item is a copy of its rows, to do with as one likes. Nothing is computed or opened later, so
+    that of the rows. An item is a copy of its rows, to do with as one likes. Nothing is computed later, so
     the dataset can be pickled, and goes to workers that are forked or spawned.
     """
 
@@ -187,12 +302,16 @@ class RecordingDataset:
         config: Config,
         *,
         streams: Mapping[str, str] | None = None,
+        invalid: float | None = math.nan,
+        allow_offset: Sequence[str] = (),
         device: str | None = None,
         broken: Broken = "refuse",
     ) -> None:
         recording = recording if isinstance(recording, Recording) else Recording(recording, broken=broken)
-        observed = recording._observe(config, streams, device, is_gathered=False)
+        options = (streams, invalid, allow_offset, device)
+        observed = recording._observe(config, *options, is_gathered=False)
         said = about(observed)
+        self._invalid = number_of(invalid)
         self.modalities: list[str] = said["modalities"]
         self.offsets: list[int] = said["offsets"]
         self.late_samples: int = said["late_samples"]
@@ -203,6 +322,10 @@ class RecordingDataset:
         self._index = take(observed.index)
         self._epoch = take(observed.epoch)
         self._first = self._runs()
+        self._attached = {
+            output: (recording.messages(stream), take(numbers), take(ages))
+            for output, stream, numbers, ages in observed.attached
+        }
 
     def _runs(self) -> list[int]:
         """The first row of each window whose rows lie one after the other, else -1."""
@@ -213,7 +336,7 @@ class RecordingDataset:
     def __len__(self) -> int:
         return len(self._first)
 
-    def __getitem__(self, item: int | slice | Sequence[int] | np.ndarray) -> dict[str, Any]:
+    def __getitem__(self, item: int | slice | Sequence[int] | np.ndarray) -> Item:
         """An observation, or for several of them each array with one axis more in front."""
         if isinstance(item, tuple):
             item = list(item)
@@ -225,13 +348,25 @@ class RecordingDataset:
             first = -1
         if isinstance(first, list) or first < 0:
             rows = self._index[item]
-            observation = {name: values.take(rows, axis=0) for name, values in self._rows.items()}
+            observation = Item((name, values.take(rows, axis=0)) for name, values in self._rows.items())
         else:
             span = slice(first, first + self._index.shape[1])
-            observation = {name: values[span].copy() for name, values in self._rows.items()}
+            observation = Item((name, values[span].copy()) for name, values in self._rows.items())
         epoch = self._epoch[item]
         observation["epoch"] = epoch if isinstance(epoch, np.ndarray) else int(epoch)
+        observation.modalities, observation.offsets = tuple(self.modalities), tuple(self.offsets)
+        observation.invalid = self._invalid
+        if self._attached:
+            several = np.arange(len(self))[item]
+            found = [self._attached_of(int(i)) for i in np.atleast_1d(several)]
+            observation["attached"] = found if isinstance(epoch, np.ndarray) else found[0]
         return observation
+
+    def _attached_of(self, item: int) -> dict[str, Attached]:
+        return {
+            name: messages.attached(name, numbers[item], ages[item].copy())
+            for name, (messages, numbers, ages) in self._attached.items()
+        }
 
 
 _HOST = np.empty(0)

@@ -37,7 +37,7 @@ def resample_trajectories(
     times, targets = _nanoseconds("source_times", source_times), _nanoseconds("target_times", target_times)
     if clamp and len(times.shape) == 2 and times.shape[1] > 0:
         targets = targets.clip(times[:, :1], times[:, -1:])
-    return resample(times, source_data, targets, interpolation="linear", device=_device(device, backend)).values
+    return resample(times, source_data, targets, interpolation="linear", invalid=None, device=_device(device, backend)).values
 
 
 def fuse_multimodal(

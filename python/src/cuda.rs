@@ -73,6 +73,20 @@ impl Stream {
         self.tensor(memory, element, shape)
     }
 
+    /// Writes bytes to memory of the device, to each of these addresses.
+    ///
+    /// # Safety
+    /// The memory is there, and nothing uses it meanwhile.
+    pub unsafe fn put(&self, pieces: &[(u64, &[u8])]) -> PyResult<()> {
+        for &(address, bytes) in pieces {
+            // SAFETY: the caller's promise.
+            let to = unsafe { DeviceSlice::from_raw(address, Dtype::UInt8, bytes.len(), self.ordinal()) };
+            // SAFETY: the same.
+            unsafe { self.gpu.put(to.map_err(refused)?, bytes) }.map_err(failed)?;
+        }
+        Ok(())
+    }
+
     fn memory(&self, bytes: usize) -> PyResult<DeviceBuf> {
         let mut memory = DeviceBuf::new(&self.gpu, &Budget::new(None));
         memory.reserve(bytes).map_err(failed)?;

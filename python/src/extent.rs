@@ -1,7 +1,5 @@
 //! How far streams reach in time, and how many observations that makes, before any is made.
 
-use pyo3::exceptions::PyMemoryError;
-use pyo3::prelude::*;
 use robocache::ops::align::{AlignConfig, Aligner, Rows, TriggerConfig};
 
 /// The stamps of one stream, in the order in which they go in: of its samples, or of messages that have several.
@@ -59,9 +57,9 @@ pub struct Pace {
     window: usize,
     stride: usize,
     emit_every: usize,
-    /// By modality: a stamp that is further ahead than this is a clock jump, behind which the grid starts anew.
+    /// By stream: a stamp that is further ahead than this is a clock jump, behind which the grid starts anew.
     jump_ns: Vec<Option<i64>>,
-    /// By modality: a stamp that is further back than this is one, too; any other is out of order.
+    /// By stream: a stamp that is further back than this is one, too; any other is out of order.
     reset_ns: Vec<i64>,
     /// Bytes of a row: its values, masks, ages and time, in all outputs.
     row_bytes: usize,
@@ -88,12 +86,16 @@ impl Pace {
             let masks = output.modalities().len() * (1 + size_of::<i64>());
             output.columns() * timeline.dtype().size() + masks + size_of::<i64>()
         });
-        let jumps = config.modalities.iter().map(|modality| {
-            let ms = modality.jump_ms.or(config.max_wait_ms.map(|_| JUMP_MS));
+        let modalities = config.modalities.iter();
+        let modalities = modalities.map(|it| (it.jump_ms, it.reset_ms, it.reorder_ms));
+        let attached = config.attach.iter().map(|it| (it.jump_ms, it.reset_ms, it.reorder_ms));
+        let limits: Vec<_> = modalities.chain(attached).collect();
+        let jumps = limits.iter().map(|&(jump_ms, ..)| {
+            let ms = jump_ms.or(config.max_wait_ms.map(|_| JUMP_MS));
             ms.map(|ms| (ms * 1e6) as i64)
         });
-        let resets = config.modalities.iter().map(|modality| {
-            let ms = modality.reset_ms.unwrap_or(RESET_MS.max(modality.reorder_ms));
+        let resets = limits.iter().map(|&(_, reset_ms, reorder_ms)| {
+            let ms = reset_ms.unwrap_or(RESET_MS.max(reorder_ms));
             (ms * 1e6) as i64
         });
         let trigger = match &config.trigger {
@@ -154,8 +156,8 @@ impl Pace {
     }
 
     /// How many observations there are at most, and how many rows they show. Refuses those that do not fit into so many
-    /// bytes. `is_gathered`: each window is to have rows of its own.
-    pub fn check(&self, streams: &[Stamps<'_>], most_bytes: u64, is_gathered: bool) -> PyResult<(usize, usize)> {
+    /// bytes, in words. `is_gathered`: each window is to have rows of its own.
+    pub fn check(&self, streams: &[Stamps<'_>], most_bytes: u64, is_gathered: bool) -> Result<(usize, usize), String> {
         let (observations, rows, gap) = self.observations(streams);
         let (window, row_bytes) = (self.window as u64, self.row_bytes as u64);
         // A row is found by its time.
@@ -169,7 +171,7 @@ impl Pace {
             return Ok((observations as usize, rows as usize));
         }
         let names: Vec<String> = streams.iter().map(|stamps| format!("`{}`", stamps.name)).collect();
-        Err(PyMemoryError::new_err(format!(
+        Err(format!(
             "{observations} observations of {window} rows are {}, and {} are free. The longest time without a sample of {} \
              is {}, after {} ns (allowed: what fits; cut the streams there, or give `jump_ms`, a larger `emit_every` or a \
              smaller `window`)",
@@ -178,7 +180,7 @@ impl Pace {
             names.join(", "),
             duration(gap.ns),
             gap.from_ns
-        )))
+        ))
     }
 }
 

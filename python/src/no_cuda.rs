@@ -39,6 +39,10 @@ impl Stream {
         match *self {}
     }
 
+    pub unsafe fn put(&self, _: &[(u64, &[u8])]) -> PyResult<()> {
+        match *self {}
+    }
+
     pub fn upload(&self, _: &[u8], _: Element, _: Vec<i64>) -> PyResult<Tensor> {
         match *self {}
     }

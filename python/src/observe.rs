@@ -10,9 +10,13 @@ use pyo3::exceptions::{PyMemoryError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use robocache::app::AppError;
 use robocache::device::{Dtype, HostBuf, Placement, Values};
-use robocache::ops::align::{AlignConfig, Aligner, Masks, PushError, Pushed, SampleError, Target, Timeline};
+use robocache::ops::align::{
+    AlignConfig, Aligner, AttachError, Attached, Masks, PushError, Pushed, SampleError, Target, Timeline,
+};
+use robocache::ops::offsets::{Offset, Offsets, Severity};
 use robocache::stream::Message;
 use robocache::stream::recording::Mapped;
+use robocache::time::ms_to_ns;
 use std::collections::{HashMap, TryReserveError};
 use std::fmt::Display;
 
@@ -40,11 +44,19 @@ pub struct Observed {
     /// Samples that could not be used, by modality and reason.
     dropped: Vec<(String, &'static str, u64)>,
     /// The inputs that the configuration attaches, which are left out.
-    attached: Vec<String>,
-    /// Of each stream with a stamp: its name, its least and its greatest one, and how many it has. Messages of several
-    /// samples have one.
-    spans: Vec<(String, i64, i64, usize)>,
+    left_out: Vec<String>,
+    /// What is attached: its output and its stream, and, both int64 `[N, T]`, the number of the message that a row has and the
+    /// time from that to the row's target, ns; -1 where it has none.
+    attached: Vec<(String, String, Py<Tensor>, Py<Tensor>)>,
+    /// Of each stream with a stamp what [`Span`] says.
+    spans: Vec<Span>,
+    /// Streams whose stamps are off, in words.
+    off: Vec<String>,
 }
+
+/// The name of a stream, its least stamp and its greatest one, how many it has, and, where the last is before the first, how
+/// many are before the one before them. Messages of several samples have one.
+type Span = (String, i64, i64, usize, usize);
 
 /// The rows of one output, as they are found.
 struct Rows {
@@ -67,13 +79,27 @@ struct Run {
     rows: Vec<Rows>,
     epochs: Vec<i64>,
     late_samples: i64,
+    /// By stream.
     dropped: Vec<[u64; REASONS.len()]>,
+    /// The attached messages, by number.
+    attached: Attached<usize>,
+    /// Of each attached stream the number of the message of each row, and its age.
+    members: Vec<[Vec<i64>; 2]>,
     /// The window at hand.
     window: Vec<u8>,
 }
 
-/// Why samples are dropped.
-const REASONS: [&str; 4] = ["nonfinite", "no_rotation", "stamp_out_of_range", "wrong_length"];
+/// Why samples and messages are dropped.
+const REASONS: [&str; 5] = [
+    "nonfinite",
+    "no_rotation",
+    "stamp_out_of_range",
+    "wrong_length",
+    "max_held_mb",
+];
+
+/// What a message that is attached takes beside its payload in a node, bytes.
+const OVERHEAD: usize = 4096;
 
 /// The samples of one stream.
 struct Samples {
@@ -133,6 +159,26 @@ impl Rows {
         }
     }
 
+    /// Writes a number in place of modalities that are not valid; the first column of each is in `offsets`.
+    fn fill(&mut self, offsets: &[i64], dtype: Dtype, number: f32) {
+        let element = match dtype {
+            Dtype::Float16 => half::f16::from_f32(number).to_le_bytes().to_vec(),
+            Dtype::BFloat16 => half::bf16::from_f32(number).to_le_bytes().to_vec(),
+            _ => number.to_le_bytes().to_vec(),
+        };
+        let size = element.len();
+        for (row, valid) in self.valid.chunks_exact(self.modalities.max(1)).enumerate() {
+            for (ends, _) in offsets.windows(2).zip(valid).filter(|(_, valid)| **valid == 0) {
+                let at = row * self.row_bytes;
+                let cells = at + ends[0] as usize * size..at + ends[1] as usize * size;
+                let cells = &mut self.values.bytes_mut()[cells];
+                cells
+                    .chunks_exact_mut(size)
+                    .for_each(|cell| cell.copy_from_slice(&element));
+            }
+        }
+    }
+
     /// Whether a row has these bits.
     fn is(&self, row: usize, values: &[u8], valid: &[i64], age_ns: &[i64]) -> bool {
         let masks = row * self.modalities..(row + 1) * self.modalities;
@@ -160,7 +206,9 @@ impl Run {
             rows: made,
             epochs,
             late_samples: 0,
-            dropped: vec![[0; REASONS.len()]; aligner.timeline().modalities()],
+            dropped: vec![[0; REASONS.len()]; aligner.timeline().inputs().count()],
+            attached: Attached::new(aligner.timeline()),
+            members: vec![Default::default(); aligner.timeline().attached().len()],
             window: Vec::new(),
             aligner,
         })
@@ -185,6 +233,21 @@ impl Run {
         self.take_due()
     }
 
+    /// Takes a message of an attached stream by its number, and the observations that it made due.
+    fn attach(&mut self, stream: usize, number: usize, message: &Message) -> PyResult<()> {
+        let bytes = message.bytes() + OVERHEAD;
+        let arrival = self
+            .attached
+            .push(&mut self.aligner, stream, message.timestamp_ns(), bytes, || number);
+        let dropped = &mut self.dropped[self.aligner.timeline().modalities() + stream];
+        match arrival {
+            Ok(arrival) => dropped[4] += arrival.dropped as u64,
+            Err(AttachError::Stamp(_)) => dropped[2] += 1,
+            Err(AttachError::TooLarge { .. }) => dropped[4] += 1,
+        }
+        self.take_due()
+    }
+
     fn take_due(&mut self) -> PyResult<()> {
         while let Some(target) = self.aligner.due() {
             self.take(target);
@@ -203,12 +266,22 @@ impl Run {
             window.write(rows.output, &mut self.window);
             rows.add(&self.window, window.masks());
         }
+        self.attached.select(window.timeline(), &target);
+        while self.attached.next_released().is_some() {}
+        let streams = self.members.len();
+        for (stream, [numbers, ages]) in self.members.iter_mut().enumerate() {
+            let members: Vec<i64> = self.attached.members(stream).map(|&number| number as i64).collect();
+            let of_rows = |list: &'_ [i64]| list.iter().skip(stream).step_by(streams).copied().collect::<Vec<_>>();
+            let number = |at: i64| usize::try_from(at).map_or(-1, |at| members[at]);
+            numbers.extend(of_rows(self.attached.index()).into_iter().map(number));
+            ages.extend(of_rows(self.attached.age_ns()));
+        }
     }
 
     /// The streams have ended: what waited for more of them is due.
     fn finish(&mut self) -> PyResult<()> {
-        for modality in 0..self.aligner.timeline().modalities() {
-            self.aligner.close(modality);
+        for stream in 0..self.aligner.timeline().inputs().count() {
+            self.aligner.close(stream);
         }
         self.take_due()?;
         let timeline = self.aligner.timeline();
@@ -240,6 +313,10 @@ impl Run {
             };
             streams[modality].read(at, &mut message).map_err(unreadable)?;
             message.check().map_err(|error| words(&error))?;
+            if let Some(attached) = modality.checked_sub(self.aligner.timeline().modalities()) {
+                self.attach(attached, at, &message)?;
+                continue;
+            }
             let samples = self.aligner.samples(modality, &message);
             let mut samples = samples.map_err(|error| words(&error))?;
             while let Some(pushed) = self.aligner.push_next(&mut samples, &message) {
@@ -249,27 +326,44 @@ impl Run {
         self.finish()
     }
 
+    /// What is not valid becomes `invalid`. `sources` are the streams.
     fn into_observed(
         self,
         py: Python<'_>,
-        attached: &[String],
-        spans: &[(String, i64, i64, usize)],
+        sources: &[String],
+        about: &About,
+        invalid: Option<f32>,
     ) -> PyResult<Vec<Observed>> {
-        let names: Vec<String> = self.aligner.timeline().inputs().map(str::to_owned).collect();
-        let (dtype, window) = (self.aligner.timeline().dtype(), self.aligner.timeline().window());
+        let timeline = self.aligner.timeline();
+        let names: Vec<String> = timeline.inputs().map(str::to_owned).collect();
+        let (dtype, window, first) = (timeline.dtype(), timeline.window(), timeline.modalities());
+        if let Some(number) = invalid.filter(|number| !number.is_nan() && !dtype.holds(*number)) {
+            return Err(PyValueError::new_err(format!(
+                "`invalid` is {number}, which {dtype} can't hold (allowed: None, NaN, a number that it can)"
+            )));
+        }
         let observations = self.epochs.len();
+        let tensor = |tensor: Tensor| Py::new(py, tensor);
+        let mut attached = Vec::new();
+        for (i, (spec, [numbers, ages])) in timeline.attached().iter().zip(self.members).enumerate() {
+            let of_rows = |list| tensor(Tensor::of_vec(list, Dtype::Int64, &[observations, window]));
+            let source = sources[first + i].clone();
+            attached.push((spec.output.clone(), source, of_rows(numbers)?, of_rows(ages)?));
+        }
         let epoch = Py::new(py, Tensor::of_vec(self.epochs, Dtype::Int64, &[observations]))?;
         let mut observed = Vec::with_capacity(self.rows.len());
-        for rows in self.rows {
+        for mut rows in self.rows {
             let of = &self.aligner.outputs()[rows.output];
             let (count, modalities) = (rows.times.len(), rows.modalities);
-            let dropped = of.modalities().flat_map(|modality| {
+            if let Some(number) = invalid {
+                rows.fill(of.offsets(), dtype, number);
+            }
+            let dropped = of.modalities().chain(first..names.len()).flat_map(|modality| {
                 let counts = REASONS.iter().zip(self.dropped[modality]);
                 let counts = counts.filter(|(_, count)| *count > 0);
                 let name = &names[modality];
                 counts.map(move |(reason, count)| (name.clone(), *reason, count))
             });
-            let tensor = |tensor: Tensor| Py::new(py, tensor);
             observed.push(Observed {
                 modalities: names[of.modalities()].to_vec(),
                 offsets: of.offsets().to_vec(),
@@ -281,17 +375,46 @@ impl Run {
                 index: tensor(Tensor::of_vec(rows.index, Dtype::Int64, &[observations, window]))?,
                 epoch: epoch.clone_ref(py),
                 late_samples: self.late_samples,
-                attached: attached.to_vec(),
-                spans: spans.to_vec(),
+                left_out: about.left_out.clone(),
+                attached: attached
+                    .iter()
+                    .map(|(output, source, numbers, ages)| {
+                        (
+                            output.clone(),
+                            source.clone(),
+                            numbers.clone_ref(py),
+                            ages.clone_ref(py),
+                        )
+                    })
+                    .collect(),
+                spans: about.spans.clone(),
+                off: about.off.clone(),
             });
         }
         Ok(observed)
     }
 }
 
-/// Makes the aligner of a section, without what the section attaches: the inputs of that are returned beside it. Nobody asks
-/// here, and no timer ticks.
-fn aligner(source: &Source, section: &str, placement: Placement) -> Result<(Aligner, Vec<String>, Pace), AppError> {
+/// What is said of streams beside their observations.
+#[derive(Default)]
+struct About {
+    left_out: Vec<String>,
+    spans: Vec<Span>,
+    off: Vec<String>,
+}
+
+/// What a section makes.
+struct Made {
+    aligner: Aligner,
+    /// The inputs that are attached and left out.
+    left_out: Vec<String>,
+    pace: Pace,
+    /// Of each stream, ns.
+    latencies: Vec<i64>,
+}
+
+/// Makes the aligner of a section, with what it attaches of the inputs that are `kept`. Nobody asks here, and no timer ticks.
+fn made(source: &Source, section: &str, placement: Placement, kept: Vec<String>) -> Result<Made, AppError> {
     let is_split = section == "align";
     let name = if is_split { "align" } else { "fuse" };
     let made = source.build(name, &[], placement, move |app| {
@@ -299,12 +422,21 @@ fn aligner(source: &Source, section: &str, placement: Placement) -> Result<(Alig
         let make = if is_split { Aligner::split } else { Aligner::new };
         // What is wrong with `attach` is wrong here, too.
         make(&config, app.placement()).map_err(|error| app.refused(&error))?;
-        let attached = config.attach.drain(..).map(|attach| attach.input).collect();
+        let (attach, left_out): (Vec<_>, Vec<_>) = std::mem::take(&mut config.attach)
+            .into_iter()
+            .partition(|attach| kept.contains(&attach.input));
+        config.attach = attach;
         let aligner = make(&config, app.placement()).map_err(|error| app.refused(&error))?;
-        let pace = Pace::new(&config, &aligner);
-        Ok((aligner, attached, pace))
+        let modalities = config.modalities.iter().map(|it| it.latency_ms);
+        let latencies = modalities.chain(config.attach.iter().map(|it| it.latency_ms));
+        Ok(Made {
+            pace: Pace::new(&config, &aligner),
+            latencies: latencies.map(ms_to_ns).collect(),
+            left_out: left_out.into_iter().map(|attach| attach.input).collect(),
+            aligner,
+        })
     })?;
-    let timeline: &Timeline = made.0.timeline();
+    let timeline: &Timeline = made.aligner.timeline();
     if timeline.trigger_input().is_some() {
         let words = format!(
             "trigger: {}: not offered here (allowed: none, stream)",
@@ -315,20 +447,74 @@ fn aligner(source: &Source, section: &str, placement: Placement) -> Result<(Alig
     Ok(made)
 }
 
-/// Runs `section`, align or fuse, over `(name, times_ns, values)` of each stream.
+/// Judges streams by when they arrived, but for those that are `allowed`: pairs of a stream, with its input and latency, and of
+/// what is known of it. Returns those that are a little off, in words.
+fn judge<'a>(
+    streams: impl Iterator<Item = (&'a str, &'a str, i64, &'a [i64], Option<&'a [i64]>)>,
+    allowed: &[String],
+) -> PyResult<Vec<String>> {
+    let is_judged = |input: &str, name: &str| allowed.iter().all(|allowed| allowed != input && allowed != name);
+    let judged: Vec<_> = streams.filter(|(input, name, ..)| is_judged(input, name)).collect();
+    let mut offsets = Offsets::new(judged.iter().map(|&(_, name, latency, ..)| (name, latency)));
+    for (stream, (_, _, _, stamps, arrivals)) in judged.iter().enumerate() {
+        for (&stamp_ns, &arrival_ns) in stamps.iter().zip(arrivals.unwrap_or_default()) {
+            offsets.add(stream, stamp_ns, arrival_ns);
+        }
+    }
+    let found = offsets.judge();
+    let words = |offset: &Offset| {
+        let name = &offset.stream;
+        format!("{offset}; `allow_offset=[{name:?}]` takes it as it is")
+    };
+    match found.iter().find(|offset| offset.severity() == Severity::Refused) {
+        Some(refused) => Err(PyValueError::new_err(words(refused))),
+        None => Ok(found.iter().map(words).collect()),
+    }
+}
+
+/// A name that is allowed to be off, and is that of no stream.
+fn check_allowed<'a>(allowed: &[String], known: impl Iterator<Item = &'a str> + Clone) -> PyResult<()> {
+    match allowed
+        .iter()
+        .find(|allowed| !known.clone().any(|known| known == *allowed))
+    {
+        None => Ok(()),
+        Some(unknown) => Err(PyValueError::new_err(format!(
+            "`allow_offset` names `{unknown}`, no stream that is taken (allowed: {})",
+            list(known)
+        ))),
+    }
+}
+
+/// The observations do not fit into memory: what is said of it, and the streams.
+fn too_many(words: String, stamps: &[Stamps<'_>]) -> PyErr {
+    PyMemoryError::new_err((words, spans(stamps)))
+}
+
+/// Runs `section`, align or fuse, over `(name, times_ns, values)` of each stream. `arrivals` are names and times of arrival.
 #[pyfunction]
-#[pyo3(signature = (section, streams, config, most_bytes, device=None, stream=None))]
+#[pyo3(signature = (section, streams, config, most_bytes, invalid, arrivals, allowed, device=None, stream=None))]
+#[allow(clippy::too_many_arguments, reason = "Python names them")]
 pub fn observe(
     py: Python<'_>,
     section: &str,
     streams: Vec<(String, Bound<'_, PyAny>, Bound<'_, PyAny>)>,
     config: Source,
     most_bytes: u64,
+    invalid: Option<f32>,
+    arrivals: Vec<(String, Bound<'_, PyAny>)>,
+    allowed: Vec<String>,
     device: Option<&str>,
     stream: Option<isize>,
 ) -> PyResult<Vec<Observed>> {
     let placement = placement(device)?;
-    let (aligner, attached, pace) = py.detach(|| aligner(&config, section, placement)).map_err(refusal)?;
+    let made = py.detach(|| made(&config, section, placement, Vec::new()));
+    let Made {
+        aligner,
+        left_out,
+        pace,
+        latencies,
+    } = made.map_err(refusal)?;
     let timeline = aligner.timeline();
     for (name, ..) in &streams {
         if timeline.inputs().all(|input| input != name) {
@@ -350,6 +536,31 @@ pub fn observe(
         Samples::new(name, times, values, timeline.dim(modality), &arrays)
     });
     let samples = samples.collect::<PyResult<Vec<_>>>()?;
+    let names: Vec<String> = samples.iter().map(|samples| samples.name.clone()).collect();
+    check_allowed(&allowed, names.iter().map(String::as_str))?;
+    if let Some((unknown, _)) = arrivals.iter().find(|(name, _)| !names.contains(name)) {
+        let words = format!(
+            "`arrivals_ns` names `{unknown}`, no stream (allowed: {})",
+            list(names.iter().map(String::as_str))
+        );
+        return Err(PyValueError::new_err(words));
+    }
+    let came = samples.iter().map(|samples| {
+        let Some((name, times)) = arrivals.iter().find(|(name, _)| *name == samples.name) else {
+            return Ok(None);
+        };
+        let name = format!("{name}: arrivals_ns");
+        let times = arrays.take_to_host(&name, times)?;
+        times.expect_dtype(&name, &[Dtype::Int64])?;
+        let (came, wanted) = (times.shape(), samples.times.len());
+        match came {
+            [count] if *count == wanted => Ok(Some(times)),
+            _ => Err(PyValueError::new_err(format!(
+                "`{name}` has shape {came:?} (allowed: [{wanted}], one for each of its times)"
+            ))),
+        }
+    });
+    let came = came.collect::<PyResult<Vec<_>>>()?;
     let stamps: Vec<Stamps<'_>> = samples
         .iter()
         .map(|samples| Stamps {
@@ -358,18 +569,29 @@ pub fn observe(
             samples: samples.times.len(),
         })
         .collect();
-    let run = py.detach(|| {
-        let most = pace.check(&stamps, most_bytes, true)?;
-        let mut run = Run::new(aligner, most)?;
-        run.over_arrays(&samples, &stamps).map(|()| run)
-    });
-    run?.into_observed(py, &attached, &spans(&stamps))
+    let (run, off) = py.detach(|| {
+        let judged = stamps.iter().zip(&latencies).zip(&came).map(|((of, &latency), came)| {
+            let came = came.as_ref().map(|came| came.as_slice::<i64>());
+            (of.name, of.name, latency, of.stamps_ns, came)
+        });
+        let off = judge(judged, &allowed)?;
+        let most = pace.check(&stamps, most_bytes, true);
+        let mut run = Run::new(aligner, most.map_err(|words| too_many(words, &stamps))?)?;
+        run.over_arrays(&samples, &stamps)?;
+        Ok::<_, PyErr>((run, off))
+    })?;
+    let about = About {
+        left_out,
+        spans: spans(&stamps),
+        off,
+    };
+    run.into_observed(py, &names, &about, invalid)
 }
 
-/// Runs fuse over a recording, whose streams are `recorded`. `streams` are pairs of a modality's input and the stream that it
-/// is recorded as, where that has another name.
+/// Runs fuse over a recording, whose streams are `recorded`. `streams` are pairs of an input and the stream that it is recorded
+/// as, where that has another name.
 #[pyfunction]
-#[pyo3(signature = (path, recorded, config, streams, most_bytes, is_gathered, device=None, uses_broken=false))]
+#[pyo3(signature = (path, recorded, config, streams, most_bytes, is_gathered, invalid, allowed, device=None, uses_broken=false))]
 #[allow(clippy::too_many_arguments, reason = "Python names them")]
 pub fn observe_recording(
     py: Python<'_>,
@@ -379,13 +601,29 @@ pub fn observe_recording(
     streams: HashMap<String, String>,
     most_bytes: u64,
     is_gathered: bool,
+    invalid: Option<f32>,
+    allowed: Vec<String>,
     device: Option<&str>,
     uses_broken: bool,
 ) -> PyResult<Vec<Observed>> {
     let placement = placement(device)?;
-    let (aligner, attached, pace) = py.detach(|| aligner(&config, "fuse", placement)).map_err(refusal)?;
+    // What is attached is taken where it was recorded.
+    let renamed = streams.iter().filter(|(_, source)| recorded.contains(source));
+    let kept = renamed.map(|(input, _)| input.clone());
+    let kept = kept.chain(recorded.iter().filter(|name| !streams.contains_key(*name)).cloned());
+    let kept = kept.collect();
+    let made = py.detach(|| made(&config, "fuse", placement, kept));
+    let Made {
+        aligner,
+        left_out,
+        pace,
+        latencies,
+    } = made.map_err(refusal)?;
     let inputs: Vec<String> = aligner.timeline().inputs().map(str::to_owned).collect();
-    if let Some(unknown) = streams.keys().find(|key| !inputs.contains(key)) {
+    if let Some(unknown) = streams
+        .keys()
+        .find(|key| !inputs.contains(key) && !left_out.contains(key))
+    {
         let allowed = list(inputs.iter().map(String::as_str));
         return Err(PyValueError::new_err(format!(
             "`streams` names `{unknown}`, no input of a modality (allowed: {allowed})"
@@ -401,10 +639,11 @@ pub fn observe_recording(
             "{path}: stream `{missing}` was not recorded (there are: {there})"
         )));
     }
+    check_allowed(&allowed, inputs.iter().chain(&sources).map(String::as_str))?;
     let files = sources.iter().map(|source| format!("{path}/{source}.arrow"));
     let mapped = files.map(|file| opened(py, &file, uses_broken));
     let mut mapped = mapped.collect::<PyResult<Vec<Mapped>>>()?;
-    let (run, spans) = py.detach(|| {
+    let (run, spans, off) = py.detach(|| {
         let times: Vec<Vec<i64>> = mapped.iter().map(|stream| stream.timestamps_ns().to_vec()).collect();
         let stamps: Vec<Stamps<'_>> = (0..mapped.len())
             .map(|i| Stamps {
@@ -413,19 +652,28 @@ pub fn observe_recording(
                 samples: mapped[i].samples(),
             })
             .collect();
-        let most = pace.check(&stamps, most_bytes, is_gathered)?;
-        let mut run = Run::new(aligner, most)?;
+        let judged = stamps.iter().enumerate().map(|(i, of)| {
+            let came = mapped[i].arrivals_ns();
+            (inputs[i].as_str(), of.name, latencies[i], of.stamps_ns, came)
+        });
+        let off = judge(judged, &allowed)?;
+        let most = pace.check(&stamps, most_bytes, is_gathered);
+        let mut run = Run::new(aligner, most.map_err(|words| too_many(words, &stamps))?)?;
         run.over_messages(&mut mapped, &stamps, path)?;
-        Ok::<_, PyErr>((run, spans(&stamps)))
+        Ok::<_, PyErr>((run, spans(&stamps), off))
     })?;
-    run.into_observed(py, &attached, &spans)
+    let about = About { left_out, spans, off };
+    run.into_observed(py, &sources, &about, invalid)
 }
 
-/// The name of each stream that has a stamp, its least and its greatest one, and how many it has.
-fn spans(streams: &[Stamps<'_>]) -> Vec<(String, i64, i64, usize)> {
+/// What is said of each stream that has a stamp.
+fn spans(streams: &[Stamps<'_>]) -> Vec<Span> {
     let spans = streams.iter().filter_map(|of| {
         let (least, greatest) = (of.stamps_ns.iter().min()?, of.stamps_ns.iter().max()?);
-        Some((of.name.to_owned(), *least, *greatest, of.stamps_ns.len()))
+        let back = of.stamps_ns.windows(2).filter(|pair| pair[1] < pair[0]).count();
+        let is_back = of.stamps_ns.last() < of.stamps_ns.first();
+        let back = if is_back { back } else { 0 };
+        Some((of.name.to_owned(), *least, *greatest, of.stamps_ns.len(), back))
     });
     spans.collect()
 }

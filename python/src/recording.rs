@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use robocache::device::{Dtype, HostBuf};
 use robocache::stream::recording::{self, Mapped, ReadError, Reader};
-use robocache::stream::{Cells, Message};
+use robocache::stream::{Cells, Message, key};
 use std::ffi::CString;
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -141,6 +141,44 @@ impl Messages {
         let stream = self.stream();
         let stamps = stream.timestamps_ns();
         Tensor::of_vec(stamps.to_vec(), Dtype::Int64, &[stamps.len()])
+    }
+
+    /// When each message came, int64 `[N]`; `None` where the recording does not say.
+    #[getter]
+    fn arrivals_ns(&self) -> Option<Tensor> {
+        let stream = self.stream();
+        let arrivals = stream.arrivals_ns()?;
+        Some(Tensor::of_vec(arrivals.to_vec(), Dtype::Int64, &[arrivals.len()]))
+    }
+
+    /// What a message says of a grid, a cloud or a tensor, by key, where it says it.
+    fn said<'py>(&self, py: Python<'py>, index: usize) -> PyResult<Bound<'py, PyDict>> {
+        let mut message = Message::default();
+        py.detach(|| self.stream().read(index, &mut message))
+            .map_err(unreadable)?;
+        let said = PyDict::new(py);
+        let header = &message.header;
+        let texts = [(key::channels, &header.channels), (key::fields, &header.fields)];
+        for (name, texts) in texts.into_iter().filter(|(_, texts)| texts.is_present()) {
+            said.set_item(name, texts.to_vec())?;
+        }
+        let numbers = [
+            (key::origin_m, &header.origin_m),
+            (key::voxel_size_m, &header.voxel_size_m),
+        ];
+        for (name, numbers) in numbers.into_iter().filter(|(_, numbers)| numbers.is_present()) {
+            said.set_item(name, numbers.to_vec())?;
+        }
+        if header.grid_shape.is_present() {
+            said.set_item(key::grid_shape, header.grid_shape.to_vec())?;
+        }
+        if header.frame_id.is_present() {
+            said.set_item(key::frame_id, header.frame_id.as_str())?;
+        }
+        if let Some(values) = message.flat() {
+            said.set_item(key::dtype, values.dtype().name())?;
+        }
+        Ok(said)
     }
 
     /// `(timestamp_ns, shape, fields, columns)` of a message. The only column of a flat array has no name, and one of text

@@ -191,10 +191,12 @@ fn end(elements: usize) -> PyResult<i32> {
     })
 }
 
-fn config(source: &Source) -> Result<ResampleConfig, robocache::app::AppError> {
-    source.build("resample", &[], Placement::cpu("a configuration"), |app| {
-        let config: ResampleConfig = app.config()?;
+/// The section, with `invalid` in place of its `fill_value`.
+fn config(source: &Source, invalid: Option<f32>) -> Result<ResampleConfig, robocache::app::AppError> {
+    source.build("resample", &[], Placement::cpu("a configuration"), move |app| {
+        let mut config: ResampleConfig = app.config()?;
         Resampler::new(&config, app.placement()).map_err(|error| app.refused(&error))?;
+        config.fill_value = invalid.unwrap_or(config.fill_value);
         Ok(config)
     })
 }
@@ -206,17 +208,19 @@ fn resampler(config: &ResampleConfig, source: &Source, device: Option<&str>) -> 
 
 /// Resamples one trajectory, or a batch of as many samples and targets each.
 #[pyfunction]
-#[pyo3(signature = (times, values, targets, config, device=None, stream=None))]
+#[pyo3(signature = (times, values, targets, config, invalid, device=None, stream=None))]
+#[allow(clippy::too_many_arguments, reason = "Python names them")]
 pub fn resample(
     py: Python<'_>,
     times: &Bound<'_, PyAny>,
     values: &Bound<'_, PyAny>,
     targets: &Bound<'_, PyAny>,
     config: Source,
+    invalid: Option<f32>,
     device: Option<&str>,
     stream: Option<isize>,
 ) -> PyResult<Resampled> {
-    let read = self::config(&config).map_err(refusal)?;
+    let read = self::config(&config, invalid).map_err(refusal)?;
     let arrays = Arrays::new(stream);
     let times = arrays.take(&"times_ns", times)?;
     let values = arrays.take(&"values", values)?;
@@ -257,14 +261,15 @@ pub fn resample(
 /// Resamples trajectories of different lengths on the host: `(times, values, targets)` of each. The answers of all rows
 /// are behind one another, `[sum of T, D]`.
 #[pyfunction]
-#[pyo3(signature = (rows, config, device=None))]
+#[pyo3(signature = (rows, config, invalid, device=None))]
 pub fn resample_ragged(
     py: Python<'_>,
     rows: Vec<(Bound<'_, PyAny>, Bound<'_, PyAny>, Bound<'_, PyAny>)>,
     config: Source,
+    invalid: Option<f32>,
     device: Option<&str>,
 ) -> PyResult<Resampled> {
-    let read = self::config(&config).map_err(refusal)?;
+    let read = self::config(&config, invalid).map_err(refusal)?;
     let (mut batch, mut first) = (Batch::default(), None);
     batch.time_offsets.push(0);
     batch.target_offsets.push(0);

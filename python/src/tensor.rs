@@ -8,7 +8,7 @@ use bytemuck::Pod;
 use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use robocache::device::HostBuf;
+use robocache::device::{Dtype, HostBuf};
 use std::ffi::c_void;
 use std::sync::Arc;
 
@@ -270,6 +270,40 @@ impl Tensor {
             ))),
         };
         Bound::new(py, copy?)
+    }
+
+    /// Writes a number to the elements of each span `[begin, end)` of a tensor of a device, where it lies. Nobody else may use the
+    /// tensor yet.
+    fn fill(&self, py: Python<'_>, spans: Vec<(usize, usize)>, number: f32) -> PyResult<()> {
+        let Place::Cuda(ordinal) = self.place else {
+            return Err(PyValueError::new_err(
+                "the tensor is on the host (allowed: on a device)",
+            ));
+        };
+        let element: &[u8] = match self.element {
+            Element::Number(Dtype::Float32) => &number.to_le_bytes(),
+            Element::Number(Dtype::Float16) => &half::f16::from_f32(number).to_le_bytes(),
+            Element::Number(Dtype::BFloat16) => &half::bf16::from_f32(number).to_le_bytes(),
+            other => {
+                return Err(PyValueError::new_err(format!(
+                    "the values are {}, expected float32, float16 or bfloat16",
+                    other.name()
+                )));
+            }
+        };
+        let (size, count) = (element.len(), self.bytes() / element.len());
+        if self.is_read_only || spans.iter().any(|&(begin, end)| begin > end || end > count) {
+            return Err(PyValueError::new_err(format!(
+                "{spans:?} of {count} elements can't be written (allowed: spans within a tensor that is not read-only)"
+            )));
+        }
+        let longest = spans.iter().map(|(begin, end)| end - begin).max().unwrap_or(0);
+        let numbers = element.repeat(longest);
+        let piece =
+            |&(begin, end): &(usize, usize)| (self.address + (begin * size) as u64, &numbers[..(end - begin) * size]);
+        let pieces: Vec<(u64, &[u8])> = spans.iter().map(piece).collect();
+        // SAFETY: the spans are within the memory that the tensor holds, and nobody else has it yet.
+        py.detach(|| unsafe { Stream::open(ordinal, None)?.put(&pieces) })
     }
 
     /// The same memory, the elements seen as uint16: bfloat16 for NumPy, which has no such type.

@@ -171,3 +171,46 @@ def test_a_tensor_without_a_library_stays_one(rng):
     values = rc.Tensor.from_dlpack(rng.normal(size=10)).to("cuda:0")
     times = rc.Tensor.from_dlpack(np.arange(10)).to("cuda:0")
     assert isinstance(rc.resample(times, values, times).values, rc.Tensor)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_what_is_not_valid_is_marked_where_it_lies(monkeypatch, dtype):
+    """Of an observation whose values came by a ring on the device."""
+    import types
+
+    values = np.arange(1, 7, dtype=np.float32)
+    held = {"float32": values, "float16": values.astype(np.float16), "bfloat16": (values.view(np.uint32) >> 16).astype(np.uint16)}[dtype]
+    metadata = {
+        "shape": [2, 3], "timestamps_ns": [0, 20], "modalities": ["camera", "force"], "offsets": [0, 2, 3], "valid": [1, 0, 0, 1],
+        "age_ns": [0, 0, 0, 0], "epoch": 0, "late_samples": 0, "dtype": dtype, "residence": "cuda",
+    }  # fmt: skip
+
+    def observed(**keywords) -> rc.Observation:
+        tensor = rc.Tensor.from_dlpack(held).to("cuda:0")
+        if dtype == "bfloat16":
+            tensor = brain(tensor)
+        resident = types.SimpleNamespace(device="cuda:0", columns={"": tensor})
+        monkeypatch.setattr("robocache.messages.take", lambda metadata, copy: resident)
+        return rc.Observation.from_message(None, metadata, **keywords)
+
+    def brain(bits: rc.Tensor) -> rc.Tensor:
+        """The bits as a tensor of bfloat16, which NumPy can't make."""
+        step = {"rate_hz": 50, "dtype": "bfloat16", "modalities": [{"input": "a", "dim": 1, "interpolation": "previous"}]}
+        times = np.arange(6, dtype=np.int64) * 20_000_000
+        fused = rc.fuse({"a": (on_gpu(times), on_gpu(values.reshape(6, 1)))}, step).fused
+        return fused.tensor.reshape([6])
+
+    for invalid, wanted in ((np.nan, np.nan), (9.0, 9.0), (None, None)):
+        got = observed(invalid=invalid)
+        assert got.tensor.device == "cuda:0"
+        plain = values.reshape(2, 3).copy()
+        if wanted is not None:
+            plain[0, 2] = plain[1, :2] = wanted
+        assert np.array_equal(got.fused.astype(np.float32), plain, equal_nan=True)
+    whole = rc.Tensor.from_dlpack(np.zeros(4, np.int32)).to("cuda:0")
+    with pytest.raises(ValueError, match="the values are int32, expected float32, float16 or bfloat16"):
+        whole.fill([(0, 1)], 1.0)
+    with pytest.raises(ValueError, match="the tensor is on the host"):
+        rc.Tensor.from_dlpack(np.zeros(4, np.float32)).fill([(0, 1)], 1.0)
+    with pytest.raises(ValueError, match=r"\[\(3, 5\)\] of 4 elements can't be written"):
+        rc.Tensor.from_dlpack(np.zeros(4, np.float32)).to("cuda:0").fill([(3, 5)], 1.0)

@@ -58,22 +58,22 @@ def test_real_recordings(data, tmp_path, name):
     streams = {key: convert.Stream(s.stamps[:2400], s.values[:2400], s.batch) for key, s in streams.items()}
     arrays = {key: (stream.stamps, stream.values) for key, stream in streams.items()}
     config = config | {"dtype": "float32"}
-    fused = rc.fuse(arrays, config)
+    fused = rc.fuse(arrays, config, invalid=None)
     check(fused, stack(oracle.fuse(config, arrays), config["window"], len(arrays)))
     recording = rc.Recording(convert.write(tmp_path / "recording", streams))
-    windows = recording.windows(config)
+    windows = recording.windows(config, invalid=None)
     check(windows, {key: getattr(fused, key) for key in ("fused", "valid", "age_ns", "timestamps_ns", "epoch")})
-    check_dataset(rc.RecordingDataset(recording, config), fused)
+    check_dataset(rc.RecordingDataset(recording, config, invalid=None), fused)
     if all(stream.batch == 1 for stream in streams.values()):
         # What is late depends on the order of the streams: that of a replay by stamp.
         impatient = config | {"max_wait_ms": 2}
-        waited, fused_so = recording.windows(impatient), rc.fuse(arrays, impatient)
+        waited, fused_so = recording.windows(impatient, invalid=None), rc.fuse(arrays, impatient, invalid=None)
         assert waited.fused.tobytes() == fused_so.fused.tobytes() and waited.age_ns.tobytes() == fused_so.age_ns.tobytes()
         assert waited.late_samples == fused_so.late_samples
     for key, (stamps, values) in arrays.items():
         times, read = recording[key]
         assert np.array_equal(times, stamps) and read.tobytes() == values.tobytes()
-    aligned = rc.align(arrays, config)
+    aligned = rc.align(arrays, config, invalid=None)
     for m, modality in enumerate(fused.modalities):
         one = aligned[modality]
         assert one.fused.tobytes() == np.ascontiguousarray(fused.of(modality)).tobytes()
@@ -114,18 +114,28 @@ def random_case(rng: np.random.Generator) -> tuple[dict, dict]:
     return config, streams
 
 
+def check_marked(observations: rc.Observations, plain: rc.Observations) -> None:
+    """The same bits, but for NaN in every column of a modality that is not valid."""
+    for name in ("valid", "age_ns", "timestamps_ns", "epoch"):
+        assert getattr(observations, name).tobytes() == getattr(plain, name).tobytes(), name
+    wanted, is_invalid = plain.fused.copy(), np.repeat(~plain.valid, np.diff(plain.offsets), axis=2)
+    wanted[is_invalid] = 0x7FC0 if wanted.dtype == np.uint16 else np.nan
+    assert observations.fused.tobytes() == wanted.tobytes()
+
+
 @pytest.mark.filterwarnings("ignore:stream `s")
 def test_random_rigs():
     rng = np.random.default_rng(5)
     observations = 0
     for _ in range(COUNT):
         config, streams = random_case(rng)
-        fused = rc.fuse(streams, config)
+        fused = rc.fuse(streams, config, invalid=None)
         finite = {key: np.isfinite(values.astype(np.float32)).all(axis=1) for key, (_, values) in streams.items()}
         usable = {key: (stamps[finite[key]], values[finite[key]]) for key, (stamps, values) in streams.items()}
         if any(len(stamps) == 0 for stamps, _ in usable.values()):
             continue
         wanted = oracle.fuse(config, usable)
+        check_marked(rc.fuse(streams, config), fused)
         check(fused, stack(wanted, config["window"], len(streams)) if wanted else {})
         assert len(fused) == len(wanted)
         assert {key: sum(each.values()) for key, each in fused.dropped.items()} == {

@@ -47,19 +47,19 @@ def test_random_trajectories():
             if len(have) and len(aims):
                 aims[0] = have[-1]
         wanted = [answers(*row, rule, fill) for row in zip(times, values, targets, strict=True)]
-        got, valid = rc.resample(times, values, targets, fill_value=fill, **rule)
+        got, valid = rc.resample(times, values, targets, invalid=None, fill_value=fill, **rule)
         nan = sum(int((~np.isfinite(each)).any(axis=1).sum()) for each in values)
         for row in range(rows):
             assert got[row].tobytes() == wanted[row][0].astype(dtype).tobytes()
             assert valid[row].tolist() == wanted[row][1].tolist()
             valid_targets += int(valid[row].sum())
         if regular:
-            batch = rc.resample(np.stack(times), np.stack(values), np.stack(targets), config={**rule, "fill_value": fill})
+            batch = rc.resample(np.stack(times), np.stack(values), np.stack(targets), config={**rule, "fill_value": fill}, invalid=None)
             assert batch.values.shape == (rows, t[0], dim) and batch.values.tobytes() == b"".join(map(np.ndarray.tobytes, got))
             assert batch.valid.tobytes() == b"".join(map(np.ndarray.tobytes, valid))
             assert batch.counters["dropped_nonfinite"] == nan
             assert batch.counters["invalid"] == int((~batch.valid).sum())
-            one = rc.resample(times[0], values[0][:, 0], targets[0], fill_value=fill, **rule)
+            one = rc.resample(times[0], values[0][:, 0], targets[0], invalid=None, fill_value=fill, **rule)
             if np.isfinite(values[0]).all():
                 assert one.values.tobytes() == np.ascontiguousarray(got[0][:, 0]).tobytes()
     assert valid_targets > COUNT * 3
@@ -137,9 +137,9 @@ def test_numbers_of_a_configuration_are_those_of_yaml(tmp_path, fill):
     times, values, targets = np.array([0, MS]), np.ones((2, 1), np.float32), np.array([0, 2 * MS])
     path = tmp_path / "robot.yml"
     path.write_text(f"resample: {{ interpolation: linear, fill_value: {'.nan' if np.isnan(fill) else fill} }}\n")
-    got = rc.resample(times, values, targets, interpolation="linear", fill_value=fill)
+    got = rc.resample(times, values, targets, invalid=None, interpolation="linear", fill_value=fill)
     wanted = np.array([[1], [fill]], np.float32)
-    assert got.values.tobytes() == rc.resample(times, values, targets, config=path).values.tobytes() == wanted.tobytes()
+    assert got.values.tobytes() == rc.resample(times, values, targets, config=path, invalid=None).values.tobytes() == wanted.tobytes()
 
 
 @pytest.mark.parametrize("name", ["é", "a b", "😀", "NO", "0x1", "1e3", ".nan", "~", "a: b", "[a]", "tab\t", "#", "'", '"'])

@@ -12,6 +12,7 @@ import numpy as np
 from robocache.acting import Steps, pad_start, real, whole
 from robocache.attached import Attached
 from robocache.observation import Observation
+from robocache.recording import Item
 from robocache.voxels import Cloud, Voxels
 
 Kind = TypeVar("Kind", Voxels, Cloud)
@@ -34,6 +35,15 @@ class Rows:
     """[n] bool: whether a row was measured, repeated at the start, or held."""
     padded: np.ndarray
     """[n] bool: rows before the start."""
+
+
+# An observation of a dataflow, or an item of a `RecordingDataset`.
+Observed = Observation | Item
+
+
+def observed(observation: Observed) -> Observation:
+    """The observation that an item of a dataset is."""
+    return observation.observation() if isinstance(observation, Item) else observation
 
 
 def rows(observation: Observation, columns: Columns, steps: int, on_invalid: OnInvalid, fill: float) -> Rows:
@@ -81,7 +91,7 @@ def check(observation: Observation, steps: int) -> None:
     """That there are enough rows."""
     if not isinstance(observation, Observation):
         came = type(observation).__qualname__
-        raise TypeError(f"the observation is a {came}, expected Observation.from_event(event)")
+        raise TypeError(f"the observation is a {came}, expected Observation.from_event(event), or an item of a dataset")
     if whole("steps", steps) < 1:
         raise ValueError(f"steps is {steps}, expected 1 or more")
     if observation.error is not None:

@@ -10,10 +10,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from robocache.observation import Observation
 from robocache.presets import _config
 from robocache.presets._lerobot import batch
-from robocache.presets._rows import Columns, OnInvalid
+from robocache.presets._rows import Columns, Observed, OnInvalid, observed
 
 STEPS = 1
 
@@ -26,7 +25,7 @@ def config(
 
 
 def inputs(
-    observation: Observation,
+    observation: Observed,
     *,
     state: Columns,
     images: Mapping[str, str] | None = None,
@@ -39,5 +38,6 @@ def inputs(
     `observation.state` [1, D] float32, the columns of `state` side by side; `observation.environment_state` likewise;
     `observation.images.<camera>` [1, 3, H, W] float32 from 0 to 1, of the attached stream that `images` names.
     """
+    observation = observed(observation)
     made = batch(observation, STEPS, state, images, environment_state, on_invalid, fill)
     return {key: values[:, 0] for key, values in made.items()}

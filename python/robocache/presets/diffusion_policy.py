@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from robocache.observation import Observation
 from robocache.presets import _config
-from robocache.presets._rows import Columns, OnInvalid, cameras, rows, to_channels_first
+from robocache.presets._rows import Columns, Observed, OnInvalid, cameras, observed, rows, to_channels_first
 from robocache.presets._rows import images as images_of
 
 STEPS = 2
@@ -22,7 +21,7 @@ def config(
 
 
 def inputs(
-    observation: Observation,
+    observation: Observed,
     *,
     low_dim: Mapping[str, Columns],
     images: Mapping[str, str] | None = None,
@@ -35,6 +34,7 @@ def inputs(
     A key of `low_dim`, such as `robot_eef_pose`, is [1, n, D] float32; a key of `images`, such as `camera_1`, is
     [1, n, 3, H, W] float32 from 0 to 1, of the attached stream that it names.
     """
+    observation = observed(observation)
     made, padded = {}, None
     for key, columns in low_dim.items():
         taken = rows(observation, columns, steps, on_invalid, fill)

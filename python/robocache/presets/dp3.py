@@ -6,7 +6,7 @@ import numpy as np
 
 from robocache.observation import Observation
 from robocache.presets import _config
-from robocache.presets._rows import Columns, OnInvalid, attached_at, rows
+from robocache.presets._rows import Columns, Observed, OnInvalid, attached_at, observed, rows
 from robocache.voxels import Cloud
 
 STEPS = 2
@@ -20,7 +20,7 @@ def config(
 
 
 def inputs(
-    observation: Observation,
+    observation: Observed,
     *,
     agent_pos: Columns,
     cloud: str | None = None,
@@ -35,6 +35,7 @@ def inputs(
     metres. Its clouds must have `points` points, cropped and farthest-point sampled as those of the training.
     `on_invalid` is of `agent_pos`. A row without a cloud is refused; before the start the oldest one is repeated.
     """
+    observation = observed(observation)
     taken = rows(observation, agent_pos, steps, on_invalid, fill)
     made = {"agent_pos": taken.values[None]}
     if cloud is not None:

@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from robocache.observation import Observation
 from robocache.presets import _config
-from robocache.presets._rows import Columns, OnInvalid, cameras, rows
+from robocache.presets._rows import Columns, Observed, OnInvalid, cameras, observed, rows
 from robocache.presets._rows import images as images_of
 
 
@@ -28,7 +27,7 @@ def config(
 
 
 def inputs(
-    observation: Observation,
+    observation: Observed,
     *,
     state: Mapping[str, Columns] | Sequence[str],
     video: Mapping[str, str],
@@ -44,6 +43,7 @@ def inputs(
     `state.<key>` [1, T, D] float32; `video.<camera>` [1, T, H, W, 3] uint8; `language.<key>` [[text]]. The horizons and
     keys are those of `policy.get_modality_config()`. There is no mask.
     """
+    observation = observed(observation)
     if isinstance(state, str):
         raise ValueError(f"state is {state!r}, expected a list of modalities, or the columns of each key")
     columns = state if isinstance(state, Mapping) else {name: [name] for name in state}
@@ -62,7 +62,7 @@ def inputs(
 
 
 def modality_json(
-    observation: Observation,
+    observation: Observed,
     *,
     action: Mapping[str, int],
     video: Mapping[str, str] | None = None,
@@ -73,6 +73,7 @@ def modality_json(
     `start` and `end` of a state are the `offsets` of its modality; `action` gives how many values each key has, in
     order; `video` the `original_key` of each camera. Written to `path` where that is given.
     """
+    observation = observed(observation)
     ends = np.cumsum(list(action.values())).tolist()
     spans = zip(action, [0, *ends], ends, strict=False)
     bounds = zip(observation.modalities, observation.offsets, observation.offsets[1:], strict=False)

@@ -11,10 +11,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from robocache.observation import Observation
 from robocache.presets import _config
 from robocache.presets._lerobot import batch
-from robocache.presets._rows import Columns, OnInvalid
+from robocache.presets._rows import Columns, Observed, OnInvalid, observed
 
 STEPS = 2
 
@@ -35,7 +34,7 @@ def config(
 
 
 def inputs(
-    observation: Observation,
+    observation: Observed,
     *,
     state: Columns,
     images: Mapping[str, str] | None = None,
@@ -49,4 +48,5 @@ def inputs(
     `observation.state` [1, n, D] float32; `observation.environment_state` [1, n, E]; `observation.images.<camera>`
     [1, n, 3, H, W] float32 from 0 to 1. Rows before the start repeat the oldest valid one, as LeRobot's queue does.
     """
+    observation = observed(observation)
     return batch(observation, steps, state, images, environment_state, on_invalid, fill)

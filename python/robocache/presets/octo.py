@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from robocache.observation import Observation
 from robocache.presets import _config
-from robocache.presets._rows import Columns, InvalidObservation, OnInvalid, cameras, rows
+from robocache.presets._rows import Columns, InvalidObservation, Observed, OnInvalid, cameras, observed, rows
 from robocache.presets._rows import images as images_of
 
 STEPS = 2
@@ -25,7 +24,7 @@ def config(
 
 
 def inputs(
-    observation: Observation,
+    observation: Observed,
     *,
     proprio: Columns,
     images: Mapping[str, str],
@@ -39,6 +38,7 @@ def inputs(
     `timestep_pad_mask` [1, T] and each key of `pad_mask_dict` [1, T] bool. Octo was never trained without
     proprioception, so `on_invalid` decides for it; what is filled is False in `pad_mask_dict`.
     """
+    observation = observed(observation)
     taken = rows(observation, proprio, steps, on_invalid, fill)
     made: dict[str, Any] = {"proprio": taken.values[None]}
     masks = {"proprio": taken.valid[None]}

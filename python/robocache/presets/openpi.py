@@ -10,9 +10,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from robocache.observation import Observation
 from robocache.presets import _config
-from robocache.presets._rows import Columns, InvalidObservation, OnInvalid, cameras, rows
+from robocache.presets._rows import Columns, InvalidObservation, Observed, OnInvalid, cameras, observed, rows
 from robocache.presets._rows import images as images_of
 
 Model = Literal["pi0", "pi05", "pi0_fast"]
@@ -31,7 +30,7 @@ def config(
 
 
 def inputs(
-    observation: Observation,
+    observation: Observed,
     *,
     state: Columns,
     images: Mapping[str, str],
@@ -46,6 +45,7 @@ def inputs(
     there is an image. `images` names the attached stream of a camera. A camera that is not named, or has no image, is
     black and False. pi0-FAST does not mask images, so there each camera that is named must have one.
     """
+    observation = observed(observation)
     if model not in CAMERAS:
         raise ValueError(f"model is {model!r}, expected one of {list(CAMERAS)}")
     unknown = sorted(cameras(images).keys() - set(CAMERAS[model]))
@@ -72,7 +72,7 @@ def inputs(
 
 
 def droid(
-    observation: Observation,
+    observation: Observed,
     *,
     joints: Columns,
     gripper: Columns,
@@ -87,6 +87,7 @@ def droid(
     `observation/joint_position` [7] rad, `observation/gripper_position` [1], `observation/exterior_image_1_left` and
     `observation/wrist_image_left` [H, W, 3] uint8, `prompt`.
     """
+    observation = observed(observation)
     arm, hand = (rows(observation, columns, 1, on_invalid, fill).values[-1] for columns in (joints, gripper))
     if arm.shape != (7,) or hand.shape != (1,):
         raise ValueError(f"there are {len(arm)} joints and {len(hand)} gripper values, DROID has 7 and 1")

@@ -11,9 +11,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from robocache.observation import Observation
 from robocache.presets import _config
-from robocache.presets._rows import Columns, OnInvalid, attached_at, rows
+from robocache.presets._rows import Columns, Observed, OnInvalid, attached_at, observed, rows
 from robocache.voxels import Voxels
 
 # conf/config.yaml: SCENE_BOUNDS and VOXEL_SIZES.
@@ -50,7 +49,7 @@ def config(
 
 
 def inputs(
-    observation: Observation,
+    observation: Observed,
     *,
     gripper: Columns,
     step: int,
@@ -64,6 +63,7 @@ def inputs(
     `gripper` is three columns: whether it is open, 0 or 1, and the positions of its two fingers, metres. The fourth
     number is the time in the episode, from 1 at step 0 to -1 at its last. A row without a grid is refused.
     """
+    observation = observed(observation)
     if episode_length < 2 or not 0 <= step < episode_length:
         raise ValueError(f"step is {step} of {episode_length}, expected 0 to {episode_length - 1}, of 2 or more")
     taken = rows(observation, gripper, 1, on_invalid, fill).values

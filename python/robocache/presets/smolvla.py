@@ -11,9 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from robocache.observation import Observation
 from robocache.presets import _config
-from robocache.presets._rows import Columns, InvalidObservation, OnInvalid, cameras, rows, to_channels_first
+from robocache.presets._rows import (
+    Columns,
+    InvalidObservation,
+    Observed,
+    OnInvalid,
+    cameras,
+    observed,
+    rows,
+    to_channels_first,
+)
 from robocache.presets._rows import images as images_of
 
 
@@ -25,7 +33,7 @@ def config(
 
 
 def inputs(
-    observation: Observation,
+    observation: Observed,
     *,
     state: Columns,
     images: Mapping[str, str],
@@ -38,6 +46,7 @@ def inputs(
     `observation.state` [1, D] float32; `observation.images.<camera>` [1, 3, H, W] float32 from 0 to 1, black where
     there is no image, and `observation.images.<camera>_padding_mask` [1] bool, False there; `task` [1] text.
     """
+    observation = observed(observation)
     made: dict[str, Any] = {"observation.state": rows(observation, state, 1, on_invalid, fill).values, "task": [task]}
     found = {camera: images_of(observation, name, 1) for camera, name in cameras(images).items()}
     seen = [stacked for stacked, valid in found.values() if valid[0]]

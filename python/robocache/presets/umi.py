@@ -9,9 +9,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from robocache.observation import Observation
 from robocache.presets import _config
-from robocache.presets._rows import Columns, OnInvalid, cameras, rows, to_channels_first
+from robocache.presets._rows import Columns, Observed, OnInvalid, cameras, observed, rows, to_channels_first
 from robocache.presets._rows import images as images_of
 from robocache.presets.rotations import pose_matrix, rot6d_rows
 
@@ -53,7 +52,7 @@ def config(
 
 
 def inputs(
-    observation: Observation,
+    observation: Observed,
     *,
     start_pose: np.ndarray,
     pose: Columns = ("robot0_pose",),
@@ -70,6 +69,7 @@ def inputs(
     `robot0_eef_rot_axis_angle_wrt_start` [1, 2, 6]: inv(`start_pose`) @ pose, of the pose [7] in which the episode
     began; `robot0_gripper_width` [1, 2, 1]; `<camera>_rgb` [1, 2, 3, H, W] float32 from 0 to 1.
     """
+    observation = observed(observation)
     if on_invalid == "fill":
         raise ValueError("on_invalid is 'fill', expected 'refuse' or 'hold': a number is no pose")
     taken = rows(observation, pose, steps, on_invalid, fill)

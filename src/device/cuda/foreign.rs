@@ -68,6 +68,30 @@ impl Gpu {
     }
 }
 
+impl Gpu {
+    /// Copies host memory to elements of a device, and waits for it.
+    ///
+    /// # Errors
+    /// What the driver says. The host memory is the caller's again all the same.
+    ///
+    /// # Panics
+    /// If there are more or fewer bytes than elements.
+    ///
+    /// # Safety
+    /// The elements are there, and nothing reads or writes them meanwhile but what the stream waits for.
+    pub unsafe fn put(&self, to: DeviceSlice, from: &[u8]) -> Result<(), CudaError> {
+        assert_eq!(from.len(), to.bytes(), "bytes of a slice");
+        if from.is_empty() {
+            return Ok(());
+        }
+        let (stream, bytes) = (self.bound()?, from.len());
+        // SAFETY: the elements are there; the memory is borrowed until the stream is synchronized.
+        let copied = unsafe { result::memcpy_htod_async(to.address(), from, stream) };
+        let copied = copied.map_err(|error| self.failed("cuMemcpyHtoDAsync", error, format_args!("{bytes} bytes")));
+        copied.and(self.synchronize())
+    }
+}
+
 impl DeviceBuf {
     /// Enqueues a copy of elements of the device to the buffer from byte `offset` on.
     ///

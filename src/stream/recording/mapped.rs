@@ -17,6 +17,7 @@ pub struct Mapped {
     /// Which of them the stream is at.
     current: Option<usize>,
     timestamps_ns: Vec<i64>,
+    arrivals_ns: Vec<i64>,
     samples: usize,
 }
 
@@ -49,6 +50,7 @@ impl Mapped {
             batches: Vec::new(),
             current: None,
             timestamps_ns: Vec::new(),
+            arrivals_ns: Vec::new(),
             samples: 0,
         };
         loop {
@@ -57,6 +59,9 @@ impl Mapped {
                 Ok(Some(batch)) => {
                     mapped.batches.push((batch.file, batch.at, mapped.timestamps_ns.len()));
                     mapped.timestamps_ns.extend_from_slice(batch.timestamps_ns);
+                    mapped
+                        .arrivals_ns
+                        .extend_from_slice(batch.arrivals_ns.unwrap_or_default());
                     mapped.samples += batch.samples;
                 }
                 Err(error) => problems.push(error),
@@ -70,6 +75,11 @@ impl Mapped {
     /// The `timestamp_ns` of each message, in the order in which they were recorded.
     pub fn timestamps_ns(&self) -> &[i64] {
         &self.timestamps_ns
+    }
+
+    /// When each message came, in the same order; `None` where the recording does not say.
+    pub fn arrivals_ns(&self) -> Option<&[i64]> {
+        (self.arrivals_ns.len() == self.timestamps_ns.len()).then_some(&self.arrivals_ns)
     }
 
     /// How many samples the messages have, those that are masked among them.

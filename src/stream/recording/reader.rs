@@ -270,6 +270,7 @@ impl Stream {
             file: self.at_file,
             at: self.batch_at,
             timestamps_ns: plan.timestamps(batch).values(),
+            arrivals_ns: plan.arrivals(batch).map(|arrivals| &arrivals.values()[..]),
             samples: plan.samples(batch),
         }))
     }
@@ -511,6 +512,7 @@ pub(super) struct AtHand<'a> {
     /// Where it starts in the file.
     pub at: u64,
     pub timestamps_ns: &'a [i64],
+    pub arrivals_ns: Option<&'a [i64]>,
     /// How many samples its messages have.
     pub samples: usize,
 }

@@ -1,0 +1,111 @@
+"""Streams whose stamps are off from those of the others, by when they arrived; times of another unit, or in reverse."""
+
+import warnings
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import robocache as rc
+
+MS = 1_000_000
+START = 1_700_000_000_000 * MS
+TIMES = START + np.arange(0, 10_000, 20) * MS
+CONFIG = {
+    "rate_hz": 50,
+    "modalities": [{"input": name, "dim": 1, "interpolation": "previous", "max_age_ms": 100} for name in ("arm", "force")],
+    "attach": [{"input": "camera", "output": "images", "wait": False}],
+}
+
+
+def recorded(folder, ahead_ms: dict[str, int], arrivals=TIMES + 3 * MS) -> rc.Recording:
+    """Three streams, each with its clock ahead by so much; all arrive 3 ms after the capture."""
+    folder.mkdir()
+    for name in ("arm", "force", "camera"):
+        stamps = TIMES + ahead_ms.get(name, 0) * MS
+        data = pa.ListArray.from_arrays(np.arange(len(stamps) + 1, dtype=np.int32), pa.array(np.arange(len(stamps), dtype=np.float32)))
+        columns = {"timestamp_ns": pa.array(stamps), "data": data}
+        if arrivals is not None:
+            columns["arrival_ns"] = pa.array(arrivals)
+        table = pa.table(columns)
+        with pa.OSFile(str(folder / f"{name}.arrow"), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+            writer.write_table(table)
+    return rc.Recording(folder)
+
+
+@pytest.mark.parametrize("stream", ["force", "camera"])
+@pytest.mark.parametrize(("ahead_ms", "side"), [(2500, "ahead of"), (-2500, "behind")])
+def test_a_clock_that_is_off_is_no_training_data(tmp_path, stream, ahead_ms, side):
+    recording = recorded(tmp_path / "r", {stream: ahead_ms})
+    said = rf"`{stream}`: its stamps are 2.500 s {side} those of .*`latency_ms` by 2500.*`robocache-clock`.*`allow_offset=\[\"{stream}\"\]`"
+    for make in (recording.windows, lambda *a, **k: rc.RecordingDataset(recording, *a, **k)):
+        with pytest.raises(ValueError, match=said):
+            make(CONFIG)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            make(CONFIG, allow_offset=[stream])
+    latency = {"latency_ms": ahead_ms}
+    config = CONFIG | {
+        key: [each | latency if each["input"] == stream else each for each in CONFIG[key]] for key in ("modalities", "attach")
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert recording.windows(config).valid.mean() > 0.9
+
+
+def test_a_little_is_a_warning_and_nothing_is_none(tmp_path):
+    with pytest.warns(UserWarning, match="`force`: its stamps are 0.300 s ahead of those of `arm`, `camera`, by when they arrived"):
+        recorded(tmp_path / "r", {"force": 300}).windows(CONFIG)
+    for i, (ahead, arrivals) in enumerate([({"force": 50}, TIMES), ({}, TIMES), ({"force": 2500}, None), ({"force": 2500}, TIMES[0] + np.arange(500))]):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            recorded(tmp_path / f"r{i}", ahead, arrivals).windows(CONFIG)
+
+
+def test_of_two_streams_both_are_named(tmp_path):
+    config = CONFIG | {"attach": []}
+    recording = recorded(tmp_path / "r", {"force": 2500})
+    with pytest.raises(ValueError, match="`arm`: .* behind those of `force`.*which of them is wrong can't be told: its own are 0.003 s behind"):
+        recording.windows(config)
+    for allowed in ("arm", "force"):
+        recording.windows(config, allow_offset=[allowed])
+
+
+def test_arrays_with_arrivals():
+    streams = {"arm": (TIMES, np.zeros(500)), "force": (TIMES + 2500 * MS, np.zeros(500))}
+    config = {key: CONFIG[key] for key in ("rate_hz", "modalities")}
+    arrivals = {name: TIMES + 3 * MS for name in streams}
+    rc.fuse(streams, config)
+    with pytest.raises(ValueError, match="`arm`: its stamps are 2.500 s behind"):
+        rc.fuse(streams, config, arrivals_ns=arrivals)
+    rc.fuse(streams, config, arrivals_ns=arrivals, allow_offset=["force"])
+    # Of one stream alone nothing is known.
+    rc.fuse(streams, config, arrivals_ns={"force": arrivals["force"]})
+    for keywords, error, match in (
+        ({"allow_offset": ["gps"]}, ValueError, r"`allow_offset` names `gps`, no stream that is taken \(allowed: arm, force\)"),
+        ({"allow_offset": "arm"}, TypeError, "`allow_offset` is 'arm'"),
+        ({"arrivals_ns": {"gps": TIMES}}, ValueError, r"`arrivals_ns` names `gps`, no stream \(allowed: arm, force\)"),
+        ({"arrivals_ns": {"arm": TIMES[1:]}}, ValueError, r"`arm: arrivals_ns` has shape \[499\] \(allowed: \[500\]"),
+        ({"arrivals_ns": {"arm": TIMES.astype(float)}}, TypeError, "arm: arrivals_ns"),
+    ):
+        with pytest.raises(error, match=match):
+            rc.fuse(streams, config, **keywords)
+
+
+def test_a_recording_says_when_its_messages_came(tmp_path):
+    assert np.array_equal(recorded(tmp_path / "r", {}).messages("arm").arrivals_ns, TIMES + 3 * MS)
+    assert recorded(tmp_path / "s", {}, None).messages("arm").arrivals_ns is None
+
+
+def test_times_of_another_unit_or_in_reverse_are_named():
+    config = {"rate_hz": 50, "modalities": CONFIG["modalities"]}
+    arm = (TIMES, np.zeros(500))
+    for unit, ns in (("microseconds", 10**3), ("milliseconds", 10**6), ("seconds", 10**9)):
+        with pytest.raises(ValueError, match=rf"Those of `force` seem to be {unit}: they are to be times {ns}"):
+            rc.fuse({"arm": arm, "force": (TIMES // ns, np.zeros(500))}, config)
+    with pytest.warns(UserWarning, match="stream `force`: 499 of 500 times are before the one before them: are they in reverse"):
+        rc.fuse({"arm": arm, "force": (TIMES[::-1].copy(), np.zeros(500))}, config)
+    # Each step back is a clock that was set, and has all targets again.
+    far = START + np.arange(0, 2_000_000, 1_000) * MS * 3_600
+    with pytest.raises(ValueError, match="`force`: 1999 of 2000 times are before .*in reverse.*2000 observations|are free"):
+        rc.fuse({"arm": (far, np.zeros(2000)), "force": (far[::-1].copy(), np.zeros(2000))}, config | {"rate_hz": 1000})
