@@ -99,7 +99,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         convert.write(pathlib.Path(folder), {name: convert.Stream(*stream) for name, stream in made.items()})
         start = time.perf_counter()
-        dataset = rc.RecordingDataset(folder, CONFIG)
+        dataset = rc.RecordingDataset(folder, CONFIG, invalid=None)
         opened = time.perf_counter() - start
     plain = Plain(made, np.array([dataset[i]["timestamps_ns"][-1] for i in range(len(dataset))]))
     order = np.random.default_rng(1).permutation(len(dataset))

@@ -179,26 +179,21 @@ def test_what_is_not_valid_is_marked_where_it_lies(monkeypatch, dtype):
     import types
 
     values = np.arange(1, 7, dtype=np.float32)
-    held = {"float32": values, "float16": values.astype(np.float16), "bfloat16": (values.view(np.uint32) >> 16).astype(np.uint16)}[dtype]
+    # NumPy has no bfloat16.
+    config = {"rate_hz": 50, "dtype": "bfloat16", "modalities": [{"input": "a", "dim": 1, "interpolation": "previous"}]}
+    streams = {"a": (np.arange(6) * 20_000_000, values)}
+    brain = rc.offline._observe("fuse", streams, config, None, None, None)[0].values.reshape([6])
     metadata = {
         "shape": [2, 3], "timestamps_ns": [0, 20], "modalities": ["camera", "force"], "offsets": [0, 2, 3], "valid": [1, 0, 0, 1],
         "age_ns": [0, 0, 0, 0], "epoch": 0, "late_samples": 0, "dtype": dtype, "residence": "cuda",
     }  # fmt: skip
 
     def observed(**keywords) -> rc.Observation:
-        tensor = rc.Tensor.from_dlpack(held).to("cuda:0")
-        if dtype == "bfloat16":
-            tensor = brain(tensor)
+        tensor = brain if dtype == "bfloat16" else rc.Tensor.from_dlpack(values.astype(dtype))
+        tensor = tensor.to("cuda:0")
         resident = types.SimpleNamespace(device="cuda:0", columns={"": tensor})
         monkeypatch.setattr("robocache.messages.take", lambda metadata, copy: resident)
         return rc.Observation.from_message(None, metadata, **keywords)
-
-    def brain(bits: rc.Tensor) -> rc.Tensor:
-        """The bits as a tensor of bfloat16, which NumPy can't make."""
-        step = {"rate_hz": 50, "dtype": "bfloat16", "modalities": [{"input": "a", "dim": 1, "interpolation": "previous"}]}
-        times = np.arange(6, dtype=np.int64) * 20_000_000
-        fused = rc.fuse({"a": (on_gpu(times), on_gpu(values.reshape(6, 1)))}, step).fused
-        return fused.tensor.reshape([6])
 
     for invalid, wanted in ((np.nan, np.nan), (9.0, 9.0), (None, None)):
         got = observed(invalid=invalid)
