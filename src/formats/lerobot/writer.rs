@@ -19,13 +19,16 @@ use std::sync::Arc;
 const BATCH_FRAMES: usize = 4096;
 const BATCH_BYTES: usize = 32 << 20;
 
+/// A row group of a file is in memory until it ends: it does where it takes this many bytes, and with its episode.
+const ROW_GROUP_BYTES: usize = 64 << 20;
+
 /// Writes a dataset into a new folder, frame by frame.
 ///
 /// For each frame every feature is [set](Self::set) once, then [`end_frame`](Self::end_frame) says what was done. Frames of an episode
 /// are `1 / fps` s apart: their `timestamp` is `frame_index / fps`, whatever their own times were.
 ///
-/// `meta/info.json` is written by [`finish`](Self::finish) alone: a folder without it is no dataset. Memory holds the frames of a batch, the
-/// statistics, and of each episode a row.
+/// `meta/info.json` is written by [`finish`](Self::finish) alone: a folder without it is no dataset. Memory holds a row group of at most
+/// 64 MiB and a batch more, the statistics, and of each episode a row.
 pub struct Writer {
     folder: PathBuf,
     dataset: Dataset,
@@ -260,9 +263,11 @@ impl Writer {
         let file = self.file.insert(file);
         let batch = RecordBatch::try_new(self.schema.clone(), arrays);
         let batch = batch.map_err(|error| LerobotError::file(&file.path, error))?;
-        file.writer
-            .write(&batch)
-            .map_err(|error| LerobotError::file(&file.path, error))
+        let DataFile { path, writer } = file;
+        let written = writer.write(&batch);
+        let is_full = writer.in_progress_size() >= ROW_GROUP_BYTES;
+        let written = written.and_then(|()| if is_full { writer.flush() } else { Ok(()) });
+        written.map_err(|error| LerobotError::file(path, error))
     }
 
     fn next_path(&self) -> PathBuf {
@@ -330,5 +335,50 @@ impl DataFile {
             Some(("huggingface", meta::huggingface(features).to_string())),
         )?;
         Ok(Self { path, writer })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+
+    /// Of a long episode not all is in memory: its row groups are of a bounded size, and its frames are those that were set.
+    #[test]
+    fn a_long_episode_has_several_row_groups() {
+        let folder = std::env::temp_dir().join(format!("robocache-row-groups-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        const VALUES: usize = 1 << 20;
+        const FRAMES: usize = 50;
+        let features = vec![Feature::new("noise", Kind::Numbers(Dtype::Float32), [VALUES])];
+        let dataset = Dataset {
+            features,
+            ..Dataset::new(Version::V3_0, 30)
+        };
+        let mut writer = Writer::create(&folder, dataset).unwrap();
+        let mut state = 1u32;
+        let mut noise = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            f32::from_bits(0x3f80_0000 | state >> 9)
+        };
+        for _ in 0..FRAMES {
+            let values: Vec<f32> = (0..VALUES).map(|_| noise()).collect();
+            writer.set(0, Values::from_f32(&values)).unwrap();
+            writer.end_frame("").unwrap();
+        }
+        writer.finish().unwrap();
+        let file = File::open(folder.join("data/chunk-000/file-000.parquet")).unwrap();
+        let reader = SerializedFileReader::new(file).unwrap();
+        let groups = reader.metadata().row_groups();
+        assert!(groups.len() >= 3, "{} row groups", groups.len());
+        for group in groups {
+            let bytes = group.compressed_size() as usize;
+            assert!(
+                bytes <= ROW_GROUP_BYTES + BATCH_BYTES + (8 << 20),
+                "a row group of {bytes} bytes"
+            );
+        }
+        assert_eq!(groups.iter().map(|group| group.num_rows()).sum::<i64>(), FRAMES as i64);
+        fs::remove_dir_all(&folder).unwrap();
     }
 }
