@@ -26,6 +26,7 @@ class Producer:
         self.name = f"robocache.test/{os.getpid()}/{secrets.token_hex(8)}"
         self.slots = self.memory("slots", slots * STRIDE)
         self.page = self.memory("page", 4096 + 1024 * slots)
+        self.leases = [self.memory("leases", 4096) for _ in range(4)]
         head = b"RCR1" + struct.pack("<IIIQQ16xI", 1, slots, 0, STRIDE, 1, os.getpid())
         os.pwrite(self.page, head, 0)
         self.newest, self.count = 0, slots
@@ -52,7 +53,8 @@ class Producer:
             if peer.recv(16) == b"RCR1m":
                 column = len(self.peers) if len(self.peers) < 4 else 2**32 - 1
                 self.peers.append(peer)
-                socket.send_fds(peer, [b"RCR1" + struct.pack("<II", 0, column)], [self.page, self.slots])
+                files = [self.page, self.slots, *self.leases[column : column + 1]]
+                socket.send_fds(peer, [b"RCR1" + struct.pack("<II", 0, column)], files)
 
     def publish(self, value: int, descriptor: bytes = b"rows 1000\nuint8 1 ", nbytes: int = 1024) -> tuple:
         slot = self.newest // 2 % self.count
@@ -68,8 +70,8 @@ class Producer:
         self.thread.join()
         for one in (self.listener, *self.peers):
             one.close()
-        os.close(self.page)
-        os.close(self.slots)
+        for file in (self.page, self.slots, *self.leases):
+            os.close(file)
 
 
 @pytest.fixture

@@ -81,20 +81,89 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
+/// A process with connections of its own, as many of these as are let in. It ends with the value.
+struct Crowd {
+    pid: i32,
+    let_in: usize,
+}
+
+impl Crowd {
+    fn of(ring: &str, connections: usize) -> Self {
+        let (told, tells) = std::io::pipe().unwrap();
+        let mut sockets: Vec<_> = (0..connections).map(|_| socket(ring)).collect();
+        let pid = fork(|| {
+            let mut let_in = 0u8;
+            for (socket, address) in &sockets {
+                let is_connected = rustix::net::connect(&*socket, address).is_ok();
+                let _ = rustix::net::send(&*socket, b"RCR1m", SendFlags::NOSIGNAL);
+                let mut answer = [0; 12];
+                let mut receive = || rustix::net::recv(&*socket, &mut answer, rustix::net::RecvFlags::empty());
+                let is_answered = receive().or_else(|_| receive()).is_ok();
+                let_in += u8::from(is_connected && is_answered && answer[4] == 0);
+            }
+            let _ = rustix::io::write(&tells, &[let_in]);
+            // Until it is ended.
+            // SAFETY: it waits for a signal.
+            unsafe { libc::pause() }
+        });
+        sockets.clear();
+        drop(tells);
+        let mut let_in = [0];
+        assert_eq!(rustix::io::read(&told, &mut let_in).unwrap(), 1);
+        let let_in = let_in[0].into();
+        Self { pid, let_in }
+    }
+}
+
+impl Drop for Crowd {
+    fn drop(&mut self) {
+        // SAFETY: a child of this process.
+        unsafe {
+            libc::kill(self.pid, libc::SIGKILL);
+            libc::waitpid(self.pid, std::ptr::null_mut(), 0);
+        }
+    }
+}
+
+fn refusal(ring: &str) -> String {
+    RingReader::open(ring, None).map(|_| ()).unwrap_err().to_string()
+}
+
+#[test]
+fn a_process_that_takes_all_it_can_keeps_nobody_out() {
+    let _alone = alone();
+    let mut writer = writer(2);
+    let ticket = publish(&mut writer, 1, 8);
+    let crowd = Crowd::of(&ticket.ring, 64);
+    assert_eq!(crowd.let_in, 16);
+    let readers: Vec<RingReader> = (0..16).map(|_| RingReader::open(&ticket.ring, None).unwrap()).collect();
+    for _ in 0..200 {
+        let refused = refusal(&ticket.ring);
+        assert!(
+            refused.contains("this process has 16 connections to it already"),
+            "{refused}"
+        );
+    }
+    assert_eq!(value(&readers[15].take(&ticket).unwrap()).unwrap(), 1);
+    drop(readers);
+    until("its connections end with it", || {
+        RingReader::open(&ticket.ring, None).is_ok()
+    });
+}
+
 #[test]
 fn a_65th_consumer_is_told_why_it_is_not_let_in() {
     let _alone = alone();
     let mut writer = writer(2);
     let ticket = publish(&mut writer, 1, 8);
-    let readers: Vec<RingReader> = (0..64).map(|_| RingReader::open(&ticket.ring, None).unwrap()).collect();
+    let mut crowds: Vec<Crowd> = (0..4).map(|_| Crowd::of(&ticket.ring, 16)).collect();
+    assert!(crowds.iter().all(|crowd| crowd.let_in == 16));
     for _ in 0..200 {
-        let refused = RingReader::open(&ticket.ring, None)
-            .map(|_| ())
-            .unwrap_err()
-            .to_string();
+        let refused = refusal(&ticket.ring);
         assert!(refused.contains("it has 64 consumers already"), "{refused}");
     }
-    assert_eq!(value(&readers[63].take(&ticket).unwrap()).unwrap(), 1);
+    crowds.pop();
+    until("there is room again", || RingReader::open(&ticket.ring, None).is_ok());
 }
 
 #[test]
@@ -152,7 +221,7 @@ fn peers_that_say_nothing_or_leave_half_way_hold_up_nobody() {
         rustix::net::send(&socket, request, SendFlags::NOSIGNAL).unwrap();
         socket
     };
-    let silent: Vec<OwnedFd> = (0..20)
+    let silent: Vec<OwnedFd> = (0..10)
         .map(|_| {
             let (socket, address) = socket(&ticket.ring);
             rustix::net::connect(&socket, &address).unwrap();
@@ -194,40 +263,91 @@ fn a_writer_that_is_dropped_while_consumers_come_is_gone_for_them() {
     }
 }
 
-#[test]
-fn a_control_page_full_of_garbage_does_not_stop_its_writer() {
-    let mut writer = writer(3);
-    let ticket = publish(&mut writer, 1, 64);
-    let (socket, address) = socket(&ticket.ring);
+/// A consumer's connection, and the files that it got.
+fn files_of(ring: &str) -> (OwnedFd, Vec<OwnedFd>) {
+    let (socket, address) = socket(ring);
     rustix::net::connect(&socket, &address).unwrap();
     rustix::net::send(&socket, b"RCR1m", SendFlags::NOSIGNAL).unwrap();
-    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
     let mut rights = rustix::net::RecvAncillaryBuffer::new(&mut space);
     let mut bytes = [0; 12];
     let mut into = [std::io::IoSliceMut::new(&mut bytes)];
     rustix::net::recvmsg(&socket, &mut into, &mut rights, rustix::net::RecvFlags::CMSG_CLOEXEC).unwrap();
-    let mut files = rights.drain().flat_map(|message| match message {
+    let files = rights.drain().flat_map(|message| match message {
         rustix::net::RecvAncillaryMessage::ScmRights(files) => files.collect::<Vec<_>>(),
         _ => vec![],
     });
-    let (page, slots) = (files.next().unwrap(), files.next().unwrap());
-    // Nobody can change its size, nor write the slots.
-    assert!(rustix::fs::ftruncate(&page, 0).is_err());
-    assert!(rustix::io::pwrite(&slots, &[1], 0).is_err());
+    (socket, files.collect())
+}
+
+/// Whoever has a file of the same user can open it anew to write, by its name in `/proc`: so it is not the descriptor
+/// that keeps slots and control page from being written, but a seal.
+#[test]
+fn what_a_producer_writes_nobody_else_can_by_whatever_way() {
+    use std::os::fd::AsRawFd;
+    let mut writer = writer(3);
+    let ticket = publish(&mut writer, 7, 64);
+    let (_socket, files) = files_of(&ticket.ring);
+    assert_eq!(files.len(), 3);
+    for (file, is_own) in files.iter().zip([false, false, true]) {
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let opened = std::fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
+        for file in [file, &OwnedFd::from(opened)] {
+            assert_eq!(rustix::io::pwrite(file, &[0], 100).is_ok(), is_own);
+            let map = |protection| {
+                let flags = rustix::mm::MapFlags::SHARED;
+                // SAFETY: a new mapping, which nobody reads or writes.
+                let mapped = unsafe { rustix::mm::mmap(std::ptr::null_mut(), 512, protection, flags, file, 0) };
+                mapped.map(|address| {
+                    // SAFETY: as above.
+                    let made = unsafe { rustix::mm::mprotect(address, 512, rustix::mm::MprotectFlags::WRITE) };
+                    // SAFETY: the mapping of this function.
+                    unsafe { rustix::mm::munmap(address, 512) }.unwrap();
+                    made.is_ok()
+                })
+            };
+            use rustix::mm::ProtFlags;
+            assert_eq!(map(ProtFlags::READ | ProtFlags::WRITE).is_ok(), is_own);
+            assert_eq!(
+                map(ProtFlags::READ).unwrap(),
+                is_own,
+                "a mapping to read that becomes one to write"
+            );
+            // Nor can anybody change its size, or take the seal away.
+            assert!(rustix::fs::ftruncate(file, 0).is_err() && rustix::fs::ftruncate(file, 1 << 20).is_err());
+            assert!(rustix::fs::fcntl_add_seals(file, rustix::fs::SealFlags::WRITE).is_err());
+        }
+    }
+    assert_eq!(
+        value(&RingReader::open(&ticket.ring, None).unwrap().take(&ticket).unwrap()).unwrap(),
+        7
+    );
+    publish(&mut writer, 8, 64);
+}
+
+#[test]
+fn leases_full_of_garbage_stop_neither_the_writer_nor_other_consumers() {
+    let mut writer = writer(3);
+    let ticket = publish(&mut writer, 1, 64);
+    let (socket, files) = files_of(&ticket.ring);
+    let honest = RingReader::open(&ticket.ring, None).unwrap();
     let mut random = Random::new(0);
     for round in 0..2000u64 {
-        let garbage: Vec<u8> = (0..7168).map(|_| random.below(3) as u8 * 0x7f).collect();
+        let garbage: Vec<u8> = (0..4096).map(|_| random.below(3) as u8 * 0x7f).collect();
         // What looks like leases, of generations that are there, among it.
-        let at = 8 * random.below(50);
         let word = (2 * round + random.below(4)).to_le_bytes();
-        rustix::io::pwrite(&page, if round.is_multiple_of(2) { &garbage } else { &word }, at).unwrap();
-        publish(&mut writer, round as u8, 64);
+        let (bytes, at) = match round.is_multiple_of(2) {
+            true => (&garbage[..], 0),
+            false => (&word[..], 8 * random.below(50)),
+        };
+        rustix::io::pwrite(&files[2], bytes, at).unwrap();
+        let ticket = publish(&mut writer, round as u8, 64);
+        let taken = honest.take(&ticket).unwrap();
+        (0..2).for_each(|_| drop(publish(&mut writer, 0, 64)));
+        assert_eq!(value(&taken).unwrap(), round as u8, "what is held stays");
     }
     drop(socket);
-    let honest = RingReader::open(&ticket.ring, None);
-    assert!(honest.is_err(), "its head is garbage");
-    // A new ring knows nothing of it.
-    let ticket = publish(&mut writer, 77, 10_000);
+    let ticket = publish(&mut writer, 77, 64);
     assert_eq!(
         value(&RingReader::open(&ticket.ring, None).unwrap().take(&ticket).unwrap()).unwrap(),
         77
@@ -493,8 +613,8 @@ pub fn with_few_descriptors() {
     };
     let mut other = writer(2);
     let before = holding();
-    // What a writer needs is seven.
-    for more in 0..7 {
+    // What a writer needs is ten: two for its slots, one for the control page and four for leases, and its sockets.
+    for more in 0..10 {
         limit(Some(more));
         let refused = other.publish("", 8, |_| Ok(())).map(|_| ()).unwrap_err();
         raise();
@@ -505,12 +625,12 @@ pub fn with_few_descriptors() {
     drop(RingReader::open(&ticket.ring, None).unwrap());
     std::thread::sleep(Duration::from_millis(20));
     let before = holding();
-    // A reader needs three, and its producer, here in the same process, one more in between.
+    // A reader needs four, and its producer, here in the same process, one more in between.
     limit(Some(0));
     let refused = RingReader::open(&ticket.ring, None).map(|_| ());
     raise();
     assert!(matches!(refused, Err(RingError::NoDescriptors { .. })), "{refused:?}");
-    for more in [2, 3] {
+    for more in [2, 3, 4] {
         limit(Some(more));
         let refused = RingReader::open(&ticket.ring, None).map(|_| ());
         raise();

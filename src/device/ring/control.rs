@@ -1,35 +1,43 @@
-//! The control page: what writer and readers tell each other through shared memory.
+//! What writer and readers tell each other through shared memory: the control page, which the writer alone can write, and
+//! a page of leases for each column, which goes to the reader that has the column.
 //!
-//! Little endian, at fixed offsets. The writer alone writes the head and the generations, and never reads them back: it
-//! keeps its own. A reader writes the leases of its column, and which generation it took last.
+//! Little endian, at fixed offsets. The writer never reads the control page back: it keeps its own record.
 //!
-//! | offset | what |
+//! | offset in the control page | what |
 //! |---|---|
 //! | 0 | magic `RCR1`, version u32, slots u32, residence u32 (0 shared, 1 cuda) |
 //! | 16 | stride u64, epoch u64 |
 //! | 32 | UUID of the device, 16 bytes |
 //! | 48 | process id of the writer u32 |
-//! | 64 | generation taken last, u64 for each column |
-//! | 128 + 64 s | slot s: generation u64, lease u64 for each column |
+//! | 128 + 64 s | slot s: generation u64 |
 //! | 4096 + 1024 s | slot s: length u32 and text of the payload's descriptor |
+//!
+//! | offset in a page of leases | what |
+//! |---|---|
+//! | 0 | generation taken last, u64 |
+//! | 64 + 8 s | slot s: the generation that is leased, u64; 0 where none is |
 
 use super::memory::SharedMemory;
-use super::{Descriptor, MAX_CONSUMERS, MAX_DESCRIPTOR, MAX_SLOTS, RingError};
+use super::{Descriptor, MAX_DESCRIPTOR, MAX_SLOTS, RingError};
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::str::Utf8Error;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 const MAGIC: [u8; 4] = *b"RCR1";
 const VERSION: u32 = 1;
-const TAKEN: usize = 64;
+const HEAD: usize = 64;
 const SLOTS: usize = 128;
 const LINE: usize = 64;
 const DESCRIPTORS: usize = 4096;
 const DESCRIPTOR: usize = 1024;
+/// Bytes of a page of leases.
+const LEASES: usize = 4096;
 /// A column that waits for nothing: it is not in use.
 pub const NOBODY: u64 = u64::MAX;
 
 const _: () = assert!(SLOTS + MAX_SLOTS * LINE <= DESCRIPTORS && MAX_DESCRIPTOR + 4 <= DESCRIPTOR);
-const _: () = assert!(8 * (1 + MAX_CONSUMERS) <= LINE);
+const _: () = assert!(LINE + 8 * MAX_SLOTS <= LEASES);
 
 /// What the head says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,7 +53,6 @@ pub struct Head {
 /// The control page of a ring, mapped.
 pub struct Control {
     memory: SharedMemory,
-    slots: usize,
 }
 
 impl Control {
@@ -56,7 +63,7 @@ impl Control {
 
     /// Writes the head of a new page, all zeros.
     pub fn create(memory: SharedMemory, head: &Head) -> Self {
-        let mut bytes = [0; TAKEN];
+        let mut bytes = [0; HEAD];
         bytes[..4].copy_from_slice(&MAGIC);
         bytes[4..8].copy_from_slice(&VERSION.to_le_bytes());
         bytes[8..12].copy_from_slice(&(head.slots as u32).to_le_bytes());
@@ -66,12 +73,12 @@ impl Control {
         bytes[32..48].copy_from_slice(&head.uuid.unwrap_or_default());
         bytes[48..52].copy_from_slice(&head.pid.to_le_bytes());
         memory.write(0, &bytes);
-        let control = Self {
-            memory,
-            slots: head.slots,
-        };
-        (0..MAX_CONSUMERS).for_each(|column| control.taken(column).store(NOBODY, Ordering::SeqCst));
-        control
+        Self { memory }
+    }
+
+    /// The file of the page.
+    pub fn file(&self) -> BorrowedFd<'_> {
+        self.memory.file()
     }
 
     /// Reads the head of a page that came from a writer, and checks that its size is right.
@@ -85,7 +92,7 @@ impl Control {
         if memory.len() < DESCRIPTORS {
             return refused(format!("a control page of {} bytes came", memory.len()));
         }
-        let mut bytes = [0; TAKEN];
+        let mut bytes = [0; HEAD];
         memory.read(0, &mut bytes);
         let u32_at = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         let u64_at = |at: usize| u64::from(u32_at(at)) | u64::from(u32_at(at + 4)) << 32;
@@ -112,29 +119,21 @@ impl Control {
             pid: u32_at(48),
             uuid: (u32_at(12) == 1).then_some(uuid),
         };
-        Ok((Self { memory, slots }, head))
+        Ok((Self { memory }, head))
     }
 
-    /// How many slots the ring has.
-    pub fn slots(&self) -> usize {
-        self.slots
+    /// The generation of a slot, for its reader: what is read after it is not older.
+    pub fn generation(&self, slot: usize) -> u64 {
+        let generation = self.memory.atomic(SLOTS + slot * LINE).load(Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        generation
     }
 
-    /// The generation of a slot.
-    pub fn generation(&self, slot: usize) -> &AtomicU64 {
-        self.memory.atomic(SLOTS + slot * LINE)
-    }
-
-    /// The generation that a column leases of a slot, 0 where it does not.
-    pub fn lease(&self, slot: usize, column: usize) -> &AtomicU64 {
-        assert!(column < MAX_CONSUMERS, "column {column}");
-        self.memory.atomic(SLOTS + slot * LINE + 8 * (1 + column))
-    }
-
-    /// The newest generation that a column has taken, [`NOBODY`] where nobody has the column.
-    pub fn taken(&self, column: usize) -> &AtomicU64 {
-        assert!(column < MAX_CONSUMERS, "column {column}");
-        self.memory.atomic(TAKEN + 8 * column)
+    /// Changes the generation of a slot: for its writer.
+    pub fn set_generation(&self, slot: usize, generation: u64) {
+        self.memory
+            .atomic(SLOTS + slot * LINE)
+            .store(generation, Ordering::SeqCst);
     }
 
     /// Writes the descriptor of a slot, which the writer has claimed.
@@ -152,5 +151,51 @@ impl Control {
         self.memory.read(at, &mut len);
         self.memory.read(at + 4, &mut text);
         Descriptor::new(text, u32::from_le_bytes(len) as usize)
+    }
+}
+
+/// The leases of a column, mapped: on both sides to write.
+pub struct Leases(SharedMemory);
+
+impl Leases {
+    /// A page of a column that nobody has.
+    pub fn create() -> io::Result<Self> {
+        let leases = Self(SharedMemory::create("robocache.leases", LEASES)?);
+        leases.taken().store(NOBODY, Ordering::SeqCst);
+        Ok(leases)
+    }
+
+    /// Maps what came from a writer.
+    pub fn open(file: OwnedFd, ring: &str) -> Result<Self, RingError> {
+        let memory =
+            SharedMemory::open(file, true).map_err(|error| RingError::os(ring, "its leases can't be mapped", error))?;
+        match memory.len() {
+            LEASES.. => Ok(Self(memory)),
+            bytes => Err(RingError::Protocol {
+                ring: ring.to_owned(),
+                what: format!("a page of leases of {bytes} bytes came"),
+            }),
+        }
+    }
+
+    /// The file of the page.
+    pub fn file(&self) -> BorrowedFd<'_> {
+        self.0.file()
+    }
+
+    /// The newest generation that was taken, [`NOBODY`] where nobody has the column.
+    pub fn taken(&self) -> &AtomicU64 {
+        self.0.atomic(0)
+    }
+
+    /// The generation that is leased of a slot, 0 where none is.
+    pub fn lease(&self, slot: usize) -> &AtomicU64 {
+        self.0.atomic(LINE + 8 * slot)
+    }
+
+    /// Gives the column to a reader, or to nobody.
+    pub fn reset(&self, taken: u64) {
+        (0..MAX_SLOTS).for_each(|slot| self.lease(slot).store(0, Ordering::SeqCst));
+        self.taken().store(taken, Ordering::SeqCst);
     }
 }

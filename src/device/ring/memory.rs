@@ -9,8 +9,8 @@ use std::sync::atomic::AtomicU64;
 
 /// An anonymous file (memfd), mapped. Its size is sealed, so that no process that has it can cut it off under another.
 ///
-/// Several processes may read and write it at the same time. So nobody gets a reference to its bytes: they are copied in
-/// and out, and what tells writer and reader of each other are atomics.
+/// Several processes may read it while one writes. So nobody gets a reference to its bytes: they are copied in and out,
+/// and what tells writer and reader of each other are atomics.
 pub struct SharedMemory {
     file: OwnedFd,
     address: NonNull<u8>,
@@ -23,11 +23,25 @@ unsafe impl Send for SharedMemory {}
 unsafe impl Sync for SharedMemory {}
 
 impl SharedMemory {
-    /// So many bytes, all zero.
+    /// So many bytes, all zero, that every process which gets the file can map and write.
     pub fn create(name: &str, bytes: usize) -> io::Result<Self> {
+        let memory = Self::unsealed(name, bytes)?;
+        rustix::fs::fcntl_add_seals(&memory.file, SealFlags::SEAL)?;
+        Ok(memory)
+    }
+
+    /// The same, that this mapping alone can write: whoever gets the file, and opens it anew by whatever way, can only read.
+    pub fn create_own(name: &str, bytes: usize) -> io::Result<Self> {
+        let memory = Self::unsealed(name, bytes)?;
+        // It leaves the mapping that there is.
+        rustix::fs::fcntl_add_seals(&memory.file, SealFlags::FUTURE_WRITE | SealFlags::SEAL)?;
+        Ok(memory)
+    }
+
+    fn unsealed(name: &str, bytes: usize) -> io::Result<Self> {
         let file = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         rustix::fs::ftruncate(&file, bytes as u64)?;
-        rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW)?;
         Self::map(file, bytes, ProtFlags::READ | ProtFlags::WRITE)
     }
 
@@ -56,14 +70,6 @@ impl SharedMemory {
         Ok(Self { file, address, bytes })
     }
 
-    /// The same file, to read only.
-    pub fn read_only(&self) -> io::Result<OwnedFd> {
-        use std::os::fd::AsRawFd;
-        let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-        let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC;
-        Ok(rustix::fs::open(path, flags, rustix::fs::Mode::empty())?)
-    }
-
     pub fn file(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
@@ -89,7 +95,7 @@ impl SharedMemory {
         unsafe { std::ptr::copy_nonoverlapping(self.range(at, to.len()), to.as_mut_ptr(), to.len()) }
     }
 
-    /// A word of it.
+    /// A word of it. Where it is mapped to read only, it is loaded, and `Relaxed`: that alone writes nothing.
     pub fn atomic(&self, at: usize) -> &AtomicU64 {
         assert!(at.is_multiple_of(8), "an aligned word, not one at {at}");
         // SAFETY: it is within the mapping, which is aligned to a page, and lives as long as `self`.

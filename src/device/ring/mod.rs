@@ -1,6 +1,7 @@
 //! Payloads that stay where they are computed: `robocache.ring/1`, from one process to others of the same host and user.
 //!
-//! A [`RingWriter`] owns a ring of equal slots, in shared memory or on a device, and a control page beside them. It writes
+//! A [`RingWriter`] owns a ring of equal slots, in shared memory or on a device, and a control page beside them, which it
+//! alone can write: both are sealed before anybody gets them. It writes
 //! a payload to a slot and tells its consumers the name of the ring, the slot and its *generation*; a message of a
 //! dataflow carries the three. A [`RingReader`] maps the ring once and takes payloads from it without a copy.
 //!

@@ -1,4 +1,4 @@
-use super::control::{Control, Head};
+use super::control::{Control, Head, Leases};
 use super::memory::SharedMemory;
 use super::server::{Client, Request};
 use super::{Descriptor, RingError, Ticket};
@@ -27,8 +27,8 @@ struct Opened {
     control: Control,
     slots: Slots,
     /// `None` where all columns are taken: payloads can be read, and are not held.
-    column: Option<usize>,
-    /// The process that the column is for. One that was forked from it has all else.
+    leases: Option<Leases>,
+    /// The process that the leases are for. One that was forked from it has all else.
     pid: u32,
     client: Client,
     /// How many times each slot is held here, so that the last one gives up the lease.
@@ -62,7 +62,11 @@ impl RingReader {
             return Err(RingError::NoDescriptors { ring: ring.to_owned() });
         };
         let mapped = |error| RingError::os(ring, "it can't be mapped", error);
-        let (control, head) = Control::open(SharedMemory::open(page, true).map_err(mapped)?, ring)?;
+        let (control, head) = Control::open(SharedMemory::open(page, false).map_err(mapped)?, ring)?;
+        let leases = match welcome.column {
+            Some(_) => files.next().map(|file| Leases::open(file, ring)).transpose()?,
+            None => None,
+        };
         let bytes = head.slots.saturating_mul(head.stride);
         let slots = match head.uuid {
             None => Slots::Shared(SharedMemory::open(file, false).map_err(mapped)?),
@@ -97,7 +101,7 @@ impl RingReader {
             head,
             control,
             slots,
-            column: welcome.column,
+            leases,
             pid: std::process::id(),
             client: welcome.client,
             taken: AtomicU64::new(0),
@@ -121,7 +125,7 @@ impl RingReader {
 
     /// Whether slots in use are held: the first [`MAX_CONSUMERS`](super::MAX_CONSUMERS) readers of a ring can.
     pub fn can_lease(&self) -> bool {
-        self.0.column.is_some()
+        self.0.leases.is_some()
     }
 
     /// Whether the producer is gone, or has replaced the ring. What was mapped stays readable.
@@ -154,7 +158,6 @@ impl RingReader {
                 ),
             });
         }
-        let generation = ring.control.generation(ticket.slot);
         let stale = |came| {
             ring.stale.fetch_add(1, Ordering::Relaxed);
             RingError::Stale {
@@ -164,30 +167,26 @@ impl RingReader {
                 came,
             }
         };
-        let came = generation.load(Ordering::SeqCst);
+        let came = ring.control.generation(ticket.slot);
         if came != ticket.generation {
             // What is lost need not be waited for; what the ring has not come to yet is none of its tickets. A lease of the
             // slot, for another payload, stays.
-            if let Some(column) = ring.column()
+            if let Some(leases) = ring.leases()
                 && came > ticket.generation
             {
-                ring.control
-                    .taken(column)
-                    .fetch_max(ticket.generation, Ordering::SeqCst);
+                leases.taken().fetch_max(ticket.generation, Ordering::SeqCst);
             }
             return Err(stale(came));
         }
-        if let Some(column) = ring.column() {
+        if let Some(leases) = ring.leases() {
             let mut held = ring.held.lock().unwrap_or_else(PoisonError::into_inner);
-            let lease = ring.control.lease(ticket.slot, column);
+            let lease = leases.lease(ticket.slot);
             let before = lease.swap(ticket.generation, Ordering::SeqCst);
             // The writer makes the generation odd and then reads the leases: one of the two sees the other (Dekker).
             fence(Ordering::SeqCst);
-            let came = generation.load(Ordering::SeqCst);
+            let came = ring.control.generation(ticket.slot);
             // After the lease, for which a lossless writer looks next, and also for what is lost, so that it need not wait.
-            ring.control
-                .taken(column)
-                .fetch_max(ticket.generation, Ordering::SeqCst);
+            leases.taken().fetch_max(ticket.generation, Ordering::SeqCst);
             if came != ticket.generation {
                 lease.store(if held[ticket.slot] > 0 { before } else { 0 }, Ordering::SeqCst);
                 return Err(stale(came));
@@ -205,9 +204,9 @@ impl RingReader {
 }
 
 impl Opened {
-    /// The column in which this process leases slots.
-    fn column(&self) -> Option<usize> {
-        self.column.filter(|_| self.pid == std::process::id())
+    /// What this process leases slots by.
+    fn leases(&self) -> Option<&Leases> {
+        self.leases.as_ref().filter(|_| self.pid == std::process::id())
     }
 }
 
@@ -263,7 +262,7 @@ impl Taken {
     pub fn is_intact(&self) -> bool {
         // What was read before must not be read after this.
         fence(Ordering::SeqCst);
-        self.ring.control.generation(self.slot).load(Ordering::SeqCst) == self.generation
+        self.ring.control.generation(self.slot) == self.generation
     }
 
     /// Its address: of the host, or of the device that it is on. It may be written at any time by the producer: read it by
@@ -351,11 +350,11 @@ impl Drop for Taken {
         if !self.is_intact() {
             self.ring.torn.fetch_add(1, Ordering::Relaxed);
         }
-        if let Some(column) = self.ring.column() {
+        if let Some(leases) = self.ring.leases() {
             let mut held = self.ring.held.lock().unwrap_or_else(PoisonError::into_inner);
             held[self.slot] -= 1;
             if held[self.slot] == 0 {
-                self.ring.control.lease(self.slot, column).store(0, Ordering::SeqCst);
+                leases.lease(self.slot).store(0, Ordering::SeqCst);
             }
         }
     }

@@ -2,9 +2,9 @@
 //!
 //! A sequential-packet Unix socket with an abstract name. A consumer sends `RCR1` and a byte, `m` to map the ring or `h` to
 //! get payloads by the host instead. The answer is `RCR1`, a status and the consumer's column (u32 each), and with them
-//! the descriptors of the control page and of the slots.
+//! the descriptors of the control page and of the slots, and of the leases where there is a column.
 
-use super::control::{Control, NOBODY};
+use super::control::{Control, Leases, NOBODY};
 use super::{MAX_CONSUMERS, RingError};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,6 +12,7 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType,
 };
+use rustix::process::Pid;
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::sync::Arc;
@@ -22,6 +23,8 @@ use std::time::{Duration, Instant};
 const MAGIC: &[u8; 4] = b"RCR1";
 /// Connections of a ring, at most: those with a column, others that read without one, and those by the host.
 const MAX_CONNECTIONS: usize = 64;
+/// Connections of one process, at most, so that it can't keep the others out. A process needs one.
+const MAX_OF_PROCESS: usize = 16;
 const NO_COLUMN: u32 = u32::MAX;
 /// How long a consumer waits for a producer that does not answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -38,7 +41,9 @@ pub enum Request {
 /// What a writer and its server share.
 pub struct Served {
     pub control: Control,
-    pub control_file: OwnedFd,
+    /// Of each column.
+    pub leases: [Leases; MAX_CONSUMERS],
+    /// The slots.
     pub memory_file: OwnedFd,
     /// Consumers that asked for payloads by the host.
     pub by_host: AtomicUsize,
@@ -105,6 +110,7 @@ impl Drop for Server {
 /// A consumer.
 struct Connection {
     socket: OwnedFd,
+    pid: Pid,
     is_mapped: bool,
     is_by_host: bool,
     column: Option<usize>,
@@ -164,16 +170,15 @@ impl Answering {
     fn accept(&mut self) {
         match rustix::net::accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
             Ok(socket) => {
-                let refusal = match rustix::net::sockopt::socket_peercred(&socket) {
-                    Ok(peer) if peer.uid == rustix::process::geteuid() => {
-                        (self.connections.len() >= MAX_CONNECTIONS).then_some(Status::Full)
-                    }
-                    _ => Some(Status::OtherUser),
-                };
-                match refusal {
-                    Some(status) => drop(send(&socket, status, None, &[])),
-                    None => self.connections.push(Connection {
+                let peer = rustix::net::sockopt::socket_peercred(&socket);
+                let own = rustix::process::geteuid();
+                let admitted = peer.ok().filter(|peer| peer.uid == own).map(|peer| peer.pid);
+                let admitted = admitted.ok_or(Status::OtherUser).and_then(|pid| self.admit(pid));
+                match admitted {
+                    Err(status) => drop(send(&socket, status, None, &[])),
+                    Ok(pid) => self.connections.push(Connection {
                         socket,
+                        pid,
                         is_mapped: false,
                         is_by_host: false,
                         column: None,
@@ -186,6 +191,18 @@ impl Answering {
                 tracing::warn!("ring `{}`: a consumer can't be let in: {error}", self.name);
                 std::thread::sleep(Duration::from_millis(200));
             }
+        }
+    }
+
+    /// Whether there is room for one more connection of a process.
+    fn admit(&self, pid: Pid) -> Result<Pid, Status> {
+        let of_process = self.connections.iter().filter(|connection| connection.pid == pid);
+        if of_process.count() >= MAX_OF_PROCESS {
+            return Err(Status::OfProcess);
+        }
+        match self.connections.len() {
+            ..MAX_CONNECTIONS => Ok(pid),
+            _ => Err(Status::Full),
         }
     }
 
@@ -211,15 +228,25 @@ impl Answering {
             b'm' => {
                 let taken = |column: &usize| self.connections.iter().any(|other| other.column == Some(*column));
                 let column = (0..MAX_CONSUMERS).find(|column| !taken(column));
-                if let Some(column) = column {
-                    self.served.control.taken(column).store(0, Ordering::SeqCst);
+                let leases = column.map(|column| &self.served.leases[column]);
+                if let Some(leases) = leases {
+                    leases.reset(0);
                 }
                 let mapped = self.served.mapped.fetch_add(1, Ordering::SeqCst) + 1;
                 self.served.came.fetch_max(mapped, Ordering::SeqCst);
                 let connection = &mut self.connections[i];
                 (connection.is_mapped, connection.column) = (true, column);
-                let files = [self.served.control_file.as_fd(), self.served.memory_file.as_fd()];
-                send(&connection.socket, Status::Welcome, column, &files).is_ok()
+                let (page, slots) = (self.served.control.file(), self.served.memory_file.as_fd());
+                let sent = match leases {
+                    Some(leases) => send(
+                        &connection.socket,
+                        Status::Welcome,
+                        column,
+                        &[page, slots, leases.file()],
+                    ),
+                    None => send(&connection.socket, Status::Welcome, None, &[page, slots]),
+                };
+                sent.is_ok()
             }
             _ => false,
         }
@@ -232,18 +259,11 @@ impl Answering {
             self.served.by_host.fetch_sub(1, Ordering::SeqCst);
         }
         if let Some(column) = gone.column {
-            self.served.clear(column);
+            self.served.leases[column].reset(NOBODY);
         }
         if gone.is_mapped {
             self.served.mapped.fetch_sub(1, Ordering::SeqCst);
         }
-    }
-}
-
-impl Served {
-    fn clear(&self, column: usize) {
-        self.control.taken(column).store(NOBODY, Ordering::SeqCst);
-        (0..self.control.slots()).for_each(|slot| self.control.lease(slot, column).store(0, Ordering::SeqCst));
     }
 }
 
@@ -252,6 +272,7 @@ enum Status {
     Welcome = 0,
     OtherUser = 1,
     Full = 2,
+    OfProcess = 3,
 }
 
 fn send(socket: &OwnedFd, status: Status, column: Option<usize>, files: &[BorrowedFd<'_>]) -> rustix::io::Result<()> {
@@ -259,7 +280,7 @@ fn send(socket: &OwnedFd, status: Status, column: Option<usize>, files: &[Borrow
     bytes[..4].copy_from_slice(MAGIC);
     bytes[4..8].copy_from_slice(&(status as u32).to_le_bytes());
     bytes[8..].copy_from_slice(&column.map_or(NO_COLUMN, |column| column as u32).to_le_bytes());
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
     let mut rights = SendAncillaryBuffer::new(&mut space);
     if !files.is_empty() {
         rights.push(SendAncillaryMessage::ScmRights(files));
@@ -278,7 +299,7 @@ pub struct Client {
 pub struct Welcome {
     pub client: Client,
     pub column: Option<usize>,
-    /// The control page and the slots; none by the host.
+    /// The control page, the slots, and the leases where there is a column; none by the host.
     pub files: Vec<OwnedFd>,
 }
 
@@ -337,7 +358,7 @@ impl Client {
             }
         }
         let mut bytes = [0; 12];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
         let mut rights = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
         let mut receive = || rustix::net::recvmsg(&self.socket, &mut [IoSliceMut::new(&mut bytes)], &mut rights, flags);
@@ -380,19 +401,22 @@ impl Client {
             status if status == Status::Welcome as u32 => {}
             status if status == Status::OtherUser as u32 => return refused("it is of another user"),
             status if status == Status::Full as u32 => return refused("it has 64 consumers already"),
+            status if status == Status::OfProcess as u32 => {
+                return refused("this process has 16 connections to it already");
+            }
             _ => return refused("for a reason of a later version"),
         }
-        let expected = if request == Request::Map { 2 } else { 0 };
+        let column = Some(word(8) as usize).filter(|&column| column < MAX_CONSUMERS);
+        let expected = match request {
+            Request::Map => 2 + usize::from(column.is_some()),
+            Request::Host => 0,
+        };
         if files.len() < expected {
             // What did not fit this process was not received.
             return Err(RingError::NoDescriptors { ring: ring.to_owned() });
         }
-        let column = word(8) as usize;
-        Ok(Welcome {
-            client: self,
-            column: (column < MAX_CONSUMERS).then_some(column),
-            files,
-        })
+        let client = self;
+        Ok(Welcome { client, column, files })
     }
 
     /// Whether the producer has closed the connection.

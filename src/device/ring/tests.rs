@@ -112,9 +112,8 @@ fn the_leases_of_a_reader_that_is_gone_are_gone() {
     let mut writer = writer(2);
     let ticket = publish(&mut writer, 1);
     let welcome = super::server::Client::connect(&ticket.ring, super::server::Request::Map).unwrap();
-    let page = super::memory::SharedMemory::open(welcome.files.into_iter().next().unwrap(), true).unwrap();
-    let (control, _) = super::control::Control::open(page, &ticket.ring).unwrap();
-    let lease = control.lease(ticket.slot, welcome.column.unwrap());
+    let leases = super::control::Leases::open(welcome.files.into_iter().nth(2).unwrap(), &ticket.ring).unwrap();
+    let lease = leases.lease(ticket.slot);
     lease.store(ticket.generation, std::sync::atomic::Ordering::SeqCst);
     // As a process that is killed leaves it.
     drop(welcome.client);
@@ -130,13 +129,12 @@ fn a_slot_whose_filling_panicked_does_not_come_back_for_a_late_lease() {
     let mut writer = writer(2);
     let (ticket, _) = (publish(&mut writer, 1), publish(&mut writer, 2));
     let welcome = super::server::Client::connect(&ticket.ring, super::server::Request::Map).unwrap();
-    let page = super::memory::SharedMemory::open(welcome.files.into_iter().next().unwrap(), true).unwrap();
-    let (control, _) = super::control::Control::open(page, &ticket.ring).unwrap();
+    let leases = super::control::Leases::open(welcome.files.into_iter().nth(2).unwrap(), &ticket.ring).unwrap();
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         let _ = writer.publish("", NBYTES, |_| panic!("on purpose"));
     }));
     assert!(panicked.is_err());
-    let lease = control.lease(ticket.slot, welcome.column.unwrap());
+    let lease = leases.lease(ticket.slot);
     lease.store(ticket.generation, std::sync::atomic::Ordering::SeqCst);
     let next = publish(&mut writer, 3);
     assert_eq!((next.slot, writer.counters().overwritten_leased), (ticket.slot, 0));
@@ -336,6 +334,7 @@ fn an_answer_that_makes_no_sense_is_an_error() {
         (b"RCR1\0\0\0\0\0\0\0\0".to_vec(), "no file descriptors are left"),
         (b"RCR1\x01\0\0\0\0\0\0\0".to_vec(), "it is of another user"),
         (b"RCR1\x02\0\0\0\0\0\0\0".to_vec(), "64 consumers"),
+        (b"RCR1\x03\0\0\0\0\0\0\0".to_vec(), "this process has 16 connections"),
         (b"RCR1\x07\0\0\0\0\0\0\0".to_vec(), "a later version"),
     ];
     for (i, (answer, expected)) in answers.into_iter().enumerate() {

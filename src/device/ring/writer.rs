@@ -1,4 +1,4 @@
-use super::control::{Control, Head};
+use super::control::{Control, Head, Leases};
 use super::memory::SharedMemory;
 use super::server::{Served, Server};
 use super::{MAX_CONSUMERS, MAX_DESCRIPTOR, MAX_SLOTS, RingError, Ticket};
@@ -86,7 +86,7 @@ struct Ring {
     _page_locked: Option<PageLocked>,
     slots: Slots,
     stride: usize,
-    /// The writer's own record of what it wrote to each slot: what the control page says may be anybody's.
+    /// The writer's own record of what it wrote to each slot.
     generations: Vec<u64>,
     /// The slots, from the oldest to the newest.
     by_age: Vec<usize>,
@@ -388,8 +388,10 @@ impl Ring {
         let mut page_locked = None;
         let (slots, memory_file, uuid): (Slots, OwnedFd, _) = match residence {
             Residence::Shared(gpu) => {
-                let memory = SharedMemory::create("robocache.ring", bytes).map_err(os("no memory for its slots"))?;
-                let file = memory.read_only().map_err(os("its slots can't be shared"))?;
+                let memory =
+                    SharedMemory::create_own("robocache.ring", bytes).map_err(os("no memory for its slots"))?;
+                let file = memory.file().try_clone_to_owned();
+                let file = file.map_err(os("its slots can't be shared"))?;
                 // SAFETY: the mapping is dropped after what locks it: see the order of the fields.
                 page_locked = gpu
                     .as_ref()
@@ -405,11 +407,9 @@ impl Ring {
                 (Slots::Device(memory), file, Some(uuid))
             }
         };
-        let page = SharedMemory::create("robocache.control", Control::bytes(count)).map_err(os("no control page"))?;
-        let control_file = page
-            .file()
-            .try_clone_to_owned()
-            .map_err(os("its control page can't be shared"))?;
+        let page = SharedMemory::create_own("robocache.control", Control::bytes(count));
+        let page = page.map_err(os("no control page"))?;
+        let leases = || Leases::create().map_err(os("no page of leases"));
         let head = Head {
             slots: count,
             stride,
@@ -419,7 +419,7 @@ impl Ring {
         };
         let served = Arc::new(Served {
             control: Control::create(page, &head),
-            control_file,
+            leases: [leases()?, leases()?, leases()?, leases()?],
             memory_file,
             by_host: AtomicUsize::new(0),
             mapped: AtomicUsize::new(0),
@@ -467,12 +467,12 @@ impl Ring {
 
     /// Whether the consumer of a column has taken what is in a slot, or is none.
     fn has_taken(&self, slot: usize, column: usize) -> bool {
-        self.served.control.taken(column).load(Ordering::SeqCst) >= self.generations[slot]
+        self.served.leases[column].taken().load(Ordering::SeqCst) >= self.generations[slot]
     }
 
     fn is_leased_by(&self, slot: usize, column: usize) -> bool {
         let generation = self.generations[slot];
-        generation != 0 && self.served.control.lease(slot, column).load(Ordering::SeqCst) == generation
+        generation != 0 && self.served.leases[column].lease(slot).load(Ordering::SeqCst) == generation
     }
 
     fn is_leased(&self, slot: usize) -> bool {
@@ -491,8 +491,7 @@ impl Ring {
             let is_leased = self.is_leased(slot);
             if is_leased {
                 // It came in between. Nothing was written: the payload is as it was.
-                let generation = self.served.control.generation(slot);
-                generation.store(self.generations[slot], Ordering::SeqCst);
+                self.served.control.set_generation(slot, self.generations[slot]);
             }
             !is_leased
         });
@@ -509,8 +508,7 @@ impl Ring {
 
     /// Makes the generation of a slot odd.
     fn start(&self, slot: usize) {
-        let generation = self.served.control.generation(slot);
-        generation.store(self.newest + 1, Ordering::SeqCst);
+        self.served.control.set_generation(slot, self.newest + 1);
         // A reader writes its lease and then reads the generation; here it is the other way round. One of the two sees what
         // the other did (Dekker).
         fence(Ordering::SeqCst);
@@ -521,8 +519,7 @@ impl Ring {
         self.newest += 2;
         self.generations[slot] = self.newest;
         self.by_age.rotate_left(1);
-        let generation = self.served.control.generation(slot);
-        generation.store(self.newest, Ordering::SeqCst);
+        self.served.control.set_generation(slot, self.newest);
         self.newest
     }
 }
