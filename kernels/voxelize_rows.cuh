@@ -497,6 +497,11 @@ template <class T> __device__ __forceinline__ float greatest() { return __uint_a
 template <> __device__ __forceinline__ float greatest<f16>() { return 65504.0f; }
 template <> __device__ __forceinline__ float greatest<bf16>() { return __uint_as_float(0x7f7f0000); }
 
+// The least value whose nearest one of a type is infinite: half a step past the greatest.
+template <class T> __device__ __forceinline__ float beyond() { return __uint_as_float(0x7f800000); }
+template <> __device__ __forceinline__ float beyond<f16>() { return 65520.0f; }
+template <> __device__ __forceinline__ float beyond<bf16>() { return __uint_as_float(0x7f7f8000); }
+
 // Equals `Voxelizer::write_dense`: the channels of the occupied cells, and 0 in those that only the grid before had.
 // The blocks of grid row y take the cells of grid blockIdx.y.
 template <class T> __device__ __forceinline__ void scatter(const VoxelizeScatterParams &p) {
@@ -510,7 +515,7 @@ template <class T> __device__ __forceinline__ void scatter(const VoxelizeScatter
         if (i >= count && words[cell / 32] >> (cell % 32) & 1) continue;
         for (u32 channel = 0; channel < p.channels.count; channel++) {
             float value = i < count ? value_of(p.channels, channel, first + i) : 0.0f;
-            if (fabsf(value) > greatest<T>()) {
+            if (fabsf(value) >= beyond<T>()) {
                 atomicAdd(p.saturated + blockIdx.y, 1ull);
                 value = value < 0.0f ? -greatest<T>() : greatest<T>();
             }

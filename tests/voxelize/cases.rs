@@ -323,6 +323,35 @@ fn a_type_that_cannot_hold_a_value_has_its_greatest() {
     check::<half::bf16>(&message, &[half::bf16::from_f32(70_000.0).to_f32(), -greatest], 1);
 }
 
+/// What is nearest to the greatest value is held; half a step past it nothing is nearest but infinity.
+#[test]
+fn what_a_type_can_hold_ends_half_a_step_past_its_greatest() {
+    fn check<E: Element>(greatest: f32, half_a_step_past: f32) {
+        let [under, past] = [half_a_step_past.next_down(), half_a_step_past];
+        let values = [greatest, under, past, -under, -past, f32::MAX];
+        let points: Vec<_> = (0..)
+            .zip(values)
+            .map(|(i, value)| [f64::from(i) + 0.5, 0.5, 0.5, value.into()])
+            .collect();
+        let message = TestCloud::new(["x", "y", "z", "i"], &points).to_tensor();
+        let grid = VoxelizeConfig {
+            layout: VoxelLayout::Dense,
+            dtype: E::DTYPE,
+            ..config(0.0, 1.0, [values.len(), 1, 1], &["max_i"])
+        };
+        let (mut voxelizer, mut out) = (voxelizer(&grid), Message::default());
+        let saturated = gather(&mut voxelizer, &[(0, &message)], &mut out).saturated();
+        let written = out.columns()[0].data.as_slice::<E>().iter();
+        let written: Vec<f32> = written.map(|value| value.to_f32()).collect();
+        let expected = [greatest, greatest, greatest, -greatest, -greatest, greatest];
+        assert_eq!((written, saturated), (expected.to_vec(), 3), "{}", E::DTYPE);
+        assert!(E::DTYPE.holds(under) && !E::DTYPE.holds(past));
+    }
+    check::<half::f16>(65_504.0, 65_520.0);
+    let greatest = half::bf16::MAX.to_f32();
+    check::<half::bf16>(greatest, f32::from_bits(greatest.to_bits() + 0x8000));
+}
+
 #[test]
 fn zeros_have_their_signs_in_order() {
     let cloud = TestCloud::new(["x", "y", "z", "i"], &[[0.5, 0.5, 0.5, 0.0], [0.5, 0.5, 0.5, -0.0]]);

@@ -22,15 +22,19 @@ pub(super) fn clear<E: Element>(out: &mut [E]) {
     rayon::join(|| clear(some), || clear(others));
 }
 
-/// The value of a type's range that is nearest to a finite value, and whether it is another one.
+/// A finite value, or the greatest or least of a type where the nearest one of that is infinite; and whether it is.
 #[inline]
 pub(super) fn saturate<E: Element>(value: f32) -> (f32, bool) {
-    let greatest = match E::DTYPE {
-        Dtype::Float16 => f16::MAX.to_f32(),
-        Dtype::BFloat16 => bf16::MAX.to_f32(),
+    // The greatest, and half a step past it: that is rounded to the even one, which would be infinite.
+    let (greatest, beyond) = match E::DTYPE {
+        Dtype::Float16 => (f16::MAX.to_f32(), 65_520.0),
+        Dtype::BFloat16 => (bf16::MAX.to_f32(), f32::from_bits(0x7f7f_8000)),
         _ => return (value, false),
     };
-    (value.clamp(-greatest, greatest), value.abs() > greatest)
+    match value.abs() >= beyond {
+        true => (greatest.copysign(value), true),
+        false => (value, false),
+    }
 }
 
 impl CpuVoxelizer {
