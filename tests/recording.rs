@@ -374,6 +374,41 @@ fn the_columns_and_the_metadata_are_those_of_the_format() {
     assert_eq!(schema.metadata()["frame_id"], "lidar_top");
 }
 
+/// A struct with a column of bfloat16 comes back with the `dtype` that it came with, or with none.
+#[test]
+fn a_struct_says_its_dtype_or_does_not_as_it_did() {
+    let said = |dtypes: &[Option<&str>]| {
+        let folder = Folder::new();
+        let messages = (0..).zip(dtypes).map(|(i, dtype)| {
+            let mut message = cloud(i, 2);
+            if let Some(dtype) = dtype {
+                message.header.dtype.set(dtype);
+            }
+            ("lidar", message)
+        });
+        record(&folder.0, &messages.collect::<Vec<_>>());
+        let mut reader = Reader::open(&folder.0).unwrap();
+        let (mut message, mut found) = (Message::default(), Vec::new());
+        while reader.next_into(&mut message).unwrap().is_some() {
+            let column = message.column("descriptor").unwrap();
+            assert_eq!(column.dtype, Dtype::BFloat16);
+            let said = message.header.dtype.is_present();
+            found.push(said.then(|| (*message.header.dtype).to_owned()));
+        }
+        found
+    };
+    for dtypes in [
+        &[None, None][..],
+        &[Some("bfloat16"), Some("bfloat16")],
+        &[None, Some("bfloat16"), None],
+        &[Some("bfloat16"), None, Some("float32")],
+        &[Some("float32"), None],
+    ] {
+        let found = said(dtypes);
+        assert_eq!(found.iter().map(Option::as_deref).collect::<Vec<_>>(), dtypes);
+    }
+}
+
 #[test]
 fn a_message_that_does_not_fit_the_first_one_is_refused_and_the_recording_goes_on() {
     let folder = Folder::new();

@@ -16,7 +16,8 @@
 //!
 //! What the first message says is in the schema's metadata: `fields` (a JSON list of strings), `dtype` (by name;
 //! `bfloat16` is stored as UInt16), `frame_id`, `dim`, and everything else as one JSON object, `metadata`. A struct's
-//! column of bfloat16 has its own `dtype`, in the metadata of its field. Where messages differ from the first one, the
+//! column of bfloat16 has its own `dtype`, in the metadata of its field, and its messages say the same, unless there is
+//! a `null` for `dtype` in `metadata`. Where messages differ from the first one, the
 //! custom metadata of their batch has a `metadata`, too: a JSON list with an object for each row, of the keys that
 //! differ there, `null` for one that is not there. So the columns hold what is in every message, and a recording whose
 //! messages say the same has nothing else.

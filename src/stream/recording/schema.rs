@@ -153,7 +153,7 @@ impl Common {
     /// The metadata of a message that are recorded and that no column holds, in the order of the keys.
     fn metadata_of(&self, message: &Message, out: &mut Metadata) {
         out.clear();
-        let is_bfloat16 = message.columns().iter().any(|column| column.dtype == Dtype::BFloat16);
+        let is_flat_bfloat16 = message.flat().is_some_and(|values| values.dtype() == Dtype::BFloat16);
         for (name, value) in message.header.iter() {
             // An empty row of a column is a key that is not there.
             let is_row = matches!(value, MetadataRef::ListInt([_, ..]));
@@ -165,7 +165,7 @@ impl Common {
                 // Of the process that published it, which a recording outlives.
                 key::sender => matches!(value, MetadataRef::Integer(_)),
                 // The column's own type says it.
-                key::dtype => is_bfloat16 && value == MetadataRef::String(Dtype::BFloat16.name()),
+                key::dtype => is_flat_bfloat16 && value == MetadataRef::String(Dtype::BFloat16.name()),
                 _ => false,
             };
             if !is_left_out {
@@ -221,8 +221,14 @@ impl Common {
             metadata.insert(key::dtype.to_owned(), self.parts[0].dtype.name().to_owned());
         }
         let mut others = String::from("{");
+        // A reader takes it from the type of a column; a struct may have none of its own.
+        let is_bfloat16 = !self.is_flat() && self.parts.iter().any(|part| part.dtype == Dtype::BFloat16);
+        if is_bfloat16 && self.metadata.get(key::dtype).is_none() {
+            push_entry(&mut others, key::dtype, None);
+        }
         for (name, value) in self.metadata.iter() {
             match (name, value) {
+                (key::dtype, Value::String(dtype)) if is_bfloat16 && dtype == Dtype::BFloat16.name() => {}
                 (key::fields, Value::ListString(names)) if !names.is_empty() => {
                     metadata.insert(name.to_owned(), list_of(names));
                 }
