@@ -34,6 +34,26 @@ fn names(graph: &Graph) -> (Vec<&str>, Vec<&str>) {
 }
 
 #[test]
+fn observations_that_the_transport_can_not_carry_are_refused_before_the_start() {
+    let build = |plugin: &str| {
+        let limit = |output: &str, bytes| match (output, bytes) {
+            ("fused" | "force", 400..) => Err("dora carries at most 399".to_owned()),
+            _ => Ok(()),
+        };
+        let text = format!("{plugin}: {{ window: 100, {ONE} }}");
+        let app = App::new().with_config(file(&text)).with_message_limit(limit);
+        app.add_plugins(plugins::all().into_iter().filter(|known| known.name() == plugin))
+            .build(|_| true)
+    };
+    for (plugin, output) in [("fuse", "fused"), ("align", "force")] {
+        let words = format!(
+            "robot.yml: {plugin}: window: 100 rows of 1 columns are 400 bytes on `{output}` (dora carries at most 399)"
+        );
+        assert_eq!(refused(build(plugin)), words);
+    }
+}
+
+#[test]
 fn an_operation_runs_twice_under_names_of_its_own() {
     let text = format!(
         "plugins:

@@ -221,6 +221,15 @@ const MISTAKES: &[Mistake] = &[
             "an observation is 14.0 MB, and 1000000 a second are 14.0 TB a second",
         ),
     ),
+    demo(
+        "window: 16\n",
+        "window: 500000\n",
+        (
+            "error",
+            "nodes.fuse.outputs.observation",
+            "bytes (allowed: 268435456 with its metadata, what dora carries)",
+        ),
+    ),
     sensors(
         "rate_hz: 50\n",
         "rate_hz: 1000000\n",

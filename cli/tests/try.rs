@@ -148,6 +148,26 @@ impl Sink for Valid {
     }
 }
 
+/// What only a dataset takes is used.
+#[test]
+fn a_stream_that_becomes_a_feature_of_a_dataset_is_not_called_unused() {
+    let folder = Folder::new();
+    let of = |stream| (0..100).map(move |i| (stream, sample(i * 10 * MS, &[1.0])));
+    let streams = ["a", "b", "action", "begin", "spare"].into_iter().flat_map(of);
+    let mut messages: Vec<_> = streams.collect();
+    messages.sort_by_key(|(_, message)| message.timestamp_ns());
+    record(&folder.path("recording"), messages.into_iter());
+    let unused = |section: &str| {
+        let config = format!(
+            "fuse: {{ rate_hz: 100, modalities: [{{ input: a, dim: 1, interpolation: previous }}] }}\n{section}"
+        );
+        attempt(&folder, &config, &["--json"]).json()["unused"].clone()
+    };
+    assert_eq!(unused(""), serde_json::json!(["action", "b", "begin", "spare"]));
+    let section = "lerobot: { episodes: begin, features: [{ name: action, stream: action, take: next }, { name: b, window: b, samples: 3 }] }";
+    assert_eq!(unused(section), serde_json::json!(["spare"]));
+}
+
 #[test]
 fn what_can_not_be_tried_is_refused() {
     let folder = Folder::new();

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The largest message that goes through dora's daemon, as every message does that doesn't fit in shared memory.
 const DAEMON_BYTES: usize = 64 << 20;
 /// The largest message that a node of dora decodes, whichever way it came.
-const MESSAGE_BYTES: usize = 256 << 20;
+pub const MESSAGE_BYTES: usize = 256 << 20;
 /// Shared memory of a node, bytes, unless the dataflow says.
 pub const POOL_BYTES: usize = 8 << 20;
 /// An upper bound of the framing around a payload.

@@ -25,7 +25,7 @@ mod sender;
 mod status;
 mod transport;
 
-pub use limits::POOL_BYTES;
+pub use limits::{MESSAGE_BYTES, POOL_BYTES};
 pub use message::read_message;
 
 use crate::app::{App, AppError, Config, Plugin};

@@ -8,6 +8,7 @@ use crate::output::{bytes, figure};
 use eyre::WrapErr;
 use robocache::app::{DIAGNOSTICS, Residence, did_you_mean};
 use robocache::device::ring::MAX_CONSUMERS;
+use robocache::dora::MESSAGE_BYTES;
 use robocache::ops::align::TriggerConfig;
 use robocache::ops::voxelize::VoxelLayout;
 use std::collections::BTreeMap;
@@ -372,12 +373,21 @@ impl Checker<'_> {
                 self.findings.error(self.file, &at, format!("nothing is sent: {why}"));
             }
             let urn = node.output_types.get(output);
-            let at = format!("nodes.{}.output_types.{output}", node.id);
-            self.width(urn, found, &at);
-            self.type_of_output(urn, output, found, &at);
+            let at_type = format!("nodes.{}.output_types.{output}", node.id);
+            self.width(urn, found, &at_type);
+            self.type_of_output(urn, output, found, &at_type);
             let is_in_ring = own.built.residences.iter().any(|(name, _)| name == output);
-            let size = found.bytes.filter(|&size| size > 0 && !is_in_ring);
-            in_pool.extend(size.map(|size| (output.as_str(), size)));
+            match found.bytes.unwrap_or(0) {
+                size if pooled(size) > MESSAGE_BYTES as u64 => {
+                    let problem = format!(
+                        "a message has up to {size} bytes (allowed: {MESSAGE_BYTES} with its metadata, what dora carries)"
+                    );
+                    self.findings.error(self.file, &at, problem);
+                }
+                0 => {}
+                size if !is_in_ring => in_pool.push((output, size)),
+                _ => {}
+            }
         }
         if node.outputs.is_empty() && !known.is_empty() {
             let names: Vec<&str> = known.iter().map(|(name, _)| name.as_str()).collect();

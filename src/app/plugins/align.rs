@@ -1,4 +1,4 @@
-use super::observe::Observe;
+use super::observe::{Observe, check_size};
 use crate::app::{App, AppError, Plugin, Registration};
 use crate::ops::align::{AlignConfig, Aligner};
 
@@ -31,6 +31,10 @@ impl Plugin for AlignPlugin {
     fn build(&self, app: &mut App) -> Result<(), AppError> {
         let config = app.config_or(&self.config)?;
         let aligner = Aligner::split(&config, app.placement()).map_err(|error| app.refused(&error))?;
+        for modality in &config.modalities {
+            let size = check_size(&config, &modality.input, modality.dim, app);
+            size.map_err(|error| app.refused(&error))?;
+        }
         let operation = Observe::new(app.name(), &config, aligner, true);
         app.add_operation(Registration {
             name: app.name().into(),

@@ -1,6 +1,6 @@
-use super::observe::Observe;
+use super::observe::{Observe, check_size};
 use crate::app::{App, AppError, Plugin, Registration};
-use crate::ops::align::Aligner;
+use crate::ops::align::{Aligner, FUSED};
 use crate::ops::fuse::FuseConfig;
 
 /// Publishes the streams of `fuse:` as one tensor, `fused`.
@@ -32,6 +32,7 @@ impl Plugin for FusePlugin {
     fn build(&self, app: &mut App) -> Result<(), AppError> {
         let config = app.config_or(&self.config)?;
         let aligner = Aligner::new(&config, app.placement()).map_err(|error| app.refused(&error))?;
+        check_size(&config, FUSED, config.columns(), app).map_err(|error| app.refused(&error))?;
         let operation = Observe::new(app.name(), &config, aligner, false);
         app.add_operation(Registration {
             name: app.name().into(),

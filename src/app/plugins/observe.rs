@@ -6,9 +6,10 @@ mod attach;
 use super::watch::Watch;
 use super::{number_or_null, report_losses, warn_of_jump};
 use crate::app::handed::Handed;
-use crate::app::{Change, Diagnosis, Dropped, Fault, Operation, Outbox, Value, Wake};
+use crate::app::{App, Change, Diagnosis, Dropped, Fault, Operation, Outbox, Value, Wake};
 use crate::device::Device;
 use crate::device::cuda::{Budget, Gpu};
+use crate::ops::ConfigError;
 use crate::ops::align::{
     AlignConfig, Aligner, FUSED, OBSERVATION, PushError, Pushed, SampleError, Samples, SamplesError, Wanted, Window,
 };
@@ -29,6 +30,16 @@ pub(super) struct Observe {
     asked: Asked,
     /// How the inputs of the streams are read.
     readings: Vec<Reading>,
+}
+
+/// Whether messages of an output with so many columns can be made and sent.
+pub(super) fn check_size(config: &AlignConfig, output: &str, columns: usize, app: &App) -> Result<(), ConfigError> {
+    let bytes = config.window * columns * config.dtype.size();
+    let too_large = |problem| {
+        let rows = format!("{} rows of {columns} columns", config.window);
+        ConfigError::new("window", format!("{rows} are {bytes} bytes on `{output}` ({problem})"))
+    };
+    app.check_message_size(output, bytes).map_err(too_large)
 }
 
 /// What is left to do, where more observations were due than are published at once.
