@@ -31,6 +31,12 @@ impl Robot {
         self.graph.message(input(&self.graph, name), message, &mut self.sink);
     }
 
+    /// Calls the operations that look at the clock, so much later.
+    fn wake_after(&mut self, seconds: f64) {
+        self.now += Duration::from_secs_f64(seconds);
+        self.graph.wake(self.now, true, &mut self.sink).unwrap();
+    }
+
     /// The report so much later; no message comes meanwhile.
     fn report_after(&mut self, seconds: f64) -> Report {
         self.now += Duration::from_secs_f64(seconds);
@@ -325,6 +331,12 @@ fn stamps_of_a_clock_that_is_ahead_or_behind_are_warned_of() {
         (-60_000, "its stamps are up to 60.0 s ahead of the clock of this host"),
         (4_000, ""),
         (-900, ""),
+        (
+            -86_400_000,
+            "its stamps are up to 86400.0 s ahead of the clock of this host",
+        ),
+        // A recording.
+        (86_400_000, ""),
     ] {
         let mut robot = Robot::new(FUSE);
         for i in 0..20 {
@@ -336,5 +348,126 @@ fn stamps_of_a_clock_that_is_ahead_or_behind_are_warned_of() {
         let (level, said) = said(&robot.report_after(0.5), "camera");
         let wanted = if words.is_empty() { Level::Ok } else { Level::Warn };
         assert_eq!((level, said.as_str()), (wanted, words), "{delay_ms}");
+    }
+}
+
+#[test]
+fn a_device_whose_clock_is_estimated_may_be_ahead_and_so_may_the_estimate_be_a_little() {
+    let mut robot = Robot::new("plugins: [clock: { inputs: [{ input: imu, lock_s: 1 }] }]");
+    for i in 0..300 {
+        let mut message = sample(i * 10 * MS, &[1.0]);
+        message.arrival_ns = Some(message.timestamp_ns() - 60_000 * MS + (i % 3) * 200_000);
+        robot.comes("imu", &message);
+    }
+    assert_eq!(said(&robot.report_after(0.5), "imu"), (Level::Ok, String::new()));
+    // What takes its stamps.
+    let mut robot = Robot::new(FUSE);
+    for i in 0..50 {
+        let stamp = (1_700_000_000_000 + i * 10) * MS;
+        for (name, values) in [("force", &[1.0, 2.0][..]), ("camera", &[1.0])] {
+            let mut message = sample(stamp, values);
+            message.arrival_ns = Some(stamp - 300_000);
+            robot.comes(name, &message);
+        }
+    }
+    assert_eq!(robot.report_after(0.5).level, Level::Ok);
+}
+
+#[test]
+fn ages_are_told_however_long_they_are() {
+    let config = FUSE.replace(", max_age_ms: 30", "");
+    let mut robot = Robot::new(&config);
+    robot.comes("camera", &sample(0, &[1.0]));
+    for ms in (0..200).step_by(10) {
+        robot.comes("force", &sample(ms * MS, &[1.0, 2.0]));
+    }
+    // Two days later by its stamps, in steps that are no jump.
+    for hours in 1..=48 {
+        robot.comes("force", &sample(hours * 3_600_000 * MS, &[1.0, 2.0]));
+    }
+    let report = robot.report_after(0.5);
+    let camera = row(&report, "camera");
+    assert!(camera.age_max_ns.unwrap() > 3_600_000 * MS, "{camera:?}");
+}
+
+#[test]
+fn a_grid_without_a_point_is_warned_of_with_the_unit() {
+    let config = "plugins: [voxelize: { origin_m: [-2, -2, -2], voxel_size_m: [1, 1, 1], shape: [4, 4, 4],
+        channels: [occupancy], layout: dense, inputs: [{ input: lidar }] }]";
+    let mut robot = Robot::new(config);
+    let cloud = |ms: i64, scale: f32| {
+        let mut cloud = sample(
+            ms * MS,
+            &[
+                0.5 * scale,
+                0.5 * scale,
+                0.5 * scale,
+                -1.5 * scale,
+                1.0 * scale,
+                -0.4 * scale,
+            ],
+        );
+        cloud.header.shape.set([2, 3]);
+        cloud
+    };
+    robot.comes("lidar", &cloud(0, 1.0));
+    assert_eq!(said(&robot.report_after(0.1), "lidar"), (Level::Ok, String::new()));
+    robot.comes("lidar", &cloud(100, 1000.0));
+    assert_eq!(
+        said(&robot.report_after(0.1), "lidar"),
+        (
+            Level::Warn,
+            "its grids are empty: all points are outside, at x -1500.0 to 500.0, y 500.0 to 1000.0, z -400.0 to 500.0, and the grid is \
+             x -2.0 to 2.0, y -2.0 to 2.0, z -2.0 to 2.0: in millimetres? (needed: metres)"
+                .into()
+        )
+    );
+    let counted = robot
+        .graph
+        .faults()
+        .find(|(site, _)| *site == "voxelize: input `lidar`");
+    assert_eq!(counted, Some(("voxelize: input `lidar`", 1)));
+    robot.comes("lidar", &cloud(200, f32::NAN));
+    robot.comes("lidar", &cloud(300, 1.0));
+    assert_eq!(said(&robot.report_after(0.1), "lidar"), (Level::Ok, String::new()));
+}
+
+/// Messages of a camera that come now, with their stamps so far from it, and good ones of the force.
+fn of_clock(robot: &mut Robot, stamp: impl Fn(i64) -> i64) {
+    let now_ns = 1_700_000_000_000 * MS;
+    for i in 0..40 {
+        let came_ns = now_ns + i * 10 * MS;
+        for (name, stamp_ns, values) in [("force", came_ns, &[1.0, 2.0][..]), ("camera", stamp(came_ns), &[1.0])] {
+            let mut message = sample(stamp_ns, values);
+            message.arrival_ns = Some(came_ns + MS);
+            robot.comes(name, &message);
+        }
+    }
+}
+
+#[test]
+fn no_observation_is_an_error_of_the_input_that_is_to_blame() {
+    let config = FUSE.replace("max_wait_ms: 20, ", "");
+    for (stamp, words) in [
+        (
+            (|ns| ns / 1_000_000_000) as fn(i64) -> i64,
+            "`camera`: its first stamp is 1700000000: the time in seconds",
+        ),
+        (
+            |ns| ns - 10_000 * MS,
+            "`camera` is 10.000 s of capture time behind `force`",
+        ),
+    ] {
+        let mut robot = Robot::new(&config);
+        robot.wake_after(0.0);
+        of_clock(&mut robot, stamp);
+        assert!(robot.sink.sent.is_empty());
+        robot.now = Instant::now() + Duration::from_millis(1500);
+        robot.wake_after(0.6);
+        let report = robot.report_after(0.0);
+        let (level, why) = said(&report, "camera");
+        assert!(level >= Level::Error && why.contains("no observation for 2."), "{why}");
+        assert!(why.contains(words) || level == Level::Stale, "{why}");
+        assert_eq!((report.level, report.observation_rate_hz), (Level::Stale, Some(0.0)));
     }
 }

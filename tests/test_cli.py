@@ -1,5 +1,6 @@
 """The command `robocache` with dora: what `new` writes is valid, and runs."""
 
+import contextlib
 import os
 import pathlib
 import re
@@ -17,6 +18,18 @@ def run(*words: str | pathlib.Path, **options) -> subprocess.CompletedProcess:
     return subprocess.run(words, capture_output=True, text=True, timeout=60, **options)
 
 
+def pids(words: str) -> list[int]:
+    """The processes whose command line has these words."""
+    found = []
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        # One may end meanwhile.
+        with contextlib.suppress(OSError):
+            line = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            if words in line and "python" in line.split()[0]:
+                found.append(int(folder.name))
+    return found
+
+
 def test_what_new_writes_is_valid_and_runs(tmp_path):
     robot = tmp_path / "robot"
     made = run(ROBOCACHE, "new", robot, *SENSORS, "--python", sys.executable)
@@ -32,6 +45,13 @@ def test_what_new_writes_is_valid_and_runs(tmp_path):
     is_well = re.compile("observations.*force 100%, camera 100%.*grids, of ").search
     try:
         wait_for(lambda: is_well((tmp_path / "log").read_text()), timeout=50.0, what="observations of all sensors")
+        wait_for(lambda: run(ROBOCACHE, "top", robot / "status", "--once").returncode == 0, what="nodes that are well")
+        # A sensor that is killed comes back by itself.
+        (camera,) = pids("sensors.py camera")
+        os.kill(camera, signal.SIGKILL)
+        wait_for(lambda: pids("sensors.py camera") not in ([], [camera]), what="another camera")
+        before = len((tmp_path / "log").read_text())
+        wait_for(lambda: is_well((tmp_path / "log").read_text()[before:]), timeout=50.0, what="its observations")
     finally:
         dataflow.send_signal(signal.SIGINT)
         dataflow.wait(20.0)

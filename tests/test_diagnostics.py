@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import time
 
 import numpy as np
 import pyarrow as pa
@@ -202,3 +203,60 @@ def test_columns_of_text_go_through_the_nodes_as_they_are(flow):
         assert first.array.field("label").to_pylist() == ["zwölf", "", "b"], name
         assert second.array.field("label").to_pylist() == ["a", "", "b"] and second.array.field("label").type == pa.string()
     assert "column `label` of text has nulls" in done.logs["group"], done.logs["group"]
+
+
+def sick(kind: str) -> tuple[dict, list[tuple], str]:
+    """A configuration, what is sent for a while, and the words that log, diagnostics and `top` share."""
+    fuse = {"rate_hz": 50, "modalities": [{"input": name, "dim": 1, "interpolation": "previous"} for name in ("good", "bad")]}
+    grid = {"origin_m": [-2, -2, -1], "voxel_size_m": [0.5, 0.5, 0.5], "shape": [8, 8, 4], "channels": ["occupancy"], "layout": "bits"}
+    one = np.ones(1, np.float32)
+    good = ("each", lambda ns: send("good", one, ns))
+    match kind:
+        case "a sender in seconds":
+            return {"fuse": fuse}, [good, ("each", lambda ns: send("bad", one, ns // 10**9))], "`bad`: its first stamp is "
+        case "a sender a day behind":
+            bad = ("each", lambda ns: send("bad", one, ns - 86_400_000 * MS))
+            return {"fuse": fuse}, [good, bad], "`bad` is 86400.0"
+        case "a limit":
+            limited = [fuse["modalities"][0], {**fuse["modalities"][1], "latency_ms": 90, "max_age_ms": 20}]
+            bad = ("each", lambda ns: send("bad", one, ns))
+            return {"fuse": {**fuse, "max_wait_ms": 40, "modalities": limited}}, [good, bad], "old when they are used (`max_age_ms` 20)"
+        case _:
+            cloud = np.float32([[1000, 1000, 500], [-1000, 900, 200]])
+            mm = ("each", lambda ns: send("bad", cloud, ns, shape=[2, 3]))
+            return {"voxelize": {**grid, "inputs": [{"input": "bad"}]}}, [mm], "in millimetres?"
+
+
+@pytest.mark.parametrize("kind", ["a sender in seconds", "a sender a day behind", "a limit", "a cloud in millimetres"])
+def test_log_diagnostics_and_top_say_the_same(flow, kind):
+    config, streams, words = sick(kind)
+    (plugin,) = config
+    now = time.time_ns()
+    steps = [step for i in range(200) for step in [("at", i / 40), *(make(now + i * 25 * MS) for _, make in streams)]]
+    flow.sender(steps)
+    status = flow.folder / "status"
+    inputs = {name: f"sender/{name}" for name in ("good", "bad") if plugin == "fuse" or name == "bad"}
+    flow.robocache(plugin, {"status": str(status), **config}, inputs, ["diagnostics", "fused" if plugin == "fuse" else "voxels"])
+    flow.collector({"diagnostics": f"{plugin}/diagnostics"})
+    command = [ROOT / "target" / "release" / "robocache", "top", status, "--once"]
+    said = []
+
+    def is_said() -> bool:
+        done = subprocess.run(command, timeout=30, capture_output=True, text=True)
+        if done.returncode in (0, 1) and words in " ".join(done.stdout.split()):
+            said.append((done.returncode, done.stdout))
+        return bool(said)
+
+    with flow.start() as wait:
+        wait_for(is_said, what=words)
+        done = wait()
+    code, text = said[0]
+    level = WARN if plugin == "voxelize" else ERROR
+    assert code == (level == ERROR) and max(len(line) for line in text.split("\n\n")[0].splitlines()) <= 80, text
+    # First what is wrong, and with which input.
+    assert text.startswith(f"{'error' if level == ERROR else 'warn '}  {plugin}: `bad`: "), text
+    messages = done.received("sink")
+    assert any(words in rows(m)["bad"]["message"] and rows(m)["bad"]["level"] == level for m in messages), [rows(m)["bad"] for m in messages]
+    assert any("observation_rate_hz" in m.metadata for m in messages)
+    lines = [line for line in done.logs[plugin].splitlines() if words in line]
+    assert any(line.startswith("ERROR" if level == ERROR else "WARN") for line in lines), done.logs[plugin]

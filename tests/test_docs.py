@@ -99,7 +99,7 @@ def test_the_consumer_of_the_readme_acts_and_holds(tmp_path):
     flow.node("policy", pathlib.Path(sys.executable), "my_policy.py", {"observation": "fuse/observation"}, [])
     said = flow.run().logs["policy"].splitlines()
     acts = [line for line in said if re.fullmatch(r"act on a force of \[.*\]", line)]
-    holds = [line for line in said if line in ("hold: force invalid", "hold: force too old")]
+    holds = [line for line in said if re.fullmatch(r"hold: force (invalid|too old): .* ms old \(max_age_ms: 20.0\)", line)]
     # Half a second of three at 30 Hz has no force; the first few may lack a stream.
     assert len(acts) > 50 and 8 <= len(holds) <= 30, said
 

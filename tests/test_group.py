@@ -165,4 +165,4 @@ def test_where_there_are_no_sets_the_log_says_why(flow, behind_ms, reason):
     flow.collector({name: f"group/{name}" for name in names})
     log = flow.run().logs["group"]
     (line,) = [line for line in log.splitlines() if "no set for 2 s" in line]
-    assert line.startswith("WARN group: ") and reason in line, log
+    assert line.startswith("ERROR group: ") and reason in line, log

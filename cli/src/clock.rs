@@ -4,6 +4,7 @@ use crate::output::{Output, Table, figure, figure_or_dash};
 use robocache::ops::clock::{ClockConfig, ClockInput, ClockSpec, DeviceClock, Notice, Stamp};
 use robocache::stream::Message;
 use robocache::stream::recording::Reader;
+use robocache::time::{ns_to_ms, ns_to_s};
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -187,7 +188,7 @@ impl Seen {
             self.since_ns = stamp_ns;
         }
         self.arrived += 1;
-        let at_s = (i128::from(stamp_ns) - i128::from(first_ns)) as f64 * 1e-9;
+        let at_s = (i128::from(stamp_ns) - i128::from(first_ns)) as f64 / 1e9;
         let (stamp, notice) = self.clock.push(stamp_ns, arrival_ns);
         self.last = Some(stamp);
         // The first lock is what is hoped for.
@@ -205,16 +206,16 @@ impl Seen {
             self.next_note_ns = stamp_ns.saturating_add(EVERY_NS);
             self.estimates.push(Estimate {
                 at_s,
-                offset_ms: stamp.offset_ns as f64 * 1e-6,
+                offset_ms: ns_to_ms(stamp.offset_ns),
                 skew_ppm: stamp.skew * 1e6,
-                sigma_ms: stamp.sigma_ns as f64 * 1e-6,
+                sigma_ms: ns_to_ms(stamp.sigma_ns),
             });
         }
     }
 
     fn into_clock(self, args: &Args) -> Clock {
         let span_s = self.first_ns.map_or(0.0, |first| {
-            (i128::from(self.newest_ns) - i128::from(first)) as f64 * 1e-9
+            (i128::from(self.newest_ns) - i128::from(first)) as f64 / 1e9
         });
         let last = self.last.filter(|stamp| stamp.is_locked);
         let refused = match (self.arrived, last) {
@@ -226,17 +227,17 @@ impl Seen {
             )),
             (_, None) => Some(format!("less than {} s before the end it was set", args.lock_s)),
         };
-        let seconds = |from: i64, to: i64| (i128::from(to) - i128::from(from)) as f64 * 1e-9;
+        let seconds = |from: i64, to: i64| (i128::from(to) - i128::from(from)) as f64 / 1e9;
         let window_s = seconds(self.since_ns, self.newest_ns).min(args.window_s);
-        let sigma = |stamp: Stamp| stamp.sigma_ns as f64 * 1e-9 * 12f64.sqrt() / window_s * 1e6;
+        let sigma = |stamp: Stamp| stamp.sigma_ns as f64 / 1e9 * 12f64.sqrt() / window_s * 1e6;
         let skews = || self.estimates.iter().map(|estimate| estimate.skew_ppm);
         let ends = skews().min_by(f64::total_cmp).zip(skews().max_by(f64::total_cmp));
         Clock {
             messages: self.messages,
             span_s,
-            offset_ms: last.map(|stamp| stamp.offset_ns as f64 * 1e-6),
+            offset_ms: last.map(|stamp| ns_to_ms(stamp.offset_ns)),
             skew_ppm: last.map(|stamp| stamp.skew * 1e6),
-            sigma_ms: last.map(|stamp| stamp.sigma_ns as f64 * 1e-6),
+            sigma_ms: last.map(|stamp| ns_to_ms(stamp.sigma_ns)),
             skew_sigma_ppm: last.filter(|_| window_s > 0.0).map(sigma),
             skew_range_ppm: ends.filter(|_| self.estimates.len() > 1),
             refused,
@@ -265,8 +266,8 @@ impl Clock {
 /// What became of a clock, as it is seen afterwards.
 fn in_words(notice: &Notice) -> String {
     match *notice {
-        Notice::Reset { ns } => format!("it was set by {:+.3} s against the recorder's", ns as f64 * 1e-9),
-        Notice::Silence { ns } => format!("nothing came for {:.0} s: the estimate begins anew", ns as f64 * 1e-9),
+        Notice::Reset { ns } => format!("it was set by {:+.3} s against the recorder's", ns_to_s(ns)),
+        Notice::Silence { ns } => format!("nothing came for {:.0} s: the estimate begins anew", ns_to_s(ns)),
         Notice::Pace { ratio } => format!("its stamps go on by {ratio:.3e} ns in a nanosecond: no clock in ns"),
         Notice::Locked | Notice::HostClock { .. } => notice.to_string(),
     }

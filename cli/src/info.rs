@@ -5,6 +5,7 @@ use crate::stats::Spread;
 use robocache::device::{Dtype, Values};
 use robocache::stream::Message;
 use robocache::stream::recording::Reader;
+use robocache::time::ns_to_s;
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -127,7 +128,7 @@ pub fn read(folder: &Path) -> eyre::Result<Info> {
 }
 
 fn seconds(from: Option<i64>, to: Option<i64>) -> Option<f64> {
-    Some(to?.saturating_sub(from?) as f64 * 1e-9)
+    Some(ns_to_s(to?.saturating_sub(from?)))
 }
 
 impl Seen {

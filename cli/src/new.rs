@@ -20,6 +20,11 @@ const MAX_VOXELS: u64 = 50_000;
 const POOL: &str = "16MB";
 /// That of dora, where none is said.
 const DEFAULT_POOL_MB: usize = 8;
+/// What restarts a node that crashed, three times at most: one that can't start is no fault of a moment.
+const RESTART: &str = "    restart_policy: on-failure\n    max_restarts: 3\n";
+/// dora restarts only what has an input.
+const TICK: &str =
+    "    inputs: { tick: { source: dora/timer/secs/1, queue_size: 1 } }      # dora restarts only what has an input\n";
 /// Rows of an observation.
 const WINDOW: usize = 16;
 
@@ -165,10 +170,9 @@ pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
         let lines = written.files.iter().map(|path| format!("{}\n", path.display()));
         lines.collect()
     })?;
-    output.remark(format_args!(
-        "to run it: dora run {}",
-        args.dir.join("dataflow.yml").display()
-    ));
+    let (dataflow, status) = (args.dir.join("dataflow.yml"), args.dir.join("status"));
+    output.remark(format_args!("to run it: dora run {}", dataflow.display()));
+    output.remark(format_args!("to watch it: robocache top {}", status.display()));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -184,6 +188,7 @@ fn slowest(rates: impl Iterator<Item = f64>) -> f64 {
 fn config(args: &Args) -> String {
     let mut text =
         String::from("# What robocache makes of the sensors: docs/sensors.md says how to choose each figure.\n");
+    text.push_str("status: status              # a folder beside the dataflow, which `robocache top` shows\n");
     // Writing to a string can't fail.
     if !args.sensors.is_empty() {
         let rates = || args.sensors.iter().map(|sensor| sensor.rate_hz);
@@ -246,21 +251,21 @@ fn dataflow(args: &Args, nodes: &Path) -> String {
     for Sensor { name, dim, rate_hz } in &args.sensors {
         let _ = write!(
             text,
-            "  - id: {name}\n    path: {python}\n    args: sensors.py {name} {rate_hz} {dim}\n{}    outputs: [{name}]\n\n",
+            "  - id: {name}\n    path: {python}\n    args: sensors.py {name} {rate_hz} {dim}\n{RESTART}{}{TICK}    outputs: [{name}]\n\n",
             pool(*dim)
         );
     }
     for Cloud { name, rate_hz } in &args.clouds {
         let _ = write!(
             text,
-            "  - id: {name}\n    path: {python}\n    args: sensors.py {name} {rate_hz} cloud\n    shared_memory_pool_size: {POOL}      \
-             # four of the largest messages at least\n    outputs: [{name}]\n\n"
+            "  - id: {name}\n    path: {python}\n    args: sensors.py {name} {rate_hz} cloud\n{RESTART}    shared_memory_pool_size: {POOL}      \
+             # four of the largest messages at least\n{TICK}    outputs: [{name}]\n\n"
         );
     }
     if !args.sensors.is_empty() {
         let _ = write!(
             text,
-            "  - id: fuse\n    path: {nodes}/robocache-fuse\n    args: --config robocache.yml\n{}    inputs:      # queue_size: a second of \
+            "  - id: fuse\n    path: {nodes}/robocache-fuse\n    args: --config robocache.yml\n{RESTART}{}    inputs:      # queue_size: a second of \
              messages\n",
             pool(WINDOW * args.sensors.iter().map(|sensor| sensor.dim).sum::<usize>())
         );
@@ -273,7 +278,7 @@ fn dataflow(args: &Args, nodes: &Path) -> String {
     if !args.clouds.is_empty() {
         let _ = write!(
             text,
-            "  - id: voxelize\n    path: {nodes}/robocache-voxelize\n    args: --config robocache.yml\n    shared_memory_pool_size: {POOL}\n    \
+            "  - id: voxelize\n    path: {nodes}/robocache-voxelize\n    args: --config robocache.yml\n{RESTART}    shared_memory_pool_size: {POOL}\n    \
              inputs:\n"
         );
         for Cloud { name, .. } in &args.clouds {
@@ -283,7 +288,7 @@ fn dataflow(args: &Args, nodes: &Path) -> String {
     }
     let _ = write!(
         text,
-        "  - id: show\n    path: {python}\n    args: show.py\n    inputs:\n"
+        "  - id: show\n    path: {python}\n    args: show.py\n{RESTART}    inputs:\n"
     );
     if !args.sensors.is_empty() {
         text.push_str("      fused: { source: fuse/fused, queue_size: 50 }\n");

@@ -4,6 +4,7 @@ use crate::channel::{self, Channel};
 use crate::output::{self, Output, figure};
 use crate::track::{Lines, Tracks};
 use plotters::prelude::*;
+use robocache::time::ns_to_ms;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -96,7 +97,7 @@ pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
     output::write(path, START, text)?;
     let drawn = Drawn {
         picture: path.clone(),
-        width_ms: stretches().map(|track| track.width_ns()).max().unwrap_or(0) as f64 * 1e-6,
+        width_ms: ns_to_ms(stretches().map(|track| track.width_ns()).max().unwrap_or(0)),
         channels: channels.into_iter().map(line).collect(),
         problems,
     };
@@ -129,7 +130,7 @@ fn picture(channels: &[Channel], lines: &[Lines]) -> eyre::Result<String> {
     let (Some(first), Some(last)) = (times().min(), times().max()) else {
         eyre::bail!("no sample to draw");
     };
-    let seconds = |ns: i64| (i128::from(ns) - i128::from(first)) as f64 * 1e-9;
+    let seconds = |ns: i64| (i128::from(ns) - i128::from(first)) as f64 / 1e9;
     let values = || {
         lines
             .iter()

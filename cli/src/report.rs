@@ -98,8 +98,9 @@ pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
             .iter()
             .map(|problem| format!("can't be read: {problem}\n"));
         let problems: String = problems.collect();
+        let causes = figures.trial.as_ref().map_or_else(String::new, trial::report::causes);
         format!(
-            "{}: {size}\n{clocks}{}\n{problems}",
+            "{}: {size}\n{causes}{clocks}{}\n{problems}",
             figures.page.display(),
             figures.verdict
         )

@@ -1,5 +1,6 @@
 //! What many numbers come to.
 
+use robocache::time::ns_to_ms;
 use serde::Serialize;
 
 /// Of many durations, ms.
@@ -19,7 +20,7 @@ impl Spread {
             let rank = (values.len() * percent).div_ceil(100).max(1);
             *values.select_nth_unstable(rank - 1).1
         };
-        let ms = |ns: i64| ns as f64 * 1e-6;
+        let ms = ns_to_ms;
         Some(Self {
             p50: ms(at(50)),
             p99: ms(at(99)),

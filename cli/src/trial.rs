@@ -12,6 +12,7 @@ use robocache::app::{Change, Config};
 use robocache::ops::align::{AlignConfig, FUSED, TriggerConfig};
 use robocache::stream::Message;
 use robocache::stream::recording::{Order, Reader};
+use robocache::time::ns_to_s;
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -245,7 +246,7 @@ impl Fed {
 
     fn seconds(&self) -> f64 {
         self.span_ns
-            .map_or(0.0, |(first, last)| last.saturating_sub(first) as f64 * 1e-9)
+            .map_or(0.0, |(first, last)| ns_to_s(last.saturating_sub(first)))
     }
 }
 

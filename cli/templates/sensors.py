@@ -56,8 +56,11 @@ def main() -> None:
 
 
 def is_stopped(node: Node) -> bool:
-    event = node.try_recv()
-    return event is not None and event["type"] == "STOP"
+    # Ticks come, too.
+    while (event := node.try_recv()) is not None:
+        if event["type"] == "STOP":
+            return True
+    return False
 
 
 if __name__ == "__main__":

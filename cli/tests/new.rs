@@ -49,6 +49,16 @@ fn what_is_written_has_no_mistake() {
             (0, "0 errors, 0 warnings\n"),
             "{words:?}"
         );
+        // Every node is started again where it crashes, and those of robocache say how they are.
+        let text = std::fs::read_to_string(&dataflow).unwrap();
+        let nodes = text.matches("  - id: ").count();
+        assert_eq!(
+            text.matches("    restart_policy: on-failure\n    max_restarts: 3\n")
+                .count(),
+            nodes
+        );
+        assert!(std::fs::read_to_string(&config).unwrap().contains("\nstatus: status "));
+        assert!(done.err.contains("robocache top "), "{}", done.err);
         // Nothing is written over.
         let again = new(&robot, words);
         assert_eq!((again.code, again.out.as_str()), (2, ""));

@@ -103,6 +103,35 @@ fn opened(page: &Path) -> Option<String> {
 }
 
 #[test]
+fn it_gives_the_causes_that_try_prints() {
+    let folder = Folder::new();
+    let a = (0..=100).map(|i| ("a", sample(i * 10 * MS, &[if i % 10 == 3 { f32::NAN } else { 1.0 }])));
+    record(&folder.path("recording"), a);
+    let config = folder.write("robot.yml", FUSE);
+    let config = config.to_str().unwrap();
+    let tried = run(["try", config, folder.path("recording").to_str().unwrap()]);
+    let (_, causes) = tried.out.split_once("\n\nfuse: input `a`: 10 faults").unwrap();
+    let (cause, _) = causes.split_once("\nnot in the recording: b\n").unwrap();
+    let cause = cause.lines().nth(1).unwrap();
+    assert!(
+        cause.starts_with("  10, such as: ") && cause.contains("not finite"),
+        "{cause}"
+    );
+    let done = report(&folder, &["--config", config]);
+    assert_eq!(done.code, 0, "{}", done.err);
+    assert!(
+        done.out.contains(cause) && done.out.contains("not in the recording: b"),
+        "{}",
+        done.out
+    );
+    let such_as = &data(&page(&folder))["figures"]["trial"]["faults"][0]["causes"][0]["such_as"];
+    assert!(cause.ends_with(such_as.as_str().unwrap()), "{such_as}");
+    if let Some(dom) = opened(&folder.path("page.html")) {
+        assert!(dom.contains(&format!("<li>{}</li>", cause.trim())), "{dom}");
+    }
+}
+
+#[test]
 fn its_figures_are_those_of_try() {
     let folder = Folder::new();
     half(&folder);

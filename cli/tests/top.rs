@@ -29,6 +29,7 @@ fn report(node: &str, level: Level) -> Report {
         timestamp_ns: now.as_nanos() as i64,
         level,
         message: "`force`: why".into(),
+        observation_rate_hz: Some(9.5),
         wait_p50_ns: Some(1_500_000),
         device: "cpu".into(),
         inputs: vec![row],
@@ -54,9 +55,10 @@ fn a_line_for_each_node_and_input_is_printed() {
     let done = top(&folder.0, "--once");
     assert_eq!(done.code, 0, "{}", done.err);
     let lines: Vec<Vec<&str>> = done.out.lines().map(|line| line.split_whitespace().collect()).collect();
-    assert_eq!(lines[1], ["fuse", "warn", "1.50", "-", "cpu", "`force`:", "why"]);
-    assert_eq!(lines[2], ["force", "warn", "1000", "-", "-", "-", "0", "0", "0", "why"]);
-    assert_eq!(lines.len(), 3);
+    assert_eq!(lines[0], ["warn", "fuse:", "`force`:", "why"]);
+    assert_eq!(lines[3], ["fuse", "warn", "9.50", "1.50", "-", "cpu"]);
+    assert_eq!(lines[4], ["force", "warn", "1000", "-", "-", "-", "0", "0", "0"]);
+    assert_eq!(lines.len(), 5);
 
     write(&folder, &report("voxelize", Level::Error));
     assert_eq!(top(&folder.0, "--once").code, 1);

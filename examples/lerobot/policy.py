@@ -79,7 +79,8 @@ class Policy:
             except InvalidObservation:
                 refusal = "input invalid"
         if refusal is not None:
-            self.counts[f"refused: {refusal}"] += 1
+            # By its kind, without the age.
+            self.counts[f"refused: {refusal.partition(':')[0]}"] += 1
             return observation, None
         start = time.perf_counter()
         chunk = self.predict(batch)

@@ -70,7 +70,8 @@ class Policy:
             steps = round((observation.timestamp_ns - last.timestamp_ns) / self.period_ns)
             self.report.rows_missed += max(steps - 1, 0)
         if refusal is not None:
-            self.report.refused[refusal] += 1
+            # By its kind, without the age.
+            self.report.refused[refusal.partition(":")[0]] += 1
             return observation, None
         return observation, self._act(observation, grid)
 

@@ -50,7 +50,10 @@ class Gate:
             _check_limit("max_delay_ms", self.max_delay_ms)
 
     def refusal(self, observation: Observation, now_ns: int | None = None) -> str | None:
-        """Why the newest row must not be acted on; None where it may be."""
+        """Why the newest row must not be acted on; None where it may be.
+
+        What stands before the colon is one of a few kinds, to be counted: `force too old: 21.0 ms old (max_age_ms: 20.0)`.
+        """
         if observation.error is not None:
             return observation.error
         last, self.epoch = self.epoch, observation.epoch
@@ -63,20 +66,23 @@ class Gate:
             if name not in observation.modalities:
                 return f"{name} absent"
             m = observation.modalities.index(name)
+            age_ns = int(observation.age_ns[-1, m])
             if not observation.valid[-1, m]:
-                return f"{name} invalid"
-            if _is_too_old(int(observation.age_ns[-1, m]), limit_ms):
-                return f"{name} too old"
+                return f"{name} invalid: {_age(age_ns)} (max_age_ms: {limit_ms})"
+            if _is_too_old(age_ns, limit_ms):
+                return f"{name} too old: {_age(age_ns)} (max_age_ms: {limit_ms})"
         for name, limit_ms in self.attached_max_age_ms.items():
             stream = observation.attached.get(name)
             if stream is None or not stream.valid[-1]:
                 return f"{name} absent"
-            if _is_too_old(int(stream.age_ns[-1]), limit_ms):
-                return f"{name} too old"
+            age_ns = int(stream.age_ns[-1])
+            if _is_too_old(age_ns, limit_ms):
+                return f"{name} too old: {_age(age_ns)} (attached_max_age_ms: {limit_ms})"
         if self.max_delay_ms is not None:
             now_ns = time.time_ns() if now_ns is None else now_ns
-            if now_ns - observation.timestamp_ns > self.max_delay_ms * _NS_PER_MS:
-                return "observation too late"
+            delay_ns = now_ns - observation.timestamp_ns
+            if delay_ns > self.max_delay_ms * _NS_PER_MS:
+                return f"observation too late: {_age(delay_ns)} (max_delay_ms: {self.max_delay_ms})"
         return None
 
 
@@ -101,6 +107,10 @@ def _check_limit(key: str, limit_ms: float) -> None:
 
 def _is_too_old(age_ns: int, limit_ms: float) -> bool:
     return age_ns < 0 or age_ns > limit_ms * _NS_PER_MS
+
+
+def _age(age_ns: int) -> str:
+    return "it has no sample yet" if age_ns < 0 else f"{age_ns / _NS_PER_MS} ms old"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -19,10 +19,11 @@ def at(t_ms=100, **keywords) -> Observation:
         ((1, 1, 1, 1), (5, 1, 5, 1), None),
         ((1, 0, 1, 1), (5, 1, 5, 1), None),  # an older row may be masked
         ((1, 1, 0, 1), (5, 1, 5, 1), None),  # the camera is not required
-        ((1, 1, 1, 0), (5, 1, 5, 1), "force invalid"),
+        ((1, 1, 1, 0), (5, 1, 5, 1), "force invalid: 1.0 ms old (max_age_ms: 20.0)"),
         ((1, 1, 1, 1), (5, 1, 5, 20), None),
-        ((1, 1, 1, 1), (5, 1, 5, 21), "force too old"),
-        ((1, 1, 1, 1), (5, 1, 5, -1), "force too old"),
+        ((1, 1, 1, 1), (5, 1, 5, 21), "force too old: 21.0 ms old (max_age_ms: 20.0)"),
+        ((1, 1, 1, 1), (5, 1, 5, 20.2), "force too old: 20.2 ms old (max_age_ms: 20.0)"),
+        ((1, 1, 1, 1), (5, 1, 5, -1), "force too old: it has no sample yet (max_age_ms: 20.0)"),
     ],
 )
 def test_the_newest_row_decides_whether_the_robot_holds(valid, age_ms, refusal):
@@ -52,7 +53,7 @@ def test_an_answer_without_an_observation_is_refused():
     assert Gate().refusal(Observation.from_message(np.empty(0, np.float32), {"error": "too early"})) == "too early"
 
 
-@pytest.mark.parametrize(("grids_ms", "refusal"), [((90,), None), ((75,), "grids too old"), ((), "grids absent")])
+@pytest.mark.parametrize(("grids_ms", "refusal"), [((90,), None), ((75,), "grids too old: 25.0 ms old (attached_max_age_ms: 20.0)"), ((), "grids absent")])
 def test_an_attached_grid_may_be_required(grids_ms, refusal):
     got = Observation.from_event(
         observation({"grids": np.zeros(len(grids_ms))}, grids_ms=grids_ms, said={"shape": [len(grids_ms), 1]})
@@ -64,7 +65,7 @@ def test_an_attached_grid_may_be_required(grids_ms, refusal):
 def test_a_front_end_that_repeats_itself_is_found():
     gate = Gate(max_delay_ms=50.0)
     assert gate.refusal(at(100), now_ns=150 * MS) is None
-    assert gate.refusal(at(100), now_ns=151 * MS) == "observation too late"
+    assert gate.refusal(at(100), now_ns=151 * MS) == "observation too late: 51.0 ms old (max_delay_ms: 50.0)"
 
 
 def row(t_ms: int, value: float, valid=(1, 1), age_ms=(0, 0), **more) -> Observation:

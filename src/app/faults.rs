@@ -138,6 +138,15 @@ impl Faults {
         })
     }
 
+    /// What was counted at each site: its name, how often, and what the last line said of it, of each kind. What is as it
+    /// should be is left out.
+    pub fn causes(&self) -> impl Iterator<Item = (&str, u64, &str)> {
+        self.sites.iter().flat_map(|site| {
+            let faults = site.kinds.iter().filter(|kind| kind.level != Level::Info);
+            faults.map(|kind| (site.name.as_str(), kind.count, kind.words.as_str()))
+        })
+    }
+
     /// Logs the counts of the run. A count that no line has given in full yet is logged at the level of its kind, so that
     /// it isn't lost in a log of warnings and above.
     pub fn summarize(&mut self) {
@@ -271,6 +280,9 @@ mod tests {
             ]
         );
         assert_eq!(faults.counts().collect::<Vec<_>>(), [("force", 9), ("camera", 1)]);
+        let causes: Vec<_> = faults.causes().collect();
+        assert_eq!(causes[0], ("force", 3, "a sample has 3 values, not 2"));
+        assert_eq!((causes.len(), causes[2]), (4, ("force", 5, "late")));
         let summary = logged(|| faults.summarize());
         assert_eq!(
             summary,

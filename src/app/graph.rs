@@ -301,6 +301,11 @@ impl Graph {
         self.shared.faults.counts()
     }
 
+    /// The same by what happened: where, how often, and what the log said of it last.
+    pub fn causes(&self) -> impl Iterator<Item = (&str, u64, &str)> {
+        self.shared.faults.causes()
+    }
+
     /// How the payloads of an input of the dataflow are read: a [`Selector`](crate::stream::Selector) does so. `None` where
     /// its operations differ about that.
     ///
@@ -551,6 +556,7 @@ impl Graph {
             let sites = of_dataflow.map(|external| self.external_sites[external]);
             InputState {
                 diagnosis: node.operation.diagnosis(input),
+                ailment: node.operation.ailment(input),
                 faulty: faults.faulty(sites.into_iter().chain([route.fault_site])),
                 is_open: route.open,
                 may_be_silent: node.operation.takes_any(input),

@@ -23,7 +23,7 @@ mod residence;
 pub use crate::yaml::{did_you_mean, read_yaml};
 pub use build::{App, Named, Plugin, Registration, Run};
 pub use config::Config;
-pub use diagnostics::{DIAGNOSTICS, Diagnosis, Figures, Level, Report, Row};
+pub use diagnostics::{Ailment, DIAGNOSTICS, Diagnosis, Figures, Level, Report, Row};
 pub use error::AppError;
 pub use faults::Dropped;
 pub use graph::Graph;

@@ -1,4 +1,4 @@
-use super::{Diagnosis, Outbox, Value};
+use super::{Ailment, Diagnosis, Outbox, Value};
 use crate::stream::{Message, Reading};
 use std::fmt;
 use std::time::Instant;
@@ -153,6 +153,11 @@ pub trait Operation {
 
     /// So many messages of an input came that can't be read. They are counted already, and don't come.
     fn unreadable(&mut self, _input: usize, _messages: u64) {}
+
+    /// What it finds wrong with an input, for the diagnostics: that which its log says of it.
+    fn ailment(&self, _input: usize) -> Option<&Ailment> {
+        None
+    }
 
     /// What only it knows of an input, for the diagnostics: asked once a second where somebody wants them. What an
     /// observation has of its inputs goes to [`Outbox::figures`].

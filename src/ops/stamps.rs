@@ -94,7 +94,7 @@ impl StampStatistics {
             let whole = |step: i64| (i128::from(step) + i128::from(median) / 2) / i128::from(median);
             let lost: i128 = steps.iter().map(|&step| (whole(step) - 1).max(0)).sum();
             statistics.lost = u64::try_from(lost).unwrap_or(u64::MAX);
-            let seconds = steps.iter().map(|&step| step as f64).sum::<f64>() * 1e-9;
+            let seconds = steps.iter().map(|&step| step as f64).sum::<f64>() / 1e9;
             statistics.rate_hz = steps.len() as f64 / seconds;
         }
         statistics.jitter = Spread::of(steps.iter().map(|step| (step - median).saturating_abs()).collect());

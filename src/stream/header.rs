@@ -202,6 +202,8 @@ keys! {
     message: String,
     /// Observations, sets and grids that the node has published so far.
     observations: i64,
+    /// The same in a second, of the last seconds.
+    observation_rate_hz: f64,
     /// From the target of an observation to the newest stamp that was seen when it was published, ns: the median.
     wait_p50_ns: i64,
     /// The same: one in a hundred is above.

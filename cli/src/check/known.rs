@@ -7,6 +7,7 @@ use robocache::ops::align::{AlignConfig, FUSED, OBSERVATION, TriggerConfig};
 use robocache::ops::voxelize::{VoxelLayout, VoxelizeConfig};
 use robocache::stream::Message;
 use robocache::stream::recording::Reader;
+use robocache::time::{ns_to_ms, ns_to_s};
 use robocache_sim::config::{SimConfig, StreamConfig};
 use robocache_sim::lidar::{COLUMNS, RINGS};
 use robocache_sim::signals::{CAMERA_DIM, PROPRIO_DIM, WRENCH_DIM};
@@ -245,14 +246,14 @@ fn recorded(folder: &Path) -> Option<Recording> {
             known.kind = Kind::of_message(&message);
         }
         if let Some(arrival_ns) = message.arrival_ns {
-            let delay = arrival_ns.saturating_sub(stamp) as f64 * 1e-6;
+            let delay = ns_to_ms(arrival_ns.saturating_sub(stamp));
             known.delay_ms = Some(known.delay_ms.map_or(delay, |most| most.max(delay)));
         }
     }
     let streams = names.into_iter().zip(found).map(|(name, (mut known, seen))| {
         known.is_replayed = true;
         known.rate_hz = seen.and_then(|(messages, first, last)| {
-            let span = last.saturating_sub(first) as f64 * 1e-9;
+            let span = ns_to_s(last.saturating_sub(first));
             (messages > 1 && span > 0.0).then(|| (messages - 1) as f64 / span)
         });
         (name, known)

@@ -68,7 +68,7 @@ pub fn clock() -> Check {
     let found = format!(
         "offset {} us, at most {} ms off",
         figure(offset_us),
-        figure(timex.maxerror as f64 * 1e-3)
+        figure(timex.maxerror as f64 / 1e3)
     );
     if !is_synchronized {
         let advice =

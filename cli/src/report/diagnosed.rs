@@ -19,17 +19,17 @@ const OF_AN_INPUT: [(&str, &str); 4] = [
 
 /// What is drawn of the node: percentiles among its metadata, by key.
 fn percentile(key: &str, value: MetadataRef<'_>) -> Option<f64> {
-    let (name, to_ms) = match key.rsplit_once('_')? {
-        (name, "ns") => (name, 1e-6),
-        (name, "us") => (name, 1e-3),
+    let (name, in_a_ms) = match key.rsplit_once('_')? {
+        (name, "ns") => (name, 1e6),
+        (name, "us") => (name, 1e3),
         _ => return None,
     };
     if !["_p50", "_p99"].iter().any(|end| name.ends_with(end)) {
         return None;
     }
     match value {
-        MetadataRef::Integer(value) => Some(value as f64 * to_ms),
-        MetadataRef::Float(value) => Some(value * to_ms),
+        MetadataRef::Integer(value) => Some(value as f64 / in_a_ms),
+        MetadataRef::Float(value) => Some(value / in_a_ms),
         _ => None,
     }
 }
@@ -97,7 +97,7 @@ impl Diagnosed {
             let numbers: BTreeMap<String, f64> = numbers
                 .filter(|(name, value)| *value >= 0.0 || name.starts_with("clock"))
                 .collect();
-            let drawn = OF_AN_INPUT.map(|(column, _)| numbers.get(column).map_or(f64::NAN, |ns| ns * 1e-6));
+            let drawn = OF_AN_INPUT.map(|(column, _)| numbers.get(column).map_or(f64::NAN, |ns| ns / 1e6));
             let lines = || OF_AN_INPUT.map(|(_, line)| line.to_owned()).to_vec();
             self.chart(&name, lines).tracks.push(stamp_ns, &drawn);
             let message = text("message");

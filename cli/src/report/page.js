@@ -281,7 +281,11 @@ function show() {
     table(main, [`<${of.stream}`, ...counted.map((name) => name.replaceAll("_", " ")), "<said last"], Object.entries(of.inputs).map(([name, input]) =>
       [name, ...counted.map((column) => whole(input.numbers[column])), input.message]));
   }
-  for (const fault of trial ? trial.faults : []) add(main, "p", `${fault.at}: ${fault.count} faults and warnings`);
+  for (const fault of trial ? trial.faults : []) {
+    add(main, "p", `${fault.at}: ${fault.count} faults and warnings`);
+    const list = add(main, "ul");
+    for (const cause of fault.causes) add(list, "li", `${cause.count}, such as: ${cause.such_as}`);
+  }
   for (const of of trial ? trial.observations : []) if (of.late_samples > 0) add(main, "p", `${of.output}: ${of.late_samples} samples came after their target was sent`);
   if (trial && trial.missing.length > 0) add(main, "p", `Not in the recording: ${trial.missing.join(", ")}`);
   if (trial && trial.unused.length > 0) add(main, "p", `Not used: ${trial.unused.join(", ")}`);

@@ -234,7 +234,7 @@ fn stretches(tracks: &Tracks, origin_ns: i64) -> Vec<Stretch> {
 
 /// From the origin, to a microsecond.
 fn seconds(ns: i64, origin_ns: i64) -> f64 {
-    ((i128::from(ns) - i128::from(origin_ns)) as f64 * 1e-3).round() * 1e-6
+    ((i128::from(ns) - i128::from(origin_ns)) as f64 / 1e3).round() / 1e6
 }
 
 /// The machine, in words.

@@ -6,6 +6,7 @@ use crate::track::Tracks;
 use crate::trial::tally::{compute_ns, delay_ns};
 use robocache::ops::align::AlignConfig;
 use robocache::stream::{Header, Message};
+use robocache::time::ns_to_ms;
 use std::ops::Range;
 
 /// Points of a stretch, or up to twice as many.
@@ -138,7 +139,7 @@ impl Watched {
         self.computes.add_some(compute_ns(header));
         self.row.clear();
         for (lane, (valid, age_ns)) in self.lanes.iter().zip(newest(header)) {
-            let age_ms = if age_ns < 0 { f64::NAN } else { age_ns as f64 * 1e-6 };
+            let age_ms = if age_ns < 0 { f64::NAN } else { ns_to_ms(age_ns) };
             self.row.extend([f64::from(u8::from(valid)), age_ms]);
             let channels = lane.values.clone();
             self.row

@@ -1,6 +1,7 @@
 //! What the status files of a folder say.
 
 use robocache::app::{Level, Report};
+use robocache::time::ns_to_s;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -82,7 +83,7 @@ impl Node {
                 };
             }
         };
-        let age_s = now_ns.saturating_sub(report.timestamp_ns) as f64 * 1e-9;
+        let age_s = ns_to_s(now_ns.saturating_sub(report.timestamp_ns));
         let is_stale = !report.ended && age_s.abs() > STALE_S;
         let problem = is_stale.then(|| match age_s > 0.0 {
             true => format!("it has said nothing for {age_s:.0} s: it hangs, or was killed"),
@@ -203,6 +204,7 @@ pub mod tests {
             level: Level::Stale,
             message: "`lidar \"top\"`: nothing has come for 4.0 s".into(),
             observations: 500,
+            observation_rate_hz: Some(48.5),
             wait_p50_ns: Some(2_000_000),
             wait_p99_ns: Some(40_000_000),
             compute_p50_us: Some(1.5),

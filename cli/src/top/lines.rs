@@ -1,28 +1,27 @@
 //! A line for each node, and below it one for each of its inputs.
 
 use super::files::{Node, Status};
-use crate::output::{bytes, figure};
+use crate::output::{bytes, figure, figure_or_dash};
 use robocache::app::{Level, Report, Row};
+use robocache::time::ns_to_ms;
 
-/// What stands over the columns; `<` over those of text.
-pub const HEADINGS: [&str; 13] = [
+/// What stands over the columns; `<` over those of text. Of an input the times are ages, of a node the waits of its
+/// observations.
+pub const HEADINGS: [&str; 10] = [
     "<node, input",
     "<level",
-    "rate Hz",
+    "Hz",
     "age p50",
     "p99 ms",
     "valid %",
     "late",
     "dropped",
     "faults",
-    "wait p50",
-    "p99 ms",
     "<device",
-    "<why",
 ];
 
 pub struct Line {
-    pub cells: [String; 13],
+    pub cells: [String; 10],
     pub level: Level,
     pub is_node: bool,
     /// Whether the node has ended, so that its level is of no interest.
@@ -40,7 +39,7 @@ pub fn of(status: &Status) -> Vec<Line> {
 }
 
 fn ms(ns: Option<i64>) -> String {
-    ns.map_or_else(|| "-".to_owned(), |ns| figure(ns as f64 * 1e-6))
+    ns.map_or_else(|| "-".to_owned(), |ns| figure(ns_to_ms(ns)))
 }
 
 fn of_node(node: &Node) -> Line {
@@ -50,11 +49,6 @@ fn of_node(node: &Node) -> Line {
         0 => report.device.clone(),
         held => format!("{}, {}", report.device, bytes(held)),
     };
-    let why = match (&node.problem, report) {
-        (Some(problem), _) => problem.clone(),
-        (None, Some(report)) => report.message.clone(),
-        (None, None) => String::new(),
-    };
     Line {
         cells: [
             node.name.clone(),
@@ -63,17 +57,14 @@ fn of_node(node: &Node) -> Line {
             } else {
                 node.level.to_string()
             },
-            String::new(),
-            String::new(),
-            String::new(),
-            String::new(),
-            String::new(),
-            String::new(),
-            String::new(),
+            report.map_or_else(none, |report| figure_or_dash(report.observation_rate_hz)),
             report.map_or_else(none, |report| ms(report.wait_p50_ns)),
             report.map_or_else(none, |report| ms(report.wait_p99_ns)),
+            String::new(),
+            String::new(),
+            String::new(),
+            String::new(),
             report.map_or_else(none, device),
-            if node.is_ended() { String::new() } else { why },
         ],
         level: node.level,
         is_node: true,
@@ -104,16 +95,79 @@ fn of_input(row: &Row, node: &Node) -> Line {
             dropped.to_string(),
             row.faults.to_string(),
             String::new(),
-            String::new(),
-            String::new(),
-            if node.is_ended() {
-                String::new()
-            } else {
-                row.message.clone()
-            },
         ],
         level: row.level,
         is_node: false,
         is_ended: node.is_ended(),
+    }
+}
+
+/// Why a node or an input is not well.
+pub struct Reason {
+    pub level: Level,
+    text: String,
+}
+
+/// What is wrong with the nodes that have not ended, the worst first.
+pub fn reasons(status: &Status) -> Vec<Reason> {
+    let running = status.nodes.iter().filter(|node| !node.is_ended());
+    let mut reasons: Vec<Reason> = running.flat_map(of).collect();
+    reasons.sort_by_key(|reason| std::cmp::Reverse(reason.level));
+    return reasons;
+
+    fn of(node: &Node) -> Vec<Reason> {
+        let reason = |level, why: &str| Reason {
+            level,
+            text: format!("{}: {why}", node.name),
+        };
+        let report = match (&node.problem, &node.report) {
+            (Some(problem), _) => return vec![reason(node.level, problem)],
+            (None, None) => return Vec::new(),
+            (None, Some(report)) => report,
+        };
+        let bad = report.inputs.iter().filter(|row| row.level > Level::Ok);
+        let reasons: Vec<Reason> = bad
+            .map(|row| match row.operation == node.name {
+                true => reason(row.level, &format!("`{}`: {}", row.input, row.message)),
+                false => reason(
+                    row.level,
+                    &format!("{}: `{}`: {}", row.operation, row.input, row.message),
+                ),
+            })
+            .collect();
+        match reasons.is_empty() && report.level > Level::Ok {
+            true => vec![reason(report.level, &report.message)],
+            false => reasons,
+        }
+    }
+}
+
+impl Reason {
+    /// In lines of so many characters: what does not fit goes on below.
+    pub fn lines(&self, width: usize) -> Vec<String> {
+        const INDENT: usize = 7;
+        let room = width.saturating_sub(INDENT).max(1);
+        let mut lines: Vec<String> = Vec::new();
+        let mut line = String::new();
+        for word in self.text.split(' ') {
+            let mut rest: Vec<char> = word.chars().collect();
+            let used = line.chars().count();
+            if used > 0 && used + 1 + rest.len() > room {
+                lines.push(std::mem::take(&mut line));
+            }
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            // A word that is longer than a line is cut.
+            while rest.len() > room {
+                lines.push(rest.drain(..room).collect());
+            }
+            line.extend(rest);
+        }
+        lines.push(line);
+        let level = self.level.to_string();
+        let first = |i: usize| if i == 0 { level.as_str() } else { "" };
+        let lines = lines.into_iter().enumerate();
+        lines.map(|(i, line)| format!("{:<INDENT$}{line}", first(i))).collect()
     }
 }

@@ -7,14 +7,18 @@ mod screen;
 
 use crate::output::{Output, Table};
 use files::Status;
+use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+/// The width of a line where nobody says it.
+const WIDTH: usize = 80;
+
 /// Shows how the nodes of a running dataflow are
 ///
-/// Each node writes its file where its configuration has `status: DIR`, or the environment `ROBOCACHE_STATUS`. Below
-/// each node stand its inputs. Rates, ages and shares are of the last 5 to 10 seconds, counts of the whole run.
+/// Each node writes its file where its configuration has `status: DIR`, or the environment `ROBOCACHE_STATUS`. First
+/// stands what is wrong, the worst above, then each node with its inputs below it. Rates, ages and shares are of the last 5 to 10 seconds, counts of the whole run.
 #[derive(clap::Args)]
 #[command(after_help = "Keys: up, down and the page keys scroll, q ends.
 
@@ -58,9 +62,23 @@ fn text(status: &Status) -> String {
     if status.nodes.is_empty() {
         return format!("{}: no node has written its status\n", status.folder.display());
     }
+    let width = match std::io::stdout().is_terminal() {
+        true => ratatui::crossterm::terminal::size().map_or(WIDTH, |(columns, _)| usize::from(columns)),
+        false => WIDTH,
+    };
+    let mut text = String::new();
+    for reason in lines::reasons(status) {
+        for line in reason.lines(width) {
+            text.push_str(&line);
+            text.push('\n');
+        }
+    }
+    if !text.is_empty() {
+        text.push('\n');
+    }
     let mut table = Table::new(lines::HEADINGS);
     for line in lines::of(status) {
         table.row(line.cells);
     }
-    table.to_string()
+    text + &table.to_string()
 }

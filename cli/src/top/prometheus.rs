@@ -282,6 +282,13 @@ fn of_nodes(status: &Status, metrics: &mut Metrics) {
             metrics.series(name, &[("node", &node.name)], value(node, report));
         }
     }
+    let rate = key::observation_rate_hz;
+    metrics.metric(rate, "gauge", "Observations, sets, grids and batches in a second.");
+    for (node, report) in reports() {
+        if let Some(rate_hz) = report.observation_rate_hz {
+            metrics.series(rate, &[("node", &node.name)], rate_hz);
+        }
+    }
     let quantiles: [(&str, &str, Quantiles<Report>); 2] = [
         (
             "wait_seconds",
@@ -458,6 +465,7 @@ mod tests {
         for line in [
             "robocache_up{node=\"fuse\"} 1",
             "robocache_observations_total{node=\"fuse\"} 500",
+            "robocache_observation_rate_hz{node=\"fuse\"} 48.5",
             "robocache_wait_seconds{node=\"fuse\",quantile=\"0.99\"} 0.04",
             "robocache_age_seconds{node=\"fuse\",operation=\"fuse\",input=\"camera\",quantile=\"0.99\"} 0.12",
             "robocache_age_seconds{node=\"fuse\",operation=\"fuse\",input=\"force\",quantile=\"1\"} 0.0011",

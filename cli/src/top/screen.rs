@@ -68,8 +68,26 @@ fn draw(status: &Status, scroll: usize, frame: &mut Frame<'_>) -> usize {
     let [top, middle, bottom] =
         Layout::vertical([Constraint::Length(1), Constraint::Min(0), Constraint::Length(1)]).areas(frame.area());
     let lines = lines::of(status);
+    let width = usize::from(middle.width);
+    let reasons = lines::reasons(status);
+    let reasons = reasons.iter().flat_map(|reason| {
+        let style = of_level(reason.level);
+        reason
+            .lines(width)
+            .into_iter()
+            .map(move |line| Text::styled(line, style))
+    });
+    let reasons: Vec<Text<'_>> = reasons.collect();
     let room = usize::from(middle.height).saturating_sub(1);
-    let scroll = scroll.min(lines.len().saturating_sub(room));
+    let scroll = scroll.min((reasons.len() + lines.len()).saturating_sub(room));
+    // What is wrong goes off the screen first.
+    let shown = scroll.min(reasons.len());
+    let height = u16::try_from(reasons.len() - shown).unwrap_or(u16::MAX);
+    let [upper, lower] =
+        Layout::vertical([Constraint::Length(height.min(middle.height)), Constraint::Min(0)]).areas(middle);
+    for (line, row) in reasons[shown..].iter().zip(upper.rows()) {
+        frame.render_widget(line, row);
+    }
     let bad = status
         .nodes
         .iter()
@@ -79,7 +97,7 @@ fn draw(status: &Status, scroll: usize, frame: &mut Frame<'_>) -> usize {
         (nodes, bad) => format!("{}: {nodes} nodes, {bad} in error or stale", status.folder.display()),
     };
     frame.render_widget(Text::raw(title), top);
-    frame.render_widget(table(&lines, scroll), middle);
+    frame.render_widget(table(&lines, scroll - shown), lower);
     frame.render_widget(Text::raw("q ends, up and down scroll"), bottom);
     scroll
 }
@@ -88,9 +106,11 @@ fn table(lines: &[Line], scroll: usize) -> Table<'_> {
     let widths = (0..HEADINGS.len()).map(|column| {
         let cells = lines.iter().map(|line| line.cells[column].chars().count());
         let widest = cells.chain([heading(column).chars().count()]).max().unwrap_or(0);
-        match column + 1 == HEADINGS.len() {
-            true => Constraint::Fill(1),
-            false => Constraint::Length(u16::try_from(widest.min(40)).unwrap_or(40)),
+        let widest = u16::try_from(widest.min(40)).unwrap_or(40);
+        // Where there is not room enough, long names are cut, and not numbers.
+        match column {
+            0 => Constraint::Max(widest),
+            _ => Constraint::Length(widest),
         }
     });
     let header = (0..HEADINGS.len()).map(|column| cell(column, heading(column)));
@@ -117,16 +137,22 @@ fn cell(column: usize, text: &str) -> Cell<'_> {
 }
 
 fn style(line: &Line) -> Style {
-    let style = match line.level {
-        _ if line.is_ended => Style::new().add_modifier(Modifier::DIM),
-        Level::Ok => Style::new(),
-        Level::Warn => Style::new().fg(Color::Yellow),
-        Level::Error => Style::new().fg(Color::Red),
-        Level::Stale => Style::new().fg(Color::Magenta),
+    let style = match line.is_ended {
+        true => Style::new().add_modifier(Modifier::DIM),
+        false => of_level(line.level),
     };
     match line.is_node {
         true => style.add_modifier(Modifier::BOLD),
         false => style,
+    }
+}
+
+fn of_level(level: Level) -> Style {
+    match level {
+        Level::Ok => Style::new(),
+        Level::Warn => Style::new().fg(Color::Yellow),
+        Level::Error => Style::new().fg(Color::Red),
+        Level::Stale => Style::new().fg(Color::Magenta),
     }
 }
 
@@ -148,7 +174,7 @@ mod tests {
     }
 
     fn drawn(status: &Status, scroll: usize, height: u16) -> (Vec<String>, usize, TestBackend) {
-        let mut terminal = Terminal::new(TestBackend::new(124, height)).unwrap();
+        let mut terminal = Terminal::new(TestBackend::new(80, height)).unwrap();
         let mut at = 0;
         terminal.draw(|frame| at = draw(status, scroll, frame)).unwrap();
         let backend = terminal.backend().clone();
@@ -158,31 +184,42 @@ mod tests {
     }
 
     #[test]
-    fn a_screen_has_a_line_for_each_node_and_input() {
-        let (lines, _, backend) = drawn(&status(), 0, 8);
+    fn a_screen_says_first_what_is_wrong_and_whole_and_then_has_a_line_for_each_node_and_input() {
+        let mut status = status();
+        let long = "no observation for 12.0 s: `camera`: its first stamp is 1700000000: the time in seconds (needed: `timestamp_ns` in ns)";
+        status.nodes[0].report.as_mut().unwrap().inputs[1].message = long.into();
+        let (lines, _, backend) = drawn(&status, 0, 14);
         let wanted = [
             "/run/robot: 2 nodes, 2 in error or stale",
-            "node, input           level rate Hz age p50 p99 ms valid % late dropped faults wait p50 p99 ms device why",
-            "fuse                  stale                                                        2.00   40.0 cpu    `lidar \"top\"`: nothing",
-            "  force               ok       1000   0.500   1.00     100    0       0      0",
-            "  camera              error    30.0    33.0    120    25.0   12       7      3                         3 faults: 127 values (",
-            "  wrist: lidar \"top\"  stale       0       -      -       -    0       0      0                        nothing has come for 4.",
-            "voxelize              stale                                                        2.00   40.0 cpu    it has said nothing for",
-            "q ends, up and down scroll",
+            "stale  fuse: wrist: `lidar \"top\"`: nothing has come for 4.0 s",
+            "stale  voxelize: it has said nothing for 30 s: it hangs, or was killed",
+            "error  fuse: `camera`: no observation for 12.0 s: `camera`: its first stamp is",
+            "       1700000000: the time in seconds (needed: `timestamp_ns` in ns)",
+            "node, input         level   Hz age p50 p99 ms valid % late dropped faults device",
         ];
         for (line, wanted) in lines.iter().zip(wanted) {
-            let squeezed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-            let (line, wanted) = (squeezed(line), squeezed(wanted));
-            assert!(line.starts_with(wanted.trim_end_matches('.')), "{line}\nnot {wanted}");
+            assert_eq!(line, wanted);
         }
-        let red = (0..124).filter(|&x| backend.buffer()[(x, 4)].fg == Color::Red).count();
-        assert_eq!(red, 124, "the line of the camera");
+        let shown: Vec<Vec<&str>> = lines[6..11]
+            .iter()
+            .map(|line| line.split_whitespace().collect())
+            .collect();
+        assert_eq!(shown[0], ["fuse", "stale", "48.5", "2.00", "40.0", "cpu"]);
+        assert_eq!(
+            shown[2],
+            ["camera", "error", "30.0", "33.0", "120", "25.0", "12", "7", "3"]
+        );
+        assert_eq!(shown[4], ["voxelize", "stale", "48.5", "2.00", "40.0", "cpu"]);
+        assert_eq!(lines[13], "q ends, up and down scroll");
+        let red = (0..80).filter(|&x| backend.buffer()[(x, 8)].fg == Color::Red).count();
+        assert_eq!(red, 80, "the line of the camera");
+        assert_eq!(backend.buffer()[(0, 3)].fg, Color::Red);
     }
 
     #[test]
     fn it_scrolls_no_further_than_there_are_lines() {
         let (lines, at, _) = drawn(&status(), 99, 6);
-        assert_eq!(at, 2);
+        assert_eq!(at, 5);
         assert!(
             lines[2].starts_with("  camera") && lines[4].starts_with("voxelize"),
             "{lines:?}"

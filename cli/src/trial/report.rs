@@ -9,6 +9,7 @@ use crate::stats::Spread;
 use robocache::app::Graph;
 use robocache::ops::align::{AlignConfig, FUSED, TriggerConfig};
 use robocache::stream::recording::Order;
+use robocache::time::ns_to_s;
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -86,9 +87,17 @@ struct Others {
 }
 
 #[derive(Serialize)]
-struct Faults {
+pub struct Faults {
     at: String,
     count: u64,
+    causes: Vec<Cause>,
+}
+
+/// What happened so often, as the log said it last.
+#[derive(Serialize)]
+struct Cause {
+    count: u64,
+    such_as: String,
 }
 
 /// What ran, and how.
@@ -138,6 +147,14 @@ impl Report {
             .map(|(at, count)| Faults {
                 at: at.to_owned(),
                 count,
+                causes: graph
+                    .causes()
+                    .filter(|(of, ..)| *of == at)
+                    .map(|(_, count, words)| Cause {
+                        count,
+                        such_as: words.to_owned(),
+                    })
+                    .collect(),
             })
             .collect();
         let (works, verdict) = verdict(&observations, &grids, &missing, &run);
@@ -169,7 +186,7 @@ impl Report {
 /// Messages a second, by the first stamp and the last.
 fn rate(counts: &Counts) -> Option<f64> {
     let (first, last) = counts.span_ns?;
-    let span = last.saturating_sub(first) as f64 * 1e-9;
+    let span = ns_to_s(last.saturating_sub(first));
     (span > 0.0).then(|| (counts.messages - 1) as f64 / span)
 }
 
@@ -307,7 +324,7 @@ fn too_few(of: &Observations, run: &Run<'_>) -> Option<String> {
 /// Whether it would have worked, and why.
 fn verdict(observations: &[Observations], grids: &[Grids], missing: &[String], run: &Run<'_>) -> (bool, String) {
     if let Some((leap, operation)) = &run.leap {
-        let days = leap.ahead_ns as f64 * 1e-9 / 86400.0;
+        let days = ns_to_s(leap.ahead_ns) / 86400.0;
         let (input, targets, of) = (&run.inputs[leap.input], leap.targets, operation.label());
         let text = format!(
             "no: a stamp of `{input}` is {} days ahead of where all streams are, and {of} has {targets} targets until then: it was tried up to \
@@ -430,14 +447,7 @@ pub fn text(report: &Report) -> String {
         let _ = writeln!(text, "\n{}: {} messages", other.output, other.count);
     }
     text.push('\n');
-    for fault in &report.faults {
-        let _ = writeln!(text, "{}: {} faults and warnings", fault.at, fault.count);
-    }
-    for (what, names) in [("not in the recording", &report.missing), ("not used", &report.unused)] {
-        if !names.is_empty() {
-            let _ = writeln!(text, "{what}: {}", names.join(", "));
-        }
-    }
+    text.push_str(&causes(report));
     for problem in &report.problems {
         let _ = writeln!(text, "can't be read: {problem}");
     }
@@ -445,5 +455,22 @@ pub fn text(report: &Report) -> String {
         let _ = writeln!(text, "clocks: {}", found.text);
     }
     let _ = writeln!(text, "{}", report.verdict);
+    text
+}
+
+/// What went wrong where, and what is missing.
+pub fn causes(report: &Report) -> String {
+    let mut text = String::new();
+    for fault in &report.faults {
+        let _ = writeln!(text, "{}: {} faults and warnings", fault.at, fault.count);
+        for Cause { count, such_as } in &fault.causes {
+            let _ = writeln!(text, "  {count}, such as: {such_as}");
+        }
+    }
+    for (what, names) in [("not in the recording", &report.missing), ("not used", &report.unused)] {
+        if !names.is_empty() {
+            let _ = writeln!(text, "{what}: {}", names.join(", "));
+        }
+    }
     text
 }

@@ -269,7 +269,7 @@ impl StreamConfig {
             DELAY_MS_MAX,
             " ms",
         )?;
-        let jitter_max = self.period_ns() as f64 * 1e-6 / 6.0;
+        let jitter_max = self.period_ns() as f64 / 1e6 / 6.0;
         if !(self.jitter_ms >= 0.0 && self.jitter_ms < jitter_max) {
             let allowed = format!("0 ms to less than a sixth of the period, here {jitter_max:.4} ms");
             return Err(refuse(&key("jitter_ms"), self.jitter_ms, allowed));

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// A stamp further back than this is of a clock that was set, and not of a message out of order, ns.
 const RESET_NS: i64 = 1_000_000_000;
 
-/// A stamp further from the time of publication than this is of another clock, ns.
+/// A stamp further behind the time of publication than this is of another clock, or of a recording, ns.
 const OTHER_CLOCK_NS: i64 = 3_600_000_000_000;
 
 /// A gap is a step of more than this many usual ones, as for `robocache info`.
@@ -44,6 +44,7 @@ pub struct Figures<'a> {
 
 #[derive(Default)]
 struct Results {
+    observations: u64,
     wait: Times,
     compute: Times,
 }
@@ -82,6 +83,7 @@ struct Samples {
 
 impl Figure for Results {
     fn clear(&mut self) {
+        self.observations = 0;
         self.wait.clear();
         self.compute.clear();
     }
@@ -130,7 +132,7 @@ impl Input {
         let is_own = *message.header.unstamped == 0;
         let delay = stamp.zip(message.arrival_ns).filter(|_| is_own);
         let delay = delay.map(|(stamp, arrival)| arrival.saturating_sub(stamp));
-        let delay = delay.filter(|ns| (-OTHER_CLOCK_NS..OTHER_CLOCK_NS).contains(ns));
+        let delay = delay.filter(|&ns| ns < OTHER_CLOCK_NS);
         self.recent.record(|samples| {
             samples.messages += 1;
             if let Some(step) = step {
@@ -141,7 +143,7 @@ impl Input {
                 samples.delay.record(delay);
                 samples.delays += 1;
                 samples.ahead += u64::from(delay < -LONGEST_LEAD_NS);
-                samples.lead_ns = samples.lead_ns.max(-delay);
+                samples.lead_ns = samples.lead_ns.max(delay.saturating_neg());
             }
         });
     }
@@ -262,6 +264,12 @@ impl Diagnostics {
         }
     }
 
+    /// Observations, sets and grids in a second, of the last seconds; `None` at the start.
+    fn observation_rate_hz(&self, now: Instant) -> Option<f64> {
+        let seconds = now.saturating_duration_since(self.results.since()).as_secs_f64();
+        (seconds >= 0.5).then(|| self.results.get().observations as f64 / seconds)
+    }
+
     /// A message came on an input of an operation.
     pub fn came(&mut self, operation: usize, input: usize, message: &Message) {
         self.operations[operation].inputs[input].came(message);
@@ -270,8 +278,8 @@ impl Diagnostics {
     /// What is to be said now. `state` says how each input of an operation stands.
     pub fn report<'a>(&mut self, now: Instant, mut state: impl FnMut(usize, usize) -> InputState<'a>) -> Report {
         self.results.turn(now);
-        let Results { wait, compute } = self.results.get();
-        let us = |ns: i64| ns as f64 * 1e-3;
+        let Results { wait, compute, .. } = self.results.get();
+        let us = |ns: i64| ns as f64 / 1e3;
         let devices = || self.operations.iter().filter_map(|operation| operation.device);
         let device = devices().find(|&device| device != Device::Cpu).or(devices().next());
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -279,6 +287,7 @@ impl Diagnostics {
             version: Report::VERSION,
             timestamp_ns: i64::try_from(since_epoch.as_nanos()).unwrap_or(i64::MAX),
             observations: self.observations,
+            observation_rate_hz: self.observation_rate_hz(now),
             wait_p50_ns: wait.quantile(0.5),
             wait_p99_ns: wait.quantile(0.99),
             compute_p50_us: compute.quantile(0.5).map(us),
@@ -307,9 +316,10 @@ impl Figures<'_> {
     /// seen, where that is known.
     pub fn observation(&mut self, wait_ns: Option<i64>) {
         self.diagnostics.observations += 1;
-        if let Some(wait_ns) = wait_ns {
-            self.diagnostics.results.record(|results| results.wait.record(wait_ns));
-        }
+        self.diagnostics.results.record(|results| {
+            results.observations += 1;
+            wait_ns.into_iter().for_each(|wait_ns| results.wait.record(wait_ns));
+        });
     }
 
     /// What an observation has of an input: the age of its newest sample, -1 where there is none, and whether it is valid.

@@ -1,6 +1,7 @@
 //! How an input is, and why, in words.
 
-use super::{Diagnosis, Level, Row};
+use super::{Ailment, Diagnosis, Level, Row};
+use crate::time::{ns_to_ms, ns_to_s};
 use std::time::Duration;
 
 /// Nothing has come for long where it is this long,
@@ -46,6 +47,8 @@ pub(in crate::app) struct Faulty<'a> {
 /// How an input stands, beside its messages.
 pub(in crate::app) struct InputState<'a> {
     pub diagnosis: Diagnosis,
+    /// What the operation finds wrong with it.
+    pub ailment: Option<&'a Ailment>,
     pub faulty: Faulty<'a>,
     pub is_open: bool,
     /// Whether nothing need come: it is asked by requests.
@@ -58,8 +61,19 @@ fn shortened(said: &str) -> &str {
     said.char_indices().nth(MOST).map_or(said, |(end, _)| &said[..end])
 }
 
-/// How an input is, by its row and the one before it.
+/// How an input is, by its row and the one before it, and by what its operation says.
 pub(super) fn judge(row: &Row, before: &Row, lately: &Lately, state: &InputState<'_>) -> (Level, String) {
+    let (level, words) = by_messages(row, before, lately, state);
+    match state.ailment {
+        None => (level, words),
+        Some(ailment) if ailment.level > level => (ailment.level, shortened(&ailment.to_string()).to_owned()),
+        // What the messages show is the cause.
+        Some(ailment) => (level, format!("{words}; {}", ailment.what)),
+    }
+}
+
+/// How an input is, by what came on it or did not.
+fn by_messages(row: &Row, before: &Row, lately: &Lately, state: &InputState<'_>) -> (Level, String) {
     let faults = row.faults - before.faults;
     if faults > 0 {
         let said = shortened(state.faulty.said);
@@ -81,7 +95,6 @@ pub(super) fn judge(row: &Row, before: &Row, lately: &Lately, state: &InputState
         }
         _ => return (Level::Stale, format!("nothing has come for {seconds:.1} s")),
     }
-    let ms = |ns: i64| ns as f64 * 1e-6;
     let mut why = Vec::new();
     let mut say = |words: String| why.push(words);
     // Causes before what they bring about.
@@ -94,13 +107,13 @@ pub(super) fn judge(row: &Row, before: &Row, lately: &Lately, state: &InputState
     if let Some(delay) = delay.filter(|_| !is_put_right) {
         say(format!(
             "its stamps are {:.1} s behind the clock of this host",
-            ms(delay) * 1e-3
+            ns_to_s(delay)
         ));
     }
     if let Some(lead_ns) = lately.lead_ns.filter(|_| !is_put_right) {
         say(format!(
             "its stamps are up to {:.1} s ahead of the clock of this host",
-            ms(lead_ns) * 1e-3
+            ns_to_s(lead_ns)
         ));
     }
     let counts = [
@@ -110,6 +123,7 @@ pub(super) fn judge(row: &Row, before: &Row, lately: &Lately, state: &InputState
             row.dropped_overflow,
             before.dropped_overflow,
         ),
+        ("dropped for their stamps", row.dropped_stamp, before.dropped_stamp),
         ("out of order", row.out_of_order, before.out_of_order),
     ];
     for (what, now, before) in counts {
@@ -121,14 +135,22 @@ pub(super) fn judge(row: &Row, before: &Row, lately: &Lately, state: &InputState
     let gap_ns = lately.longest_step_ns;
     let limit = state.diagnosis.max_gap_ns.filter(|&limit| gap_ns > limit);
     if let Some(limit) = limit {
-        say(format!("a gap of {:.1} ms (`max_gap_ms` {})", ms(gap_ns), ms(limit)));
+        say(format!(
+            "a gap of {:.1} ms (`max_gap_ms` {})",
+            ns_to_ms(gap_ns),
+            ns_to_ms(limit)
+        ));
     }
     let age = row
         .age_max_ns
         .zip(state.diagnosis.max_age_ns)
         .filter(|(age, limit)| age > limit);
     if let Some((age, limit)) = age {
-        say(format!("an age of {:.1} ms (`max_age_ms` {})", ms(age), ms(limit)));
+        say(format!(
+            "an age of {:.1} ms (`max_age_ms` {})",
+            ns_to_ms(age),
+            ns_to_ms(limit)
+        ));
     }
     if let Some(share) = row.valid_share.filter(|&share| share < 1.0) {
         say(format!("valid in {:.1} % of the observations", share * 100.0));

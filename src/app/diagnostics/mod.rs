@@ -10,10 +10,31 @@ pub(super) use figures::Diagnostics;
 pub use figures::Figures;
 pub(crate) use judge::is_silent;
 pub(super) use judge::{Faulty, InputState};
+pub(super) use recent::{Figure, Recent};
 pub use report::{Level, Report, Row};
+
+use std::fmt;
 
 /// The output of a node that reports are published on.
 pub const DIAGNOSTICS: &str = "diagnostics";
+
+/// What an operation finds wrong with one of its inputs, in the words of its log. Its row says it, and so does whoever reads
+/// that.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ailment {
+    /// How bad it is.
+    pub level: Level,
+    /// What is wrong: "no observation for 12.0 s".
+    pub what: String,
+    /// Why.
+    pub cause: String,
+}
+
+impl fmt::Display for Ailment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.what, self.cause)
+    }
+}
 
 /// What only an operation knows of one of its inputs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

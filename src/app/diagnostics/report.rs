@@ -136,6 +136,9 @@ pub struct Report {
     pub message: String,
     /// Observations, sets and grids that were published, so far.
     pub observations: u64,
+    /// The same in a second, of the last 5 to 10 seconds. What is not said is not known.
+    #[serde(default)]
+    pub observation_rate_hz: Option<f64>,
     /// From the target of an observation to the newest stamp that was seen when it was published.
     pub wait_p50_ns: Option<i64>,
     /// The same: one in a hundred is above.
@@ -167,6 +170,9 @@ impl Report {
         header.level.set(self.level as i64);
         header.message.set(&self.message);
         header.observations.set(self.observations as i64);
+        if let Some(rate_hz) = self.observation_rate_hz {
+            header.observation_rate_hz.set(rate_hz);
+        }
         let durations = [
             (&mut header.wait_p50_ns, self.wait_p50_ns),
             (&mut header.wait_p99_ns, self.wait_p99_ns),

@@ -104,7 +104,7 @@ impl Operation for Clock {
         if let Some(published) = published_ns.filter(|_| stamp.is_locked)
             && stamp.host_ns.abs_diff(published) > OTHER_CLOCK_NS
         {
-            let apart = (stamp.host_ns as f64 - published as f64) * 1e-9;
+            let apart = (stamp.host_ns as f64 - published as f64) / 1e9;
             let text = format_args!(
                 "its stamps are {apart:+.1} s from the time of publication: of another clock than `clock` says"
             );

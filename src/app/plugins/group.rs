@@ -4,9 +4,12 @@ mod silence;
 
 use super::held::Pool;
 use super::{report_losses, warn_of_jump};
-use crate::app::{App, AppError, Change, Diagnosis, Dropped, Fault, Operation, Outbox, Plugin, Registration, Wake};
+use crate::app::{
+    Ailment, App, AppError, Change, Diagnosis, Dropped, Fault, Operation, Outbox, Plugin, Registration, Wake,
+};
 use crate::ops::group::{Arrival, DropReason, Grouper, GroupingConfig, Outcome, SetInfo};
 use crate::stream::{Header, Layout, Message, key};
+use crate::time::ns_to_ms;
 use silence::Silence;
 use std::time::Instant;
 
@@ -148,7 +151,7 @@ fn warn(input: usize, arrival: Arrival, out: &mut Outbox<'_>) {
         warn_of_jump(input, jump, "what waited was dropped", out);
     }
     if let Some(ns) = arrival.too_close_ns {
-        let ms = ns as f64 * 1e-6;
+        let ms = ns_to_ms(ns);
         let text = format_args!("a message is {ms} ms after the one before it: sets may not be the best");
         out.warn_seldom(input, "closer than min_period_ms", text);
     }
@@ -191,6 +194,10 @@ impl Operation for Group {
         }
         self.silence.changed(input, to);
         self.settle(out);
+    }
+
+    fn ailment(&self, input: usize) -> Option<&Ailment> {
+        self.silence.ailment(input)
     }
 
     fn diagnosis(&self, _: usize) -> Diagnosis {

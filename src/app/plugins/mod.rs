@@ -23,6 +23,7 @@ pub use voxelize::VoxelizePlugin;
 
 use super::{Fault, Outbox, Plugin, Value};
 use crate::stream::{Column, Message};
+use crate::time::ns_to_s;
 
 /// Every operation of robocache, for [`App::add_plugins`](super::App::add_plugins).
 pub fn all() -> Vec<Box<dyn Plugin>> {
@@ -65,7 +66,7 @@ fn report_losses(input: usize, message: &Message, (columns, nulls): (&str, &str)
 
 /// Warns that the clock of an input jumped by so many ns, and of what that did.
 fn warn_of_jump(input: usize, jump_ns: i64, done: &str, out: &mut Outbox<'_>) {
-    let seconds = jump_ns as f64 * 1e-9;
+    let seconds = ns_to_s(jump_ns);
     // Two kinds, so that of a stamp that jumps there and back both are logged.
     let kind = if jump_ns < 0 {
         "clock jumps back"

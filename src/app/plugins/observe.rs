@@ -6,7 +6,7 @@ mod attach;
 use super::watch::Watch;
 use super::{number_or_null, report_losses, warn_of_jump};
 use crate::app::handed::Handed;
-use crate::app::{App, Change, Diagnosis, Dropped, Fault, Operation, Outbox, Value, Wake};
+use crate::app::{Ailment, App, Change, Diagnosis, Dropped, Fault, Operation, Outbox, Value, Wake};
 use crate::device::Device;
 use crate::device::cuda::{Budget, Gpu};
 use crate::ops::ConfigError;
@@ -14,6 +14,7 @@ use crate::ops::align::{
     AlignConfig, Aligner, FUSED, OBSERVATION, PushError, Pushed, SampleError, Samples, SamplesError, Wanted, Window,
 };
 use crate::stream::{Header, Layout, Message, Reading};
+use crate::time::ns_to_ms;
 use asked::Asked;
 use attach::Attach;
 use std::fmt::Display;
@@ -145,13 +146,19 @@ impl Observe {
             let answered = request.as_ref();
             if let Some(attach) = &mut self.attach {
                 attach.select(window.timeline(), &target, out);
-                attach.report(window.timeline(), out);
+                attach.report(window.timeline(), &mut self.watch, out);
                 attach.publish(&target, answered, out);
             }
             for (i, output) in self.outputs.iter().enumerate() {
-                match &mut self.attach {
-                    Some(attach) if is_whole_wanted => output.publish_whole(&mut window, answered, attach, out),
+                let is_made = match &mut self.attach {
+                    Some(attach) if is_whole_wanted => {
+                        output.publish_whole(&mut window, answered, attach, out);
+                        true
+                    }
                     attach => output.publish(i, &mut window, answered, attach.as_ref(), device.as_ref(), out),
+                };
+                if is_made {
+                    report(i, &window, &mut self.watch, out);
                 }
             }
             self.asked.give_back(request);
@@ -307,7 +314,7 @@ impl Observe {
                 "samples too soon",
                 format_args!(
                     "a sample is {} ms from another one, less than `min_period_ms`, {late} late ones of this stream so far",
-                    ns as f64 * 1e-6
+                    ns_to_ms(ns)
                 ),
             );
         } else if pushed.late {
@@ -362,6 +369,10 @@ impl Operation for Observe {
         if input != self.trigger_input() {
             self.watch.refused(input, messages);
         }
+    }
+
+    fn ailment(&self, input: usize) -> Option<&Ailment> {
+        self.watch.ailment(input)
     }
 
     fn diagnosis(&self, input: usize) -> Diagnosis {
@@ -437,7 +448,7 @@ impl Operation for Observe {
 
 impl Published {
     /// Publishes an output of a window where it is wanted. `device` is the one on which it may stay, with its budget.
-    /// `request` is the one that the window answers.
+    /// `request` is the one that the window answers. Says whether it was wanted.
     fn publish(
         &self,
         i: usize,
@@ -446,7 +457,7 @@ impl Published {
         attach: Option<&Attach>,
         device: Option<&(Gpu, Budget)>,
         out: &mut Outbox<'_>,
-    ) {
+    ) -> bool {
         let describe = |window: &Window<'_>, header: &mut Header| {
             self.describe(window, request, header);
             if let Some(attach) = attach {
@@ -455,7 +466,7 @@ impl Published {
         };
         let mut is_sent = false;
         match (window.wanted(i), device) {
-            (Wanted::Nowhere, _) => return,
+            (Wanted::Nowhere, _) => return false,
             (Wanted::OnDevice, Some((gpu, budget))) => {
                 let tensor = (window.timeline().dtype(), self.layout.rows);
                 let sent = out.send_on_device(i, tensor, (gpu, budget), |memory, header| {
@@ -473,7 +484,7 @@ impl Published {
                 describe(window, header);
             });
         }
-        report(i, window, out);
+        true
     }
 
     /// Publishes the window as `observation` with what is attached to it, and alone where that is wanted. Its values are
@@ -494,7 +505,6 @@ impl Published {
         });
         let dtype = window.timeline().dtype();
         attach.publish_whole(dtype, out, |header| self.describe(window, request, header));
-        report(0, window, out);
     }
 
     /// Writes the header of the output that was taken last.
@@ -549,19 +559,25 @@ fn why_sample(error: &SampleError) -> Dropped {
 }
 
 /// Says what the newest row of an output has of each stream, and counts values that the published type can't hold.
-fn report(i: usize, window: &Window<'_>, out: &mut Outbox<'_>) {
+fn report(i: usize, window: &Window<'_>, watch: &mut Watch, out: &mut Outbox<'_>) {
     let dtype = window.timeline().dtype();
     let modalities = window.output(i).modalities();
+    let masks = window.masks();
+    let newest = masks.valid.len() - modalities.len();
+    let streams = || {
+        let newest = masks.age_ns[newest..].iter().zip(&masks.valid[newest..]);
+        modalities.clone().zip(newest)
+    };
+    streams().for_each(|(input, (&age_ns, &valid))| watch.observed(input, age_ns, valid == 1));
     if let Some(mut figures) = out.figures() {
-        let masks = window.masks();
-        let newest = masks.valid.len() - modalities.len();
-        let streams = modalities
-            .clone()
-            .zip(masks.age_ns[newest..].iter().zip(&masks.valid[newest..]));
-        streams.for_each(|(input, (&age_ns, &valid))| figures.observed(input, age_ns, valid == 1));
+        streams().for_each(|(input, (&age_ns, &valid))| figures.observed(input, age_ns, valid == 1));
         figures.computed(window.compute_time(), window.device(), window.device_bytes());
     }
-    for (input, &rows) in modalities.zip(&window.masks().overflows).filter(|(_, rows)| **rows > 0) {
+    for (input, &rows) in modalities
+        .clone()
+        .zip(&window.masks().overflows)
+        .filter(|(_, rows)| **rows > 0)
+    {
         let largest = dtype.largest();
         out.fault(
             input,

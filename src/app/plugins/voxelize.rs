@@ -1,10 +1,13 @@
 use super::number_or_null;
-use crate::app::{App, AppError, Change, Dropped, Fault, Operation, Outbox, Plugin, Registration, Value};
+use crate::app::{
+    Ailment, App, AppError, Change, Dropped, Fault, Level, Operation, Outbox, Plugin, Registration, Value,
+};
 use crate::device::{Dtype, Placement};
 use crate::ops::ConfigError;
 use crate::ops::voxelize::{GatheredGrid, LATER, Pushed, Unused, VoxelLayout, VoxelizeConfig, Voxelizer};
 use crate::stream::{Header, Layout, Message, Reading};
 use crate::time::{ms_to_ns, ns_to_s};
+use std::time::{Duration, Instant};
 
 /// Publishes the clouds of `voxelize:` as voxel grids, `voxels`.
 #[derive(Default)]
@@ -70,6 +73,73 @@ struct Voxelize {
     voxelizer: Voxelizer,
     about: About,
     layout: Layout,
+    empty: Empty,
+}
+
+/// Grids without a point: what is wrong with the inputs of the last one, where it was empty.
+#[derive(Default)]
+struct Empty {
+    ailment: Option<Ailment>,
+    inputs: Vec<bool>,
+    looked: Option<Instant>,
+}
+
+/// Clouds of empty grids are looked at this often.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+impl Empty {
+    /// Looks at a grid, and says what is wrong where no point is in it.
+    fn look(&mut self, grid: &GatheredGrid<'_>, out: &mut Outbox<'_>) {
+        let counters = grid.counters();
+        if counters.points_kept > 0 {
+            self.ailment = None;
+            return;
+        }
+        let now = Instant::now();
+        let is_due = |looked: Instant| now.saturating_duration_since(looked) >= LOOK_EVERY;
+        if self.ailment.is_none() || self.looked.is_none_or(is_due) {
+            self.looked = Some(now);
+            self.inputs.clear();
+            self.inputs.extend(grid.inputs_valid().iter().map(|&valid| valid == 1));
+            self.ailment = Some(Ailment {
+                level: Level::Warn,
+                what: "its grids are empty".to_owned(),
+                cause: why_empty(grid),
+            });
+        }
+        if let Some(ailment) = &self.ailment {
+            let inputs = self.inputs.iter().enumerate().filter(|(_, is_in)| **is_in);
+            inputs.for_each(|(input, _)| out.warn_seldom(input, "empty grids", ailment));
+        }
+    }
+}
+
+/// Why a grid has no point in it.
+fn why_empty(grid: &GatheredGrid<'_>) -> String {
+    let counters = grid.counters();
+    if counters.points_in == 0 {
+        return "its clouds have no points".to_owned();
+    }
+    let Some(bounds) = grid.bounds_of_clouds() else {
+        return format!("none of its {} points is finite", counters.points_in);
+    };
+    let cells = grid.grid();
+    let edges = std::array::from_fn::<_, 3, _>(|axis| {
+        let least = cells.origin_m()[axis];
+        [least, least + cells.shape()[axis] as f32 * cells.voxel_size_m()[axis]]
+    });
+    let furthest = |bounds: &[[f32; 2]; 3]| bounds.as_flattened().iter().fold(0.0f32, |most, x| most.max(x.abs()));
+    let (far, reach) = (furthest(&bounds), furthest(&edges));
+    let text = |[[x0, x1], [y0, y1], [z0, z1]]: [[f32; 2]; 3]| {
+        format!("x {x0:.1} to {x1:.1}, y {y0:.1} to {y1:.1}, z {z0:.1} to {z1:.1}")
+    };
+    let (is_mm, came, allowed) = (far > 10.0 * reach && far <= 10_000.0 * reach, text(bounds), text(edges));
+    let unit = if is_mm {
+        ": in millimetres? (needed: metres)"
+    } else {
+        ""
+    };
+    format!("all points are outside, at {came}, and the grid is {allowed}{unit}")
 }
 
 /// What the header of every grid says.
@@ -91,6 +161,7 @@ impl Voxelize {
         let keeps_frame = matches!(config.inputs.as_slice(), [only] if only.extrinsic.is_none());
         Ok(Self {
             layout: voxelizer.layout().clone(),
+            empty: Empty::default(),
             voxelizer,
             about: About {
                 readings: config.readings().collect(),
@@ -136,7 +207,7 @@ fn leave_out(input: usize, unused: &Unused, out: &mut Outbox<'_>) {
 }
 
 /// Publishes a grid, and says what is not in it.
-fn publish(mut grid: GatheredGrid<'_>, about: &About, layout: &mut Layout, out: &mut Outbox<'_>) {
+fn publish(mut grid: GatheredGrid<'_>, about: &About, layout: &mut Layout, empty: &mut Empty, out: &mut Outbox<'_>) {
     for (input, error) in grid.refused() {
         out.dropped(*input, Dropped::Length);
         out.fault(*input, error);
@@ -156,6 +227,7 @@ fn publish(mut grid: GatheredGrid<'_>, about: &About, layout: &mut Layout, out: 
         figures.computed(grid.compute_time(), grid.device(), grid.device_bytes().unwrap_or(0));
         figures.points(grid.counters());
     }
+    empty.look(&grid, out);
     for ((field, usable), &count) in grid.fields().zip(grid.unusable()) {
         if count > 0 {
             let message = format_args!("{count} values of `{field}` are left out of its channels (usable: {usable})");
@@ -258,7 +330,7 @@ impl Operation for Voxelize {
             self.about.frame_id.clone_from(&message.header.frame_id);
         }
         if let Some(grid) = grid {
-            publish(grid, &self.about, &mut self.layout, out);
+            publish(grid, &self.about, &mut self.layout, &mut self.empty, out);
         }
         self.end_where_device_is_lost(out);
         Ok(())
@@ -275,9 +347,14 @@ impl Operation for Voxelize {
             Change::Opened => self.voxelizer.open(input),
         };
         if let Some(grid) = grid {
-            publish(grid, &self.about, &mut self.layout, out);
+            publish(grid, &self.about, &mut self.layout, &mut self.empty, out);
         }
         self.end_where_device_is_lost(out);
+    }
+
+    fn ailment(&self, input: usize) -> Option<&Ailment> {
+        let is_in = self.empty.inputs.get(input).is_some_and(|&is_in| is_in);
+        self.empty.ailment.as_ref().filter(|_| is_in)
     }
 
     fn finish(&mut self, out: &mut Outbox<'_>) -> Result<(), Fault> {

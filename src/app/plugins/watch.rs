@@ -2,10 +2,12 @@
 //!
 //! Nothing in here has a part in the observations. It may look at the wall clock, which they must not.
 
-use crate::app::diagnostics::is_silent;
-use crate::app::{Change, Outbox};
+mod blame;
+
+use crate::app::diagnostics::{Figure, Recent, is_silent};
+use crate::app::{Ailment, Change, Level, Outbox};
 use crate::ops::align::{Notice, StreamState, Timeline};
-use std::fmt::Write;
+use crate::time::ns_to_s;
 use std::time::{Duration, Instant};
 
 /// Without an observation for so long, a line says why.
@@ -20,6 +22,9 @@ const CHECK_EVERY: Duration = Duration::from_millis(500);
 /// Stamps of a stream are judged once it has spoken for so long, and sent so many samples.
 const JUDGE_AFTER: Duration = Duration::from_secs(1);
 const JUDGE_SAMPLES: u64 = 5;
+
+/// A stamp further back than this is of a clock that was set, and not of a message out of order, ns.
+const RESET_NS: i64 = 1_000_000_000;
 
 /// Looks at the samples and observations of one operation.
 pub(super) struct Watch {
@@ -38,7 +43,6 @@ pub(super) struct Watch {
     is_trigger_closed: bool,
 }
 
-#[derive(Default)]
 struct Stream {
     name: String,
     samples: u64,
@@ -46,11 +50,75 @@ struct Stream {
     refused: u64,
     first: Option<(Instant, i64)>,
     last: Option<Instant>,
+    newest_ns: Option<i64>,
+    /// How far its last stamp was ahead of the time at which it came, ns.
+    lead_ns: Option<i64>,
     is_judged: bool,
+    /// What is wrong with its stamps, as the log said it.
+    doubt: Option<String>,
+    seen: Recent<Seen>,
     said_quiet: Option<Instant>,
+    said_invalid: Option<Instant>,
+    ailment: Option<Ailment>,
+}
+
+/// What the observations of the last seconds had of a stream, in their newest rows.
+struct Seen {
+    observed: u64,
+    valid: u64,
+    /// The greatest age, ns; -1 where there never was a sample.
+    age_ns: i64,
+    /// The longest step from a stamp to the next newer one, ns.
+    step_ns: i64,
+}
+
+impl Default for Seen {
+    fn default() -> Self {
+        Self {
+            observed: 0,
+            valid: 0,
+            age_ns: -1,
+            step_ns: 0,
+        }
+    }
+}
+
+impl Figure for Seen {
+    fn clear(&mut self) {
+        *self = Self::default();
+    }
 }
 
 impl Stream {
+    fn new(name: &str, now: Instant) -> Self {
+        Self {
+            name: name.to_owned(),
+            samples: 0,
+            refused: 0,
+            first: None,
+            last: None,
+            newest_ns: None,
+            lead_ns: None,
+            is_judged: false,
+            doubt: None,
+            seen: Recent::new(now),
+            said_quiet: None,
+            said_invalid: None,
+            ailment: None,
+        }
+    }
+
+    /// The step from its newest stamp so far to a newer one.
+    fn step(&mut self, stamp_ns: i64) {
+        let newest_ns = *self.newest_ns.get_or_insert(stamp_ns);
+        let step_ns = stamp_ns.saturating_sub(newest_ns);
+        // A clock that jumped is no step.
+        if step_ns > 0 || step_ns < -RESET_NS {
+            self.newest_ns = Some(stamp_ns);
+            self.seen.record(|seen| seen.step_ns = seen.step_ns.max(step_ns));
+        }
+    }
+
     /// For how long it has been quiet, where that is longer than it ever should be.
     fn quiet(&self, now: Instant, since: Instant) -> Option<Duration> {
         let quiet = now.saturating_duration_since(self.last.unwrap_or(since));
@@ -85,10 +153,8 @@ impl Stream {
 impl Watch {
     /// A watch on the streams and the trigger of a timeline.
     pub fn new(operation: &str, timeline: &Timeline) -> Self {
-        let stream = |name: &str| Stream {
-            name: name.to_owned(),
-            ..Stream::default()
-        };
+        let now = Instant::now();
+        let stream = |name: &str| Stream::new(name, now);
         let period = Duration::from_nanos(timeline.period_ns().unsigned_abs());
         Self {
             operation: operation.to_owned(),
@@ -136,8 +202,17 @@ impl Watch {
         let now = Instant::now();
         let of = &mut self.streams[stream];
         of.came(now);
+        of.step(stamp_ns);
+        let arrival_ns = out.arrival_ns;
+        of.lead_ns = arrival_ns.map(|arrival_ns| stamp_ns.saturating_sub(arrival_ns));
         let Some((since, first_ns)) = of.first else {
             of.first = Some((now, stamp_ns));
+            if let Some(unit) = arrival_ns.and_then(|arrival_ns| unit_by_size(stamp_ns, arrival_ns)) {
+                of.is_judged = true;
+                let text = format!("its first stamp is {stamp_ns}: the time in {unit} (needed: `timestamp_ns` in ns)");
+                out.warn(stream, "stamps in another unit", &text);
+                of.doubt = Some(text);
+            }
             return self.first_sample(stream, timeline, out);
         };
         let elapsed = now.saturating_duration_since(since);
@@ -147,18 +222,21 @@ impl Watch {
         of.is_judged = true;
         let advance = stamp_ns.abs_diff(first_ns);
         if advance == 0 {
-            let text = format_args!(
+            let text = format!(
                 "its stamp is {stamp_ns} in each of {} samples (needed: `timestamp_ns`, the capture time of each)",
                 of.samples
             );
-            return out.warn(stream, "constant stamps", text);
+            out.warn(stream, "constant stamps", &text);
+            of.doubt = Some(text);
+            return;
         }
         if let Some(unit) = unit(elapsed.as_nanos() as f64 / advance as f64) {
-            let text = format_args!(
+            let text = format!(
                 "its stamps went on by {advance} in {:.1} s, so they are in {unit} (needed: `timestamp_ns` in ns)",
                 elapsed.as_secs_f64()
             );
-            out.warn(stream, "stamps in another unit", text);
+            out.warn(stream, "stamps in another unit", &text);
+            of.doubt = Some(text);
         }
     }
 
@@ -222,7 +300,20 @@ impl Watch {
         self.observations += 1;
         self.led = timeline.leader().map_or(0, |leader| self.streams[leader].samples);
         self.last_observation = Some(Instant::now());
-        self.last_said = None;
+    }
+
+    /// What the newest row of an observation has of a stream: the age of its newest sample, -1 where there is none, ns.
+    pub fn observed(&mut self, stream: usize, age_ns: i64, is_valid: bool) {
+        self.streams[stream].seen.record(|seen| {
+            seen.observed += 1;
+            seen.valid += u64::from(is_valid);
+            seen.age_ns = seen.age_ns.max(age_ns);
+        });
+    }
+
+    /// What is wrong with an input: that of a stream, or the trigger's.
+    pub fn ailment(&self, input: usize) -> Option<&Ailment> {
+        self.streams.get(input).unwrap_or(&self.trigger).ailment.as_ref()
     }
 
     /// Says why there are no observations, where there are none, and when it is to be asked again. `asked` is when the
@@ -232,18 +323,23 @@ impl Watch {
         let last = *self.last_observation.get_or_insert(now);
         let start = *self.start.get_or_insert(now);
         let silent = now.saturating_duration_since(last.max(asked.unwrap_or(last)));
-        let is_said = |said: Instant| now.saturating_duration_since(said) < SAY_AGAIN;
+        let inputs = self.streams.iter_mut().chain([&mut self.trigger]);
+        inputs.for_each(|input| input.ailment = None);
+        self.look_for_invalid(now, start, timeline);
         if silent >= self.silent
-            && !self.last_said.is_some_and(is_said)
             && !self.is_silent_by_design(now, last, start, timeline)
-            && let Some(why) = self.why_silent(now, timeline)
+            && let Some((guilty, cause)) = self.why_silent(now, timeline)
         {
-            tracing::warn!(
-                "{}: no observation for {:.1} s: {why}",
-                self.operation,
-                silent.as_secs_f64()
-            );
-            self.last_said = Some(now);
+            let ailment = Ailment {
+                level: Level::Error,
+                what: format!("no observation for {:.1} s", silent.as_secs_f64()),
+                cause,
+            };
+            if is_due(self.last_said, now) {
+                self.last_said = Some(now);
+                tracing::error!("{}: {ailment}", self.operation);
+            }
+            self.streams.get_mut(guilty).unwrap_or(&mut self.trigger).ailment = Some(ailment);
         }
         if self.observations > 0 && now.saturating_duration_since(last) < self.silent {
             self.say_who_is_quiet(now, start, timeline);
@@ -254,8 +350,7 @@ impl Watch {
     /// Names the streams that are quiet while observations go on without them.
     fn say_who_is_quiet(&mut self, now: Instant, start: Instant, timeline: &Timeline) {
         for (i, stream) in self.streams.iter_mut().enumerate() {
-            let is_said = |said: Instant| now.saturating_duration_since(said) < SAY_AGAIN;
-            if !timeline.stream(i).open || stream.said_quiet.is_some_and(is_said) {
+            if !timeline.stream(i).open || !is_due(stream.said_quiet, now) {
                 continue;
             }
             if let Some(quiet) = stream.quiet(now, start) {
@@ -318,58 +413,32 @@ impl Watch {
             _ => String::new(),
         }
     }
+}
 
-    /// What is known of the trigger and of each stream that targets wait for; nothing where all inputs are closed.
-    fn why_silent(&self, now: Instant, timeline: &Timeline) -> Option<String> {
-        let states: Vec<StreamState> = (0..self.streams.len()).map(|stream| timeline.stream(stream)).collect();
-        if !states.iter().any(|state| state.open) {
-            return None;
-        }
-        let waited = |state: &StreamState| state.open && state.waits;
-        let newest = states
-            .iter()
-            .filter(|state| waited(state))
-            .filter_map(|state| state.newest_ns)
-            .max();
-        let leader = states
-            .iter()
-            .position(|state| waited(state) && state.newest_ns == newest);
-        let mut why = self.why_of_trigger(now, timeline);
-        let prefix = why.len();
-        for ((i, stream), state) in self
-            .streams
-            .iter()
-            .enumerate()
-            .zip(&states)
-            .filter(|(_, state)| waited(state))
-        {
-            let separator = if why.len() == prefix { "" } else { ", " };
-            // Writing to a string can't fail.
-            let _ = write!(why, "{separator}`{}` ", stream.name);
-            let _ = match (stream.last, state.newest_ns, newest, leader) {
-                (None, ..) if stream.refused > 0 => {
-                    write!(why, "had {} messages, none that can be used", stream.refused)
-                }
-                (None, ..) => write!(why, "has sent nothing"),
-                (Some(last), own, newest, leader) => {
-                    if let (Some(own), Some(newest), Some(leader)) = (own, newest, leader.filter(|&leader| leader != i))
-                    {
-                        let _ = write!(why, "is {} `{}` and ", apart(own - newest), self.streams[leader].name);
-                    }
-                    let ago = now.saturating_duration_since(last).as_secs_f64();
-                    write!(why, "spoke last {ago:.1} s ago")
-                }
-            };
-        }
-        Some(why)
-    }
+/// Whether a line that was said then is to be said again.
+fn is_due(said: Option<Instant>, now: Instant) -> bool {
+    said.is_none_or(|said| now.saturating_duration_since(said) >= SAY_AGAIN)
 }
 
 /// By how much one time is before or after another, in capture time.
 fn apart(ns: i64) -> String {
-    let seconds = ns.unsigned_abs() as f64 * 1e-9;
+    let seconds = ns_to_s(ns).abs();
     let side = if ns < 0 { "behind" } else { "ahead of" };
     format!("{seconds:.3} s of capture time {side}")
+}
+
+/// The unit of a stamp that is the time at which it came.
+fn unit_by_size(stamp_ns: i64, arrival_ns: i64) -> Option<&'static str> {
+    let units = [
+        (1_000, "microseconds"),
+        (1_000_000, "milliseconds"),
+        (1_000_000_000, "seconds"),
+    ];
+    let is_near = |&(ns, _): &(i64, &str)| {
+        let apart = stamp_ns.saturating_mul(ns).saturating_sub(arrival_ns);
+        stamp_ns > 0 && apart.unsigned_abs() < 86_400_000_000_000
+    };
+    units.into_iter().find(is_near).map(|(_, unit)| unit)
 }
 
 /// The unit of stamps that go on once while so many nanoseconds pass.
@@ -405,26 +474,137 @@ mod tests {
         let mut watch = Watch::new("fuse", &timeline);
         let start = Instant::now();
         assert_eq!(
-            watch.why_silent(start, &timeline).unwrap(),
+            watch.why_silent(start, &timeline).unwrap().1,
             "`a` has sent nothing, `b` has sent nothing"
         );
         watch.refused(1, 1);
         push(&mut timeline, &mut watch, 0, 5_000_000_000, start);
         let now = start + Duration::from_secs(3);
         assert_eq!(
-            watch.why_silent(now, &timeline).unwrap(),
-            "`a` spoke last 3.0 s ago, `b` had 1 messages, none that can be used"
+            watch.why_silent(now, &timeline).unwrap().1,
+            "`b` had 1 messages, none that can be used, `a` spoke last 3.0 s ago"
         );
         push(&mut timeline, &mut watch, 1, 3_467_000_000, now);
         assert_eq!(
-            watch.why_silent(now, &timeline).unwrap(),
+            watch.why_silent(now, &timeline).unwrap().1,
             "`a` spoke last 3.0 s ago, `b` is 1.533 s of capture time behind `a` and spoke last 0.0 s ago"
         );
         timeline.close(0);
-        assert_eq!(watch.why_silent(now, &timeline).unwrap(), "`b` spoke last 0.0 s ago");
+        assert_eq!(watch.why_silent(now, &timeline).unwrap().1, "`b` spoke last 0.0 s ago");
         timeline.close(1);
         timeline.close(2);
         assert_eq!(watch.why_silent(now, &timeline), None);
+    }
+
+    /// Both send 50 samples over a second; those of `b` came so far from their stamps.
+    fn of_clocks(b_apart_ns: i64) -> (usize, String) {
+        let mut timeline = timeline("");
+        let mut watch = Watch::new("fuse", &timeline);
+        let (start, epoch_ns) = (Instant::now(), 1_700_000_000_000_000_000);
+        for i in 0..50 {
+            for (stream, apart_ns) in [(0, 2_000_000), (1, b_apart_ns)] {
+                let stamp_ns = epoch_ns + 20_000_000 * i - apart_ns;
+                push(
+                    &mut timeline,
+                    &mut watch,
+                    stream,
+                    stamp_ns,
+                    start + Duration::from_millis(20 * i as u64),
+                );
+                watch.streams[stream].step(stamp_ns);
+                watch.streams[stream].lead_ns = Some(-apart_ns);
+            }
+        }
+        watch
+            .why_silent(start + Duration::from_millis(1200), &timeline)
+            .unwrap()
+    }
+
+    #[test]
+    fn the_stream_that_is_off_the_clock_of_this_host_is_named_first() {
+        let day = 86_400_000_000_000;
+        let (guilty, why) = of_clocks(-day);
+        assert_eq!(guilty, 1);
+        assert_eq!(
+            why,
+            "`b` is 86400.002 s of capture time ahead of `a` and spoke last 0.2 s ago"
+        );
+        let (guilty, why) = of_clocks(day);
+        assert_eq!(guilty, 1);
+        assert!(
+            why.starts_with("`b` is 86399.998 s of capture time behind `a`"),
+            "{why}"
+        );
+        assert_eq!(
+            of_clocks(5_000_000).1,
+            "`a` spoke last 0.2 s ago, `b` spoke last 0.2 s ago"
+        );
+    }
+
+    #[test]
+    fn stamps_in_another_unit_are_to_blame_whoever_is_quiet() {
+        let mut timeline = timeline("");
+        let mut watch = Watch::new("fuse", &timeline);
+        let start = Instant::now();
+        push(&mut timeline, &mut watch, 1, 1_700_000_000, start);
+        watch.streams[1].doubt = Some("the time in seconds".into());
+        assert_eq!(
+            watch.why_silent(start + Duration::from_secs(3), &timeline).unwrap(),
+            (1, "`b`: the time in seconds, `a` has sent nothing".into())
+        );
+    }
+
+    /// A second `b` that is hardly valid, and why.
+    fn invalid(mut each: impl FnMut(&mut Timeline, &mut Watch, Instant, i64)) -> Option<(usize, Ailment)> {
+        let keys = "max_wait_ms: 50,";
+        let mut timeline = timeline(keys);
+        let mut watch = Watch::new("fuse", &timeline);
+        let start = Instant::now();
+        watch.check(start, None, &timeline);
+        for i in 0..300 {
+            let now = start + Duration::from_millis(10 * i);
+            push(&mut timeline, &mut watch, 0, 10_000_000 * i as i64, now);
+            watch.observed(0, 0, true);
+            each(&mut timeline, &mut watch, now, 10_000_000 * i as i64);
+        }
+        watch.last_observation = Some(start + Duration::from_secs(3));
+        watch.check(start + Duration::from_secs(3), None, &timeline);
+        let of = (0..3).find_map(|input| Some((input, watch.ailment(input)?.clone())));
+        of.filter(|(input, _)| *input != 2)
+    }
+
+    #[test]
+    fn a_stream_that_is_hardly_valid_says_why() {
+        let said = |found: Option<(usize, Ailment)>| {
+            let (input, ailment) = found.unwrap();
+            assert_eq!((input, ailment.level), (1, Level::Error));
+            ailment.to_string()
+        };
+        let closed = invalid(|timeline, watch, _, _| {
+            timeline.close(1);
+            watch.observed(1, -1, false);
+        });
+        assert_eq!(said(closed), "valid in 0.0 % of the observations: it is closed");
+        let late = invalid(|timeline, watch, now, ns| {
+            push(timeline, watch, 1, ns - 2_500_000_000, now);
+            watch.observed(1, 2_500_000_000, ns == 0);
+        });
+        assert_eq!(
+            said(late),
+            "valid in 0.3 % of the observations: its newest sample is 2.500 s of capture time behind `a`: it comes late, or their \
+             clocks differ (`latency_ms` or robocache-clock puts them right)"
+        );
+        let silent = invalid(|_, watch, _, _| watch.observed(1, -1, false));
+        assert_eq!(
+            said(silent),
+            "valid in 0.0 % of the observations: it has sent nothing for 3.0 s"
+        );
+        // One in ten is enough.
+        let valid = |timeline: &mut Timeline, watch: &mut Watch, now, ns: i64| {
+            push(timeline, watch, 1, ns, now);
+            watch.observed(1, 0, ns % 100_000_000 == 0);
+        };
+        assert_eq!(invalid(valid), None);
     }
 
     #[test]
@@ -486,7 +666,7 @@ mod tests {
         timeline.ask(None).unwrap();
         let watch = Watch::new("fuse", &timeline);
         assert_eq!(
-            watch.why_silent(Instant::now(), &timeline).unwrap(),
+            watch.why_silent(Instant::now(), &timeline).unwrap().1,
             "2 requests wait: `a` has sent nothing, `b` has sent nothing"
         );
     }
@@ -509,13 +689,13 @@ mod tests {
         assert_eq!(slow, [2]); // before the second it can't be known
         let timeline = timeline(keys);
         let mut watch = Watch::new("fuse", &timeline);
-        let none = watch.why_silent(Instant::now(), &timeline).unwrap();
+        let none = watch.why_silent(Instant::now(), &timeline).unwrap().1;
         assert_eq!(
             none,
             "the timer `tick` has not ticked: `a` has sent nothing, `b` has sent nothing"
         );
         watch.triggered();
-        let nothing = watch.why_silent(Instant::now(), &timeline).unwrap();
+        let nothing = watch.why_silent(Instant::now(), &timeline).unwrap().1;
         assert!(
             nothing.starts_with("the timer `tick` ticked last 0.0 s ago, and found nothing newer: `a` has"),
             "{nothing}"
@@ -545,7 +725,7 @@ mod tests {
         let timeline = timeline("trigger: { stream: a },");
         let watch = Watch::new("fuse", &timeline);
         assert_eq!(
-            watch.why_silent(Instant::now(), &timeline).unwrap(),
+            watch.why_silent(Instant::now(), &timeline).unwrap().1,
             "the targets are the samples of `a`: `a` has sent nothing, `b` has sent nothing"
         );
     }
@@ -599,5 +779,11 @@ mod tests {
         assert_eq!(unit(1.1e3), Some("microseconds"));
         assert_eq!(unit(0.9e6), Some("milliseconds"));
         assert_eq!(unit(1e9), Some("seconds"));
+        let now_ns = 1_700_000_000_123_456_789;
+        assert_eq!(unit_by_size(now_ns, now_ns), None);
+        assert_eq!(unit_by_size(5_000_000_000, now_ns), None); // since a start
+        assert_eq!(unit_by_size(now_ns / 1000, now_ns), Some("microseconds"));
+        assert_eq!(unit_by_size(now_ns / 1_000_000, now_ns), Some("milliseconds"));
+        assert_eq!(unit_by_size(now_ns / 1_000_000_000, now_ns), Some("seconds"));
     }
 }

@@ -5,6 +5,7 @@ use crate::device::Dtype;
 use crate::ops::channel_groups::{Group, Groups};
 use crate::ops::{ConfigError, check_from, duration_ns};
 use crate::stream::FromConfig;
+use crate::time::ns_to_ms;
 use crate::time::{TimeGrid, ms_to_ns};
 use crate::yaml::did_you_mean;
 use std::collections::HashMap;
@@ -203,7 +204,7 @@ impl<'a> StreamConfig<'a> {
                 key("reset_ms"),
                 format!(
                     "{} ms is less than reorder_ms, {}: a sample that comes late would be a clock jump",
-                    reset as f64 * 1e-6,
+                    ns_to_ms(reset),
                     self.reorder_ms
                 ),
             ));
@@ -374,7 +375,7 @@ impl AlignConfig {
                      grid's rate, {:.0} MiB (allowed: {} MiB a stream)",
                     self.window,
                     self.stride,
-                    waits * 1e-6,
+                    waits / 1e6,
                     least * sample_bytes as f64 / f64::from(1 << 20),
                     MAX_HISTORY_BYTES >> 20
                 ),
@@ -382,7 +383,7 @@ impl AlignConfig {
         }
         // A clock jump may bring a window as soon as a grid step after the last observation.
         let span = (steps + (self.emit_every - 1) as f64) * period + waits;
-        let wanted = (span * 1e-9 * SENSOR_RATE).min(fit(LONG_HISTORY_BYTES) as f64);
+        let wanted = (span / 1e9 * SENSOR_RATE).min(fit(LONG_HISTORY_BYTES) as f64);
         let usual = fit(HISTORY_BYTES).clamp(64.min(fit(MAX_HISTORY_BYTES)), 1 << 20);
         Ok(usual.max(wanted as usize).max(least.ceil() as usize))
     }

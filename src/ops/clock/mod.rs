@@ -123,7 +123,7 @@ impl Notice {
 
 impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let seconds = |ns: i64| ns as f64 * 1e-9;
+        let seconds = crate::time::ns_to_s;
         match *self {
             Self::Locked => write!(f, "its stamps are in host time from here on"),
             Self::Reset { ns } => write!(

@@ -300,7 +300,7 @@ impl Correlator {
             return Err(LatencyError::Slow {
                 chance: noise,
                 allowed,
-                common_s: steps as f64 * self.step_ns as f64 * 1e-9,
+                common_s: steps as f64 * self.step_ns as f64 / 1e9,
             });
         }
         let needed = config.min_peak.max(DEVIATIONS * noise);
@@ -376,7 +376,7 @@ impl Correlator {
         let steps = (i128::from(end) - i128::from(start)).max(0) / step + 1;
         let needed = 4 * i128::from(self.last.abs().max(self.first.abs())) + 2 * i128::from(self.half_smooth);
         if steps < needed {
-            let seconds = |steps: i128| (steps * step) as f64 * 1e-9;
+            let seconds = |steps: i128| (steps * step) as f64 / 1e9;
             return Err(LatencyError::Short {
                 common_s: seconds(steps - 1),
                 needed_s: seconds(needed),

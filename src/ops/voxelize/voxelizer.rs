@@ -337,6 +337,28 @@ impl<'a> GatheredGrid<'a> {
         self.collector.map_or(&[], Collector::inputs_age_ns)
     }
 
+    /// The least and the greatest finite coordinate of its clouds on each axis, before any extrinsic; `None` where there is
+    /// none. It goes through all points.
+    pub fn bounds_of_clouds(&self) -> Option<[[f32; 2]; 3]> {
+        let mut bounds = [[f32::INFINITY, f32::NEG_INFINITY]; 3];
+        let mut values = Vec::new();
+        let clouds = self
+            .clouds
+            .iter()
+            .filter_map(|(_, cloud)| Cloud::from_message(cloud).ok());
+        for cloud in clouds {
+            values.resize(cloud.len(), 0.0);
+            for (field, [least, greatest]) in cloud.xyz().iter().zip(&mut bounds) {
+                field.to_f32(0, &mut values);
+                for &value in values.iter().filter(|value| value.is_finite()) {
+                    (*least, *greatest) = (least.min(value), greatest.max(value));
+                }
+            }
+        }
+        let is_known = bounds.iter().all(|[least, greatest]| least <= greatest);
+        is_known.then_some(bounds)
+    }
+
     /// By how much it is before the grid before it, ns: the clouds of that one were of a clock that is gone.
     pub fn back_ns(&self) -> Option<i64> {
         self.collector.and_then(Collector::back_ns)

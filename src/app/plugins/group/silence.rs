@@ -1,8 +1,9 @@
 //! Why there are no sets: what whoever runs the robot is told. It looks at the wall clock, and has no part in the sets.
 
-use crate::app::Change;
 use crate::app::diagnostics::is_silent;
+use crate::app::{Ailment, Change, Level};
 use crate::ops::group::Grouper;
+use crate::time::ns_to_s;
 use std::time::{Duration, Instant};
 
 /// How often a line says why there is no set.
@@ -19,6 +20,8 @@ pub(super) struct Silence {
     /// The longest time between two sets.
     usual: Duration,
     last_said: Option<Instant>,
+    /// What is wrong now, and with which input.
+    ailment: Option<(usize, Ailment)>,
 }
 
 struct Input {
@@ -42,7 +45,14 @@ impl Silence {
             last: -1,
             usual: Duration::ZERO,
             last_said: None,
+            ailment: None,
         }
+    }
+
+    /// What is wrong with an input.
+    pub fn ailment(&self, input: usize) -> Option<&Ailment> {
+        let of_input = self.ailment.as_ref().filter(|(guilty, _)| *guilty == input);
+        of_input.map(|(_, ailment)| ailment)
     }
 
     pub fn message(&mut self, input: usize) {
@@ -73,15 +83,26 @@ impl Silence {
         let quiet = now.saturating_duration_since(*self.since.get_or_insert(now));
         let is_due = |last| now.saturating_duration_since(last) >= SAY_AGAIN;
         let some_speak = self.inputs.iter().any(|input| input.messages > 0);
-        if is_silent(quiet, self.usual) && some_speak && self.last_said.is_none_or(is_due) {
-            self.last_said = Some(now);
-            let (operation, seconds) = (&self.operation, quiet.as_secs());
-            tracing::warn!("{operation}: no set for {seconds} s: {}", self.reason(grouper));
+        self.ailment = None;
+        if is_silent(quiet, self.usual) && some_speak {
+            let (guilty, cause) = self.reason(grouper);
+            let ailment = Ailment {
+                level: Level::Error,
+                what: format!("no set for {} s", quiet.as_secs()),
+                cause,
+            };
+            if self.last_said.is_none_or(is_due) {
+                self.last_said = Some(now);
+                tracing::error!("{}: {ailment}", self.operation);
+            }
+            self.ailment = Some((guilty, ailment));
         }
         now + CHECK_EVERY
     }
 
-    fn reason<M>(&self, grouper: &Grouper<M>) -> String {
+    /// Why there is no set, and the first input that is to blame.
+    fn reason<M>(&self, grouper: &Grouper<M>) -> (usize, String) {
+        let first = |is_so: &dyn Fn(&Input) -> bool| self.inputs.iter().position(is_so).unwrap_or(0);
         let names = |is_so: &dyn Fn(&Input) -> bool| {
             let named = self.inputs.iter().filter(|input| is_so(input));
             named
@@ -91,18 +112,22 @@ impl Silence {
         };
         let closed = names(&|input| input.is_closed);
         if !closed.is_empty() {
-            return format!("closed: {closed}");
+            return (first(&|input| input.is_closed), format!("closed: {closed}"));
         }
         let silent = names(&|input| input.messages == 0);
         if !silent.is_empty() {
-            return format!("nothing comes from {silent}");
+            return (
+                first(&|input| input.messages == 0),
+                format!("nothing comes from {silent}"),
+            );
         }
         let newest = |input: usize| grouper.newest_ns(input).unwrap_or(0);
         let inputs = || 0..self.inputs.len();
         let behind = inputs().min_by_key(|&input| newest(input)).unwrap_or(0);
         let ahead = inputs().max_by_key(|&input| newest(input)).unwrap_or(0);
-        let apart = (newest(ahead) - newest(behind)) as f64 * 1e-9;
-        let (behind, ahead) = (&self.inputs[behind].name, &self.inputs[ahead].name);
-        format!("no messages fit; the newest of `{behind}` is {apart:.3} s behind that of `{ahead}`")
+        let apart = ns_to_s(newest(ahead).saturating_sub(newest(behind)));
+        let (last, first) = (&self.inputs[behind].name, &self.inputs[ahead].name);
+        let cause = format!("no messages fit; the newest of `{last}` is {apart:.3} s behind that of `{first}`");
+        (behind, cause)
     }
 }

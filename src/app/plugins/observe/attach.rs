@@ -1,6 +1,7 @@
 //! Attached messages: held until no window needs them, and published with each observation.
 
 use super::super::held::Pool;
+use super::super::watch::Watch;
 use super::asked;
 use crate::app::Outbox;
 use crate::app::handed::Handed;
@@ -126,12 +127,15 @@ impl Attach {
     }
 
     /// Says how old what the newest row has of each stream is.
-    pub fn report(&self, timeline: &Timeline, out: &mut Outbox<'_>) {
-        if let Some(mut figures) = out.figures() {
-            let ages = self.held.age_ns();
-            let newest = &ages[ages.len() - self.inputs.len()..];
-            for (stream, &age_ns) in newest.iter().enumerate() {
-                figures.observed(timeline.modalities() + stream, age_ns, age_ns >= 0);
+    pub fn report(&self, timeline: &Timeline, watch: &mut Watch, out: &mut Outbox<'_>) {
+        let ages = self.held.age_ns();
+        let newest = &ages[ages.len() - self.inputs.len()..];
+        let mut figures = out.figures();
+        for (stream, &age_ns) in newest.iter().enumerate() {
+            let input = timeline.modalities() + stream;
+            watch.observed(input, age_ns, age_ns >= 0);
+            if let Some(figures) = &mut figures {
+                figures.observed(input, age_ns, age_ns >= 0);
             }
         }
     }

@@ -4,6 +4,7 @@ use super::due::Next;
 use super::{Timeline, Trigger};
 use crate::ops::align::spec::LOOKS_BACK;
 use crate::time::is_stamp_in_range;
+use crate::time::ns_to_s;
 
 /// Requests that wait at most.
 const MOST_WAITING: usize = 256;
@@ -23,7 +24,7 @@ pub enum Refusal {
     /// What it asks for may be forgotten.
     #[error(
         "it asks for {asked_ns} ns, {:.3} s before the newest time that is due (allowed: up to {} s before it)",
-        *behind_ns as f64 * 1e-9,
+        ns_to_s(*behind_ns),
         LOOKS_BACK / 1_000_000_000
     )]
     LongPast {
@@ -35,7 +36,7 @@ pub enum Refusal {
     /// The time that it asks for is not near.
     #[error(
         "it asks for {asked_ns} ns, {:.3} s ahead of the newest sample (allowed: up to {} s ahead)",
-        *ahead_ns as f64 * 1e-9,
+        ns_to_s(*ahead_ns),
         MOST_AHEAD / 1_000_000_000
     )]
     FarAhead {

@@ -1,0 +1,218 @@
+//! Which stream is to blame where there is no observation, or where a stream is hardly ever valid.
+
+use super::{Ailment, Level, SILENT, Stream, Watch, apart, is_due};
+use crate::ops::align::{StreamState, Timeline};
+use crate::time::ns_to_ms;
+use std::fmt::Write;
+use std::time::Instant;
+
+/// A stream that is valid in a smaller share of the observations is in error.
+const LEAST_VALID: f64 = 0.1;
+
+/// A share of fewer observations tells nothing.
+const LEAST_OBSERVED: u64 = 4;
+
+/// Streams of one clock are apart by no more than this, or by a few of their steps, ns.
+const APART_NS: i64 = 100_000_000;
+const APART_STEPS: i64 = 3;
+
+/// What may be wrong with a stream, the worst first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Guilt {
+    /// Nothing that came can be used.
+    Unusable,
+    /// Its stamps are no times in ns.
+    Stamps,
+    /// It has sent nothing, or stopped.
+    Quiet,
+    /// It is of another clock than the others.
+    Apart,
+    None,
+}
+
+impl Watch {
+    /// Says why there is no observation: the input that is most to blame, and what is known of the trigger and of the
+    /// streams that targets wait for: of the guilty ones, the worst first, or of all where none is. Nothing where all inputs are closed.
+    pub(super) fn why_silent(&self, now: Instant, timeline: &Timeline) -> Option<(usize, String)> {
+        let states: Vec<StreamState> = (0..self.streams.len()).map(|stream| timeline.stream(stream)).collect();
+        if !states.iter().any(|state| state.open) {
+            return None;
+        }
+        let waited: Vec<usize> = (0..states.len())
+            .filter(|&i| states[i].open && states[i].waits)
+            .collect();
+        let mut blamed: Vec<_> = waited
+            .iter()
+            .map(|&i| {
+                let apart = self.apart_ns(i, &waited, &states);
+                let far = apart
+                    .unsigned_abs()
+                    .saturating_mul(u64::from(is_far(apart, &self.streams[i])));
+                (self.guilt(i, now, apart), std::cmp::Reverse(far), i, apart)
+            })
+            .collect();
+        blamed.sort();
+        let mut why = self.why_of_trigger(now, timeline);
+        let prefix = why.len();
+        let has_guilty = blamed.first().is_some_and(|&(guilt, ..)| guilt != Guilt::None);
+        let named = blamed
+            .iter()
+            .filter(|&&(guilt, ..)| guilt != Guilt::None || !has_guilty);
+        for &(guilt, _, i, apart_ns) in named {
+            let separator = if why.len() == prefix { "" } else { ", " };
+            let stream = &self.streams[i];
+            // Writing to a string can't fail.
+            let _ = write!(why, "{separator}`{}`", stream.name);
+            if let Some(doubt) = stream.doubt.as_ref().filter(|_| guilt == Guilt::Stamps) {
+                let _ = write!(why, ": {doubt}");
+                continue;
+            }
+            let Some(last) = stream.last else {
+                let _ = match stream.refused {
+                    0 => write!(why, " has sent nothing"),
+                    refused => write!(why, " had {refused} messages, none that can be used"),
+                };
+                continue;
+            };
+            // A stream that is behind the one that goes on says so, whoever is to blame for it.
+            let other = blamed
+                .iter()
+                .rev()
+                .map(|&(.., other, _)| other)
+                .find(|&other| other != i);
+            let own_ns = states[i].newest_ns;
+            if is_far(apart_ns, stream)
+                && let Some((other, own_ns)) = other.zip(own_ns)
+                && let Some(other_ns) = states[other].newest_ns
+            {
+                let _ = write!(
+                    why,
+                    " is {} `{}` and",
+                    apart(own_ns.saturating_sub(other_ns)),
+                    self.streams[other].name
+                );
+            }
+            let ago = now.saturating_duration_since(last).as_secs_f64();
+            let _ = write!(why, " spoke last {ago:.1} s ago");
+        }
+        let is_trigger = timeline.trigger() == "timer" && self.trigger.last.is_none();
+        let guilty = blamed.first().filter(|_| !is_trigger).map(|&(.., i, _)| i);
+        Some((guilty.unwrap_or(self.streams.len()), why))
+    }
+
+    fn guilt(&self, i: usize, now: Instant, apart_ns: i64) -> Guilt {
+        let stream = &self.streams[i];
+        let is_quiet = stream.last.is_none() || stream.quiet(now, now).is_some();
+        match stream.doubt {
+            _ if stream.last.is_none() && stream.refused > 0 => Guilt::Unusable,
+            Some(_) => Guilt::Stamps,
+            None if is_quiet => Guilt::Quiet,
+            None if is_far(apart_ns, stream) => Guilt::Apart,
+            None => Guilt::None,
+        }
+    }
+
+    /// By how much the clock of a stream is ahead of that of the others, ns: of that of most of them, or, of two, of the
+    /// one that is nearer to the clock of this host. Where nobody knows when samples came, of the newest stamp.
+    fn apart_ns(&self, i: usize, among: &[usize], states: &[StreamState]) -> i64 {
+        let newest = |i: usize| states[i].newest_ns;
+        let spoke = || among.iter().copied().filter(|&i| newest(i).is_some());
+        let leads: Option<Vec<i64>> = spoke().map(|i| self.streams[i].lead_ns).collect();
+        let own_and_reference = match leads {
+            Some(mut leads) if leads.len() > 1 => {
+                let nearest = leads.iter().copied().min_by_key(|lead| lead.unsigned_abs());
+                let middle = leads.len() / 2;
+                let median = *leads.select_nth_unstable(middle).1;
+                let reference = if leads.len() > 2 { Some(median) } else { nearest };
+                self.streams[i].lead_ns.filter(|_| newest(i).is_some()).zip(reference)
+            }
+            _ => newest(i).zip(spoke().filter_map(newest).max()),
+        };
+        own_and_reference.map_or(0, |(own, reference)| own.saturating_sub(reference))
+    }
+
+    /// Finds the streams that are hardly ever valid, and says so.
+    pub(super) fn look_for_invalid(&mut self, now: Instant, start: Instant, timeline: &Timeline) {
+        for i in 0..self.streams.len() {
+            self.streams[i].seen.turn(now);
+            let Some(share) = self.streams[i].valid_share(now) else {
+                continue;
+            };
+            if share >= LEAST_VALID {
+                continue;
+            }
+            let ailment = Ailment {
+                level: Level::Error,
+                what: format!("valid in {:.1} % of the observations", share * 100.0),
+                cause: self.why_invalid(i, now, start, timeline),
+            };
+            let stream = &mut self.streams[i];
+            // That it is quiet is said with a line of its own.
+            let is_said_quiet = timeline.stream(i).open && stream.quiet(now, start).is_some();
+            if !is_said_quiet && is_due(stream.said_invalid, now) {
+                stream.said_invalid = Some(now);
+                tracing::error!("{}: input `{}`: {ailment}", self.operation, stream.name);
+            }
+            stream.ailment = Some(ailment);
+        }
+    }
+
+    /// Why a stream is not valid: it is closed or silent, its unit, an offset, a limit.
+    fn why_invalid(&self, i: usize, now: Instant, start: Instant, timeline: &Timeline) -> String {
+        let (stream, state) = (&self.streams[i], timeline.stream(i));
+        if !state.open {
+            return "it is closed".to_owned();
+        }
+        if let Some(quiet) = stream.quiet(now, start) {
+            return format!("it {}", stream.silence(quiet));
+        }
+        if let Some(doubt) = &stream.doubt {
+            return doubt.clone();
+        }
+        let others = (0..self.streams.len()).filter(|&other| other != i);
+        let distance = |other: usize| {
+            let distance = state.newest_ns?.saturating_sub(timeline.stream(other).newest_ns?);
+            Some((other, distance))
+        };
+        let nearest = others
+            .filter_map(distance)
+            .min_by_key(|(_, distance)| distance.unsigned_abs());
+        if let Some((other, distance)) = nearest.filter(|&(_, distance)| is_far(distance, stream)) {
+            let other = &self.streams[other].name;
+            return format!(
+                "its newest sample is {} `{other}`: it comes late, or their clocks differ (`latency_ms` or robocache-clock puts them right)",
+                apart(distance)
+            );
+        }
+        let seen = stream.seen.get();
+        let [max_age_ns, max_gap_ns] = timeline.limits_ns(i);
+        if let Some(limit) = max_age_ns.filter(|&limit| seen.age_ns > limit) {
+            let (age, limit) = (ns_to_ms(seen.age_ns), ns_to_ms(limit));
+            return format!("its samples are up to {age:.1} ms old when they are used (`max_age_ms` {limit})");
+        }
+        if let Some(limit) = max_gap_ns.filter(|&limit| seen.step_ns > limit) {
+            let (step, limit) = (ns_to_ms(seen.step_ns), ns_to_ms(limit));
+            return format!("its samples are up to {step:.1} ms apart (`max_gap_ms` {limit})");
+        }
+        match timeline.late_samples(i) {
+            0 if seen.age_ns < 0 => "it has no sample at or before the observations".to_owned(),
+            0 => "it has no sample after the observations (`extrapolate_ms`, `max_wait_ms`)".to_owned(),
+            late => format!("its samples come after their observations are sent, {late} so far (`max_wait_ms`)"),
+        }
+    }
+}
+
+impl Stream {
+    /// In which share of the observations of the last seconds it is valid, where they are enough to tell.
+    fn valid_share(&self, now: Instant) -> Option<f64> {
+        let seen = self.seen.get();
+        let is_known = seen.observed >= LEAST_OBSERVED && now.saturating_duration_since(self.seen.since()) >= SILENT;
+        is_known.then(|| seen.valid as f64 / seen.observed as f64)
+    }
+}
+
+/// Whether a stream is further from others than one of the same clock is.
+fn is_far(apart_ns: i64, stream: &Stream) -> bool {
+    let steps_ns = stream.seen.get().step_ns.saturating_mul(APART_STEPS);
+    apart_ns.unsigned_abs() > APART_NS.max(steps_ns).unsigned_abs()
+}
