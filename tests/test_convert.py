@@ -1,12 +1,14 @@
 """`robocache convert`, on bags that rosbags wrote, value for value."""
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 
 import numpy as np
 import pyarrow.ipc
 import pytest
+import yaml
 
 import bags
 from bags import SECOND, START
@@ -593,3 +595,94 @@ def test_a_cut_loses_little_as_batches_are_small(tmp_path):
         # And not smaller than that asks for.
         assert len(rows) <= 130, rows
         assert path.read_bytes() == (tmp_path / "again" / f"{name}.arrow").read_bytes()
+
+
+def robocache(*words, code=0):
+    done = subprocess.run([ROOT / "target/release/robocache", *map(str, words)], capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done
+
+
+def test_inputs_that_match_no_topic_are_named(tmp_path):
+    made = bags.Made()
+    bags.write(tmp_path / "bag", [("/imu/data", "sensor_msgs/msg/Imu", START + i, made.imu(START + i)[0]) for i in range(3)])
+    config = tmp_path / "robocache.yml"
+    modalities = "".join(f"\n    - {{ input: {name}, dim: 10, interpolation: previous }}" for name in ("imu/data", "imu_data", "imu", "wrench"))
+    config.write_text(f"fuse:\n  rate_hz: 30\n  modalities:{modalities}\n")
+    told = convert(tmp_path / "bag", tmp_path / "out", "--config", config)
+    assert told["notes"][-1] == f"{config}: nothing came for its inputs `imu`, `wrench`: no stream or topic with messages has that name (there are: imu_data)"
+
+
+def test_one_table_is_a_file(nav2, tmp_path):
+    out, _, _ = nav2
+    error = convert(out, tmp_path / "x.csv", code=2)
+    assert "x.csv: a table has one stream, and there are `camera_compressed`, `camera_image_raw`," in error and "--to csv" in error
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "one").mkdir()
+    shutil.copy(out / "imu_data.arrow", tmp_path / "one")
+    convert(tmp_path / "one", tmp_path / "x.csv")
+    convert(tmp_path / "one", tmp_path / "tables", "--to", "csv")
+    assert (tmp_path / "x.csv").read_bytes() == (tmp_path / "tables/imu_data.csv").read_bytes()
+    # What is found out on the way.
+    made = bags.Made()
+    messages = [(f"/{name}", "sensor_msgs/msg/Imu", START, made.imu(START)[0]) for name in "ab"]
+    bags.write(tmp_path / "bag", messages)
+    assert "a table has one stream, and there are `a`, `b`" in convert(tmp_path / "bag", tmp_path / "y.csv", code=2)
+    assert "no .tsv is written (allowed: .mcap, .csv, and folders" in convert(tmp_path / "bag", tmp_path / "y.tsv", code=2)
+    assert not list(tmp_path.glob("y.*"))
+
+
+def test_info_of_what_convert_reads(nav2, tmp_path):
+    """The same streams and figures as of the recording that `convert` makes of it."""
+    out, _, _ = nav2
+    convert(out, tmp_path / "out.mcap")
+    of_recording = json.loads(robocache("info", "--json", out).stdout)
+    of_file = json.loads(robocache("info", "--json", tmp_path / "out.mcap").stdout)
+    assert of_file["duration_s"] == of_recording["duration_s"]
+    for of in (of_recording, of_file):
+        for stream in of["streams"]:
+            assert stream.pop("bytes") > 0
+    assert of_file["streams"] == of_recording["streams"]
+    path = tmp_path / "log.csv"
+    path.write_text("t,x\n1,2\n2,3\nx,4\n")
+    assert "the unit of column `t` is not known" in robocache("info", path, code=2).stderr
+    text = robocache("info", path, "--unit", "ms", code=1).stdout
+    assert "log  " in text and "left out or stood in for:" in text and "can't be read: " in text
+    bags.write(tmp_path / "bag", [("/a", "std_msgs/msg/String", START, bags.T["std_msgs/msg/String"](data="hello"))], storage="sqlite3")
+    assert "/a (std_msgs/msg/String): 1 messages are left out" in robocache("info", tmp_path / "bag").stdout
+
+
+def test_names_of_topics_reach_no_terminal_as_they_are(tmp_path):
+    name = "/a\x1b[31m\nrobocache: all is well\r\x9b2J\u202ex"
+    writer = bags.Writer(tmp_path / "bag", version=9, storage_plugin=bags.StoragePlugin.SQLITE3)
+    with writer:
+        for topic, kind, message in [(name, "std_msgs/msg/String", bags.T["std_msgs/msg/String"](data="x")), (f"{name}/n", "std_msgs/msg/Float64", bags.T["std_msgs/msg/Float64"](data=1.0))]:
+            writer.write(writer.add_connection(topic, kind, typestore=bags.STORE), START, bags.STORE.serialize_cdr(message, kind))
+    written = "/a\\u{1b}[31m\\nrobocache: all is well\\r\\u{9b}2J\\u{202e}x"
+    for words in (("convert", tmp_path / "bag", tmp_path / "out"), ("info", tmp_path / "bag"), ("info", tmp_path / "out"), ("convert", tmp_path / "bag", tmp_path / f"none/\x1b[31m\n{'x' * 300}")):
+        done = subprocess.run([ROOT / "target/release/robocache", *words], capture_output=True, text=True, check=False)
+        assert not any(c in done.stdout + done.stderr for c in "\x1b\r\x9b\u202e"), done
+        assert "\nrobocache: all" not in done.stdout and done.stderr.count("\n") <= 1
+        if words[1] == tmp_path / "bag" and done.returncode == 0:
+            assert written in done.stdout
+
+
+def test_a_path_is_no_yaml(tmp_path):
+    """A dataset in a folder whose name ends the remark in which it stands."""
+    folder = tmp_path / "x\nplugins: []\n#"
+    source = tmp_path / "recording"
+    write_recording(source, "a", {"data": [0.5], "shape": [1]}, {})
+    config = tmp_path / "robocache.yml"
+    config.write_text("fuse:\n  rate_hz: 10\n  trigger: { stream: a }\n  modalities: [{ input: a, dim: 1, interpolation: previous }]\nlerobot: { fps: 10 }\n")
+    convert(source, folder, "--to", "lerobot", "--config", config)
+    convert(folder, tmp_path / "back")
+    made = yaml.safe_load((tmp_path / "back/robocache.yml").read_text())
+    assert sorted(made) == ["fuse", "lerobot"]
+    for odd in ("no\nde: 1 #", "a: b", "it's \"q\""):
+        nodes = tmp_path / odd
+        nodes.mkdir()
+        robocache("new", tmp_path / f"new-{odd}"[:20].replace("\n", "_"), "--sensor", "force:6@100", "--nodes", nodes, "--python", odd)
+        (flow,) = (yaml.safe_load(path.read_text()) for path in tmp_path.glob("new-*/dataflow.yml"))
+        paths = {node["id"]: node["path"] for node in flow["nodes"]}
+        assert paths == {"force": odd, "fuse": str(nodes / "robocache-fuse"), "show": odd}
+        shutil.rmtree(next(tmp_path.glob("new-*")))

@@ -267,7 +267,7 @@ def test_json_whose_messages_differ(tmp_path):
     notes = "\n".join(told["notes"])
     for part in (
         "/late (no schema): of 4 messages 2 hold no value, and came before any that does: they are left out",
-        "/twice (no schema): of 3 messages 3 have a key several times in an object, whose last value is taken, the first: `a`",
+        "/twice (no schema): of 3 messages 3 have a key several times in an object, whose last value is taken, the first: `d`",
         "/twice (no schema): of 3 messages 1 have keys that neither the schema nor the first message had, which are left out, the first: `e_f`",
         "/large (no schema): numbers beyond 2^53 that are rounded to float64: 2, the first in `l`",
         "/never (no schema): of 2 messages 2 hold no value, and came before any that does: they are left out",

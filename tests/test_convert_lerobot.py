@@ -463,3 +463,35 @@ def test_episodes_that_begin_too_late_are_told(robot, tmp_path):
         file.write_batch(pa.record_batch([pa.array(stamps[1:]), pa.array([stamps]), pa.array([[0, 1]])], schema))
     _, said = write(tmp_path)
     assert "1 beginnings of episodes came behind frames that are later" in said
+
+
+def test_frames_with_a_nan_keep_their_place(tmp_path):
+    """A dataset of other software, some of whose frames have a NaN: all of its frames come back, with the bits that they had."""
+    source, count = tmp_path / "source", 40
+    (source / "data/chunk-000").mkdir(parents=True)
+    (source / "meta").mkdir()
+    state, action = (np.arange(count * dim, dtype=np.float32).reshape(count, dim) for dim in (3, 2))
+    state[5, 1] = state[20] = np.nan
+    action[[7, 8, 39], 0] = np.nan, np.inf, -np.inf
+    index = np.arange(count)
+    columns = {
+        "observation.state": pa.array(list(state)), "action": pa.array(list(action)), "observation.other": pa.array(list(np.ones_like(action))),
+        "timestamp": pa.array((index % 25 / 10).astype(np.float32)), "frame_index": pa.array(index % 25), "episode_index": pa.array(index // 25),
+        "index": pa.array(index), "task_index": pa.array(index * 0),
+    }  # fmt: skip
+    for episode in range(2):
+        pq.write_table(pa.table(columns).slice(25 * episode, 25), source / f"data/chunk-000/episode_{episode:06}.parquet")
+    features = {name: {"dtype": "float32", "shape": [dim], "names": None} for name, dim in [("observation.state", 3), ("action", 2), ("observation.other", 2)]}
+    features |= {name: {"dtype": "float32" if name == "timestamp" else "int64", "shape": [1], "names": None} for name in OWN}
+    path = "data/chunk-{episode_chunk:03d}/episode_{episode_index:06d}.parquet"
+    info = {"codebase_version": "v2.1", "fps": 10, "features": features, "total_episodes": 2, "total_frames": count, "data_path": path, "chunks_size": 1000}
+    (source / "meta/info.json").write_text(json.dumps(info))
+    (source / "meta/tasks.jsonl").write_text(json.dumps({"task_index": 0, "task": "look"}) + "\n")
+    said = convert(source, tmp_path / "back").stdout
+    assert "`observation.state`: 2 frames have values that are not finite; they are kept" in said
+    assert "`action`: 3 frames have values that are not finite; they are kept" in said
+    said = convert(tmp_path / "back", tmp_path / "again", "--to", "lerobot", "--config", tmp_path / "back/robocache.yml").stdout
+    assert "`action`: 3 samples are not finite, and stand as they came" in said
+    _, came = load(tmp_path / "again", tmp_path)
+    assert came["observation.state"].tobytes() == state.tobytes() and came["action"].tobytes() == action.tobytes()
+    assert came["frame_index"].tolist() == (index % 25).tolist() and came["episode_index"].tolist() == (index // 25).tolist()

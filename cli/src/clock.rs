@@ -1,6 +1,6 @@
 //! `robocache clock`: how the clocks that stamp the streams of a recording go against that of the recorder.
 
-use crate::output::{Output, Table, figure, figure_or_dash};
+use crate::output::{Output, Table, figure, figure_or_dash, plain};
 use robocache::ops::clock::{ClockConfig, ClockInput, ClockSpec, DeviceClock, Notice, Stamp};
 use robocache::stream::Message;
 use robocache::stream::recording::Reader;
@@ -305,14 +305,20 @@ fn text(clocks: &Clocks) -> String {
     // Writing to a string can't fail.
     for clock in &clocks.streams {
         for notice in &clock.notices {
-            let _ = writeln!(text, "{}, at {} s: {}", clock.stream, figure(notice.at_s), notice.text);
+            let stream = plain(&clock.stream);
+            let _ = writeln!(text, "{stream}, at {} s: {}", figure(notice.at_s), plain(&notice.text));
         }
         if clock.notices_left_out > 0 {
-            let _ = writeln!(text, "{}: {} more such lines", clock.stream, clock.notices_left_out);
+            let _ = writeln!(
+                text,
+                "{}: {} more such lines",
+                plain(&clock.stream),
+                clock.notices_left_out
+            );
         }
     }
     for problem in &clocks.problems {
-        let _ = writeln!(text, "can't be read: {problem}");
+        let _ = writeln!(text, "can't be read: {}", plain(problem));
     }
     text
 }

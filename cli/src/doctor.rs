@@ -3,7 +3,7 @@
 mod device;
 mod system;
 
-use crate::output::{Level, Output};
+use crate::output::{Level, Output, plain};
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -72,7 +72,7 @@ fn text(report: &Report, output: &Output) -> String {
     let mut text = String::new();
     for Check { level, name, found } in &report.checks {
         // Writing to a string can't fail.
-        let _ = writeln!(text, "{}: {name}: {found}", output.level(*level));
+        let _ = writeln!(text, "{}: {name}: {}", output.level(*level), plain(found));
     }
     let _ = writeln!(text, "{} errors, {} warnings", report.errors, report.warnings);
     text

@@ -1,12 +1,14 @@
 //! `robocache info`: what a recording holds, stream by stream.
 
-use crate::output::{Output, Table, bytes, figure, figure_or_dash};
+use crate::convert::{self, Format, InputArgs};
+use crate::output::{Output, Table, bytes, figure, figure_or_dash, path, plain};
 use crate::stats::Spread;
 use robocache::device::{Dtype, Values};
-use robocache::stream::Message;
 use robocache::stream::recording::Reader;
+use robocache::stream::{Column, Message};
 use robocache::time::ns_to_s;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -14,7 +16,7 @@ use std::process::ExitCode;
 /// A step longer than so many times the median one has lost a sample.
 const GAP: f64 = 1.5;
 
-/// Says what a recording holds: rates, gaps, order, payloads
+/// Says what a recording, or a file or folder that `convert` reads, holds: rates, gaps, order, payloads
 ///
 /// A step is the time from the newest sample so far to the next newer one; a gap is a step of more than 1.5 times the
 /// median one, and as many samples are lost in it as median steps would have room for. Of messages that carry several
@@ -25,8 +27,10 @@ const GAP: f64 = 1.5;
   1   a part of it can't be read, and the rest is told
   2   it is no recording")]
 pub struct Args {
-    /// The folder of the recording
+    /// The folder of the recording, or what else `convert` reads
     recording: PathBuf,
+    #[command(flatten)]
+    how: InputArgs,
 }
 
 #[derive(Serialize)]
@@ -36,6 +40,9 @@ pub struct Info {
     duration_s: f64,
     bytes: u64,
     pub streams: Vec<Stream>,
+    /// Of files of other software what is not read, and what stands for what is not there.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    notes: Vec<String>,
     /// What can't be read.
     pub problems: Vec<String>,
 }
@@ -86,10 +93,15 @@ struct Seen {
     nonfinite: u64,
     payload: Option<String>,
     frame_id: Option<String>,
+    /// Of the payloads.
+    bytes: u64,
 }
 
 pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
-    let info = read(&args.recording)?;
+    let info = match Format::of_input(&args.recording)? {
+        Format::Recording => read(&args.recording)?,
+        format => read_other(&args.recording, format, &args.how)?,
+    };
     output.result(&info, text)?;
     Ok(ExitCode::from(u8::from(!info.problems.is_empty())))
 }
@@ -110,8 +122,7 @@ pub fn read(folder: &Path) -> eyre::Result<Info> {
             Err(error) => problems.push(error.to_string()),
         }
     }
-    let first = seen.iter().filter_map(|seen| seen.first_ns).min();
-    let last = seen.iter().filter_map(|seen| seen.newest_ns).max();
+    let (first, last) = span(&seen);
     let mut streams = Vec::with_capacity(names.len());
     for ((name, seen), (files, is_finished)) in names.into_iter().zip(seen).zip(about) {
         let bytes = files.iter().map(|file| Ok(std::fs::metadata(file)?.len()));
@@ -123,8 +134,44 @@ pub fn read(folder: &Path) -> eyre::Result<Info> {
         duration_s: seconds(first, last).unwrap_or(0.0),
         bytes: streams.iter().map(|stream| stream.bytes).sum(),
         streams,
+        notes: Vec::new(),
         problems,
     })
+}
+
+/// What a file or folder of other software holds.
+fn read_other(path: &Path, format: Format, how: &InputArgs) -> eyre::Result<Info> {
+    let mut source = convert::open(path, format, how, &[])?;
+    let mut seen: BTreeMap<String, Seen> = BTreeMap::new();
+    let (mut message, mut scratch) = (Message::default(), Vec::new());
+    while let Some(name) = source.next_into(&mut message)? {
+        match seen.get_mut(name) {
+            Some(seen) => seen.message(&message, &mut scratch),
+            None => seen.entry(name.to_owned()).or_default().message(&message, &mut scratch),
+        }
+    }
+    let (first, last) = span(seen.values());
+    let streams = seen.into_iter().map(|(name, seen)| {
+        let bytes = seen.bytes;
+        seen.into_stream(name, (first, last), bytes, true)
+    });
+    let streams: Vec<Stream> = streams.collect();
+    let told = source.told();
+    Ok(Info {
+        recording: path.to_owned(),
+        duration_s: seconds(first, last).unwrap_or(0.0),
+        bytes: streams.iter().map(|stream| stream.bytes).sum(),
+        streams,
+        notes: told.notes,
+        problems: told.problems,
+    })
+}
+
+/// The first stamp of any stream, and the last.
+fn span<'a>(seen: impl IntoIterator<Item = &'a Seen, IntoIter: Clone>) -> (Option<i64>, Option<i64>) {
+    let seen = seen.into_iter();
+    let first = seen.clone().filter_map(|seen| seen.first_ns).min();
+    (first, seen.filter_map(|seen| seen.newest_ns).max())
 }
 
 fn seconds(from: Option<i64>, to: Option<i64>) -> Option<f64> {
@@ -149,6 +196,8 @@ impl Seen {
             .iter()
             .map(|column| nonfinite(column.values(), scratch))
             .sum::<u64>();
+        let bytes = |column: &Column| column.values().bytes().len() + size_of_val(&column.offsets[..]);
+        self.bytes += message.columns().iter().map(bytes).sum::<usize>() as u64;
         if self.payload.is_none() {
             self.payload = Some(payload(message));
             self.frame_id = header.frame_id.get().cloned();
@@ -263,7 +312,7 @@ fn text(info: &Info) -> String {
     let streams = info.streams.len();
     let mut text = format!(
         "{}: {streams} {}, {} s, {}\n",
-        info.recording.display(),
+        path(&info.recording),
         if streams == 1 { "stream" } else { "streams" },
         figure(info.duration_s),
         bytes(info.bytes)
@@ -309,8 +358,11 @@ fn text(info: &Info) -> String {
     }
     // Writing to a string can't fail.
     let _ = write!(text, "{table}");
+    for note in &info.notes {
+        let _ = writeln!(text, "left out or stood in for: {}", plain(note));
+    }
     for problem in &info.problems {
-        let _ = writeln!(text, "can't be read: {problem}");
+        let _ = writeln!(text, "can't be read: {}", plain(problem));
     }
     text
 }

@@ -1,7 +1,7 @@
 //! `robocache latency`: by how much one channel of a recording lags behind another.
 
 use crate::channel::{self, Channel};
-use crate::output::{Output, Table, figure, figure_or_dash};
+use crate::output::{Output, Table, figure, figure_or_dash, plain};
 use robocache::ops::latency::{self, Correlator, Latency, LatencyConfig};
 use serde::Serialize;
 use std::fmt::Write;
@@ -232,24 +232,27 @@ fn text(found: &Found) -> String {
             let _ = writeln!(
                 text,
                 "`{}` is {} ms later than `{}`: correlation {:.2}, the next peak {second}, by chance {:.2}",
-                found.b,
+                plain(&found.b),
                 figure(lag.latency_ms),
-                found.a,
+                plain(&found.a),
                 lag.peak,
                 lag.noise
             );
             let _ = writeln!(
                 text,
                 "where that of `{}` is 0: `latency_ms: {:.1}`",
-                found.a, lag.latency_ms
+                plain(&found.a),
+                lag.latency_ms
             );
         }
         (None, why) => {
             let why = why.as_deref().unwrap_or_default();
             let _ = writeln!(
                 text,
-                "the latency of `{}` behind `{}` can't be known: {why}",
-                found.b, found.a
+                "the latency of `{}` behind `{}` can't be known: {}",
+                plain(&found.b),
+                plain(&found.a),
+                plain(why)
             );
         }
     }
@@ -270,9 +273,9 @@ fn text(found: &Found) -> String {
         let _ = writeln!(
             text,
             "drift: the clock of `{}` goes {} ppm faster than that of `{}`",
-            found.b,
+            plain(&found.b),
             figure(drift),
-            found.a
+            plain(&found.a)
         );
     }
     if let Some(curve) = &found.curve {
@@ -286,7 +289,7 @@ fn text(found: &Found) -> String {
         }
     }
     for problem in &found.problems {
-        let _ = writeln!(text, "can't be read: {problem}");
+        let _ = writeln!(text, "can't be read: {}", plain(problem));
     }
     text
 }

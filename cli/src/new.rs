@@ -1,6 +1,6 @@
 //! `robocache new`: a dataflow and a configuration to start from.
 
-use crate::output::Output;
+use crate::output::{Output, path, quoted};
 use eyre::{WrapErr, bail, ensure};
 use serde::Serialize;
 use std::fmt::Write;
@@ -167,7 +167,7 @@ pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
         files: files.map(|(path, _)| path).into(),
     };
     output.result(&written, |written| {
-        let lines = written.files.iter().map(|path| format!("{}\n", path.display()));
+        let lines = written.files.iter().map(|file| format!("{}\n", path(file)));
         lines.collect()
     })?;
     let (dataflow, status) = (args.dir.join("dataflow.yml"), args.dir.join("status"));
@@ -244,7 +244,8 @@ fn pool(values: usize) -> String {
 }
 
 fn dataflow(args: &Args, nodes: &Path) -> String {
-    let (python, nodes) = (&args.python, nodes.display());
+    let python = quoted(&args.python);
+    let node = |name: &str| quoted(&nodes.join(name).to_string_lossy());
     let mut text = String::from(
         "# `dora run` it from anywhere: paths count from this folder. sensors.py stands for drivers, show.py for a policy.\nnodes:\n",
     );
@@ -265,8 +266,9 @@ fn dataflow(args: &Args, nodes: &Path) -> String {
     if !args.sensors.is_empty() {
         let _ = write!(
             text,
-            "  - id: fuse\n    path: {nodes}/robocache-fuse\n    args: --config robocache.yml\n{RESTART}{}    inputs:      # queue_size: a second of \
+            "  - id: fuse\n    path: {}\n    args: --config robocache.yml\n{RESTART}{}    inputs:      # queue_size: a second of \
              messages\n",
+            node("robocache-fuse"),
             pool(WINDOW * args.sensors.iter().map(|sensor| sensor.dim).sum::<usize>())
         );
         for Sensor { name, rate_hz, .. } in &args.sensors {
@@ -278,8 +280,9 @@ fn dataflow(args: &Args, nodes: &Path) -> String {
     if !args.clouds.is_empty() {
         let _ = write!(
             text,
-            "  - id: voxelize\n    path: {nodes}/robocache-voxelize\n    args: --config robocache.yml\n{RESTART}    shared_memory_pool_size: {POOL}\n    \
-             inputs:\n"
+            "  - id: voxelize\n    path: {}\n    args: --config robocache.yml\n{RESTART}    shared_memory_pool_size: {POOL}\n    \
+             inputs:\n",
+            node("robocache-voxelize")
         );
         for Cloud { name, .. } in &args.clouds {
             let _ = writeln!(text, "      {name}: {{ source: {name}/{name}, queue_size: 4 }}");

@@ -2,10 +2,55 @@
 
 use eyre::WrapErr;
 use serde::Serialize;
+use std::borrow::Cow;
 use std::fmt::{self, Display};
 use std::fs::File;
 use std::io::{ErrorKind, IsTerminal, Read, Write};
 use std::path::Path;
+
+/// A text from a file, without what a terminal obeys or shows as something else: control characters, line breaks among them,
+/// and those that turn the direction of writing are written out, such as `\u{1b}`.
+pub fn plain(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_obeyed) {
+        return text.into();
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        match is_obeyed(c) {
+            true => out.extend(c.escape_default()),
+            false => out.push(c),
+        }
+    }
+    out.into()
+}
+
+fn is_obeyed(c: char) -> bool {
+    // Direction of writing, and line breaks that are no control characters.
+    let is_format = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}');
+    c.is_control() || is_format
+}
+
+/// A path, as text.
+pub fn path(path: &Path) -> String {
+    plain(&path.to_string_lossy()).into_owned()
+}
+
+/// A text as YAML, and JSON, have it in quotes.
+pub fn quoted(text: &str) -> String {
+    let mut out = String::from('"');
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            c if is_obeyed(c) => {
+                let mut units = [0; 2];
+                let units = c.encode_utf16(&mut units).iter();
+                out.extend(units.map(|unit| format!("\\u{unit:04x}")));
+            }
+            c => out.push(c),
+        }
+    }
+    out + "\""
+}
 
 /// Where the result goes, and in which form.
 pub struct Output {
@@ -75,9 +120,9 @@ impl Output {
         }
     }
 
-    /// Writes a remark.
+    /// Writes a remark, which is one line.
     pub fn remark(&self, text: impl Display) {
-        let _ = writeln!(std::io::stderr(), "robocache: {text}");
+        let _ = writeln!(std::io::stderr(), "robocache: {}", plain(&text.to_string()));
     }
 
     /// A level in words.
@@ -128,7 +173,7 @@ impl Table {
     }
 
     pub fn row<const N: usize>(&mut self, cells: [String; N]) {
-        self.rows.push(cells.into());
+        self.rows.push(cells.map(|cell| plain(&cell).into_owned()).into());
     }
 }
 
@@ -204,6 +249,40 @@ mod tests {
             [bytes(0), bytes(1_440_000), bytes(999_600)],
             ["0 B", "1.44 MB", "1.00 MB"]
         );
+    }
+
+    #[test]
+    fn what_a_terminal_obeys_is_written_out() {
+        let cases = [
+            ("imu/data ü…", "imu/data ü…"),
+            ("a\nb\r\tc", "a\\nb\\r\\tc"),
+            ("\u{1b}[31mred\u{7}", "\\u{1b}[31mred\\u{7}"),
+            ("\u{9b}2J\u{7f}\u{202e}x\u{2028}", "\\u{9b}2J\\u{7f}\\u{202e}x\\u{2028}"),
+        ];
+        for (text, wanted) in cases {
+            assert_eq!(plain(text), wanted);
+        }
+        let mut table = Table::new(["<stream", "messages"]);
+        table.row(["a\u{1b}c\nb".into(), "1".into()]);
+        assert_eq!(table.to_string(), "stream       messages\na\\u{1b}c\\nb         1\n");
+    }
+
+    #[test]
+    fn quoted_texts_are_one_text_of_yaml() {
+        for text in [
+            "a",
+            "",
+            "x: [1]\nplugins: []\n",
+            "\u{1b}\u{85}\u{2028}\u{feff}",
+            "a\"b\\c #d",
+            "ü😀\0",
+        ] {
+            let read: String = serde_yaml::from_str(&format!("key: {}", quoted(text)))
+                .map(|read: std::collections::BTreeMap<String, String>| read["key"].clone())
+                .unwrap();
+            assert_eq!(read, text);
+            assert_eq!(serde_json::from_str::<String>(&quoted(text)).unwrap(), text);
+        }
     }
 
     #[test]

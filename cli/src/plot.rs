@@ -1,7 +1,7 @@
 //! `robocache plot`: channels of a recording as a picture.
 
 use crate::channel::{self, Channel};
-use crate::output::{self, Output, figure};
+use crate::output::{self, Output, figure, plain};
 use crate::track::{Lines, Tracks};
 use plotters::prelude::*;
 use robocache::time::ns_to_ms;
@@ -189,7 +189,7 @@ fn picture(channels: &[Channel], lines: &[Lines]) -> eyre::Result<String> {
                 .map_err(failed)?;
             let style = ("sans-serif", 12).into_text_style(&names);
             names
-                .draw(&Text::new(shortened(&channel.name), (26, y - 6), style))
+                .draw(&Text::new(shortened(&plain(&channel.name)), (26, y - 6), style))
                 .map_err(failed)?;
         }
         area.present().map_err(failed)?;
@@ -207,7 +207,7 @@ fn shortened(name: &str) -> String {
 }
 
 fn text_of(drawn: &Drawn) -> String {
-    let mut text = format!("{}: ", drawn.picture.display());
+    let mut text = format!("{}: ", output::path(&drawn.picture));
     text += &match drawn.width_ms {
         0.0 => "each sample is drawn\n".to_owned(),
         width => format!(
@@ -222,11 +222,13 @@ fn text_of(drawn: &Drawn) -> String {
         };
         text += &format!(
             "{}: {} samples, {} of them not valid, {range}\n",
-            line.name, line.samples, line.missing
+            plain(&line.name),
+            line.samples,
+            line.missing
         );
     }
     for problem in &drawn.problems {
-        text += &format!("can't be read: {problem}\n");
+        text += &format!("can't be read: {}\n", plain(problem));
     }
     text
 }

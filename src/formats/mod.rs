@@ -10,7 +10,7 @@ pub mod lerobot;
 pub mod mcap;
 
 /// A name that a file can have: `/` becomes `_`, and so does all else but letters, digits, `_`, `-` and `.`.
-pub(crate) fn file_name(name: &str) -> String {
+pub fn file_name(name: &str) -> String {
     let name = name.trim_matches('/');
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     let mut plain: String = name.chars().map(|c| if is_plain(c) { c } else { '_' }).collect();

@@ -11,7 +11,7 @@ mod wiring;
 
 use crate::config::{Built, Section, check, plugins};
 use crate::convert::lerobot::Settings;
-use crate::output::{Level, Output};
+use crate::output::{Level, Output, plain};
 use known::Known;
 use robocache::app::{AppError, Config};
 use serde::Serialize;
@@ -183,7 +183,8 @@ fn text(report: &Report, output: &Output) -> String {
     } in &report.findings
     {
         // Writing to a string can't fail.
-        let _ = writeln!(text, "{}: {}: {at}: {problem}", output.level(*level), file.display());
+        let place = format!("{}: {at}: {problem}", file.display());
+        let _ = writeln!(text, "{}: {}", output.level(*level), plain(&place));
     }
     let _ = writeln!(text, "{} errors, {} warnings", report.errors, report.warnings);
     text

@@ -125,3 +125,56 @@ impl Sink for Writer {
         Ok(Told::default())
     }
 }
+
+/// One table, which is one stream.
+pub struct Table {
+    writer: Writer,
+    path: PathBuf,
+    stream: Option<String>,
+}
+
+impl Table {
+    /// Writes it to `made`; errors call it `path`.
+    pub fn create(made: &Path, path: &Path) -> Self {
+        Self {
+            writer: Writer::of_file(made),
+            path: path.to_owned(),
+            stream: None,
+        }
+    }
+
+    fn refused(&self, streams: &[&str]) -> eyre::Report {
+        eyre::eyre!("{}: {}", self.path.display(), one_table(streams))
+    }
+}
+
+impl Sink for Table {
+    fn append(&mut self, stream: &str, message: &Message) -> Result<(), Refused> {
+        match &self.stream {
+            Some(only) if only != stream => return Err(Refused::All(self.refused(&[only, stream]))),
+            Some(_) => {}
+            None => self.stream = Some(stream.to_owned()),
+        }
+        Ok(self.writer.append(stream, message)?)
+    }
+
+    fn finish(&mut self) -> eyre::Result<Told> {
+        if self.stream.is_none() {
+            return Err(self.refused(&[]));
+        }
+        self.writer.finish()?;
+        Ok(Told::default())
+    }
+}
+
+/// Why streams are not one table.
+pub fn one_table(streams: &[impl AsRef<str>]) -> String {
+    let names: Vec<String> = streams.iter().map(|name| format!("`{}`", name.as_ref())).collect();
+    let came = match names.is_empty() {
+        true => "there is no stream".to_owned(),
+        false => format!("there are {}", names.join(", ")),
+    };
+    format!(
+        "a table has one stream, and {came} (allowed: an input of one stream, or a folder of tables: --to csv, and a name without `.csv`)"
+    )
+}

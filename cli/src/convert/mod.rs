@@ -10,12 +10,12 @@ mod whole;
 
 use crate::config;
 use crate::offsets::{self, Judge};
-use crate::output::{Output, Table};
+use crate::output::{Output, Table, path, plain};
 use clap::ValueEnum;
 use eyre::{bail, eyre};
 use robocache::formats::lerobot::Version;
 use robocache::formats::mcap::{Reader, WriteError, Writer};
-use robocache::stream::Message;
+use robocache::stream::{Message, Reading};
 use serde::Serialize;
 use std::fmt::Write;
 use std::fs;
@@ -41,21 +41,28 @@ pub struct Args {
     /// The configuration: of MCAP its inputs say how the topics of their names are read, to LeRobot it makes the frames
     #[arg(long)]
     config: Option<PathBuf>,
-    /// From LeRobot: a feature that is left out, such as a video; may be given several times
-    #[arg(long, value_name = "FEATURE")]
-    without: Vec<String>,
     /// Removes what a run that did not end has left of OUTPUT: OUTPUT.robocache-partial
     #[arg(long)]
     discard_partial: bool,
     #[command(flatten)]
-    csv: csv::Args,
+    how: InputArgs,
     #[command(flatten)]
     offsets: offsets::Args,
 }
 
+/// How the files of other software are to be read.
+#[derive(clap::Args)]
+pub struct InputArgs {
+    /// From LeRobot: a feature that is left out, such as a video; may be given several times
+    #[arg(long, value_name = "FEATURE")]
+    without: Vec<String>,
+    #[command(flatten)]
+    csv: csv::Args,
+}
+
 /// A form of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
+pub enum Format {
     /// A folder with an Arrow file for each stream
     Recording,
     /// MCAP, with messages of ROS 2
@@ -71,7 +78,7 @@ enum Format {
 
 impl Format {
     /// What `path`, which is there, is.
-    fn of_input(path: &Path) -> eyre::Result<Self> {
+    pub fn of_input(path: &Path) -> eyre::Result<Self> {
         let about = fs::metadata(path).map_err(|error| eyre!("{}: {error}", path.display()))?;
         let extension = path
             .extension()
@@ -92,16 +99,36 @@ impl Format {
     }
 
     /// What `path`, which is not there, is to be: what its name tells, else a recording.
-    fn of_output(path: &Path) -> Self {
+    fn of_output(path: &Path) -> eyre::Result<Self> {
         match path.extension().and_then(|extension| extension.to_str()) {
-            Some("mcap") => Self::Mcap,
-            _ => Self::Recording,
+            Some("mcap") => Ok(Self::Mcap),
+            Some("csv") => Ok(Self::Csv),
+            Some(other @ ("tsv" | "txt" | "db3" | "bag" | "parquet" | "json" | "arrow" | "hdf5" | "h5")) => bail!(
+                "{}: no .{other} is written (allowed: .mcap, .csv, and folders; --to says what a folder is to be)",
+                path.display()
+            ),
+            _ => Ok(Self::Recording),
         }
     }
 }
 
+/// Opens what messages are read from, as a file or a folder of this form. `readings` is what a configuration wants of its inputs.
+pub fn open(
+    path: &Path,
+    format: Format,
+    how: &InputArgs,
+    readings: &[(String, Reading)],
+) -> eyre::Result<Box<dyn Source>> {
+    Ok(match format {
+        Format::Recording => Box::new(recording::RecordingSource::open(path)?),
+        Format::Csv => Box::new(csv::CsvSource::open(path, &how.csv)?),
+        Format::Mcap => Box::new(mcap::McapSource::open(path, readings)?),
+        Format::Lerobot | Format::LerobotV2 => Box::new(lerobot::Source::open(path, &how.without)?),
+    })
+}
+
 /// What messages are read from.
-trait Source {
+pub trait Source {
     /// Makes `message` the next one. Returns the name of its stream, `None` at the end.
     ///
     /// # Errors
@@ -182,11 +209,11 @@ impl Problems {
 
 /// What is said of files that were read or written.
 #[derive(Default)]
-struct Told {
+pub struct Told {
     /// What can't be read.
-    problems: Vec<String>,
+    pub problems: Vec<String>,
     /// What was left out, and what stands for what was not there.
-    notes: Vec<String>,
+    pub notes: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -231,7 +258,10 @@ pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
 
 fn convert(args: &Args) -> eyre::Result<Converted> {
     let from = Format::of_input(&args.input)?;
-    let to = args.to.unwrap_or_else(|| Format::of_output(&args.output));
+    let to = match args.to {
+        Some(to) => to,
+        None => Format::of_output(&args.output)?,
+    };
     let is_dataset = matches!(to, Format::Lerobot | Format::LerobotV2);
     let (readings, mut judge) = match &args.config {
         None => Default::default(),
@@ -246,14 +276,16 @@ fn convert(args: &Args) -> eyre::Result<Converted> {
     };
     let whole = Whole::begin(&args.output, args.discard_partial)?;
     let made = whole.path();
-    let mut source: Box<dyn Source> = match from {
-        Format::Recording => Box::new(recording::RecordingSource::open(&args.input)?),
-        Format::Csv => Box::new(csv::CsvSource::open(&args.input, &args.csv)?),
-        Format::Mcap => Box::new(mcap::McapSource::open(&args.input, &readings)?),
-        Format::Lerobot | Format::LerobotV2 => Box::new(lerobot::Source::open(&args.input, &args.without)?),
-    };
+    let mut source = open(&args.input, from, &args.how, &readings)?;
+    let is_table = to == Format::Csv && args.output.extension().is_some_and(|extension| extension == "csv");
+    if let (true, Some(streams)) = (is_table, source.streams())
+        && streams.len() != 1
+    {
+        bail!("{}: {}", args.output.display(), csv::one_table(&streams));
+    }
     let mut sink: Box<dyn Sink> = match to {
         Format::Recording => Box::new(recording::RecordingSink::create(&made)?),
+        Format::Csv if is_table => Box::new(csv::Table::create(&made, &args.output)),
         Format::Csv => Box::new(robocache::formats::csv::Writer::create(&made)?),
         Format::Mcap => Box::new(Writer::create(&made)?),
         Format::Lerobot | Format::LerobotV2 => {
@@ -277,6 +309,10 @@ fn convert(args: &Args) -> eyre::Result<Converted> {
     } = source.told();
     problems.extend(refusals.into_iter().chain(written.problems));
     notes.extend(written.notes);
+    if let Some(file) = &args.config {
+        let inputs = readings.iter().map(|(input, _)| input.as_str());
+        notes.extend(unmatched(file, inputs, &streams));
+    }
     notes.extend(found.into_iter().map(|found| format!("clocks: {}", found.text)));
     if let (Format::Recording, Some((name, text))) = (to, source.beside()) {
         fs::write(made.join(name), text)?;
@@ -290,6 +326,27 @@ fn convert(args: &Args) -> eyre::Result<Converted> {
         notes,
         problems,
     })
+}
+
+/// The inputs of a configuration for which nothing came, in words.
+fn unmatched<'a>(file: &Path, inputs: impl Iterator<Item = &'a str>, streams: &[Stream]) -> Option<String> {
+    let is_there = |input: &str| {
+        let name = robocache::formats::file_name(input);
+        let mut there = streams.iter().filter(|stream| stream.messages + stream.refused > 0);
+        there.any(|stream| stream.name == name)
+    };
+    let missing: Vec<String> = inputs
+        .filter(|input| !is_there(input))
+        .map(|input| format!("`{input}`"))
+        .collect();
+    let names: Vec<&str> = streams.iter().map(|stream| stream.name.as_str()).collect();
+    let words = || {
+        let (file, missing, names) = (file.display(), missing.join(", "), names.join(", "));
+        format!(
+            "{file}: nothing came for its inputs {missing}: no stream or topic with messages has that name (there are: {names})"
+        )
+    };
+    (!missing.is_empty()).then(words)
 }
 
 /// Copies every message. Returns how many of which stream, and of each stream why the first was not written that was not.
@@ -323,7 +380,7 @@ fn copy(source: &mut dyn Source, sink: &mut dyn Sink, judge: &mut Judge) -> eyre
 }
 
 fn text(converted: &Converted) -> String {
-    let mut text = format!("{} to {}\n\n", converted.input.display(), converted.output.display());
+    let mut text = format!("{} to {}\n\n", path(&converted.input), path(&converted.output));
     let mut table = Table::new(["<stream", "messages", "refused"]);
     for stream in &converted.streams {
         table.row([
@@ -341,7 +398,7 @@ fn text(converted: &Converted) -> String {
         if !lines.is_empty() {
             let _ = writeln!(text, "\n{heading}:");
             lines.iter().for_each(|line| {
-                let _ = writeln!(text, "  {line}");
+                let _ = writeln!(text, "  {}", plain(line));
             });
         }
     }

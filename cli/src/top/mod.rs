@@ -5,7 +5,7 @@ mod lines;
 mod prometheus;
 mod screen;
 
-use crate::output::{Output, Table};
+use crate::output::{Output, Table, path};
 use files::Status;
 use std::io::IsTerminal;
 use std::net::SocketAddr;
@@ -60,7 +60,7 @@ pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
 
 fn text(status: &Status) -> String {
     if status.nodes.is_empty() {
-        return format!("{}: no node has written its status\n", status.folder.display());
+        return format!("{}: no node has written its status\n", path(&status.folder));
     }
     let width = match std::io::stdout().is_terminal() {
         true => ratatui::crossterm::terminal::size().map_or(WIDTH, |(columns, _)| usize::from(columns)),

@@ -4,7 +4,7 @@ use super::tally::{Counts, Seen};
 use super::{Args, Fed, Leap, asked_by, has_clock, period_ns};
 use crate::config::{Operation, Section};
 use crate::offsets::{self, Found};
-use crate::output::{Table, figure, figure_or_dash};
+use crate::output::{Table, figure, figure_or_dash, path, plain};
 use crate::stats::Spread;
 use robocache::app::Graph;
 use robocache::ops::align::{AlignConfig, FUSED, TriggerConfig};
@@ -386,8 +386,8 @@ fn verdict(observations: &[Observations], grids: &[Grids], missing: &[String], r
 pub fn text(report: &Report) -> String {
     let mut text = format!(
         "{} over {}: {} messages in order of {}, {} s in {} s, {} times real time\n",
-        report.config.display(),
-        report.recording.display(),
+        path(&report.config),
+        path(&report.recording),
         report.messages,
         report.order,
         figure(report.recorded_s),
@@ -403,7 +403,7 @@ pub fn text(report: &Report) -> String {
         let _ = writeln!(
             text,
             "\n{}: {} observations, {} Hz, {} in the emptiest second, {} missed, {} late samples, epoch {}{wait}{}",
-            of.output,
+            plain(&of.output),
             of.count,
             figure_or_dash(of.rate_hz),
             count(of.fewest_in_a_second),
@@ -433,7 +433,7 @@ pub fn text(report: &Report) -> String {
         let _ = writeln!(
             text,
             "\n{}: {} grids, {} Hz; of {} points {} kept; dropped: {} outside, {} not finite, {} past max_voxels",
-            grid.output,
+            plain(&grid.output),
             grid.count,
             figure_or_dash(grid.rate_hz),
             grid.points_in,
@@ -444,17 +444,17 @@ pub fn text(report: &Report) -> String {
         );
     }
     for other in &report.others {
-        let _ = writeln!(text, "\n{}: {} messages", other.output, other.count);
+        let _ = writeln!(text, "\n{}: {} messages", plain(&other.output), other.count);
     }
     text.push('\n');
     text.push_str(&causes(report));
     for problem in &report.problems {
-        let _ = writeln!(text, "can't be read: {problem}");
+        let _ = writeln!(text, "can't be read: {}", plain(problem));
     }
     for found in &report.offsets {
-        let _ = writeln!(text, "clocks: {}", found.text);
+        let _ = writeln!(text, "clocks: {}", plain(&found.text));
     }
-    let _ = writeln!(text, "{}", report.verdict);
+    let _ = writeln!(text, "{}", plain(&report.verdict.to_string()));
     text
 }
 
@@ -462,14 +462,14 @@ pub fn text(report: &Report) -> String {
 pub fn causes(report: &Report) -> String {
     let mut text = String::new();
     for fault in &report.faults {
-        let _ = writeln!(text, "{}: {} faults and warnings", fault.at, fault.count);
+        let _ = writeln!(text, "{}: {} faults and warnings", plain(&fault.at), fault.count);
         for Cause { count, such_as } in &fault.causes {
-            let _ = writeln!(text, "  {count}, such as: {such_as}");
+            let _ = writeln!(text, "  {count}, such as: {}", plain(such_as));
         }
     }
     for (what, names) in [("not in the recording", &report.missing), ("not used", &report.unused)] {
         if !names.is_empty() {
-            let _ = writeln!(text, "{what}: {}", names.join(", "));
+            let _ = writeln!(text, "{what}: {}", plain(&names.join(", ")));
         }
     }
     text

@@ -12,7 +12,9 @@ use std::path::{Path, PathBuf};
 /// the first message has it; the others have the names of `fields`, else of the columns, else `0`, `1` and so on. A row that
 /// `valid` says is no sample has empty cells. Floats have the digits that give the same bits back.
 pub struct Writer {
-    folder: PathBuf,
+    /// The folder of the tables, or the file of the only one.
+    path: PathBuf,
+    is_file: bool,
     streams: Vec<Stream>,
     line: String,
 }
@@ -37,11 +39,22 @@ impl Writer {
         let folder = folder.as_ref().to_owned();
         match fs::create_dir_all(&folder) {
             Ok(()) => Ok(Self {
-                folder,
+                path: folder,
+                is_file: false,
                 streams: Vec::new(),
                 line: String::new(),
             }),
             Err(source) => Err(WriteError::Io { path: folder, source }),
+        }
+    }
+
+    /// The table of one stream, `file`, which is made with its first message.
+    pub fn of_file(file: impl AsRef<Path>) -> Self {
+        Self {
+            path: file.as_ref().to_owned(),
+            is_file: true,
+            streams: Vec::new(),
+            line: String::new(),
         }
     }
 
@@ -59,7 +72,11 @@ impl Writer {
         let at = match self.streams.iter().position(|known| known.name == stream) {
             Some(at) => at,
             None => {
-                let new = Stream::create(&self.folder, stream, message, columns.clone(), width)?;
+                let path = match self.is_file {
+                    true => self.path.clone(),
+                    false => self.path.join(file_name(stream)?),
+                };
+                let new = Stream::create(path, stream, message, columns.clone(), width)?;
                 self.streams.push(new);
                 self.streams.len() - 1
             }
@@ -126,19 +143,12 @@ impl Writer {
 
 impl Stream {
     fn create(
-        folder: &Path,
+        path: PathBuf,
         name: &str,
         message: &Message,
         columns: Vec<(String, Dtype, usize)>,
         width: usize,
     ) -> Result<Self, WriteError> {
-        if name.is_empty() || name.starts_with('.') || name.contains(['/', '\\']) {
-            return Err(WriteError::Message {
-                stream: name.to_owned(),
-                problem: "its name can't be that of a file".to_owned(),
-            });
-        }
-        let path = folder.join(format!("{name}.csv"));
         let io = |source| WriteError::Io {
             path: path.clone(),
             source,
@@ -185,6 +195,17 @@ impl Stream {
             columns,
             width,
         })
+    }
+}
+
+/// The file of a stream.
+fn file_name(stream: &str) -> Result<String, WriteError> {
+    match stream.is_empty() || stream.starts_with('.') || stream.contains(['/', '\\']) {
+        true => Err(WriteError::Message {
+            stream: stream.to_owned(),
+            problem: "its name can't be that of a file".to_owned(),
+        }),
+        false => Ok(format!("{stream}.csv")),
     }
 }
 

@@ -55,9 +55,12 @@ mod tests {
             let schema = schema(name).unwrap();
             from_ros2msg(name, &schema).unwrap();
         }
-        assert!(
-            schema("sensor_msgs/msg/Imu")
-                .is_some_and(|text| text.ends_with("float64 x\nfloat64 y\nfloat64 z\nfloat64 w\n"))
+        let pose = schema("geometry_msgs/msg/PoseStamped").unwrap();
+        let names: Vec<&str> = pose.lines().filter_map(|line| line.strip_prefix("MSG: ")).collect();
+        let parts = ["std_msgs/Header", "geometry_msgs/Pose", "builtin_interfaces/Time"];
+        assert_eq!(
+            names,
+            [&parts[..], &["geometry_msgs/Point", "geometry_msgs/Quaternion"]].concat()
         );
         assert_eq!(schema("velodyne_msgs/msg/VelodyneScan"), None);
     }

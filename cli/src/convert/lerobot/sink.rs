@@ -89,8 +89,10 @@ impl Sink {
             grid_ns,
             mut graph,
             plan,
-            streams: own,
+            streams: mut own,
         } = Settings::read(file)?;
+        own.iter_mut()
+            .for_each(|stream| stream.keeps_nonfinite = config.on_invalid == OnInvalid::Fill);
         let inputs: Vec<String> = graph.external_inputs().map(|(input, _)| input.to_owned()).collect();
         let mut observed = Observed::new(fused);
         graph.wake(Instant::now(), true, &mut observed)?;
@@ -482,7 +484,10 @@ impl Sink {
         let mut notes = self.counts.notes(written, self.fps, self.grid_ns.is_some());
         for stream in &self.streams {
             for (count, what) in [
-                (stream.dropped, "dropped that are not finite"),
+                match stream.keeps_nonfinite {
+                    false => (stream.nonfinite, "dropped that are not finite"),
+                    true => (stream.nonfinite, "are not finite, and stand as they came"),
+                },
                 (stream.late, "came behind frames that are later, which lack them"),
             ] {
                 if count > 0 {

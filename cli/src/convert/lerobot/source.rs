@@ -4,8 +4,9 @@ use super::config::Take;
 use super::origin::{AGE_NS, CAPTURE_NS, EPOCH, Origins, TARGET_NS, VALID, times_of};
 use super::sink::TASK;
 use crate::convert::Told;
+use crate::output::{path, quoted};
 use eyre::bail;
-use robocache::device::Dtype;
+use robocache::device::{Dtype, Values};
 use robocache::formats::lerobot::{Feature, Frames, Kind, Reader};
 use robocache::stream::{Layout, Message, MetadataRef};
 use std::collections::{HashMap, VecDeque};
@@ -57,6 +58,8 @@ struct Output {
     times: Option<usize>,
     /// The time of the newest sample that was given.
     newest_ns: Option<i64>,
+    /// Samples that have a value that is not finite.
+    nonfinite: u64,
 }
 
 impl Source {
@@ -218,6 +221,7 @@ impl Source {
             return Ok(());
         }
         let values = frames.values(feature, at).slice(from, to);
+        self.outputs[output].nonfinite += u64::from(!is_finite(&values));
         let is_whole = to - from == about.len();
         let shape = if is_whole { about.shape.clone() } else { vec![to - from] };
         let names = if about.names.len() == about.len() {
@@ -237,6 +241,14 @@ impl Source {
         fill(&mut message);
         message.header.timestamp_ns.set(time_ns);
         self.waiting.push_back((stream.to_owned(), message));
+    }
+}
+
+fn is_finite(values: &Values<'_>) -> bool {
+    match values.dtype() {
+        Dtype::Float32 => values.as_slice::<f32>().iter().all(|value| value.is_finite()),
+        Dtype::Float64 => values.as_slice::<f64>().iter().all(|value| value.is_finite()),
+        _ => true,
     }
 }
 
@@ -280,6 +292,7 @@ fn outputs(features: &[Feature], origins: &Origins, capture: Option<usize>) -> e
             take: None,
             times: None,
             newest_ns: None,
+            nonfinite: 0,
         };
         let parts = capture.and_then(|list| {
             known
@@ -353,6 +366,12 @@ impl crate::convert::Source for Source {
                     .to_owned(),
             );
         }
+        for output in self.outputs.iter().filter(|output| output.nonfinite > 0) {
+            notes.push(format!(
+                "`{}`: {} frames have values that are not finite; they are kept",
+                output.stream, output.nonfinite
+            ));
+        }
         Told {
             problems: std::mem::take(&mut self.problems),
             notes,
@@ -368,7 +387,7 @@ impl crate::convert::Source for Source {
     /// A configuration that makes the dataset of the recording again.
     fn beside(&self) -> Option<(&'static str, String)> {
         let dataset = self.reader.dataset();
-        let text = |text: &str| serde_json::Value::from(text).to_string();
+        let text = quoted;
         let mut modalities = format!("    - {{ input: {FRAME}, dim: 2, interpolation: previous, max_age_ms: 0 }}\n");
         let mut features = String::new();
         for output in &self.outputs {
@@ -378,8 +397,10 @@ impl crate::convert::Source for Source {
                 (true, Some(Take::Next)) => ", take: next",
                 (true, _) => "",
             };
+            // Fuse takes no sample with a NaN, and a stream keeps its place.
+            let is_finite = output.nonfinite == 0 || output.to - output.from < about.len();
             let is_number = about.kind == Kind::Numbers(Dtype::Float32) && about.shape.len() == 1;
-            let is_modality = is_number && output.times.is_none() && output.take.is_none();
+            let is_modality = is_number && is_finite && output.times.is_none() && output.take.is_none();
             // Writing to a string can't fail.
             if is_modality {
                 let dim = output.to - output.from;
@@ -410,12 +431,16 @@ impl crate::convert::Source for Source {
             .as_ref()
             .map_or(String::new(), |robot| format!("  robot_type: {}\n", text(robot)));
         let truth = self.target.is_some();
+        let on_invalid = match self.outputs.iter().all(|output| output.nonfinite == 0) {
+            true => "",
+            false => "  on_invalid: fill\n",
+        };
         let fps = dataset.fps;
-        let folder = self.folder.display();
+        let folder = path(&self.folder);
         let config = format!(
             "# Makes the dataset {folder} again: robocache convert RECORDING DATASET --to lerobot --config THIS\n\
              fuse:\n  rate_hz: {fps}\n  trigger: {{ stream: {FRAME} }}\n  modalities:\n{modalities}\
-             lerobot:\n  fps: {fps}\n{robot}  episodes: {EPISODE}\n  tasks: {TASK_STREAM}\n  episode_gap_ms: 1.0e+12\n  truth: {truth}\n\
+             lerobot:\n  fps: {fps}\n{robot}  episodes: {EPISODE}\n  tasks: {TASK_STREAM}\n  episode_gap_ms: 1.0e+12\n  truth: {truth}\n{on_invalid}\
              \x20 features:\n{features}"
         );
         Some(("robocache.yml", config))

@@ -29,8 +29,9 @@ pub struct Stream {
     /// Ascending in time.
     samples: VecDeque<Sample>,
     newest_ns: i64,
-    /// Samples that had a value that is not finite.
-    pub dropped: u64,
+    /// Samples that have a value that is not finite, and whether they are kept in their places.
+    pub nonfinite: u64,
+    pub keeps_nonfinite: bool,
     /// Samples that came behind a frame that they would have been in.
     pub late: u64,
     /// Up to this time it is settled what frames have.
@@ -52,6 +53,7 @@ struct Form {
 struct Sample {
     time_ns: i64,
     bytes: Vec<u8>,
+    is_finite: bool,
 }
 
 /// What there is of a stream at a target.
@@ -77,7 +79,8 @@ impl Stream {
             names,
             samples: VecDeque::new(),
             newest_ns: i64::MIN,
-            dropped: 0,
+            nonfinite: 0,
+            keeps_nonfinite: false,
             late: 0,
             settled_ns: i64::MIN,
         }
@@ -163,15 +166,17 @@ impl Stream {
                 _ => true,
             };
             if !is_finite {
-                self.dropped += 1;
-                continue;
+                self.nonfinite += 1;
+                if !self.keeps_nonfinite {
+                    continue;
+                }
             }
             let bytes = if is_half {
                 wide.iter().flat_map(|value| value.to_le_bytes()).collect()
             } else {
                 sample.values.bytes().to_vec()
             };
-            self.insert(sample.stamp_ns, bytes);
+            self.insert(sample.stamp_ns, bytes, is_finite);
         }
         Ok(())
     }
@@ -200,7 +205,7 @@ impl Stream {
             ),
         }
         self.take_form(Dtype::UInt8, shape)?;
-        self.insert(message.timestamp_ns(), pixels);
+        self.insert(message.timestamp_ns(), pixels, true);
         Ok(())
     }
 
@@ -219,14 +224,21 @@ impl Stream {
         Ok(())
     }
 
-    fn insert(&mut self, stamp_ns: i64, bytes: Vec<u8>) {
+    fn insert(&mut self, stamp_ns: i64, bytes: Vec<u8>, is_finite: bool) {
         let time_ns = stamp_ns.saturating_sub(self.latency_ns);
         self.late += u64::from(time_ns <= self.settled_ns);
         let at = self.samples.partition_point(|sample| sample.time_ns <= time_ns);
         // Of two with the same time the later arrival wins.
         match at.checked_sub(1).map(|before| &mut self.samples[before]) {
-            Some(same) if same.time_ns == time_ns => same.bytes = bytes,
-            _ => self.samples.insert(at, Sample { time_ns, bytes }),
+            Some(same) if same.time_ns == time_ns => (same.bytes, same.is_finite) = (bytes, is_finite),
+            _ => {
+                let sample = Sample {
+                    time_ns,
+                    bytes,
+                    is_finite,
+                };
+                self.samples.insert(at, sample);
+            }
         }
         self.newest_ns = self.newest_ns.max(time_ns);
     }
@@ -247,7 +259,7 @@ impl Stream {
         let is_whole = !matches!(self.what, What::Window(samples) if to - from < samples);
         Found {
             time_ns,
-            is_valid: is_near && is_whole,
+            is_valid: is_near && is_whole && self.samples.range(from..to).all(|sample| sample.is_finite),
             from,
             to,
         }
