@@ -108,7 +108,9 @@ pub fn latencies(operations: &[Operation]) -> Vec<(String, i64)> {
     taken.map(|(name, ms)| (name, ms_to_ns(ms))).collect()
 }
 
-/// The first stream that is off by too much.
-pub fn refusal(found: &[Found]) -> Option<&Found> {
-    found.iter().find(|found| found.is_refused)
+/// The streams that are off by too much, in words.
+pub fn refusal(found: &[Found]) -> Option<String> {
+    let refused = found.iter().filter(|found| found.is_refused);
+    let texts: Vec<&str> = refused.map(|found| found.text.as_str()).collect();
+    (!texts.is_empty()).then(|| texts.join("; and "))
 }

@@ -466,9 +466,10 @@ fn judge<'a>(
         let name = &offset.stream;
         format!("{offset}; `allow_offset=[{name:?}]` takes it as it is")
     };
-    match found.iter().find(|offset| offset.severity() == Severity::Refused) {
-        Some(refused) => Err(PyValueError::new_err(words(refused))),
-        None => Ok(found.iter().map(words).collect()),
+    let refused = found.iter().filter(|offset| offset.severity() == Severity::Refused);
+    match refused.map(words).collect::<Vec<_>>() {
+        refused if refused.is_empty() => Ok(found.iter().map(words).collect()),
+        refused => Err(PyValueError::new_err(refused.join("; and "))),
     }
 }
 

@@ -299,8 +299,8 @@ fn convert(args: &Args) -> eyre::Result<Converted> {
     };
     let (streams, refusals) = copy(source.as_mut(), sink.as_mut(), &mut judge)?;
     let found = judge.found();
-    if let Some(found) = offsets::refusal(&found).filter(|_| is_dataset) {
-        bail!("{}: {}", args.input.display(), found.text);
+    if let Some(refused) = offsets::refusal(&found).filter(|_| is_dataset) {
+        bail!("{}: {refused}", args.input.display());
     }
     let written = sink.finish()?;
     let Told {

@@ -333,8 +333,8 @@ fn verdict(observations: &[Observations], grids: &[Grids], missing: &[String], r
         );
         return (false, text);
     }
-    if let Some(found) = offsets::refusal(&run.offsets) {
-        return (false, format!("no: {}", found.text));
+    if let Some(refused) = offsets::refusal(&run.offsets) {
+        return (false, format!("no: {refused}"));
     }
     for operation in run.operations {
         if let Some(input) = asked_by(operation).filter(|input| missing.iter().any(|missing| missing == input)) {

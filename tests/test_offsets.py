@@ -1,0 +1,74 @@
+"""A clock that is off in a bag: no dataset is made of it without a word."""
+
+import subprocess
+
+import numpy as np
+import pytest
+import yaml
+
+import bags
+from bags import START, T, header
+from harness import ROOT
+
+MS = 1_000_000
+CONFIG = {
+    "fuse": {
+        "rate_hz": 10,
+        "modalities": [{"input": "joints", "dim": 2, "interpolation": "linear", "max_gap_ms": 100}],
+    },
+    "lerobot": {
+        "features": [
+            {"name": "observation.state", "modalities": ["joints"]},
+            {"name": "observation.images.top", "images": "camera", "max_age_ms": 5000},
+        ]
+    },
+}
+
+
+def bag(folder, early_ms: int, log_of_stamp: bool = False):
+    """Six seconds: joints at 50 Hz, images at 10 Hz whose stamps are so much before their capture."""
+    messages = []
+    for i in range(300):
+        at = START + i * 20 * MS
+        joints = T["sensor_msgs/msg/JointState"](
+            header=header(at), name=["a", "b"], position=np.array([i, -i], float), velocity=np.array([]), effort=np.array([])
+        )
+        messages.append(("/joints", "sensor_msgs/msg/JointState", at + (0 if log_of_stamp else 2 * MS), joints))
+        if i % 5 == 0:
+            stamp = at - early_ms * MS
+            pixels = np.full(4 * 4 * 3, i % 250, np.uint8)
+            image = T["sensor_msgs/msg/Image"](header=header(stamp), height=4, width=4, encoding="rgb8", is_bigendian=0, step=12, data=pixels)
+            messages.append(("/camera", "sensor_msgs/msg/Image", stamp if log_of_stamp else at + 30 * MS, image))
+    messages.sort(key=lambda message: message[2])
+    bags.write(folder / "bag", messages)
+
+
+def convert(folder, *more, code: int):
+    path = folder / "robocache.yml"
+    path.write_text(yaml.safe_dump(CONFIG))
+    words = [ROOT / "target/release/robocache", "convert", folder / "bag", folder / "dataset", "--to", "lerobot", "--config", path, *more]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def test_images_with_stamps_2_5_s_early_are_no_dataset(tmp_path):
+    bag(tmp_path, 2500)
+    said = convert(tmp_path, code=2)
+    # Of two streams it can't be told which is wrong: both are named, each with its own distance to the bag's clock.
+    for part in (
+        "`camera`: its stamps are 2.528 s behind those of `joints`, by when they arrived; which of them is wrong can't be told: its own are "
+        "2.530 s behind their arrival, those of `joints` 0.002 s behind their arrival (if it is so in every run, lower its `latency_ms` by 2528",
+        "`joints`: its stamps are 2.528 s ahead of those of `camera`",
+        "`robocache-clock`",
+        "`--allow-offset camera`",
+    ):
+        assert part in said, said
+    assert not (tmp_path / "dataset").exists()
+    assert "clocks:" not in convert(tmp_path, "--allow-offset", "camera", code=0)
+
+
+@pytest.mark.parametrize(("early_ms", "log_of_stamp"), [(0, False), (2500, True), (0, True)])
+def test_good_bags_and_those_recorded_at_their_stamps_raise_no_alarm(tmp_path, early_ms, log_of_stamp):
+    bag(tmp_path, early_ms, log_of_stamp)
+    assert "clocks:" not in convert(tmp_path, code=0)
