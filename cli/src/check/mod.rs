@@ -132,7 +132,7 @@ fn alone(file: &Path, findings: &mut Findings) {
             if let Section::Record(config) = &operation.section
                 && let Err(error) = config.check_new_run(Path::new("."))
             {
-                findings.error(file, "record", error);
+                findings.error(file, format!("record.{}", error.key), error.problem);
             }
         }
     }

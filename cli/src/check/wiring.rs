@@ -628,7 +628,8 @@ impl Checker<'_> {
         }
         for (own, config) in records() {
             if let Err(error) = config.check_new_run(self.folder) {
-                self.findings.error(&own.config, "record", error);
+                let at = format!("record.{}", error.key);
+                self.findings.error(&own.config, at, error.problem);
             }
         }
     }
