@@ -4,6 +4,7 @@ use crate::config::{Operation, Section};
 use robocache::ops::offsets::{Offset, Offsets, Severity};
 use robocache::stream::Message;
 use robocache::time::ms_to_ns;
+use robocache::time::{ns_to_ms, ns_to_s};
 use serde::Serialize;
 use std::collections::HashMap;
 
@@ -79,8 +80,8 @@ impl From<Offset> for Found {
         let is_refused = offset.severity() == Severity::Refused;
         let allow = format!("; `--allow-offset {}` takes it as it is", offset.stream);
         Self {
-            ahead_ms: offset.ahead_ns as f64 * 1e-6,
-            from_s: offset.from_ns as f64 * 1e-9,
+            ahead_ms: ns_to_ms(offset.ahead_ns),
+            from_s: ns_to_s(offset.from_ns),
             is_refused,
             text: format!("{offset}{allow}"),
             stream: offset.stream,

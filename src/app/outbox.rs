@@ -67,7 +67,7 @@ pub(super) struct InputRoute {
 /// When a message came to this host and when it was published, where that is known.
 #[derive(Clone, Copy, Default)]
 pub(super) struct MessageTimes {
-    arrival_ns: Option<i64>,
+    pub arrival_ns: Option<i64>,
     published_ns: Option<i64>,
 }
 

@@ -24,6 +24,7 @@
 //! ```
 
 use crate::stream::Message;
+use crate::time::{ns_to_ms, ns_to_s};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -122,7 +123,7 @@ impl Offset {
 
 impl fmt::Display for Offset {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let seconds = |ns: i64| format!("{:.3} s", ns.saturating_abs() as f64 * 1e-9);
+        let seconds = |ns: i64| format!("{:.3} s", ns_to_s(ns.saturating_abs()));
         let side = |ns: i64| if ns < 0 { "behind" } else { "ahead of" };
         let names = |others: &[(String, i64)]| {
             let names: Vec<String> = others.iter().map(|(name, _)| format!("`{name}`")).collect();
@@ -151,7 +152,7 @@ impl fmt::Display for Offset {
             }
         }
         let (by_ms, way) = (
-            ahead_ns.saturating_abs() as f64 * 1e-6,
+            ns_to_ms(ahead_ns.saturating_abs()),
             if ahead_ns < 0 { "lower" } else { "raise" },
         );
         write!(
@@ -530,8 +531,8 @@ mod tests {
                 let from = at / 4 * 4;
                 // In a window in which it is set, most parts count.
                 let (now, next) = (
-                    format!("camera {:+.1} from {from}", by as f64 * 1e-3),
-                    format!("camera {:+.1} from {}", by as f64 * 1e-3, from + 4),
+                    format!("camera {:+.1} from {from}", by as f64 / 1e3),
+                    format!("camera {:+.1} from {}", by as f64 / 1e3, from + 4),
                 );
                 assert!(said == [now] || said == [next], "{by} at {at}: {said:?}");
             }

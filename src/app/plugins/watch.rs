@@ -203,7 +203,7 @@ impl Watch {
         let of = &mut self.streams[stream];
         of.came(now);
         of.step(stamp_ns);
-        let arrival_ns = out.arrival_ns;
+        let arrival_ns = out.times.arrival_ns;
         of.lead_ns = arrival_ns.map(|arrival_ns| stamp_ns.saturating_sub(arrival_ns));
         let Some((since, first_ns)) = of.first else {
             of.first = Some((now, stamp_ns));
