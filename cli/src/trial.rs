@@ -4,7 +4,7 @@ pub mod report;
 pub mod tally;
 
 use crate::config::{self, Operation, Section};
-use crate::convert::lerobot::LerobotConfig;
+use crate::convert::lerobot::{self, LerobotConfig};
 use crate::offsets::{self, Judge};
 use crate::output::Output;
 use report::Report;
@@ -119,7 +119,11 @@ pub fn attempt(args: &Args, watch: &mut dyn FnMut(&str, &Message)) -> eyre::Resu
     let start = Instant::now();
     let mut tally = Tally::new(watch);
     let mut fed = Fed::new(inputs.len());
-    let mut judge = Judge::new(offsets::latencies(&operations), &args.offsets);
+    let mut latencies = offsets::latencies(&operations);
+    // As of the section itself.
+    latencies.extend(lerobot::latencies(&args.config, &latencies).unwrap_or_default());
+    let mut judge = Judge::new(latencies.clone(), &args.offsets);
+    judge_others(&args.recording, &latencies, &inputs, &mut judge)?;
     graph.wake(start, true, &mut tally)?;
     for input in missing
         .iter()
@@ -162,6 +166,23 @@ pub fn attempt(args: &Args, watch: &mut dyn FnMut(&str, &Message)) -> eyre::Resu
     };
     let report = Report::new(args, tally.outputs, &graph, run, (missing, unused, problems));
     Ok((report, operations))
+}
+
+/// Has the streams judged that a dataset takes as they came, and no operation.
+fn judge_others(folder: &Path, taken: &[(String, i64)], inputs: &[String], judge: &mut Judge) -> eyre::Result<()> {
+    let is_other = |stream: &str| taken.iter().any(|(name, _)| name == stream) && inputs.iter().all(|it| it != stream);
+    let (mut reader, _) = Reader::open_readable(folder)?;
+    reader.retain(is_other);
+    let names: Vec<String> = reader.streams().map(str::to_owned).collect();
+    let mut message = Message::default();
+    loop {
+        match reader.next_into(&mut message) {
+            Ok(Some(stream)) => judge.message(&names[stream], &message),
+            Ok(None) => return Ok(()),
+            // `convert` tells of it.
+            Err(_) => {}
+        }
+    }
 }
 
 /// What came from the recording.

@@ -95,10 +95,6 @@ fn a_stream_that_is_a_second_or_more_off_is_refused_unless_it_is_allowed_by_name
             done.out,
             done.err
         );
-        if stream == "command" {
-            // `try` takes the streams of operations alone.
-            continue;
-        }
         let done = run(words(&folder, "try", &[]));
         assert_eq!(done.code, 1, "{}", done.out);
         assert!(done.out.contains(&format!("\nno: {said}")), "{}", done.out);
