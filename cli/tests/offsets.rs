@@ -38,7 +38,7 @@ fn recorded(folder: &Folder, ahead: &[(&str, i64)]) {
     folder.write("config.yml", CONFIG);
 }
 
-fn words<'a>(folder: &Folder, command: &str, more: &[&'a str]) -> Vec<String> {
+fn words(folder: &Folder, command: &str, more: &[&str]) -> Vec<String> {
     let path = |name: &str| folder.path(name).to_str().unwrap().to_owned();
     let own = match command {
         "try" => vec![path("config.yml"), path("recording")],

@@ -53,7 +53,7 @@ pub fn implausible(value: f64, unit: &str, (least, most): Plausible) -> Option<S
         format!(", and {value} {other} would be {} {unit}", exact(meant))
     });
     let [least, most] = [least / in_ms, most / in_ms].map(exact);
-    let long = if ms >= 1000.0 || ms < 1.0 {
+    let long = if !(1.0..1000.0).contains(&ms) {
         format!(", {}", span(ms))
     } else {
         String::new()

@@ -118,10 +118,9 @@ fn claim(partial: &Path, output: &Path, discards: bool) -> eyre::Result<Option<F
     } else {
         FlockOperation::NonBlockingLockExclusive
     };
-    match flock(&folder, how) {
-        Err(Errno::WOULDBLOCK) => bail!("{}: another run is making {}", at(), output.display()),
-        // Where nothing can be locked, a folder that is there may be anybody's.
-        Ok(()) | Err(_) => {}
+    // Where nothing can be locked, a folder that is there may be anybody's.
+    if let Err(Errno::WOULDBLOCK) = flock(&folder, how) {
+        bail!("{}: another run is making {}", at(), output.display());
     }
     // Whoever held the lock before may have removed the folder.
     let (held, there) = (folder.metadata()?, fs::metadata(partial));

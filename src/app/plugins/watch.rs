@@ -113,7 +113,7 @@ impl Stream {
         let newest_ns = *self.newest_ns.get_or_insert(stamp_ns);
         let step_ns = stamp_ns.saturating_sub(newest_ns);
         // A clock that jumped is no step.
-        if step_ns > 0 || step_ns < -RESET_NS {
+        if !(-RESET_NS..=0).contains(&step_ns) {
             self.newest_ns = Some(stamp_ns);
             self.seen.record(|seen| seen.step_ns = seen.step_ns.max(step_ns));
         }

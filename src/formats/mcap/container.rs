@@ -18,7 +18,7 @@ const MOST_TIMES: u64 = 1000;
 const MORE: u64 = 1 << 30;
 
 pub(super) enum Container {
-    Mcap(Records),
+    Mcap(Box<Records>),
     #[cfg(feature = "rosbag2")]
     Sqlite(Box<Database>),
 }
@@ -48,7 +48,7 @@ impl Container {
             source,
         })?;
         if begin != SQLITE {
-            return Ok((Self::Mcap(Records::open(path, file)?), None));
+            return Ok((Self::Mcap(Box::new(Records::open(path, file)?)), None));
         }
         #[cfg(feature = "rosbag2")]
         {
