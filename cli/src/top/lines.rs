@@ -1,7 +1,7 @@
 //! A line for each node, and below it one for each of its inputs.
 
 use super::files::{Node, Status};
-use crate::output::{bytes, figure, figure_or_dash};
+use crate::output::{bytes, figure, figure_or_dash, plain};
 use robocache::app::{Level, Report, Row};
 use robocache::time::ns_to_ms;
 
@@ -118,7 +118,7 @@ pub fn reasons(status: &Status) -> Vec<Reason> {
     fn of(node: &Node) -> Vec<Reason> {
         let reason = |level, why: &str| Reason {
             level,
-            text: format!("{}: {why}", node.name),
+            text: plain(&format!("{}: {why}", node.name)).into_owned(),
         };
         let report = match (&node.problem, &node.report) {
             (Some(problem), _) => return vec![reason(node.level, problem)],
