@@ -227,7 +227,7 @@ impl<'a> Oracle<'a> {
             |streams: &mut dyn Iterator<Item = usize>| streams.filter_map(|stream| self.newest(stream)).max();
         let newest = match self.streams().any(|stream| is_waited_for(&stream)) {
             true => newest_of(&mut self.streams().filter(is_waited_for)),
-            false => newest_of(&mut self.streams()),
+            false => newest_of(&mut self.streams().filter(|&stream| self.robot.streams[stream].wait)),
         };
         let waited = self
             .robot

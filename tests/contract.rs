@@ -201,10 +201,21 @@ fn compare(scenario: &Scenario, lively: bool) -> Result<Vec<Observation>, Mismat
             event: event_index,
             what,
         };
+        let before = oracle.clock();
         let expected = oracle.apply(event);
         let came = subject.apply(event).map_err(mismatch)?;
         if came != expected {
             return Err(mismatch(format!("the event: expected {expected:?}, came {came:?}")));
+        }
+        let clock = [before, oracle.clock()];
+        let timeline = subject.aligner.timeline();
+        for i in 0..scenario.modalities.len() {
+            let (expected, came) = (oracle.aside(i), timeline.aside_ns(i).map(i128::from));
+            if came != expected {
+                return Err(mismatch(format!(
+                    "stream {i} is aside: expected {expected:?}, came {came:?}"
+                )));
+            }
         }
         let before = all.len();
         loop {
@@ -232,26 +243,19 @@ fn compare(scenario: &Scenario, lively: bool) -> Result<Vec<Observation>, Mismat
                 "refused: expected {expected_refused:?}, came {came_refused:?}"
             )));
         }
-        let notices = subject.aligner.take_notices();
-        let left_behind: Vec<usize> = notices
-            .filter_map(|notice| match notice {
-                Notice::LeftBehind { modality, .. } => Some(modality),
-                _ => None,
-            })
-            .collect();
+        let notices: Vec<Notice> = subject.aligner.take_notices().collect();
+        let moved = notices.into_iter().any(|notice| matches!(notice, Notice::Moved { .. }));
         let (taken, number) = match &came {
             Outcome::Came(came) => (*came, None),
             Outcome::Asked(asked) => (None, asked.ok()),
             Outcome::Nothing => (None, None),
         };
         let numbers: Vec<u64> = came_refused.iter().map(|(number, _)| *number).collect();
-        let is_lively = asked.event(event, taken, number, &left_behind, &all[before..], &numbers);
+        let is_lively = asked.event(event, taken, number, clock, moved, &all[before..], &numbers);
         is_lively.map_err(mismatch)?;
-        if lively {
-            let jumped = taken.is_some_and(|came| came.jumped);
-            liveness
-                .event(event, taken.is_some(), jumped, &all[before..])
-                .map_err(mismatch)?;
+        if lively && scenario.trigger == Trigger::Grid {
+            let is_lively = liveness.event(event, taken, clock, moved, &all[before..]);
+            is_lively.map_err(mismatch)?;
         }
     }
     Ok(all)
@@ -522,6 +526,13 @@ fn in_any_order(scenario: &Scenario) -> Result<(), Mismatch> {
 #[test]
 fn online_every_observation_is_the_naive_one_and_nothing_silences_the_node() {
     on_random_rigs(2, 300, scenario::online, |scenario| compare(scenario, true).map(drop));
+}
+
+/// Absurd stamps of streams that die or come back, first samples far ahead, changes while it runs, streams that close and
+/// open, and slow ones, with every trigger.
+#[test]
+fn with_hostile_clocks_every_observation_is_the_naive_one_and_nothing_silences_or_floods_the_node() {
+    on_random_rigs(16, 600, scenario::hostile, |scenario| compare(scenario, true).map(drop));
 }
 
 #[test]

@@ -333,9 +333,9 @@ fn max_wait_can_be_set_while_the_node_runs() {
     ] {
         assert_eq!(robot.sets("max_wait_ms", refused), []);
     }
-    robot.sets("fuse.max_wait_ms", Value::from(35.5));
-    // 10 has waited for longer than 35.5 ms; it goes with the next event
-    assert_eq!(ms(&robot.comes("b", &sample(5 * MS, &[3.0]))), [10.0]);
+    // 10 has waited for longer than 35.5 ms: it goes at once
+    assert_eq!(ms(&robot.sets("fuse.max_wait_ms", Value::from(35.5))), [10.0]);
+    assert_eq!(robot.comes("b", &sample(5 * MS, &[3.0])), []);
     robot.sets("max_wait_ms", Value::Null);
     assert_eq!(robot.comes("a", &sample(500 * MS, &[1.0])), []);
     assert_eq!(ms(&robot.comes("b", &sample(20 * MS, &[3.0]))), [20.0]);
@@ -369,6 +369,24 @@ fn the_latency_of_an_input_can_be_set_while_the_node_runs() {
             [(at / MS) as f64]
         );
     }
+    // What a change makes due goes at once.
+    assert_eq!(robot.comes("a", &sample(54 * MS, &[9.0, 0.0])), []);
+    assert_eq!(ms(&robot.sets("a.latency_ms", Value::from(4))), [50.0]);
+    assert_eq!(robot.sets("a.latency_ms", Value::from(40)), []);
+}
+
+#[test]
+fn a_stream_that_is_ahead_of_the_others_is_named() {
+    let two =
+        "modalities: [{ input: a, dim: 1, interpolation: previous }, { input: b, dim: 1, interpolation: previous }]";
+    let mut robot = Robot::new(graph(&fuse(&format!("max_wait_ms: 20, {two}"))));
+    robot.comes("a", &sample(0, &[1.0]));
+    assert_eq!(ms(&robot.comes("b", &sample(0, &[2.0]))), [0.0]);
+    assert_eq!(faults(&robot.graph, "fuse: input `b`"), 0);
+    assert_eq!(robot.comes("b", &sample(3_600_000 * MS, &[2.0])), []);
+    assert_eq!(faults(&robot.graph, "fuse: input `b`"), 1);
+    assert_eq!(ms(&robot.comes("a", &sample(10 * MS, &[1.0]))), [10.0]);
+    assert_eq!(faults(&robot.graph, "fuse: input `a`"), 0);
 }
 
 #[test]

@@ -191,7 +191,12 @@ fn what_waits_when_all_closes_or_the_node_ends_is_answered() {
     answers(&sent[0], "in time");
     answers(&sent[1], "too new");
     assert_eq!(sent[0].integers("valid"), [1, 0]);
-    assert!(sent[1].header.error.starts_with("every stream is closed"));
+    assert!(
+        sent[1]
+            .header
+            .error
+            .starts_with("every stream that is waited for is closed")
+    );
     answers(&sent[2], "behind it");
     assert!(!sent[2].header.error.is_present());
     assert_eq!(sent.len(), 3);

@@ -144,7 +144,7 @@ def test_a_request_that_gets_no_observation_gets_an_answer(flow):
         (pa.array([1]), {"timestamp_ns": 98 * second}, "2.000 s before the newest time that is due (allowed: up to 1 s"),
         (pa.array([1]), {"timestamp_ns": 10**18}, "s ahead of the newest sample (allowed: up to 10 s"),
         (pa.array([1]), {"timestamp_ns": 2**62}, "out of range"),
-        (pa.array([1]), {"timestamp_ns": 101 * second}, "every stream is closed"),
+        (pa.array([1]), {"timestamp_ns": 101 * second}, "every stream that is waited for is closed"),
     ]
     steps = [send("camera", np.float32([1, 2, 3]), 100 * second), ("sleep", 0.3)]
     for i, (payload, metadata, _) in enumerate(requests):

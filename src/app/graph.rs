@@ -413,7 +413,8 @@ impl Graph {
     pub fn parameter(&mut self, key: &str, value: &Value, sink: &mut dyn Sink) {
         let mut known = false;
         let json = Json(value);
-        for node in &mut self.nodes {
+        for i in 0..self.nodes.len() {
+            let node = &mut self.nodes[i];
             let own = key.strip_prefix(&node.name).and_then(|key| key.strip_prefix('.'));
             match node.operation.parameter(own.unwrap_or(key), value) {
                 Ok(mine) => {
@@ -427,6 +428,8 @@ impl Graph {
                     tracing::warn!("{}: parameter `{key}` = {json} is refused: {error}", node.name);
                 }
             }
+            let before = self.shared.internal.pending.len();
+            self.go_on(i, 0, None, None, before, sink);
         }
         if !known {
             tracing::warn!("parameter `{key}` = {json}: no operation of this node has it");

@@ -166,7 +166,8 @@ pub trait Operation {
     }
 
     /// A parameter was set while the node runs; `Ok(false)` where it is not one of this operation. The key comes without
-    /// the operation's name before it: both `fuse.max_wait_ms` and `max_wait_ms` come as `max_wait_ms`.
+    /// the operation's name before it: both `fuse.max_wait_ms` and `max_wait_ms` come as `max_wait_ms`. What it makes due is
+    /// published by [`go_on`](Self::go_on).
     fn parameter(&mut self, _key: &str, _value: &Value) -> Result<bool, Fault> {
         Ok(false)
     }

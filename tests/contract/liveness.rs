@@ -1,32 +1,63 @@
-//! Nothing silences the node: the bound of the design, from what was sent to the engine and what came out of it.
+//! Nothing silences the node and nothing floods it: the two bounds of the page, from what was sent to the engine and what
+//! came out of it.
 //!
-//! Reading: n counts how far the newest stamp of all waited streams comes past both where it was and the newest target
-//! sent, by samples that follow others of their stream: a first sample and a jump say where a clock stands, not how much
-//! time has passed. The design allows `max_wait / period + 2` targets less than n. By its own rule the first target lies up to
-//! `max_wait_ms` after the first sample and is due `max_wait_ms` later, so that a start (the first, or one after a jump)
-//! takes twice the wait; and where it starts is the newest target that is due, whatever passed before. From there on
-//! every step is held to one wait.
+//! Reading: silence is told at the samples of each stream that is waited for, from the last observation on, or from when
+//! its own clock jumped or the configuration changed. Of pauses, the gaps between stamps count by themselves, as nothing is
+//! told within one; those of catching up need G, which the naive version says.
 
 use crate::oracle::{Came, Observation, nanos};
-use crate::scenario::{Event, Scenario, Trigger};
+use crate::scenario::{Event, Modality, Scenario, Trigger};
+
+const SECOND: i128 = 1_000_000_000;
 
 struct Stream {
     latency: i128,
     newest: Option<i128>,
     open: bool,
     wait: bool,
+    jump: i128,
+    reset: i128,
+    /// Since the last observation: its samples, and how far they went on.
+    samples: u32,
+    advance: i128,
+    /// How far G went on at each sample of others since its last one.
+    steps: Vec<i128>,
+    catches_up_to: i128,
+}
+
+impl Stream {
+    fn anew(&mut self) {
+        (self.samples, self.advance, self.catches_up_to) = (0, 0, i128::MIN);
+        self.steps.clear();
+    }
+
+    /// Takes a sample, with which it may have jumped.
+    fn push(&mut self, time: i128, jumped: bool) {
+        let steps = std::mem::take(&mut self.steps);
+        let pause = steps.iter().sum::<i128>() - steps.iter().max().unwrap_or(&0);
+        if jumped {
+            self.anew();
+            self.newest = None;
+        } else if pause > 0 {
+            let caught_up = self.newest.unwrap_or(time) + pause.min(self.jump);
+            self.catches_up_to = self.catches_up_to.max(caught_up);
+        }
+        if let Some(newest) = self.newest
+            && time > newest.max(self.catches_up_to)
+        {
+            self.samples += 1;
+            self.advance += time - newest.max(self.catches_up_to);
+        }
+        self.newest = self.newest.max(Some(time));
+    }
 }
 
 pub struct Liveness {
     step: i128,
     max_wait: Option<i128>,
+    /// What is settled at once at most, beside what jumps and waits make due.
+    settles: i128,
     streams: Vec<Stream>,
-    sent: Option<i128>,
-    /// Since the last start: whether it has sent something, how much, and how far time has gone on since.
-    started: bool,
-    epoch: u64,
-    observations: i128,
-    advanced: i128,
 }
 
 impl Liveness {
@@ -37,98 +68,76 @@ impl Liveness {
             newest: None,
             open: true,
             wait: m.wait,
+            jump: nanos(m.jump_ms.unwrap_or(10_000.0)),
+            reset: nanos(m.reset_ms.unwrap_or(m.reorder_ms.max(1000.0))),
+            samples: 0,
+            advance: 0,
+            steps: Vec::new(),
+            catches_up_to: i128::MIN,
         });
+        let longest = |of: fn(&Modality) -> f64| nanos(scenario.modalities.iter().map(of).fold(0.0, f64::max));
         Self {
             step: (1e9 / scenario.rate_hz).round() as i128 * scenario.emit_every as i128,
             max_wait: scenario.max_wait_ms.map(nanos),
+            settles: longest(|m| m.reorder_ms) + longest(|m| m.min_period_ms.unwrap_or(0.0)),
             streams: streams.collect(),
-            sent: None,
-            started: false,
-            epoch: 0,
-            observations: 0,
-            advanced: 0,
         }
     }
 
-    fn newest(&self) -> Option<i128> {
-        self.streams
-            .iter()
-            .filter(|s| s.open && s.wait)
-            .filter_map(|s| s.newest)
-            .max()
-    }
-
-    fn start(&mut self, started: bool) {
-        (self.started, self.observations, self.advanced) = (started, 0, 0);
-    }
-
-    fn advance(&mut self, before: i128, now: i128) {
-        let sent = self.sent.unwrap_or(i128::MIN);
-        // After a jump of all clocks back their time counts anew, until it comes to where it was.
-        if self.started || now >= sent {
-            if !self.started && before < sent {
-                self.advanced = 0;
-            }
-            self.advanced += (now - before.max(sent)).max(0);
-        } else {
-            self.advanced += (now - before).max(0);
-        }
-    }
-
-    /// Takes an event (a sample only if the engine took it) and what was sent after it.
-    pub fn event(&mut self, event: &Event, taken: bool, jumped: bool, sent: &[Observation]) -> Result<(), String> {
-        let before = self.newest();
-        match *event {
-            Event::Push(i, stamp, _) if taken => {
+    /// Takes an event (a sample only if the engine took it), G before and after it, whether G moved, and what was sent.
+    pub fn event(
+        &mut self,
+        event: &Event,
+        came: Option<Came>,
+        clock: [Option<i128>; 2],
+        moved: bool,
+        sent: &[Observation],
+    ) -> Result<(), String> {
+        match (event, came) {
+            (&Event::Push(i, stamp, _), Some(Came { jumped, .. })) => {
+                let is_step = self.streams[i].wait && !jumped;
+                if let [Some(before), Some(after)] = clock
+                    && after > before
+                    && is_step
+                {
+                    let others = self.streams.iter_mut().enumerate().filter(|&(j, _)| j != i);
+                    others.for_each(|(_, s)| s.steps.push(after - before));
+                }
                 let stream = &mut self.streams[i];
-                let time = i128::from(stamp) - stream.latency;
-                let follows = stream.newest.is_some() && !jumped;
-                stream.newest = if jumped {
-                    Some(time)
-                } else {
-                    stream.newest.max(Some(time))
-                };
-                if jumped {
-                    self.start(false);
-                }
-                if let (true, Some(now), Some(before)) = (follows, self.newest(), before) {
-                    self.advance(before, now);
-                }
+                stream.push(i128::from(stamp) - stream.latency, jumped);
             }
-            Event::Push(..) | Event::Ask(_) | Event::Tick => {}
-            Event::Close(i) | Event::Open(i) => {
-                self.streams[i].open = matches!(event, Event::Open(_));
-                self.start(self.started);
-            }
-            Event::Latency(i, ms) => {
+            (&Event::Latency(i, ms), _) => {
                 let stream = &mut self.streams[i];
                 let moved = nanos(ms) - stream.latency;
                 stream.latency += moved;
                 stream.newest = stream.newest.map(|t| t - moved);
-                self.start(self.started);
             }
-            Event::MaxWait(ms) => {
-                self.max_wait = ms.map(nanos);
-                self.start(self.started);
-            }
+            (&Event::Close(i) | &Event::Open(i), _) => self.streams[i].open = matches!(event, Event::Open(_)),
+            (Event::MaxWait(ms), _) => self.max_wait = ms.map(nanos),
+            _ => {}
         }
-        // A stream that was left behind counts as a jump of its clock, too, and a jump begins a new start.
-        if let Some(epoch) = sent.last().map(|o| o.epoch).filter(|&epoch| epoch > self.epoch) {
-            self.epoch = epoch;
-            self.start(false);
+        if moved || matches!(event, Event::Latency(..) | Event::MaxWait(_)) {
+            self.streams.iter_mut().for_each(Stream::anew);
         }
-        self.sent = sent.last().map(|o| o.time).or(self.sent);
-        self.observations += sent.len() as i128;
-        if !self.started && !sent.is_empty() {
-            self.start(true);
+        if !sent.is_empty() {
+            self.streams.iter_mut().for_each(|s| (s.samples, s.advance) = (0, 0));
         }
-        let Some(wait) = self.max_wait else { return Ok(()) };
-        let waits = if self.started { wait } else { 2 * wait };
-        let least = (self.advanced - waits).div_euclid(self.step) - 2;
-        if self.streams.iter().any(|s| s.open && s.wait) && self.observations < least {
+        let (&Event::Push(i, ..), Some(wait)) = (event, self.max_wait) else {
+            return Ok(());
+        };
+        let stream = &self.streams[i];
+        if stream.open && stream.wait && stream.samples > 8 && stream.advance > 2 * wait + 6 * self.step {
             return Err(format!(
-                "silent: the newest stamp went on by {} ns and {} observations came, at least {least} should have",
-                self.advanced, self.observations
+                "silent: stream {i} went on by {} ns in {} samples without an observation",
+                stream.advance, stream.samples
+            ));
+        }
+        // Where targets begin, a second may be caught up with, or what a first sample is late by.
+        let most = stream.jump.max(SECOND).max(stream.reset) + wait + self.settles;
+        if sent.len() as i128 > most / self.step + 1 {
+            return Err(format!(
+                "flooded: {} observations by one sample of stream {i}",
+                sent.len()
             ));
         }
         Ok(())
@@ -167,23 +176,19 @@ impl Asked {
         }
     }
 
-    fn newest(&self) -> Option<i128> {
-        let waited = self.streams.iter().filter(|s| s.open && s.wait);
-        waited.filter_map(|s| s.newest).max()
-    }
-
-    /// Takes an event: what became of a sample or a request, which streams were left behind then, what was sent after it, and
-    /// the requests refused.
+    /// Takes an event: what became of a sample or a request, G before and after it, whether G moved, what was sent after it,
+    /// and the requests refused.
     pub fn event(
         &mut self,
         event: &Event,
         came: Option<Came>,
         asked: Option<u64>,
-        left_behind: &[usize],
+        clock: [Option<i128>; 2],
+        moved: bool,
         sent: &[Observation],
         refused: &[u64],
     ) -> Result<(), String> {
-        let before = self.newest();
+        let [before, newest] = clock;
         match *event {
             Event::Push(i, stamp, _) => {
                 if let Some(Came { jumped, .. }) = came {
@@ -202,27 +207,36 @@ impl Asked {
             }
             Event::Close(i) | Event::Open(i) => self.streams[i].open = matches!(event, Event::Open(_)),
             Event::Ask(time) => self.waiting.extend(asked.map(|number| (number, time.map(i128::from)))),
-            _ => {}
+            Event::MaxWait(ms) => self.max_wait = ms.map(nanos),
+            Event::Latency(i, ms) => {
+                self.streams[i].latency = nanos(ms);
+                (self.has_begun, self.certain) = (false, None);
+                self.led.clear();
+            }
+            Event::Tick => {}
         }
-        // That counts as a jump.
-        for &stream in left_behind {
-            self.streams[stream].newest = None;
-            self.has_begun = false;
+        if moved {
+            (self.has_begun, self.certain, self.was_at) = (false, None, None);
         }
         for observation in sent {
-            self.has_begun = true;
+            // One that asks for its time may be answered before the start.
+            let is_timed = self
+                .waiting
+                .iter()
+                .any(|(number, time)| Some(*number) == observation.request && time.is_some());
+            self.has_begun |= !is_timed;
             self.sent = Some(observation.time);
             self.waiting.retain(|(number, _)| Some(*number) != observation.request);
         }
         self.waiting.retain(|(number, _)| !refused.contains(number));
-        if !self.streams.iter().any(|s| s.open) && !self.waiting.is_empty() {
+        if !self.streams.iter().any(|s| s.open && s.wait) && !self.waiting.is_empty() {
             return Err(format!("all is closed, and {:?} wait", self.waiting));
         }
         // The stream that was ahead is closed: targets may begin anew where the others are, as after a jump.
-        if self.newest() < before {
+        if newest < before {
             self.was_at = self.was_at.max(before);
         }
-        let (Some(wait), Some(newest)) = (self.max_wait, self.newest()) else {
+        let (Some(wait), Some(newest)) = (self.max_wait, newest) else {
             return Ok(());
         };
         let due = newest - wait;
@@ -234,7 +248,7 @@ impl Asked {
                 ..
             } => {
                 // The start is at most a wait after the oldest sample held, which is one of the leader's or older.
-                if let Some(first) = self.streams[leader].newest {
+                if let Some(first) = self.streams[leader].newest.filter(|_| !self.led.is_empty()) {
                     self.certain.get_or_insert(first + wait);
                 }
                 let is_due = |t: &&i128| **t <= due && (self.has_begun || Some(**t) >= self.certain);

@@ -27,12 +27,17 @@ struct Stream {
     reset: i128,
     open: bool,
     came: Vec<Sample>,
-    /// Its newest time when it was left behind, until it speaks again.
-    left_behind_at: Option<i128>,
-    /// How far its newest time went on, jumps left out: in all, and since the last observation.
-    advanced: i128,
-    since_sent: i128,
-    samples_since_sent: u32,
+    /// Aside, until a sample after which it is no further ahead of G.
+    aside: Option<i128>,
+    /// The stamp of its newest sample when it led last.
+    led_until: Option<i128>,
+    /// Samples since the last observation that count, and how far they went on.
+    samples: u32,
+    advance: i128,
+    /// By how much G went on at each sample of another stream since its last one.
+    steps: Vec<i128>,
+    /// Up to here it only catches up.
+    catches_up_to: Option<i128>,
 }
 
 impl Stream {
@@ -101,6 +106,15 @@ impl Stream {
             settled = next;
         }
         self.settled = Some(settled + self.latency);
+    }
+
+    fn count_anew(&mut self) {
+        (self.samples, self.advance, self.catches_up_to) = (0, 0, None);
+        self.steps.clear();
+    }
+
+    fn jump_limit(&self) -> i128 {
+        nanos(self.config.jump_ms.unwrap_or(10_000.0))
     }
 
     /// How far past its newest sample the stream can be.
@@ -188,8 +202,10 @@ pub struct Oracle {
     late_samples: u64,
     /// The newest target sent, until time goes back.
     sent: Option<i128>,
-    /// The time that observations cover, and targets skipped at jumps.
-    covered: i128,
+    /// G, while no stream that leads has a sample.
+    stays_at: Option<i128>,
+    /// With ticks and requests: what was due when samples were last counted anew.
+    was_due: Option<i128>,
     /// The next target, where those before it were skipped.
     skipped_to: Option<i128>,
     /// Whether the target after `sent` follows by the grid alone; else the rule of the first target says where it is.
@@ -219,10 +235,12 @@ impl Oracle {
             reset: nanos(m.reset_ms.unwrap_or(m.reorder_ms.max(1000.0))),
             open: true,
             came: Vec::new(),
-            left_behind_at: None,
-            advanced: 0,
-            since_sent: 0,
-            samples_since_sent: 0,
+            aside: None,
+            led_until: None,
+            samples: 0,
+            advance: 0,
+            steps: Vec::new(),
+            catches_up_to: None,
         });
         Self {
             period: (1e9 / scenario.rate_hz).round() as i128,
@@ -240,7 +258,8 @@ impl Oracle {
             epoch: 0,
             late_samples: 0,
             sent: None,
-            covered: 0,
+            stays_at: None,
+            was_due: None,
             skipped_to: None,
             runs: false,
         }
@@ -252,23 +271,48 @@ impl Oracle {
 
     pub fn close(&mut self, i: usize) {
         self.streams[i].open = false;
+        self.stays_at = self.clock();
     }
 
     /// Reading: a stream that comes back goes on with what it had; if its clock is another one now, that is a jump.
     pub fn open(&mut self, i: usize) {
         self.streams[i].open = true;
+        self.stays_at = self.clock();
     }
 
     pub fn set_latency_ms(&mut self, i: usize, ms: f64) {
+        let before = self.clock();
         self.streams[i].latency = nanos(ms);
+        self.all_count_anew();
+        let is_waited_for = self.streams[i].open && self.streams[i].config.wait;
+        if let (true, Some(newest), Some(_)) = (is_waited_for, self.streams[i].newest(), self.max_wait) {
+            let others = self
+                .others(i)
+                .filter(|s| s.aside.is_none())
+                .filter_map(Stream::newest)
+                .max();
+            self.leads_too_far(i, others, None);
+            if others.is_none() && before.is_some_and(|before| newest - before > self.streams[i].jump_limit()) {
+                self.move_to(i);
+            }
+        }
+        self.stays_at = self.clock();
     }
 
     pub fn set_max_wait_ms(&mut self, ms: Option<f64>) {
         self.max_wait = ms.map(nanos);
-        self.covered = 0;
-        self.streams
-            .iter_mut()
-            .for_each(|s| (s.advanced, s.since_sent, s.samples_since_sent) = (0, 0, 0));
+        self.all_count_anew();
+        if ms.is_none() {
+            self.streams
+                .iter_mut()
+                .for_each(|s| (s.aside, s.led_until) = (None, None));
+        }
+        self.stays_at = self.clock();
+    }
+
+    fn all_count_anew(&mut self) {
+        self.streams.iter_mut().for_each(Stream::count_anew);
+        self.was_due = None;
     }
 
     /// Reading: a stream that is closed is not waited for.
@@ -283,21 +327,16 @@ impl Oracle {
             return None;
         }
         let stamp = i128::from(stamp);
-        let is_first = self.newest().is_none();
+        let before = self.clock();
+        let is_first = before.is_none();
         let jumped = self.jumps(i, stamp - self.streams[i].latency);
         let stream = &mut self.streams[i];
         let time = stamp - stream.latency;
+        let old = stream.newest();
         if jumped {
             stream.came.iter_mut().for_each(|s| s.cleared = true);
             stream.settled = None;
-            self.epoch += 1;
-            self.runs = false;
-        } else if let Some(newest) = stream.newest() {
-            stream.advanced += (time - newest).max(0);
-            stream.since_sent += (time - newest).max(0);
-            stream.samples_since_sent += u32::from(time > newest);
         }
-        stream.left_behind_at = None;
         let nearest = stream.held().map(|s| (stream.time(s) - time).abs()).min();
         let too_soon = nearest.is_some_and(|distance| distance < stream.min_period);
         stream.came.push(Sample {
@@ -308,8 +347,9 @@ impl Oracle {
         });
         stream.settle();
         if jumped {
-            self.refuse_those_with_a_time();
+            self.begin_anew();
         }
+        self.follow(i, before, old, jumped);
         if is_first {
             for (number, time) in std::mem::take(&mut self.asks) {
                 match time.and_then(|time| self.judge(time)) {
@@ -329,31 +369,157 @@ impl Oracle {
     /// streams that have not spoken yet, or are closed, or are not waited for, have no say.
     fn jumps(&self, i: usize, time: i128) -> bool {
         let stream = &self.streams[i];
-        // One that was left behind, ahead of the others, is back: ahead of them as if by a jump.
-        let Some(newest) = stream.newest().or(stream.left_behind_at) else {
+        let Some(newest) = stream.newest() else {
             return false;
         };
         let default = self.max_wait.map(|_| 10_000.0);
         let back = time < newest - stream.reset;
+        let may_jump = !stream.config.wait || self.max_wait.is_none() || self.always_leads(i);
         let ahead = stream.config.jump_ms.or(default).is_some_and(|jump| {
             let jump = nanos(jump);
-            let others = self
-                .streams
-                .iter()
-                .enumerate()
-                .filter(|&(j, s)| j != i && s.open && s.config.wait);
-            (time - newest > jump || stream.left_behind_at.is_some())
-                && others.filter_map(|(_, s)| s.newest()).all(|other| time - other > jump)
+            time - newest > jump
+                && self
+                    .others(i)
+                    .filter_map(Stream::newest)
+                    .all(|other| time - other > jump)
         });
-        back || ahead
+        back || ahead && may_jump
     }
 
-    /// The newest time of the streams that are waited for, or of all.
-    fn newest(&self) -> Option<i128> {
-        match self.waited().next() {
-            Some(_) => self.waited().filter_map(Stream::newest).max(),
-            None => self.streams.iter().filter_map(Stream::newest).max(),
+    /// The other streams that are waited for.
+    fn others(&self, i: usize) -> impl Iterator<Item = &Stream> + '_ {
+        let others = self.streams.iter().enumerate().filter(move |&(j, _)| j != i);
+        others.map(|(_, s)| s).filter(|s| s.open && s.config.wait)
+    }
+
+    fn always_leads(&self, i: usize) -> bool {
+        self.others(i).next().is_none() || matches!(self.trigger, Trigger::Stream { leader, .. } if leader == i)
+    }
+
+    /// G.
+    pub fn clock(&self) -> Option<i128> {
+        let newest_of = |streams: Vec<&Stream>| {
+            let led = |s: &Stream| match s.aside {
+                None => s.newest(),
+                Some(_) => s.led_until.map(|stamp| stamp - s.latency),
+            };
+            streams.into_iter().filter_map(led).max()
+        };
+        let leading = match self.waited().next() {
+            None => newest_of(self.streams.iter().filter(|s| s.config.wait).collect()),
+            Some(_) => newest_of(self.waited().collect()),
+        };
+        leading.or(self.stays_at)
+    }
+
+    fn is_aside(&self, stream: &Stream) -> bool {
+        stream.aside.is_some() && stream.newest() > self.clock()
+    }
+
+    /// How far ahead of G a stream is that is aside.
+    pub fn aside(&self, i: usize) -> Option<i128> {
+        let stream = &self.streams[i];
+        let is_aside = stream.open && stream.config.wait && self.is_aside(stream);
+        Some(stream.newest().filter(|_| is_aside)? - self.clock()?)
+    }
+
+    /// Tells whether a stream is aside. Whether it always leads, and is too far ahead for the others to follow.
+    fn leads_too_far(&mut self, i: usize, clock: Option<i128>, old: Option<i128>) -> bool {
+        if self.max_wait.is_none() {
+            return false;
         }
+        let (always_leads, is_alone) = (self.always_leads(i), self.others(i).next().is_none());
+        let stream = &mut self.streams[i];
+        let limit = stream.aside.unwrap_or(stream.jump_limit());
+        let ahead = stream.newest().zip(clock).map_or(0, |(newest, clock)| newest - clock);
+        let was_aside = stream.aside.is_some();
+        stream.aside = (ahead > limit && !always_leads).then_some(limit);
+        match (was_aside, stream.aside) {
+            (_, None) => stream.led_until = None,
+            (false, Some(_)) => stream.led_until = old.map(|old| old + stream.latency),
+            (true, Some(_)) => {}
+        }
+        ahead > limit && is_alone
+    }
+
+    /// What a sample of a stream does to G, which was `before`, as the newest of the stream was `old`.
+    fn follow(&mut self, i: usize, before: Option<i128>, old: Option<i128>, jumped: bool) {
+        if !self.streams[i].config.wait {
+            return;
+        }
+        let moves = self.leads_too_far(i, before, old) && !jumped;
+        let stream = &mut self.streams[i];
+        let newest = stream.newest().unwrap();
+        let steps = std::mem::take(&mut stream.steps);
+        let pause = steps.iter().sum::<i128>() - steps.iter().max().unwrap_or(&0);
+        let pause = pause.min(stream.jump_limit());
+        if jumped {
+            stream.count_anew();
+        } else {
+            // Reading: a stream that has not paused has nothing to catch up with.
+            if pause > 0 {
+                let until = before.map(|before| before.min(old.unwrap_or(newest) + pause));
+                stream.catches_up_to = stream.catches_up_to.max(until);
+            }
+            if let Some(from) = old.map(|old| Some(old).max(stream.catches_up_to).unwrap())
+                && newest > from
+            {
+                stream.samples += 1;
+                stream.advance += newest - from;
+            }
+        }
+        self.stays_at = self.clock();
+        if let (Some(before), Some(after), false) = (before, self.clock(), jumped)
+            && after > before
+        {
+            let others = self.streams.iter_mut().enumerate().filter(|&(j, _)| j != i);
+            others.for_each(|(_, s)| s.steps.push(after - before));
+        }
+        if matches!(self.trigger, Trigger::Timer | Trigger::Request) {
+            let due = self.horizon();
+            // Reading: that is looked at whenever a stream that may lead speaks.
+            if due.is_some_and(|due| self.was_due.is_none_or(|was| due - was >= self.period)) {
+                self.was_due = due;
+                self.streams.iter_mut().for_each(|s| (s.samples, s.advance) = (0, 0));
+            }
+        }
+        let enough = self
+            .max_wait
+            .is_some_and(|wait| self.streams[i].advance > 2 * wait + 4 * self.emit_every * self.period);
+        let goes_on = self.streams[i].samples >= 8 && enough && !matches!(self.trigger, Trigger::Stream { .. });
+        if moves || goes_on {
+            self.move_to(i);
+        }
+    }
+
+    fn begin_anew(&mut self) {
+        self.epoch += 1;
+        self.runs = false;
+        self.skipped_to = None;
+        self.was_due = None;
+        self.refuse_those_with_a_time();
+    }
+
+    /// G moves to a stream.
+    fn move_to(&mut self, i: usize) {
+        let to = self.streams[i].newest().unwrap();
+        self.all_count_anew();
+        for (j, stream) in self.streams.iter_mut().enumerate() {
+            let is_ahead = j != i && stream.config.wait && stream.newest().is_some_and(|newest| newest > to);
+            stream.led_until = None;
+            stream.aside = is_ahead.then(|| stream.jump_limit().min(SECOND));
+        }
+        self.begin_anew();
+        self.stays_at = Some(to);
+        let due = to - self.max_wait.unwrap();
+        match self.trigger {
+            // Reading: where samples are the targets, what comes next is for the rule of the first target.
+            Trigger::Stream { .. } => return,
+            Trigger::Grid => self.skipped_to = Some(last_on_grid(due, self.period)),
+            Trigger::Request | Trigger::Timer => {}
+        }
+        self.runs = true;
+        self.sent = self.sent.filter(|&sent| sent < self.skipped_to.unwrap_or(due));
     }
 
     fn refuse_those_with_a_time(&mut self) {
@@ -368,7 +534,7 @@ impl Oracle {
     fn judge(&self, time: i128) -> Option<Refused> {
         if time.abs() > (i64::MAX / 4).into() {
             Some(Refused::OutOfRange)
-        } else if self.newest().is_some_and(|newest| time > newest + 10 * SECOND) {
+        } else if self.clock().is_some_and(|newest| time > newest + 10 * SECOND) {
             Some(Refused::FarAhead)
         } else if self.horizon().is_some_and(|horizon| time < horizon - SECOND) {
             Some(Refused::LongPast)
@@ -399,11 +565,13 @@ impl Oracle {
     fn not_again(&self) -> Option<i128> {
         // Reading: a stream with `min_period_ms` is as new as the targets that it lets go.
         let newest = |s: &Stream| s.newest().map(|newest| newest + s.ahead());
-        let newest = match (self.trigger, self.waited().next()) {
+        let newest = match self.trigger {
             // Reading: the time of targets that are a stream's samples is that of its clock.
-            (Trigger::Stream { leader, .. }, _) => newest(&self.streams[leader]),
-            (_, Some(_)) => self.waited().filter_map(newest).max(),
-            (_, None) => self.streams.iter().filter_map(newest).max(),
+            Trigger::Stream { leader, .. } => newest(&self.streams[leader]),
+            _ => {
+                let leading = self.waited().filter(|s| s.aside.is_none());
+                leading.filter_map(newest).max().max(self.clock())
+            }
         };
         let went_back = |sent: i128| !self.runs && newest.is_some_and(|newest| newest < sent);
         self.sent.filter(|&sent| !went_back(sent))
@@ -416,17 +584,20 @@ impl Oracle {
 
     /// The newest time at which an observation is due.
     fn horizon(&self) -> Option<i128> {
-        if self.waited().next().is_none() {
-            // Reading: as soon as no waited stream is open, also where one with `wait: false` still is.
-            return self.streams.iter().filter_map(Stream::newest).max();
-        }
+        let clock = self.clock()?;
+        let past: Vec<Option<i128>> = self.waited().filter(|s| !self.is_aside(s)).map(Stream::past).collect();
         // `None` is less than any time: a stream that has not spoken is past nothing.
-        let all_past = self.waited().map(Stream::past).min().flatten();
-        all_past.max(self.waited_out())
+        let all_past = past.into_iter().min().unwrap_or(Some(clock));
+        all_past.max(self.max_wait.map(|wait| clock - wait))
     }
 
-    fn waited_out(&self) -> Option<i128> {
-        Some(self.waited().filter_map(Stream::newest).max()? - self.max_wait?)
+    /// What `max_wait_ms` has made due, if a first target is so far behind that clocks disagree.
+    fn is_far_behind(&self, target: i128) -> Option<i128> {
+        let (clock, wait) = (self.clock()?, self.max_wait?);
+        let spoken = self.streams.iter().filter(|s| s.config.wait);
+        let firsts: Vec<i128> = spoken.filter_map(Stream::first).collect();
+        let judged_by = if let [only] = firsts[..] { only } else { clock };
+        (target < judged_by - wait - SECOND).then_some(clock - wait)
     }
 
     /// The time at or after which the first target lies.
@@ -436,7 +607,7 @@ impl Oracle {
         let counted: Vec<&Stream> = self
             .streams
             .iter()
-            .filter(|s| s.config.wait && (s.open || s.first().is_some()))
+            .filter(|s| s.config.wait && (s.open || s.first().is_some()) && !self.is_aside(s))
             .collect();
         // Reading: the earliest first sample of any stream, as it has always been.
         let earliest = self.streams.iter().filter_map(Stream::first).min()?;
@@ -459,7 +630,7 @@ impl Oracle {
         // Reading: what was sent is passed over before it is judged whether the start lies too far behind, and
         // `emit_every` counts from the target where the grid starts.
         let mut target = self.passed_over(next_on_grid(self.start()?, self.period));
-        if let Some(due) = self.waited_out().filter(|due| target < due - SECOND) {
+        if let Some(due) = self.is_far_behind(target) {
             target = last_on_grid(due, self.period);
         }
         Some(target)
@@ -468,29 +639,15 @@ impl Oracle {
     /// The next observation that is due, if one is.
     pub fn due(&mut self) -> Option<Observation> {
         let due = match self.trigger {
-            Trigger::Grid => {
-                let due = self.next();
-                due.or_else(|| if self.leaves_leader_behind() { self.next() } else { None })
-            }
+            Trigger::Grid => self.next(),
             Trigger::Stream {
                 leader,
                 every,
                 min_interval_ms,
                 samples,
             } => self.next_led(leader, every, nanos(min_interval_ms), samples),
-            Trigger::Timer => {
-                let due = self.next_ticked();
-                let leaves = due.is_none() && self.ticked && self.leaves_leader_behind();
-                due.or_else(|| if leaves { self.next_ticked() } else { None })
-            }
-            Trigger::Request => {
-                // Reading: what is asked for again and again, and gets no newer, is held up, too.
-                let for_newest = self.asks.first().is_some_and(|(_, time)| time.is_none());
-                if for_newest && self.sent.is_some() && self.horizon() <= self.sent {
-                    self.leaves_leader_behind();
-                }
-                self.next_answer()
-            }
+            Trigger::Timer => self.next_ticked(),
+            Trigger::Request => self.next_answer(),
         };
         self.ticked = false;
         due
@@ -521,7 +678,7 @@ impl Oracle {
             None => true,
         };
         let mut target = *times.iter().find(|&&t| is_far(t) && follows(t))?;
-        if let Some(due) = self.waited_out().filter(|&due| !self.runs && target < due - SECOND) {
+        if let Some(due) = self.is_far_behind(target).filter(|_| !self.runs) {
             target = *times.iter().rfind(|&&t| t <= due)?;
         }
         self.horizon().filter(|&horizon| horizon >= target)?;
@@ -572,9 +729,9 @@ impl Oracle {
                 return Some(self.send(due, Some(number)));
             }
             let is_far_ahead = |newest: i128| time.is_some_and(|time| time > newest + 10 * SECOND);
-            let refused = if self.streams.iter().all(|s| !s.open) {
+            let refused = if self.waited().next().is_none() {
                 Refused::Closed
-            } else if self.newest().is_some_and(is_far_ahead) {
+            } else if self.clock().is_some_and(is_far_ahead) {
                 // Reading: what is the newest sample may have changed since it was asked.
                 Refused::FarAhead
             } else {
@@ -590,14 +747,8 @@ impl Oracle {
         let mut observation = self.observe(target);
         observation.request = request;
         let sent = self.not_again();
-        self.covered += sent.map_or(0, |sent| (target - sent).max(0));
-        if sent < Some(target) {
-            self.streams
-                .iter_mut()
-                .for_each(|s| (s.since_sent, s.samples_since_sent) = (0, 0));
-        }
         self.sent = sent.max(Some(target));
-        self.runs = true;
+        self.runs |= request.is_none();
         observation
     }
 
@@ -625,7 +776,11 @@ impl Oracle {
 
     /// By walking through all samples in the order of their times, until the target is due.
     fn wait(&self, target: i128) -> Option<i128> {
-        let waits: Vec<&Stream> = self.streams.iter().filter(|s| s.config.wait).collect();
+        let waits: Vec<&Stream> = self
+            .streams
+            .iter()
+            .filter(|s| s.config.wait && !self.is_aside(s))
+            .collect();
         if waits.iter().any(|s| s.reorder > 0) {
             return None;
         }
@@ -643,57 +798,24 @@ impl Oracle {
                 return Some(n - target);
             }
         }
-        Some(self.newest().map_or(0, |newest| newest - target))
-    }
-
-    /// Reading of "nothing silences the node", where the other rules would: a stream that went on by n steps has made n
-    /// observations due, less those it was waited for and those skipped at jumps. Where it has not, and is behind what
-    /// was sent, the streams ahead of it have stopped, and that counts as a jump of theirs.
-    fn leaves_leader_behind(&mut self) -> bool {
-        let (Some(wait), Some(sent)) = (self.max_wait, self.not_again()) else {
-            return false;
-        };
-        let allowed = 2 * wait + (self.emit_every + 4) * self.period;
-        let held_up = self.waited().filter(|s| {
-            s.samples_since_sent >= 8
-                && s.newest().is_some_and(|newest| newest < sent)
-                && s.since_sent > allowed
-                && s.advanced - self.covered > allowed
-        });
-        let Some(newest) = held_up.filter_map(Stream::newest).max() else {
-            return false;
-        };
-        for stream in self.streams.iter_mut().filter(|s| s.open && s.config.wait) {
-            if stream.newest().is_some_and(|own| own - newest > wait) {
-                stream.left_behind_at = stream.newest();
-                stream.came.iter_mut().for_each(|s| s.cleared = true);
-                stream.settled = None;
-            }
-        }
-        self.epoch += 1;
-        self.runs = false;
-        self.refuse_those_with_a_time();
-        true
+        Some(self.clock().map_or(0, |newest| newest - target))
     }
 
     fn next(&mut self) -> Option<Observation> {
-        let mut target = match self.sent {
-            Some(sent) if self.runs => sent + self.emit_every * self.period,
+        let mut target = match (self.skipped_to, self.sent) {
+            (Some(target), _) if self.runs => target,
+            (None, Some(sent)) if self.runs => sent + self.emit_every * self.period,
             _ => self.first_target()?,
         };
         // Reading: more than anybody could take is a jump, too.
-        let is_waiting = self.max_wait.is_some() && self.waited().next().is_some();
-        let most = if is_waiting { 1 << 20 } else { 1 << 32 };
         if let Some(horizon) = self
             .horizon()
-            .filter(|horizon| self.runs && (horizon - target) / self.period > most)
+            .filter(|horizon| self.runs && (horizon - target) / self.period > 1 << 32)
         {
-            let anew = last_on_grid(horizon, self.period);
-            self.covered += (anew - target).max(0);
+            target = last_on_grid(horizon, self.period);
             self.epoch += 1;
-            self.skipped_to = Some(anew);
+            self.skipped_to = Some(target);
         }
-        target = self.skipped_to.filter(|_| self.runs).unwrap_or(target);
         if self.runs {
             let earliest = target - (self.emit_every - 1) * self.period;
             self.forget(earliest - (self.window - 1) * self.stride * self.period);
@@ -702,13 +824,7 @@ impl Oracle {
             return None;
         }
         let observation = self.observe(target);
-        if let Some(sent) = self.not_again().filter(|_| !self.runs) {
-            self.covered += (target - sent - self.emit_every * self.period).max(0);
-        }
-        self.covered += self.emit_every * self.period;
-        self.streams
-            .iter_mut()
-            .for_each(|s| (s.since_sent, s.samples_since_sent) = (0, 0));
+        self.streams.iter_mut().for_each(|s| (s.samples, s.advance) = (0, 0));
         self.sent = Some(target);
         self.skipped_to = None;
         self.runs = true;

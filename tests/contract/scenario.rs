@@ -586,6 +586,11 @@ fn lead(scenario: &mut Scenario, r: &mut Random) {
 /// A rig, sound or not, that is asked for observations.
 pub fn asked(r: &mut Random) -> Scenario {
     let mut scenario = if r.chance(0.4) { offline(r) } else { online(r) };
+    ask(&mut scenario, r);
+    scenario
+}
+
+fn ask(scenario: &mut Scenario, r: &mut Random) {
     scenario.emit_every = 1;
     scenario.trigger = Trigger::Request;
     let asks = r.below(200) + 1;
@@ -614,12 +619,16 @@ pub fn asked(r: &mut Random) -> Scenario {
     }
     events.push(Event::Ask(None));
     scenario.events = events;
-    scenario
 }
 
 /// A rig, sound or not, that is looked at when a timer ticks.
 pub fn ticked(r: &mut Random) -> Scenario {
     let mut scenario = if r.chance(0.4) { offline(r) } else { online(r) };
+    tick(&mut scenario, r);
+    scenario
+}
+
+fn tick(scenario: &mut Scenario, r: &mut Random) {
     scenario.emit_every = 1;
     scenario.trigger = Trigger::Timer;
     let chance = r.log_uniform(0.003, 0.9);
@@ -627,6 +636,97 @@ pub fn ticked(r: &mut Random) -> Scenario {
     let with_ticks = events.flat_map(|event| std::iter::once(event).chain(r.chance(chance).then_some(Event::Tick)));
     scenario.events = with_ticks.collect();
     scenario.events.push(Event::Tick);
+}
+
+/// A rig all of whose clocks may be wrong, and where everything changes while it runs.
+pub fn hostile(r: &mut Random) -> Scenario {
+    let mut scenario = match r.below(10) {
+        0 => slow(r),
+        1..=3 => offline(r),
+        _ => online(r),
+    };
+    if r.chance(0.95) {
+        scenario.max_wait_ms = Some(r.pick(&[0.0, 5.0, 20.0, 40.0, 100.0, 500.0, 2000.0]));
+    }
+    for _ in 0..r.below(4) {
+        let stream = r.below(scenario.modalities.len());
+        let from = r.below(scenario.events.len() + 1);
+        let by = clock(r) as i64;
+        match r.below(6) {
+            // One absurd stamp, after which it dies, or comes back, or stays where it is.
+            kind @ 0..=3 => {
+                let mut is_first = true;
+                let mut of_stream = 0;
+                scenario.events.retain_mut(|event| {
+                    let Event::Push(i, stamp, _) = event else { return true };
+                    of_stream += 1;
+                    if *i != stream || of_stream <= from {
+                        return true;
+                    }
+                    if is_first || kind >= 2 {
+                        *stamp = stamp.saturating_add(by).clamp(1 - MOST_NS, MOST_NS - 1);
+                    }
+                    std::mem::take(&mut is_first) || kind >= 1
+                });
+            }
+            // Its clock is another one from the start.
+            4 => {
+                for event in &mut scenario.events {
+                    if let Event::Push(i, stamp, _) = event
+                        && *i == stream
+                    {
+                        *stamp = stamp.saturating_add(by).clamp(1 - MOST_NS, MOST_NS - 1);
+                    }
+                }
+            }
+            // Another unit.
+            _ => {
+                let unit = r.pick(&[1_000, 1_000_000, 1_000_000_000]);
+                for event in &mut scenario.events[from..] {
+                    if let Event::Push(i, stamp, _) = event
+                        && *i == stream
+                    {
+                        *stamp /= unit;
+                    }
+                }
+            }
+        }
+    }
+    match r.below(8) {
+        0 => ask(&mut scenario, r),
+        1 => tick(&mut scenario, r),
+        2 => lead(&mut scenario, r),
+        _ => {}
+    }
+    for _ in 0..r.below(6) {
+        let (at, stream) = (r.below(scenario.events.len() + 1), r.below(scenario.modalities.len()));
+        let event = match r.below(8) {
+            0 => Event::Latency(stream, r.pick(&[0.0, 1.0, 33.0, 250.0, 2000.0, 30_000.5, -20_000.0])),
+            1 => Event::MaxWait(r.chance(0.8).then(|| r.pick(&[0.0, 40.0, 1000.0]))),
+            2..=4 => Event::Open(stream),
+            _ => Event::Close(stream),
+        };
+        scenario.events.insert(at, event);
+    }
+    scenario
+}
+
+/// A rig of one or two streams that are slower than a second.
+fn slow(r: &mut Random) -> Scenario {
+    let mut scenario = online(r);
+    scenario.modalities.truncate(1 + r.below(2));
+    scenario.modalities[0].wait = true;
+    let base = base_time(r) as i64;
+    let mut arrivals = Arrivals::new();
+    for (i, m) in scenario.modalities.iter().enumerate() {
+        let period = r.log_uniform(0.5, 15.0) * SECOND;
+        let mut time = r.uniform(0.0, 1.0) * period;
+        for _ in 0..r.below(40) {
+            arrivals.push((time, Event::Push(i, base + time as i64, values(r, m.dim))));
+            time += period;
+        }
+    }
+    scenario.events = sort(&mut arrivals);
     scenario
 }
 

@@ -432,6 +432,7 @@ impl Operation for Observe {
             .unwrap_or(key);
         if key == "max_wait_ms" {
             self.aligner.set_max_wait_ms(number_or_null(value)?)?;
+            self.pending = Pending::Observations;
             return Ok(true);
         }
         let Some((input, "latency_ms")) = key.rsplit_once('.') else {
@@ -442,6 +443,7 @@ impl Operation for Observe {
         };
         self.aligner
             .set_latency_ms(modality, value.as_f64().ok_or("it must be a number")?)?;
+        self.pending = Pending::Observations;
         Ok(true)
     }
 }

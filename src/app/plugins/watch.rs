@@ -277,12 +277,20 @@ impl Watch {
                 };
                 out.warn(modality, "behind at the start", text);
             }
-            Notice::LeftBehind { modality, ahead_ns } => {
+            Notice::Aside { modality, ahead_ns } => {
                 let text = format_args!(
-                    "it was {} a stream that goes on, and has stopped: targets begin anew without it",
-                    apart(ahead_ns)
+                    "its newest sample is {:.3} s ahead of the other streams: observations go on without it \
+                     (`latency_ms` or robocache-clock puts its clock right)",
+                    ahead_ns as f64 * 1e-9
                 );
-                out.warn(modality, "left behind", text);
+                out.warn_seldom(modality, "ahead of the others", text);
+            }
+            Notice::Moved { modality, by_ns } => {
+                let text = format_args!(
+                    "it goes on {} what was published, and nothing else does: targets begin anew where it is",
+                    apart(by_ns)
+                );
+                out.warn(modality, "targets follow it", text);
             }
             Notice::Skipped { targets } => tracing::warn!(
                 "{}: {targets} targets fell due at once and are skipped, and targets begin anew (`jump_ms` says which stamps are too far ahead)",

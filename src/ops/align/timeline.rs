@@ -1,9 +1,11 @@
 //! The histories of the streams, and which observation is due.
 
+mod clock;
 mod due;
 mod requests;
 mod trigger;
 
+use clock::Pace;
 use requests::Ask;
 
 pub use requests::Refusal;
@@ -81,12 +83,19 @@ pub enum Notice {
         /// By how much its newest sample was behind the first target; `None`: it had no sample.
         behind_ns: Option<i64>,
     },
-    /// A stream that was ahead of one which goes on has stopped, and is left behind: this counts as a clock jump.
-    LeftBehind {
+    /// A sample of a stream is too far ahead of the others: targets neither wait for the stream nor follow it.
+    Aside {
         /// The modality.
         modality: usize,
-        /// By how much it was ahead.
+        /// By how much it is ahead.
         ahead_ns: i64,
+    },
+    /// Targets follow another stream from now on, which went on while there was no observation: a clock jump.
+    Moved {
+        /// The modality that they follow.
+        modality: usize,
+        /// By how much its newest sample is ahead of those that they followed; negative: behind.
+        by_ns: i64,
     },
     /// More targets fell due at once than anybody could take. They were skipped: this counts as a clock jump.
     Skipped {
@@ -169,8 +178,10 @@ pub struct Timeline {
     asks: VecDeque<Ask>,
     asked: u64,
     refused: VecDeque<(u64, Refusal)>,
-    /// The time that the observations sent so far cover, targets skipped at clock jumps included, ns.
-    covered: i64,
+    /// The newest time so far of the streams that lead, ns.
+    last_clock: Option<i64>,
+    /// With ticks and requests: what was due when the samples of streams were counted anew, ns.
+    due_mark: Option<i64>,
     /// Samples that no window from this time on needs are forgotten, and no other has come since, ns.
     forgotten_before: Option<i64>,
     notices: Vec<Notice>,
@@ -189,12 +200,7 @@ struct Stream {
     settled: Option<i64>,
     open: bool,
     late_samples: i64,
-    /// The newest time of a stream that was left behind, until it speaks again: its next sample counts as a jump ahead.
-    left_behind_at: Option<i64>,
-    /// By how much its newest stamp has advanced, clock jumps left out, ns: in all, and since the last observation.
-    advanced: i64,
-    advanced_since_sent: i64,
-    samples_since_sent: u32,
+    pace: Pace,
     history: History,
     /// The sample that has just come, in float32.
     sample: Vec<f32>,
@@ -357,18 +363,14 @@ impl Timeline {
     fn arrive(&mut self, modality: usize, stamp_ns: i64, insert: impl FnOnce(&mut Stream, i64) -> Insert) -> Pushed {
         self.streams[modality].open = true;
         let time = stamp_ns - self.streams[modality].spec.latency;
+        let before = self.clock();
         let jumped_ns = self.jump(modality, time);
-        let is_first = !self.asks.is_empty() && self.newest().is_none();
+        let is_first = !self.asks.is_empty() && before.is_none();
         let stream = &mut self.streams[modality];
+        let old = stream.history.newest();
         if jumped_ns.is_some() {
             stream.clear();
-        } else if let Some(newest) = stream.history.newest() {
-            let advance = (time - newest).max(0);
-            stream.advanced = stream.advanced.saturating_add(advance);
-            stream.advanced_since_sent = stream.advanced_since_sent.saturating_add(advance);
-            stream.samples_since_sent = stream.samples_since_sent.saturating_add(u32::from(advance > 0));
         }
-        stream.left_behind_at = None;
         let too_soon_ns = stream.too_soon(time);
         let overflowed = insert(stream, time) == Insert::Overflowed;
         stream.settle();
@@ -377,6 +379,7 @@ impl Timeline {
         if jumped_ns.is_some() {
             self.restart();
         }
+        self.follow(modality, before, old, jumped_ns.is_some());
         if is_first {
             self.judge_waiting();
         }
@@ -395,11 +398,13 @@ impl Timeline {
     /// Closes a stream: no target waits for it until it has a sample again.
     pub fn close(&mut self, modality: usize) {
         self.streams[modality].open = false;
+        self.last_clock = self.clock();
     }
 
     /// Opens a stream: targets wait for it.
     pub fn open(&mut self, modality: usize) {
         self.streams[modality].open = true;
+        self.last_clock = self.clock();
     }
 
     /// Sets the latency of a stream. The samples in its history move with it; this is no clock jump.
@@ -408,12 +413,15 @@ impl Timeline {
     /// A latency that is none, as in a configuration.
     pub fn set_latency_ms(&mut self, modality: usize, ms: f64) -> Result<(), ConfigError> {
         let latency = latency_ns("latency_ms", ms)?;
+        let before = self.clock();
         let stream = &mut self.streams[modality];
         let moved = stream.spec.latency - latency;
         stream.history.shift(moved);
         stream.settled = stream.settled.map(|settled| settled + moved);
         stream.spec.latency = latency;
+        stream.pace.shift(moved);
         self.forgotten_before = None;
+        self.judge_moved(modality, before);
         Ok(())
     }
 
@@ -423,7 +431,7 @@ impl Timeline {
     /// A wait that is none, as in a configuration.
     pub fn set_max_wait_ms(&mut self, ms: Option<f64>) -> Result<(), ConfigError> {
         self.max_wait = max_wait_ns(ms)?;
-        self.forget_advances();
+        self.pace_anew();
         Ok(())
     }
 
@@ -515,7 +523,8 @@ impl From<Spec> for Timeline {
             asks: VecDeque::new(),
             asked: 0,
             refused: VecDeque::new(),
-            covered: 0,
+            last_clock: None,
+            due_mark: None,
             forgotten_before: None,
             notices: Vec::new(),
             epoch: 0,
@@ -534,10 +543,7 @@ impl Stream {
             settled: None,
             open: true,
             late_samples: 0,
-            left_behind_at: None,
-            advanced: 0,
-            advanced_since_sent: 0,
-            samples_since_sent: 0,
+            pace: Pace::default(),
             history: History::new(spec.dim, spec.history_limit),
             sample: vec![0.0; spec.dim],
             spec,

@@ -89,8 +89,22 @@ fn the_first_sample_is_the_earliest_and_not_the_first_to_come() {
 fn with_max_wait_it_is_no_more_than_a_second_behind() {
     let mut t = Script::new("max_wait_ms: 20", &["input: a", "input: b"]);
     t.push("a", 0, 1.0, &[]);
-    t.push("b", 100_000, 2.0, &["99980: a=1@99980 b=0!@-"]);
-    t.push("b", 100_010, 2.5, &["99990: a=1@99990 b=0!@-"]);
+    t.push("b", 9000, 2.0, &["8980: a=1@8980 b=0!@-"]);
+    t.push("b", 9010, 2.5, &["8990: a=1@8990 b=0!@-"]);
+}
+
+/// A slow stream alone has no other clock to disagree with, however late its targets are due.
+#[test]
+fn a_slow_stream_alone_loses_nothing() {
+    for other in ["", "input: silent"] {
+        let streams = ["input: a", other];
+        let streams = &streams[..1 + usize::from(!other.is_empty())];
+        let mut t = Script::new("rate_hz: 2, max_wait_ms: 40", streams);
+        let silent = if other.is_empty() { "" } else { " silent=0!@-" };
+        t.push("a", 400, 1.0, &[]);
+        let due = [500, 1000, 1500, 2000].map(|ms| format!("{ms}: a=1@{}{silent}", ms - 400));
+        t.push("a", 2400, 2.0, &due.each_ref().map(String::as_str));
+    }
 }
 
 /// Off the grid, too: the newest target that is due, and not one that is still to come.

@@ -267,6 +267,19 @@ fn a_request_a_second_back_finds_its_whole_window() {
 }
 
 #[test]
+fn a_request_without_a_time_waits_for_the_start_whatever_was_answered() {
+    let mut t = Script::new("trigger: {request: ask}", &["input: a, reorder_ms: 100", "input: b"]);
+    t.push("b", 0, 5.0, &[]);
+    t.push("a", 110, 1.0, &[]); // past 10, and begins at 110
+    t.push("b", 20, 6.0, &[]);
+    t.ask(Some(5), &["5: a=0!@- b=5@5 #0"]).unwrap();
+    t.ask(None, &[]).unwrap();
+    t.push("b", 300, 7.0, &[]);
+    t.push("a", 209, 2.0, &[]);
+    t.push("a", 215, 3.0, &["115: a=1@5 b=6@95 #1"]);
+}
+
+#[test]
 fn max_wait_answers_requests_as_it_does_the_grid() {
     let keys = "trigger: {request: ask}, max_wait_ms: 20";
     let mut t = Script::new(keys, &["input: a", "input: b"]);
@@ -274,7 +287,10 @@ fn max_wait_answers_requests_as_it_does_the_grid() {
     t.ask(Some(5), &[]).unwrap();
     t.push("a", 24, 2.0, &[]);
     t.push("a", 25, 3.0, &["5: a=1@5 b=0!@- #0"]);
-    t.ask(None, &["5: a=1@5 b=0!@- #1"]).unwrap();
+    // The start is at 20.
+    t.ask(None, &[]).unwrap();
+    t.push("a", 39, 4.0, &[]);
+    t.push("a", 41, 5.0, &["21: a=1@21 b=0!@- #1"]);
 }
 
 #[test]
@@ -327,8 +343,9 @@ fn a_request_that_was_near_is_refused_where_the_newest_sample_is_another_one() {
     t.push("b", 0, 5.0, &[]);
     t.ask(Some(60_000), &[]).unwrap();
     t.ask(None, &[]).unwrap();
-    t.close("a", &["0: a=0!@- b=5@0 #1"]);
-    assert_eq!(t.refused(), [(0, far_ahead(60_000, 60_000))]);
+    // Of `b` nothing falls due.
+    t.close("a", &[]);
+    assert_eq!(t.refused(), [(0, Refusal::Closed), (1, Refusal::Closed)]);
 
     let mut t = Script::new("trigger: {request: ask}", &modalities);
     t.push("a", 20_000, 1.0, &[]);
@@ -340,7 +357,7 @@ fn a_request_that_was_near_is_refused_where_the_newest_sample_is_another_one() {
 }
 
 #[test]
-fn what_a_stopped_leader_holds_up_is_left_behind_by_ticks_and_requests_too() {
+fn what_a_stopped_leader_holds_up_goes_on_for_ticks_and_requests_too() {
     for trigger in ["{timer: tick}", "{request: ask}"] {
         let keys = format!("trigger: {trigger}, max_wait_ms: 20");
         let mut t = Script::new(&keys, &["input: a", "input: b"]);
@@ -364,7 +381,7 @@ fn what_a_stopped_leader_holds_up_is_left_behind_by_ticks_and_requests_too() {
                 last = Some(target.time_ns / MS);
             }
         }
-        assert_eq!(last, Some(1970), "{trigger}"); // as long as a is silent
+        assert_eq!(last, Some(1990), "{trigger}"); // nothing waits for a
     }
 }
 

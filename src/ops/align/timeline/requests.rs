@@ -49,7 +49,7 @@ pub enum Refusal {
     #[error("a clock jumped while it waited for {0} ns")]
     Jumped(i64),
     /// Nothing will make it due any more.
-    #[error("every stream is closed, and no sample is as new as what it asks for")]
+    #[error("every stream that is waited for is closed, and no sample is as new as what it asks for")]
     Closed,
 }
 
@@ -110,7 +110,7 @@ impl Timeline {
     }
 
     fn judge_ahead(&self, asked_ns: i64) -> Result<(), Refusal> {
-        match self.newest().map(|newest| asked_ns - newest) {
+        match self.clock().map(|newest| asked_ns - newest) {
             Some(ahead_ns) if ahead_ns > MOST_AHEAD => Err(Refusal::FarAhead { asked_ns, ahead_ns }),
             _ => Ok(()),
         }
@@ -138,12 +138,6 @@ impl Timeline {
         });
     }
 
-    /// Whether the first of the requests that wait asks for the newest time that is due, and that was sent already.
-    pub(super) fn asks_again(&self) -> bool {
-        let for_newest = self.asks.front().is_some_and(|ask| ask.time_ns.is_none());
-        for_newest && self.last_sent.is_some() && self.due_until() <= self.last_sent
-    }
-
     /// The target of the first request that waits. Refuses those that nothing can make due.
     pub(super) fn next_asked(&mut self, until: Option<i64>) -> Option<Next> {
         let has_begun = until.is_some_and(|until| self.has_begun(until));
@@ -166,7 +160,7 @@ impl Timeline {
             }
             // The newest sample is another one where a stream was closed, or its latency changed.
             let refusal = match time_ns.map(|time| self.judge_ahead(time)) {
-                _ if self.streams.iter().all(|stream| !stream.open) => Refusal::Closed,
+                _ if self.waited_for().next().is_none() => Refusal::Closed,
                 Some(Err(refusal)) => refusal,
                 _ => return None,
             };

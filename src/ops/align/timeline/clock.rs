@@ -1,0 +1,288 @@
+//! The grid's clock, G: which streams lead it, which are aside, and when it moves to another stream.
+
+use super::{Notice, Stream, Timeline, Trigger};
+
+/// The default of `jump_ms` with `max_wait_ms`, ns.
+const DEFAULT_JUMP: i64 = 10_000_000_000;
+
+/// G moves to a stream that has brought so many samples without an observation.
+const MOVING_SAMPLES: u32 = 8;
+
+/// A stream that G was moved away from leads again with a sample that is no further ahead, ns.
+const LEADS_AGAIN: i64 = 1_000_000_000;
+
+/// What G has to do with a stream.
+#[derive(Default)]
+pub(super) struct Pace {
+    /// It is aside until a sample of it is no further ahead of G than this, ns.
+    aside: Option<i64>,
+    /// Its newest time when it led last, if it is aside since then, ns.
+    led_until: Option<i64>,
+    /// Samples that count since the last observation, and by how much they advanced, ns.
+    samples: u32,
+    advance: i64,
+    /// How far G went on by the samples of others since its last one, and the greatest step of that, ns.
+    missed: i64,
+    greatest: i64,
+    /// Samples up to here only catch up, ns.
+    catches_up_to: Option<i64>,
+}
+
+impl Pace {
+    /// Counts its samples anew.
+    fn restart(&mut self) {
+        *self = Self {
+            aside: self.aside,
+            led_until: self.led_until,
+            ..Self::default()
+        };
+    }
+
+    /// The times of its stream moved by so many ns.
+    pub fn shift(&mut self, ns: i64) {
+        self.led_until = self.led_until.map(|until| until + ns);
+    }
+
+    /// Counts a sample after which the newest is `newest` and not `old`. `clock` is G before it, and `most` how far the
+    /// stream may catch up.
+    fn count(&mut self, old: Option<i64>, newest: i64, clock: Option<i64>, most: i64) {
+        let pause = (self.missed - self.greatest).min(most);
+        (self.missed, self.greatest) = (0, 0);
+        if pause > 0 {
+            let caught_up = old.unwrap_or(newest).saturating_add(pause);
+            self.catches_up_to = self.catches_up_to.max(clock.map(|clock| clock.min(caught_up)));
+        }
+        let counts_from = old.map(|old| self.catches_up_to.map_or(old, |until| until.max(old)));
+        if let Some(from) = counts_from.filter(|&from| newest > from) {
+            self.samples = self.samples.saturating_add(1);
+            self.advance = self.advance.saturating_add(newest - from);
+        }
+    }
+}
+
+impl Stream {
+    /// Its newest time that has a say in what G is.
+    fn leads_until(&self) -> Option<i64> {
+        match self.pace.aside {
+            None => self.history.newest(),
+            Some(_) => self.pace.led_until,
+        }
+    }
+
+    /// Whether its samples have a say in what G is: it is not aside.
+    fn leads(&self) -> bool {
+        self.spec.waits && self.pace.aside.is_none()
+    }
+}
+
+impl Timeline {
+    /// G: the newest time of the streams that lead, and of those aside when they led, among those that are closed where none
+    /// is waited for any more. It stays where it was while there is no such time.
+    pub(super) fn clock(&self) -> Option<i64> {
+        let newest = |streams: &mut dyn Iterator<Item = &Stream>| {
+            let waits = streams.filter(|stream| stream.spec.waits);
+            waits.filter_map(Stream::leads_until).max()
+        };
+        let leading = match self.waited_for().next() {
+            Some(_) => newest(&mut self.waited_for()),
+            None => newest(&mut self.streams.iter()),
+        };
+        leading.or(self.last_clock)
+    }
+
+    /// G, where streams that can be past it by [`Stream::ahead`] count as new as that.
+    pub(super) fn clock_with_ahead(&self) -> Option<i64> {
+        let leading = self.waited_for().filter(|stream| stream.leads());
+        let reach = leading.filter_map(|stream| Some(stream.history.newest()?.saturating_add(stream.ahead())));
+        reach.max().max(self.clock())
+    }
+
+    /// The streams that targets wait for: those that are waited for, but for the ones aside.
+    pub(super) fn holding_up(&self) -> impl Iterator<Item = &Stream> {
+        let clock = self.clock();
+        self.waited_for().filter(move |stream| !stream.is_aside(clock))
+    }
+
+    /// How far ahead of G a stream is that is aside, ns.
+    pub fn aside_ns(&self, stream: usize) -> Option<i64> {
+        let (stream, clock) = (&self.streams[stream], self.clock()?);
+        let is_aside = stream.is_waited_for() && stream.is_aside(Some(clock));
+        stream
+            .history
+            .newest()
+            .filter(|_| is_aside)
+            .map(|newest| newest - clock)
+    }
+
+    /// Whether a stream leads whatever its samples say: where it is the only one that is waited for, or its samples are the
+    /// targets. Without `max_wait_ms` all do, as everything waits for all of them.
+    pub(super) fn always_leads(&self, modality: usize) -> bool {
+        self.max_wait.is_none() || self.leader() == Some(modality) || self.is_sole(modality)
+    }
+
+    fn is_sole(&self, modality: usize) -> bool {
+        let mut others = self.streams.iter().enumerate().filter(|&(i, _)| i != modality);
+        !others.any(|(_, other)| other.is_waited_for())
+    }
+
+    /// By how much a stamp may be ahead, ns, where there is a limit.
+    pub(super) fn jump_limit(&self, modality: usize) -> Option<i64> {
+        let limit = self.streams[modality].spec.jump;
+        limit.or(self.max_wait.map(|_| DEFAULT_JUMP))
+    }
+
+    /// Follows the streams after a sample of one of them: tells whether it leads, and moves G where that is due. `before` is
+    /// G before the sample, `old` what was the newest of its stream then.
+    pub(super) fn follow(&mut self, modality: usize, before: Option<i64>, old: Option<i64>, jumped: bool) {
+        let newest = self.streams[modality].history.newest();
+        let (Some(newest), true) = (newest, self.streams[modality].spec.waits) else {
+            return;
+        };
+        let mut moves = false;
+        if let Some(limit) = self.jump_limit(modality).filter(|_| self.max_wait.is_some()) {
+            moves = self.judge_lead(modality, [old, Some(newest)], before, limit) && !jumped;
+            let pace = &mut self.streams[modality].pace;
+            match jumped {
+                true => pace.restart(),
+                false => pace.count(old, newest, before, limit),
+            }
+        }
+        self.last_clock = self.clock();
+        if let (Some(before), Some(after), false) = (before, self.last_clock, jumped)
+            && after > before
+        {
+            let others = self.streams.iter_mut().enumerate().filter(|&(i, _)| i != modality);
+            for (_, stream) in others {
+                stream.pace.missed = stream.pace.missed.saturating_add(after - before);
+                stream.pace.greatest = stream.pace.greatest.max(after - before);
+            }
+        }
+        self.follow_due();
+        let pace = &self.streams[modality].pace;
+        let goes_on_alone = pace.samples >= MOVING_SAMPLES && pace.advance > self.may_advance();
+        if moves || goes_on_alone && self.leader().is_none() {
+            self.move_clock(modality);
+        }
+    }
+
+    /// Tells whether a stream leads, whose newest sample before and now is this. Returns whether G has to move to it at once.
+    fn judge_lead(&mut self, modality: usize, newest: [Option<i64>; 2], clock: Option<i64>, limit: i64) -> bool {
+        let (always, is_sole) = (self.always_leads(modality), self.is_sole(modality));
+        let pace = &mut self.streams[modality].pace;
+        let [old, newest] = newest;
+        let ahead_ns = newest
+            .zip(clock)
+            .map_or(0, |(newest, clock)| newest.saturating_sub(clock));
+        let is_ahead = ahead_ns > pace.aside.unwrap_or(limit);
+        if is_ahead && !always {
+            if pace.aside.is_none() {
+                (pace.aside, pace.led_until) = (Some(limit), old);
+            }
+            self.notices.push(Notice::Aside { modality, ahead_ns });
+        } else {
+            (pace.aside, pace.led_until) = (None, None);
+        }
+        is_ahead && is_sole
+    }
+
+    /// Where targets are as a tick or a request wants them: the samples of streams count since what is due has gone on by a
+    /// step.
+    fn follow_due(&mut self) {
+        if !matches!(self.trigger, Trigger::Timer(_) | Trigger::Request(_)) {
+            return;
+        }
+        let due = self.due_until();
+        let has_gone_on = match (due, self.due_mark) {
+            (Some(due), Some(mark)) => due.saturating_sub(mark) >= self.period_ns(),
+            (Some(_), None) => true,
+            _ => false,
+        };
+        if has_gone_on {
+            self.due_mark = due;
+            self.count_anew();
+        }
+    }
+
+    /// By how much a stream may go on without an observation, ns.
+    fn may_advance(&self) -> i64 {
+        let wait = self.max_wait.unwrap_or(0);
+        wait.saturating_mul(2)
+            .saturating_add(self.period_ns().saturating_mul(4))
+    }
+
+    /// Moves G to a stream, which is aside or behind what was sent: a clock jump. Targets go on at the newest one that
+    /// `max_wait_ms` makes due then, and streams ahead of it are aside.
+    fn move_clock(&mut self, modality: usize) {
+        let (Some(to), Some(wait)) = (self.streams[modality].history.newest(), self.max_wait) else {
+            return;
+        };
+        let by_ns = self.last_clock.map_or(0, |clock| to.saturating_sub(clock));
+        self.notices.push(Notice::Moved { modality, by_ns });
+        for i in 0..self.streams.len() {
+            let limit = self.jump_limit(i).unwrap_or(DEFAULT_JUMP).min(LEADS_AGAIN);
+            let stream = &mut self.streams[i];
+            let ahead_ns = stream.history.newest().map_or(0, |newest| newest.saturating_sub(to));
+            let is_aside = stream.spec.waits && i != modality && ahead_ns > 0;
+            stream.pace = Pace {
+                aside: is_aside.then_some(limit),
+                ..Pace::default()
+            };
+            if is_aside && stream.open {
+                self.notices.push(Notice::Aside { modality: i, ahead_ns });
+            }
+        }
+        self.restart();
+        self.last_clock = Some(to);
+        let due = to.saturating_sub(wait);
+        self.next = match self.trigger {
+            Trigger::Grid => Some(self.at_or_before(due)),
+            Trigger::Stream { .. } => None,
+            Trigger::Timer(_) | Trigger::Request(_) => Some(due),
+        };
+        self.last_sent = self.last_sent.filter(|&sent| self.next.is_none_or(|next| sent < next));
+    }
+
+    /// Begins to count anew how far streams go on without an observation.
+    pub(super) fn count_anew(&mut self) {
+        for stream in &mut self.streams {
+            (stream.pace.samples, stream.pace.advance) = (0, 0);
+        }
+    }
+
+    /// The configuration changed: counts anew, and without `max_wait_ms` nothing is aside.
+    pub(super) fn pace_anew(&mut self) {
+        let is_waiting = self.max_wait.is_some();
+        for stream in &mut self.streams {
+            stream.pace.restart();
+            if !is_waiting {
+                stream.pace = Pace::default();
+            }
+        }
+        self.due_mark = None;
+        self.last_clock = self.clock();
+    }
+
+    /// The times of a stream moved, and G was `before`: tells whether it leads now. Where no other does, G goes with it.
+    pub(super) fn judge_moved(&mut self, modality: usize, before: Option<i64>) {
+        let newest = self.streams[modality].history.newest();
+        let is_waited_for = self.streams[modality].is_waited_for();
+        let limit = self.jump_limit(modality).filter(|_| self.max_wait.is_some());
+        if let (Some(newest), Some(limit), true) = (newest, limit, is_waited_for) {
+            let others = self.streams.iter().enumerate().filter(|&(i, _)| i != modality);
+            let leading = others.filter(|(_, other)| other.is_waited_for() && other.leads());
+            let clock = leading.filter_map(|(_, other)| other.history.newest()).max();
+            self.judge_lead(modality, [None, Some(newest)], clock, limit);
+            if clock.is_none() && before.is_some_and(|before| newest.saturating_sub(before) > limit) {
+                return self.move_clock(modality);
+            }
+        }
+        self.pace_anew();
+    }
+}
+
+impl Stream {
+    /// Whether it is aside: ahead of G, and without a say in it.
+    pub(super) fn is_aside(&self, clock: Option<i64>) -> bool {
+        self.pace.aside.is_some() && self.history.newest() > clock
+    }
+}
