@@ -140,11 +140,14 @@ pub fn graph(
     Ok((graph, notes.take()))
 }
 
+/// What is wanted of each input, by its name.
+pub type Readings = Vec<(String, Reading)>;
+
 /// What the operations of a file want of each input that comes from outside, and the operations.
 ///
 /// # Errors
 /// A configuration that can't be used.
-pub fn readings(file: &Path) -> Result<(Vec<(String, Reading)>, Vec<Operation>), AppError> {
+pub fn readings(file: &Path) -> Result<(Readings, Vec<Operation>), AppError> {
     let config = Config::read(file)?;
     let plugins = if config.has_plugins() {
         plugins(None)

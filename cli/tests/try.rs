@@ -156,7 +156,7 @@ fn a_stream_that_becomes_a_feature_of_a_dataset_is_not_called_unused() {
     let streams = ["a", "b", "action", "begin", "spare"].into_iter().flat_map(of);
     let mut messages: Vec<_> = streams.collect();
     messages.sort_by_key(|(_, message)| message.timestamp_ns());
-    record(&folder.path("recording"), messages.into_iter());
+    record(&folder.path("recording"), messages);
     let unused = |section: &str| {
         let config = format!(
             "fuse: {{ rate_hz: 100, modalities: [{{ input: a, dim: 1, interpolation: previous }}] }}\n{section}"

@@ -429,7 +429,7 @@ impl Graph {
                 }
             }
             let before = self.shared.internal.pending.len();
-            self.go_on(i, 0, None, None, before, sink);
+            self.go_on(i, 0, None, MessageTimes::default(), before, sink);
         }
         if !known {
             tracing::warn!("parameter `{key}` = {json}: no operation of this node has it");

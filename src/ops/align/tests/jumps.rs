@@ -1,6 +1,6 @@
 //! Clocks that jump, and stamps that are no time at all.
 
-use super::{MS, Masks, Notice, SampleError, Script, Values, cpu};
+use super::{MS, Notice, SampleError, Script, Values};
 
 /// More than 2^61 is refused; this is not.
 const FAR: i64 = i64::MAX / 8 / MS;
