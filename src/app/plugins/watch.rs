@@ -281,7 +281,7 @@ impl Watch {
                 let text = format_args!(
                     "its newest sample is {:.3} s ahead of the other streams: observations go on without it \
                      (`latency_ms` or robocache-clock puts its clock right)",
-                    ahead_ns as f64 * 1e-9
+                    ns_to_s(ahead_ns)
                 );
                 out.warn_seldom(modality, "ahead of the others", text);
             }
