@@ -437,8 +437,8 @@ fn what_is_whole_of_a_broken_file_is_read() {
     );
 
     for (bytes, words) in [
-        (&b""[..], "no MCAP file"),
-        (b"not a bag, but a text", "no MCAP file"),
+        (&b""[..], "no file of a bag"),
+        (b"not a bag, but a text", "no file of a bag"),
         (&whole[..8], "without a footer"),
     ] {
         let (came, said) = read(bytes);

@@ -173,7 +173,7 @@ const MISTAKES: &[Mistake] = &[
         (
             "warning",
             "fuse.max_wait_ms",
-            "0.2 ms, 200 us, and 0.2 s would be 200 ms (plausible: 1 to 10000 ms)",
+            "0.2 ms, 200 us, and 0.2 s would be 200 ms (plausible: 1 to 60000 ms)",
         ),
     ),
     demo(
@@ -421,8 +421,8 @@ const MISTAKES: &[Mistake] = &[
         ),
     ),
     wiring(
-        "observation: { source: fuse/observation, queue_size: 16 }",
-        "observation: { source: fuse/observation, queue_size: 16, queue_policy: backpressure }",
+        "observation: { source: fuse/observation, queue_size: 60 }",
+        "observation: { source: fuse/observation, queue_size: 60, queue_policy: backpressure }",
         (
             "warning",
             "nodes.policy.inputs.observation.queue_policy",

@@ -6,7 +6,9 @@
 mod common;
 
 use common::{FUSE, Folder, MS, command, done, record, run, sample};
+use rustix::fs::{FlockOperation, flock};
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -148,24 +150,24 @@ fn without_room_nothing_is_left() {
 fn of_two_runs_on_one_output_the_second_is_refused_at_once() {
     let folder = Folder::new();
     let inputs = inputs(&folder);
-    // The first run waits for a table that is a pipe.
+    // The first run, as another one sees it.
     let out = folder.path("out");
-    let pipe = folder.path("slow.csv");
-    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    let mut first = convert(&[pipe.to_str().unwrap().to_owned()], &out)
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    while !partial(&out).exists() {
-        assert!(first.try_wait().unwrap().is_none(), "the first run ended");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    std::fs::create_dir(partial(&out)).unwrap();
+    std::fs::write(partial(&out).join("out"), "half").unwrap();
+    let lock = File::open(partial(&out)).unwrap();
+    flock(&lock, FlockOperation::LockExclusive).unwrap();
     for option in [None, Some("--discard-partial")] {
         let second = done(convert(&inputs[..1], &out).args(option));
         assert_eq!(second.code, 2);
         assert!(second.err.contains("another run is making"), "{}", second.err);
+        assert!(partial(&out).join("out").exists());
     }
-    std::fs::write(&pipe, "time_s,x\n1,2\n3,4\n").unwrap();
-    assert!(first.wait().unwrap().success());
-    assert!(out.join("slow.arrow").exists() && !partial(&out).exists());
+    // It dies.
+    drop(lock);
+    let refused = done(&mut convert(&inputs[..1], &out));
+    assert_eq!(refused.code, 2);
+    assert!(refused.err.contains("--discard-partial"), "{}", refused.err);
+    let made = done(convert(&inputs[..1], &out).arg("--discard-partial"));
+    assert_eq!(made.code, 0, "{}", made.err);
+    assert!(out.exists() && !partial(&out).exists());
 }

@@ -12,7 +12,7 @@ type Plausible = (f64, f64);
 
 const HOUR_MS: f64 = 3_600_000.0;
 /// How long something is waited for.
-const WAIT: Plausible = (1.0, 10_000.0);
+const WAIT: Plausible = (1.0, 60_000.0);
 /// How far a sample may be from what it stands for, and how far apart samples are.
 const AGE: Plausible = (0.1, HOUR_MS);
 /// What a stamp is corrected by.
@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(words(-100.0, "ms", LATENCY), None);
         assert_eq!(
             words(0.2, "ms", WAIT).unwrap(),
-            "0.2 ms, 200 us, and 0.2 s would be 200 ms (plausible: 1 to 10000 ms)"
+            "0.2 ms, 200 us, and 0.2 s would be 200 ms (plausible: 1 to 60000 ms)"
         );
         assert_eq!(
             words(200_000_000.0, "ms", AGE).unwrap(),
@@ -231,7 +231,7 @@ mod tests {
         );
         assert_eq!(
             words(1e12, "ms", WAIT).unwrap(),
-            "1000000000000 ms, 11574 days (plausible: 1 to 10000 ms)"
+            "1000000000000 ms, 11574 days (plausible: 1 to 60000 ms)"
         );
     }
 }
