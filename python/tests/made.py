@@ -15,7 +15,7 @@ def metadata(t_ms=100, valid=(1, 1, 1, 1), age_ms=(5, 1, 5, 1), epoch=0, **more)
         "modalities": ["camera", "force"],
         "offsets": [0, 2, 3],
         "valid": list(valid),
-        "age_ns": [a * MS if a >= 0 else -1 for a in age_ms],
+        "age_ns": [round(a * MS) if a >= 0 else -1 for a in age_ms],
         "epoch": epoch,
         "late_samples": 3,
         "trigger": "grid",
