@@ -251,7 +251,7 @@ fn compare(scenario: &Scenario, lively: bool) -> Result<Vec<Observation>, Mismat
             Outcome::Nothing => (None, None),
         };
         let numbers: Vec<u64> = came_refused.iter().map(|(number, _)| *number).collect();
-        let is_lively = asked.event(event, taken, number, clock, moved, &all[before..], &numbers);
+        let is_lively = asked.event((event, taken, number), clock, moved, &all[before..], &numbers);
         is_lively.map_err(mismatch)?;
         if lively && scenario.trigger == Trigger::Grid {
             let is_lively = liveness.event(event, taken, clock, moved, &all[before..]);

@@ -180,9 +180,7 @@ impl Asked {
     /// and the requests refused.
     pub fn event(
         &mut self,
-        event: &Event,
-        came: Option<Came>,
-        asked: Option<u64>,
+        (event, came, asked): (&Event, Option<Came>, Option<u64>),
         clock: [Option<i128>; 2],
         moved: bool,
         sent: &[Observation],
