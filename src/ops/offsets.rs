@@ -3,7 +3,7 @@
 //! A message arrives a little after its capture, whatever the stream. So arrival minus stamp is nearly the same for all
 //! streams whose stamps are of one clock, and a stream whose clock is 2.5 s ahead stands out by 2.5 s. Jitter, stalls and
 //! bursts only make messages late: of each quarter of a second the least delay counts, and the median of those of
-//! [`WINDOW`] such parts. Streams are compared with each other in each window, so that a clock that is set in the middle is
+//! `WINDOW` such parts. Streams are compared with each other in each window, so that a clock that is set in the middle is
 //! seen, and a drift is seen once it has become large.
 //!
 //! ```

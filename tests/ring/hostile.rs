@@ -94,8 +94,8 @@ impl Crowd {
         let pid = fork(|| {
             let mut let_in = 0u8;
             for (socket, address) in &sockets {
-                let is_connected = rustix::net::connect(&*socket, address).is_ok();
-                let _ = rustix::net::send(&*socket, b"RCR1m", SendFlags::NOSIGNAL);
+                let is_connected = rustix::net::connect(socket, address).is_ok();
+                let _ = rustix::net::send(socket, b"RCR1m", SendFlags::NOSIGNAL);
                 let mut answer = [0; 12];
                 let mut receive = || rustix::net::recv(&*socket, &mut answer, rustix::net::RecvFlags::empty());
                 let is_answered = receive().or_else(|_| receive()).is_ok();
