@@ -393,6 +393,8 @@ fn rings_that_grow_with_every_payload_are_there_for_as_long_as_messages_are_unde
 
 #[test]
 fn a_consumer_that_dies_before_the_others_come_is_not_counted_for_them() {
+    // A process that is forked meanwhile keeps its connection.
+    let _alone = alone();
     let timeout = Duration::from_millis(200);
     let mut writer = RingWriter::shared("test", None, lossless(2, 2, timeout));
     let ticket = publish(&mut writer, 1, 8);
