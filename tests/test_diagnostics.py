@@ -1,6 +1,8 @@
 """Diagnostics of nodes in a dataflow: what is planted is in the row of its input, live, recorded and replayed."""
 
 import json
+import resource
+import signal
 import subprocess
 import time
 
@@ -133,6 +135,22 @@ def test_a_report_shows_what_was_recorded(run, tmp_path):
         of, row = shown["inputs"][f"fuse: {name}"], last[name]
         assert of["message"] == row["message"] and of["numbers"]["faults"] == row["faults"], name
     assert {"wait p50", "fuse: good"} <= {chart["name"] for chart in shown["charts"]}
+
+
+def test_a_report_that_can_not_be_written_leaves_the_one_before(run, tmp_path):
+    _, recording, _ = run
+    page = tmp_path / "page.html"
+    command = [ROOT / "target" / "release" / "robocache", "report", recording, "-o", page]
+    subprocess.run(command, check=True, timeout=60, capture_output=True)
+    before = page.read_bytes()
+
+    def no_room():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+
+    done = subprocess.run(command, timeout=60, capture_output=True, text=True, preexec_fn=no_room)
+    assert done.returncode == 2 and "page.html" in done.stderr
+    assert page.read_bytes() == before and [path.name for path in tmp_path.iterdir()] == ["page.html"]
 
 
 def test_the_status_files_stay_behind_and_say_that_the_nodes_ended(run):

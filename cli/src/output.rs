@@ -4,7 +4,7 @@ use eyre::WrapErr;
 use serde::Serialize;
 use std::borrow::Cow;
 use std::fmt::{self, Display};
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{ErrorKind, IsTerminal, Read, Write};
 use std::path::Path;
 
@@ -137,7 +137,7 @@ impl Output {
 }
 
 /// Writes a file that begins with `start`. What is there already is written over where it is such a file, too: a mistyped name
-/// is no reason to lose a recording or a configuration.
+/// is no reason to lose a recording or a configuration. A file is put in its place by one rename, so that it is whole.
 pub fn write(path: &Path, start: &str, text: &str) -> eyre::Result<()> {
     let failed = |error| eyre::eyre!("{}: {error}", path.display());
     let mut begin = Vec::new();
@@ -152,7 +152,24 @@ pub fn write(path: &Path, start: &str, text: &str) -> eyre::Result<()> {
             path.display()
         );
     }
-    std::fs::write(path, format!("{start}{text}")).map_err(failed)
+    let text = format!("{start}{text}");
+    if path.exists() && !path.is_file() {
+        return fs::write(path, text).map_err(failed);
+    }
+    // Where it is a link, the file behind it is meant.
+    let place = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let mut name = place.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.partial", std::process::id()));
+    let partial = place.with_file_name(name);
+    let written = File::create_new(&partial).and_then(|mut file| {
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&partial, &place)
+    });
+    written.map_err(|error| {
+        let _ = fs::remove_file(&partial);
+        failed(error)
+    })
 }
 
 /// Rows of cells below headings: the first column to the left, numbers to the right.
