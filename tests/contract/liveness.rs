@@ -53,6 +53,7 @@ impl Stream {
 }
 
 pub struct Liveness {
+    period: i128,
     step: i128,
     max_wait: Option<i128>,
     /// What is settled at once at most, beside what jumps and waits make due.
@@ -76,8 +77,10 @@ impl Liveness {
             catches_up_to: i128::MIN,
         });
         let longest = |of: fn(&Modality) -> f64| nanos(scenario.modalities.iter().map(of).fold(0.0, f64::max));
+        let period = (1e9 / scenario.rate_hz).round() as i128;
         Self {
-            step: (1e9 / scenario.rate_hz).round() as i128 * scenario.emit_every as i128,
+            period,
+            step: period * scenario.emit_every as i128,
             max_wait: scenario.max_wait_ms.map(nanos),
             settles: longest(|m| m.reorder_ms) + longest(|m| m.min_period_ms.unwrap_or(0.0)),
             streams: streams.collect(),
@@ -132,8 +135,9 @@ impl Liveness {
                 stream.advance, stream.samples
             ));
         }
-        // Where targets begin, a second may be caught up with, or what a first sample is late by.
-        let most = stream.jump.max(SECOND).max(stream.reset) + wait + self.settles;
+        // Where targets begin, a second may be caught up with, a period, or what a first sample is late by.
+        let caught_up = SECOND.max(self.period).max(stream.reset);
+        let most = stream.jump.max(caught_up) + wait + self.settles;
         if sent.len() as i128 > most / self.step + 1 {
             return Err(format!(
                 "flooded: {} observations by one sample of stream {i}",
