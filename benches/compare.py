@@ -5,9 +5,9 @@
 
 Prints the tables. With --write they go between the markers of docs/performance.md: `<!-- gpu -->` (targets),
 `<!-- gpu-bounds -->` (what is held against the machine itself), `<!-- gpu-rows -->` (all) and `<!-- gpu-more -->` (several
-devices, dataflows); the first targets go to README.md, and the plot to docs/performance-gpu.svg. A table of which there
-are no rows stays as it is. Rows that are held against each other must be of one run on one machine: what the rows say of
-that stands under the tables. A row that came more than once counts as its last.
+devices, dataflows), and the plot to docs/performance-gpu.svg. A table of which there are no rows stays as it is. Rows that
+are held against each other must be of one run on one machine: what the rows say of that stands under the tables. A row that
+came more than once counts as its last.
 
 With --before it sets robocache's rows beside those of an earlier state, and exits with 1 if one became slower by more than
 3 %.
@@ -18,13 +18,12 @@ import json
 import pathlib
 import sys
 
-from run import PAGES, ROOT, replace_between, time_text
+from run import PERFORMANCE, ROOT, replace_between, time_text
 
 PLOT = ROOT / "docs" / "performance-gpu.svg"
-PERFORMANCE, README = PAGES
 ROOM, ROOM_BYTES = "room, 131072 points, 256x256x256", 131072 * 12
 FUSED = "32x256 of 128+32+16 from 150/1000/5000 bfloat16"
-# What is held against captured torch.compile: at most which share of its time. The first are those of the README.
+# What is held against captured torch.compile: at most which share of its time.
 TARGETS = [
     ("resample", "32x50->32x16 bfloat16", 0.5),
     ("resample", "64x4096->1024x32 bfloat16", 0.65),
@@ -50,7 +49,6 @@ TARGETS = [
     ("voxelize", "64 x 65536 uniform points, 256x256x256, dense", 0.75),
     ("voxelize", "64 x 65536 uniform points, 256x256x256, bits", 0.5),
 ]
-IN_README = 11
 # Shapes so large that the memory's rate is what counts
 COPY_SHAPES, COPY_SHARE = ("256x512->256x256", "1024x512->512x128"), 0.75
 # What a row may take of its time before: less would be noise
@@ -145,14 +143,14 @@ def us_text(us: float | None) -> str:
     return "" if us is None else time_text(us)
 
 
-def target_table(get: Figures, targets=TARGETS) -> list[str]:
+def target_table(get: Figures) -> list[str]:
     """Throughput of captured calls of both, and of calls that stand alone."""
     lines = [
         "| | torch.compile, captured | Triton, captured | robocache, early start off | robocache | at most | | "
         "alone: torch.compile | alone: robocache |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
-    for op, config, share in targets:
+    for op, config, share in TARGETS:
         try:
             ours, other = get.row(op, config), get.peer(op, config, "torch.compile", captured=True)
         except Missing as missing:
@@ -437,7 +435,6 @@ def main() -> None:
     if has_more:
         print("\n".join(["", *more_tables(get), *note]))
     if arguments.write and has_rows:
-        replace_between(README, "gpu", [*target_table(get, TARGETS[:IN_README]), *note])
         replace_between(PERFORMANCE, "gpu", [*target_table(get), *note])
         replace_between(PERFORMANCE, "gpu-bounds", [*bound_table(bounds(get)), *note])
         replace_between(PERFORMANCE, "gpu-rows", [*row_tables(get), *note])

@@ -11,7 +11,7 @@ import argparse
 import csv
 import statistics
 
-from run import PAGES, replace_between
+from run import PERFORMANCE, replace_between
 
 # What a column is called, and the metric it has; percentages are of the peak while the kernel runs.
 COLUMNS = {
@@ -71,8 +71,7 @@ def main() -> None:
     lines = table(taken)
     print("\n".join(lines))
     if arguments.write:
-        for page in PAGES:
-            replace_between(page, "ncu", lines)
+        replace_between(PERFORMANCE, "ncu", lines)
 
 
 if __name__ == "__main__":

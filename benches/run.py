@@ -4,8 +4,8 @@
 
 PART is resample, fuse, voxelize, modes, dataflows or peers; figures of the other parts are kept from the last run. Writes
 out/bench.jsonl (every row), docs/performance.svg, and the tables between the markers `<!-- bench -->` (targets),
-`<!-- bench-modes -->` and `<!-- bench-rows -->` (all) of docs/performance.md and README.md. Takes about seven minutes on
-two cores, the build aside; nothing else should run meanwhile. With --voxels only clouds are measured, robocache's and the
+`<!-- bench-modes -->` and `<!-- bench-rows -->` (all) of docs/performance.md, and `<!-- whole-path -->` of README.md. Takes
+about seven minutes on two cores, the build aside; nothing else should run meanwhile. With --voxels only clouds are measured, robocache's and the
 peers', and what they are held to is printed: two minutes, and nothing is written. With --modes only the modes of
 interpolation are: a minute, and their table is written.
 """
@@ -27,7 +27,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 OUT = ROOT / "out" / "bench"
 ROWS = ROOT / "out" / "bench.jsonl"
 PLOT = ROOT / "docs" / "performance.svg"
-PAGES = [ROOT / "docs" / "performance.md", ROOT / "README.md"]
+PERFORMANCE, README = ROOT / "docs" / "performance.md", ROOT / "README.md"
 PEERS = ROOT / "out" / "peers"
 PARTS = ["resample", "fuse", "voxelize", "modes", "peers", "dataflows"]
 BENCHES = ["resample", "fuse", "voxelize"]
@@ -338,15 +338,17 @@ def replace_between(page: pathlib.Path, marker: str, lines: list[str]) -> None:
 
 def write_pages(get: Figures, when: str) -> None:
     caption = f"{machine()}, {when}, `make bench`."
-    for page in PAGES:
-        replace_between(page, "bench", [*summary_table(targets(get)), "", caption])
-        replace_between(page, "bench-rows", [*full_table(get), "", caption])
+    lines = targets(get)
+    whole_path = [line for line in lines if line[0].endswith("source to sink")]
+    replace_between(README, "whole-path", [*summary_table(whole_path), "", caption])
+    replace_between(PERFORMANCE, "bench", [*summary_table(lines), "", caption])
+    replace_between(PERFORMANCE, "bench-rows", [*full_table(get), "", caption])
     write_modes([row for row in get.rows if row["part"] == "modes"], when)
 
 
 def write_modes(rows: list[dict], when: str) -> None:
     caption = f"{machine()}, {when}, `make bench-modes`."
-    replace_between(PAGES[0], "bench-modes", [*mode_table(rows), "", caption])
+    replace_between(PERFORMANCE, "bench-modes", [*mode_table(rows), "", caption])
 
 
 def plot(get: Figures, when: str) -> None:
