@@ -3,6 +3,7 @@ use crate::app::{App, AppError, Fault, Operation, Outbox, Plugin, Registration, 
 use crate::ops::ConfigError;
 use crate::stream::Message;
 use crate::stream::recording::{self, WriteError, Writer};
+use chrono::DateTime;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -81,24 +82,8 @@ impl RecordConfig {
 /// As `2026-11-23T15-12-07.250Z`, in UTC: a name that a folder may have everywhere.
 fn time_in_words(time: SystemTime) -> String {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let (days, seconds) = (since.as_secs() / 86400, since.as_secs() % 86400);
-    let (year, month, day) = date(days);
-    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-    let millis = since.subsec_millis();
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}-{minute:02}-{second:02}.{millis:03}Z")
-}
-
-/// The year, month and day so many days after 1970-01-01.
-fn date(days: u64) -> (u64, u64, u64) {
-    // Years begin in March, so that the day that may be missing is their last. Eras are of 400 years.
-    let days = days + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    (year + era * 400 + u64::from(month <= 2), month, day)
+    let date = DateTime::from_timestamp_millis(since.as_millis() as i64).unwrap_or_default();
+    date.format("%Y-%m-%dT%H-%M-%S%.3fZ").to_string()
 }
 
 /// What a stream is called: an output of an operation with a name of its own has that before it, and no file has `/` in
