@@ -42,3 +42,34 @@ fn a_file_without_line_breaks_is_refused() {
     assert!(refused.contains("a line of more than 67108864 bytes"), "{refused}");
     fs::remove_file(path).unwrap();
 }
+
+/// The stamps that come of a table, and what is said of its rows.
+fn read(name: &str, text: &str) -> (Vec<i64>, Vec<String>) {
+    let path = std::env::temp_dir().join(format!("robocache-csv-{name}-{}.csv", std::process::id()));
+    fs::write(&path, text).unwrap();
+    let mut reader = Reader::open(&path, &Options::default()).unwrap();
+    let (mut message, mut came, mut said) = (Message::default(), Vec::new(), Vec::new());
+    loop {
+        match reader.next_into(&mut message) {
+            Ok(Some(_)) => came.push(message.timestamp_ns()),
+            Ok(None) => break,
+            Err(error) => said.push(error.to_string()),
+        }
+    }
+    fs::remove_file(path).unwrap();
+    (came, said)
+}
+
+/// It would swallow every row up to the next quote, or to the end, as text of one cell.
+#[test]
+fn a_quote_that_is_not_closed_costs_its_row_alone() {
+    for rest in ["2,4,y\n3,5,z\n", "2,4,y\n3,5,\"z\"\n", "2,4,\"y\"\"y\"\n3,5,\"z\nz\"\n"] {
+        let (came, said) = read("quote", &format!("time_ns,a,note\n0,1,ok\n1,3,\"x\n{rest}"));
+        assert_eq!(came, [0, 2, 3], "{rest}: {said:?}");
+        assert!(said.len() == 1 && said[0].ends_with(".csv:3: a quote is not closed"), "{said:?}");
+    }
+    // What is quoted as it should be may go over lines, and a quote inside of a cell stands for itself.
+    let (came, said) = read("quoted", "time_ns,a,note\n0,1,\"x\n\"\"y\"\"\n\"\n1,2,5\" x\n2,3,\"z\n\"");
+    assert_eq!(came, [0, 1, 2]);
+    assert!(said.is_empty(), "{said:?}");
+}

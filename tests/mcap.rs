@@ -486,6 +486,29 @@ fn what_is_too_large_is_refused_by_name_and_the_rest_comes() {
     );
 }
 
+/// A channel has one type, and its reader would take the bytes of the others for it.
+#[test]
+fn a_message_of_other_columns_than_the_first_is_refused() {
+    let folder = Folder::new("columns");
+    let path = folder.0.join("columns.mcap");
+    let of = |dtype: Dtype, cells: Cells, stamp_ns: i64| table(3, &[("a", dtype, cells)], stamp_ns);
+    let mut writer = Writer::create(&path).unwrap();
+    writer.append("t", &of(Dtype::Float64, Cells::Fixed(2), 1)).unwrap();
+    for (dtype, cells, words) in [
+        (Dtype::Float32, Cells::Fixed(2), "columns `a` float32[2]"),
+        (Dtype::Float64, Cells::Fixed(3), "columns `a` float64[3]"),
+        (Dtype::Float64, Cells::One, "columns `a` float64 "),
+    ] {
+        let refused = writer.append("t", &of(dtype, cells, 2)).unwrap_err().to_string();
+        assert!(refused.contains(words), "{refused}");
+        assert!(refused.contains("(allowed: those of the first message, `a` float64[2])"), "{refused}");
+    }
+    writer.append("t", &of(Dtype::Float64, Cells::Fixed(2), 3)).unwrap();
+    writer.finish().unwrap();
+    let (came, said) = read_broken(&path);
+    assert_eq!((came, said), (2, vec![]));
+}
+
 #[test]
 fn compressed_chunks_hold_the_same() {
     let folder = Folder::new("compressed");

@@ -977,6 +977,27 @@ fn a_recording_is_gone_on_with_in_further_files() {
     assert_eq!(read(&path).unwrap().iter().filter(|c| c.stream == "a").count(), 12);
     let mapped = Mapped::open(path.join("a.arrow")).unwrap();
     assert_eq!(mapped.timestamps_ns(), [0, 1, 2, 3, 20, 21, 22, 23, 10, 11, 12, 13]);
+    // A part that is missing between others is told, whoever reads, and whoever goes on leaves its place empty.
+    fs::rename(path.join("a.arrow.3"), folder.0.join("aside")).unwrap();
+    let missing = path.join("a.arrow.3").display().to_string();
+    for (found, whole) in [
+        (Reader::open_readable(&path).map(|(_, problems)| problems), Reader::open(&path).err()),
+        (
+            Mapped::open_readable(path.join("a.arrow")).map(|(_, problems)| problems),
+            Mapped::open(path.join("a.arrow")).err(),
+        ),
+    ] {
+        let problems: Vec<String> = found.unwrap().iter().map(|problem| problem.to_string()).collect();
+        let words = format!("{missing}: not there, and later files of this stream are: what was recorded in it is missing");
+        assert_eq!(problems, [words.clone()]);
+        assert_eq!(whole.unwrap().to_string(), words);
+    }
+    let mut writer = Writer::create_or_go_on(&path, "run 7").unwrap();
+    writer.append("a", &floats(40, &[1.0; 3]), Instant::now()).unwrap();
+    writer.finish().unwrap();
+    assert!(path.join("a.arrow.5").exists());
+    fs::remove_file(path.join("a.arrow.5")).unwrap();
+    fs::rename(folder.0.join("aside"), path.join("a.arrow.3")).unwrap();
     // Another run is refused, by name, and so is none.
     let refused = Writer::create_or_go_on(&path, "run 8").err().unwrap().to_string();
     for words in ["a.arrow exists", "of the run run 7", "{start}"] {

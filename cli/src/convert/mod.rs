@@ -314,6 +314,11 @@ fn convert(args: &Args) -> eyre::Result<Converted> {
         notes.extend(unmatched(file, inputs, &streams));
     }
     notes.extend(found.into_iter().map(|found| format!("clocks: {}", found.text)));
+    if streams.iter().all(|stream| stream.messages == 0) {
+        let mut why: Vec<String> = problems.into_iter().chain(notes).collect();
+        why.extend(streams.is_empty().then(|| "there is no stream".to_owned()));
+        bail!("{}: no message is converted: {}", args.input.display(), why.join("; "));
+    }
     if let (Format::Recording, Some((name, text))) = (to, source.beside()) {
         fs::write(made.join(name), text)?;
     }

@@ -615,6 +615,40 @@ mod tests {
         assert_eq!(invalid(valid), None);
     }
 
+    /// `b` is 0.5 s ahead: by `max_wait_ms` observations follow it, and the samples of the others come too late.
+    #[test]
+    fn the_stream_that_is_ahead_is_to_blame_where_others_are_left_behind() {
+        let mut timeline = timeline("max_wait_ms: 50,");
+        let mut watch = Watch::new("fuse", &timeline);
+        let start = Instant::now();
+        watch.check(start, None, &timeline);
+        for i in 0..300 {
+            let now = start + Duration::from_millis(10 * i);
+            for (stream, lead_ns) in [(0, -2_000_000), (1, 500_000_000), (2, -3_000_000)] {
+                push(&mut timeline, &mut watch, stream, 10_000_000 * i as i64 + lead_ns, now);
+                watch.streams[stream].lead_ns = Some(lead_ns);
+                while timeline.due().is_some() {}
+                watch.observed(stream, 0, stream == 1);
+            }
+        }
+        assert!(timeline.late_samples(0) > 0);
+        watch.last_observation = Some(start + Duration::from_secs(3));
+        watch.check(start + Duration::from_secs(3), None, &timeline);
+        let said = |input| watch.ailment(input).unwrap().to_string();
+        assert_eq!(
+            said(1),
+            "0.502 s ahead of the other streams, so that observations are sent before their samples come: its clock differs from \
+             theirs (`latency_ms` or robocache-clock puts it right)"
+        );
+        for input in [0, 2] {
+            assert_eq!(
+                said(input),
+                "valid in 0.0 % of the observations: `b` is 0.502 s ahead of the other streams, and observations are sent before \
+                 their samples come"
+            );
+        }
+    }
+
     #[test]
     fn it_speaks_after_two_seconds_and_every_ten() {
         let timeline = timeline("");

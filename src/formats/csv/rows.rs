@@ -4,7 +4,7 @@ use super::cells::trim;
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
 use std::borrow::Cow;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Seek, SeekFrom};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
 
 /// A line has no more bytes than this, and no more cells: a file without line breaks is no table.
@@ -38,6 +38,7 @@ impl From<io::Error> for RowError {
 pub(super) struct Rows {
     file: BufReader<File>,
     core: Reader,
+    separator: u8,
     /// Where the next byte is.
     at: Place,
     /// Where the last row begins.
@@ -54,6 +55,7 @@ impl Rows {
         let mut rows = Self {
             file: BufReader::with_capacity(1 << 16, File::open(path)?),
             core: Reader::new(),
+            separator: b',',
             at: start,
             begins: start,
             returns: 0,
@@ -69,6 +71,7 @@ impl Rows {
 
     /// Separates cells by this byte from now on.
     pub fn separate_by(&mut self, separator: u8) {
+        self.separator = separator;
         self.core = ReaderBuilder::new().delimiter(separator).build();
     }
 
@@ -152,6 +155,7 @@ impl Rows {
                                 self.cells
                             )
                         }
+                        _ if self.is_broken() && !self.is_well_quoted()? => "a quote is not closed".to_owned(),
                         // Spaces alone.
                         _ if self.cells == 1 && self.cell(0).is_empty() => continue,
                         _ => return Ok(true),
@@ -187,6 +191,37 @@ impl Rows {
     fn is_broken(&self) -> bool {
         let end = self.cells.checked_sub(1).map_or(0, |last| self.ends[last]);
         self.text[..end].iter().any(|byte| matches!(byte, b'\n' | b'\r'))
+    }
+
+    /// Whether each quoted cell of the last row ends with a quote, which a separator or the end of the row follows. Reads the
+    /// row once more.
+    fn is_well_quoted(&mut self) -> io::Result<bool> {
+        let end = self.at;
+        let mut raw = vec![0; (end.byte - self.begins.byte) as usize];
+        self.go_to(self.begins)?;
+        self.file.read_exact(&mut raw)?;
+        self.go_to(end)?;
+        #[derive(PartialEq)]
+        enum Cell {
+            Begins,
+            Plain,
+            Quoted,
+            /// Behind a quote in a quoted cell: it ends, or a second quote says that one is meant.
+            Closed,
+        }
+        let mut cell = Cell::Begins;
+        for byte in raw {
+            let is_end = byte == self.separator || matches!(byte, b'\n' | b'\r');
+            cell = match cell {
+                Cell::Quoted if byte == b'"' => Cell::Closed,
+                Cell::Quoted => Cell::Quoted,
+                Cell::Begins | Cell::Closed if byte == b'"' => Cell::Quoted,
+                _ if is_end => Cell::Begins,
+                Cell::Closed => return Ok(false),
+                Cell::Begins | Cell::Plain => Cell::Plain,
+            };
+        }
+        Ok(cell != Cell::Quoted)
     }
 
     /// Reads a row into `text` and `ends`. Returns false where it is too long.

@@ -109,14 +109,19 @@ pub(super) struct About {
     pub types: Vec<String>,
 }
 
+/// The type of a column's cells: how many elements of which type a row has.
+pub(super) fn cell_type(dtype: Dtype, cells: Cells) -> String {
+    match cells {
+        Cells::One => dtype.name().to_owned(),
+        Cells::Fixed(n) => format!("{dtype}[{n}]"),
+        Cells::Ragged(_) => format!("{dtype}[]"),
+        Cells::Text(_) => TEXT.to_owned(),
+    }
+}
+
 impl About {
     pub fn of(stream: &str, form: Form, message: &Message) -> Self {
-        let types = message.columns().iter().map(|column| match column.cells {
-            Cells::One => column.dtype.name().to_owned(),
-            Cells::Fixed(n) => format!("{}[{n}]", column.dtype),
-            Cells::Ragged(_) => format!("{}[]", column.dtype),
-            Cells::Text(_) => TEXT.to_owned(),
-        });
+        let types = message.columns().iter().map(|column| cell_type(column.dtype, column.cells));
         Self {
             stream: stream.to_owned(),
             form: form.word().to_owned(),

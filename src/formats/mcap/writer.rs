@@ -1,13 +1,13 @@
 use super::WriteError;
 use super::chunks::Chunks;
 use super::encoder::Cdr;
-use super::form::{ABOUT, About, FIRST, Form};
+use super::form::{ABOUT, About, FIRST, Form, cell_type};
 use super::records::MOST_BYTES;
 use super::standard::{self, JOINT_STATE, POINT_CLOUD2, SAMPLES, STRING};
 use super::types::{Count, Kind, Type};
 use crate::device::Dtype;
 use crate::stream::recording::text;
-use crate::stream::{Column, Message, Metadata, MetadataRef, key};
+use crate::stream::{Cells, Column, ColumnLayout, Message, Metadata, MetadataRef, key};
 use std::collections::{HashMap, HashSet};
 use std::fs::OpenOptions;
 use std::io;
@@ -19,6 +19,21 @@ const MOST_DATA: u64 = MOST_BYTES - 4096;
 
 /// Keys that have a field of their own in a type of ours, where they are not empty.
 const LISTS: [&str; 4] = [key::shape, key::timestamps_ns, key::valid, key::age_ns];
+
+/// How many elements a row of a column has, in any message.
+fn cells_of_all(column: &Column) -> Cells {
+    match column.cells {
+        Cells::Ragged(_) => Cells::Ragged(0),
+        Cells::Text(_) => Cells::Text(0),
+        cells => cells,
+    }
+}
+
+/// The names and types of columns.
+fn in_words<'a>(columns: impl Iterator<Item = (&'a str, Dtype, Cells)>) -> String {
+    let words = columns.map(|(name, dtype, cells)| format!("`{name}` {}", cell_type(dtype, cells)));
+    words.collect::<Vec<_>>().join(", ")
+}
 
 /// Writes streams into a new MCAP file, with messages of ROS 2 in CDR: `docs/formats.md` says which.
 ///
@@ -42,11 +57,19 @@ struct Stream {
     has_arrivals: bool,
     first: Metadata,
     /// Each form that messages of it have had.
-    channels: Vec<(Form, u16)>,
+    channels: Vec<Channel>,
     differences: Option<u16>,
     /// Where the cells of a voxel grid are to be looked at.
     view: Option<u16>,
     scratch: Metadata,
+}
+
+/// Where the messages of a form go.
+struct Channel {
+    form: Form,
+    number: u16,
+    /// The columns that all of them have.
+    columns: Vec<ColumnLayout>,
 }
 
 impl Writer {
@@ -180,8 +203,18 @@ impl Writer {
     /// The channel for messages of a form.
     fn channel(&mut self, at: usize, form: Form, message: &Message) -> Result<u16, String> {
         let stream = &self.streams[at];
-        if let Some((_, channel)) = stream.channels.iter().find(|(known, _)| *known == form) {
-            return Ok(*channel);
+        let columns = message.columns().iter();
+        if let Some(channel) = stream.channels.iter().find(|channel| channel.form == form) {
+            let fits = |(known, column): (&ColumnLayout, &Column)| {
+                known.name == column.name && known.dtype == column.dtype && known.cells == cells_of_all(column)
+            };
+            if channel.columns.len() == columns.len() && channel.columns.iter().zip(columns.clone()).all(fits) {
+                return Ok(channel.number);
+            }
+            let came = in_words(columns.map(|column| (&*column.name, column.dtype, column.cells)));
+            let known = channel.columns.iter();
+            let known = in_words(known.map(|column| (&*column.name, column.dtype, column.cells)));
+            return Err(format!("columns {came} (allowed: those of the first message, {known})"));
         }
         let (kind, schema) = match form {
             Form::Samples(name) => {
@@ -202,7 +235,16 @@ impl Writer {
             false => topic_of(&format!("{}.{}", stream.name, about.form), &mut self.topics),
         };
         let channel = self.add_channel(&topic, &kind, &schema, &about, &first)?;
-        self.streams[at].channels.push((form, channel));
+        let columns = columns.map(|column| ColumnLayout {
+            name: column.name.clone().into(),
+            dtype: column.dtype,
+            cells: cells_of_all(column),
+        });
+        self.streams[at].channels.push(Channel {
+            form,
+            number: channel,
+            columns: columns.collect(),
+        });
         Ok(channel)
     }
 

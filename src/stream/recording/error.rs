@@ -90,6 +90,12 @@ pub enum ReadError {
         /// What the system says.
         source: io::Error,
     },
+    /// A file of a stream is missing: later ones are there.
+    #[error("{}: not there, and later files of this stream are: what was recorded in it is missing", path.display())]
+    MissingFile {
+        /// The file.
+        path: PathBuf,
+    },
     /// There is no file of a stream in the folder.
     #[error("{}: no streams (allowed: a folder with a file `<output id>.arrow` for each stream)", path.display())]
     NoStreams {

@@ -35,7 +35,8 @@ pub(super) fn part(folder: &Path, stream: &str, number: u32) -> PathBuf {
     }
 }
 
-/// The files of each stream of a recording, in the order in which they were written.
+/// The files of each stream of a recording, in the order in which they were written. Where some between them are missing,
+/// the first of these has its place, so that reading it fails.
 pub(super) fn streams(folder: &Path) -> io::Result<BTreeMap<String, Vec<PathBuf>>> {
     let mut found: BTreeMap<String, Vec<(u32, PathBuf)>> = BTreeMap::new();
     for entry in fs::read_dir(folder)? {
@@ -45,11 +46,24 @@ pub(super) fn streams(folder: &Path) -> io::Result<BTreeMap<String, Vec<PathBuf>
             found.entry(stream.to_owned()).or_default().push((number, path));
         }
     }
-    let in_order = |(stream, mut parts): (String, Vec<(u32, PathBuf)>)| {
+    let in_order = |(stream, mut parts): (String, Vec<(u32, PathBuf)>)| -> (String, Vec<PathBuf>) {
         parts.sort();
-        (stream, parts.into_iter().map(|(_, path)| path).collect())
+        let mut next = 1;
+        let mut files = Vec::with_capacity(parts.len());
+        for (number, path) in parts {
+            files.extend((number > next).then(|| part(folder, &stream, next)));
+            files.push(path);
+            next = number.saturating_add(1);
+        }
+        (stream, files)
     };
     Ok(found.into_iter().map(in_order).collect())
+}
+
+/// The number of the file that follows these of a stream.
+pub(super) fn number_after(files: &[PathBuf]) -> u32 {
+    let name = files.last().and_then(|path| path.file_name()).unwrap_or_default();
+    part_of(&name.to_string_lossy()).map_or(1, |(_, number)| number.saturating_add(1))
 }
 
 /// All files of the stream that a file is of.

@@ -202,6 +202,9 @@ impl Stream {
                         })
                     }
                 },
+                Err(ReadError::Io { path, source }) if source.kind() == io::ErrorKind::NotFound => {
+                    refused.push(ReadError::MissingFile { path });
+                }
                 Err(error) => refused.push(error),
             }
         }

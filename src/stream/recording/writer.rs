@@ -433,25 +433,25 @@ impl Stream {
     }
 }
 
-/// The file in which a stream is recorded: its first, or where a recording is gone on with the first that is not there.
+/// The file in which a stream is recorded: its first, or where a recording is gone on with the one behind all that are there.
 fn next_file(folder: &Path, stream: &str, goes_on: bool) -> Result<PathBuf, WriteError> {
     if stream.is_empty() || stream.starts_with('.') || stream.contains(['/', '\\']) {
         return Err(WriteError::Name {
             name: stream.to_owned(),
         });
     }
-    let mut path = files::part(folder, stream, 1);
-    if goes_on {
-        let mut number = 1;
-        while path.exists() {
-            if is_locked(&path) {
-                return Err(WriteError::Busy { path });
-            }
-            number += 1;
-            path = files::part(folder, stream, number);
-        }
+    if !goes_on {
+        return Ok(files::part(folder, stream, 1));
     }
-    Ok(path)
+    let io = |source| WriteError::Io {
+        path: folder.to_owned(),
+        source,
+    };
+    let there = files::streams(folder).map_err(io)?.remove(stream).unwrap_or_default();
+    match there.iter().find(|path| is_locked(path)) {
+        Some(path) => Err(WriteError::Busy { path: path.clone() }),
+        None => Ok(files::part(folder, stream, files::number_after(&there))),
+    }
 }
 
 /// Whether a process that lives writes a file.

@@ -2,7 +2,7 @@
 
 use super::{Ailment, Level, SILENT, Stream, Watch, apart, is_due};
 use crate::ops::align::{StreamState, Timeline};
-use crate::time::ns_to_ms;
+use crate::time::{ns_to_ms, ns_to_s};
 use std::fmt::Write;
 use std::time::Instant;
 
@@ -131,21 +131,40 @@ impl Watch {
         own_and_reference.map_or(0, |(own, reference)| own.saturating_sub(reference))
     }
 
-    /// Finds the streams that are hardly ever valid, and says so.
+    /// Finds the streams that are hardly ever valid, and the one whose clock is to blame for it, and says so, the guilty one
+    /// first.
     pub(super) fn look_for_invalid(&mut self, now: Instant, start: Instant, timeline: &Timeline) {
+        let ahead = self.ahead_of_all(timeline);
+        let mut ailing = Vec::new();
         for i in 0..self.streams.len() {
             self.streams[i].seen.turn(now);
-            let Some(share) = self.streams[i].valid_share(now) else {
+            let Some(share) = self.streams[i].valid_share(now).filter(|&share| share < LEAST_VALID) else {
                 continue;
             };
-            if share >= LEAST_VALID {
-                continue;
-            }
-            let ailment = Ailment {
-                level: Level::Error,
-                what: format!("valid in {:.1} % of the observations", share * 100.0),
-                cause: self.why_invalid(i, now, start, timeline),
+            let is_left_behind = ahead.is_some_and(|(other, _)| other != i) && timeline.late_samples(i) > 0;
+            let cause = match ahead {
+                Some((other, ns)) if is_left_behind => format!(
+                    "`{}` is {:.3} s ahead of the other streams, and observations are sent before their samples come",
+                    self.streams[other].name,
+                    ns_to_s(ns)
+                ),
+                _ => self.why_invalid(i, now, start, timeline),
             };
+            let what = format!("valid in {:.1} % of the observations", share * 100.0);
+            ailing.push((i, is_left_behind, what, cause));
+        }
+        if let Some((guilty, ns)) = ahead.filter(|_| ailing.iter().any(|&(_, is_left_behind, ..)| is_left_behind)) {
+            ailing.retain(|&(i, ..)| i != guilty);
+            let what = format!(
+                "{:.3} s ahead of the other streams, so that observations are sent before their samples come",
+                ns_to_s(ns)
+            );
+            let cause = "its clock differs from theirs (`latency_ms` or robocache-clock puts it right)".to_owned();
+            ailing.insert(0, (guilty, false, what, cause));
+        }
+        for (i, _, what, cause) in ailing {
+            let level = Level::Error;
+            let ailment = Ailment { level, what, cause };
             let stream = &mut self.streams[i];
             // That it is quiet is said with a line of its own.
             let is_said_quiet = timeline.stream(i).open && stream.quiet(now, start).is_some();
@@ -155,6 +174,17 @@ impl Watch {
             }
             stream.ailment = Some(ailment);
         }
+    }
+
+    /// The stream whose clock is furthest ahead of those of the others, and by how much, ns, where that is further than
+    /// streams of one clock are apart.
+    fn ahead_of_all(&self, timeline: &Timeline) -> Option<(usize, i64)> {
+        let states: Vec<StreamState> = (0..self.streams.len()).map(|stream| timeline.stream(stream)).collect();
+        let open: Vec<usize> = (0..states.len()).filter(|&i| states[i].open).collect();
+        let leads = open.iter().map(|&i| (i, self.apart_ns(i, &open, &states)));
+        leads
+            .filter(|&(i, ns)| ns > 0 && is_far(ns, &self.streams[i]))
+            .max_by_key(|&(_, ns)| ns)
     }
 
     /// Why a stream is not valid: it is closed or silent, its unit, an offset, a limit.
