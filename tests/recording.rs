@@ -974,9 +974,23 @@ fn a_recording_is_gone_on_with_in_further_files() {
     writer.append("a", &floats(0, &[0.0; 3]), Instant::now()).unwrap();
     fs::copy(empty.file("a"), path.join("a.arrow")).unwrap();
     drop(writer);
-    assert_eq!(read(&path).unwrap().iter().filter(|c| c.stream == "a").count(), 12);
-    let mapped = Mapped::open(path.join("a.arrow")).unwrap();
+    let mut reader = Reader::open(&path).unwrap();
+    let (mut message, mut rows, mut said) = (Message::default(), 0, Vec::new());
+    loop {
+        match reader.next_into(&mut message) {
+            Ok(Some(stream)) => rows += usize::from(stream == 0),
+            Ok(None) => break,
+            Err(error) => said.push(error.to_string()),
+        }
+    }
+    assert_eq!(rows, 12);
+    let not_ended = format!("{}: its recorder did not end in order", path.join("a.arrow").display());
+    assert!(said.len() == 1 && said[0].starts_with(&not_ended), "{said:?}");
+    assert!(!reader.is_finished(0) && reader.is_finished(1));
+    let (mapped, problems) = Mapped::open_readable(path.join("a.arrow")).unwrap();
     assert_eq!(mapped.timestamps_ns(), [0, 1, 2, 3, 20, 21, 22, 23, 10, 11, 12, 13]);
+    assert_eq!(problems.iter().map(ToString::to_string).collect::<Vec<_>>(), said);
+    fs::write(path.join("a.arrow"), fs::read(path.join("a.arrow.2")).unwrap()).unwrap();
     // A part that is missing between others is told, whoever reads, and whoever goes on leaves its place empty.
     fs::rename(path.join("a.arrow.3"), folder.0.join("aside")).unwrap();
     let missing = path.join("a.arrow.3").display().to_string();

@@ -72,13 +72,16 @@ fn a_killed_recording_opens_and_lacks_no_more_than_its_last_second() {
         let mut reader = Reader::open(&folder).unwrap();
         let names: Vec<String> = reader.streams().map(str::to_owned).collect();
         assert_eq!(names, ["force", "lidar"]);
-        let (mut message, mut newest, mut next) = (Message::default(), [0; 2], [1, 0]);
+        let (mut message, mut newest, mut next, mut told) = (Message::default(), [0; 2], [1, 0], 0);
         loop {
             let stream = match reader.next_into(&mut message) {
                 Ok(Some(stream)) => stream,
                 Ok(None) => break,
-                // It was killed in a write.
-                Err(ReadError::Unfinished { .. }) => continue,
+                // It was killed, maybe in a write.
+                Err(ReadError::NotEnded { .. } | ReadError::Unfinished { .. }) => {
+                    told += 1;
+                    continue;
+                }
                 Err(error) => panic!("{error}"),
             };
             let values = message.flat().unwrap();
@@ -93,6 +96,7 @@ fn a_killed_recording_opens_and_lacks_no_more_than_its_last_second() {
             };
             newest[stream] = message.timestamp_ns();
         }
+        assert_eq!(told, 2, "each file tells that its recorder did not end");
         for (name, newest) in names.iter().zip(newest) {
             let lost = (killed - newest) as f64 / 1e9;
             println!("round {round}: {name} lost {lost:.3} s");

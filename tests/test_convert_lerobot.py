@@ -285,6 +285,25 @@ lerobot:
     assert "`command`: 1 samples came behind frames that are later, which lack them" in said
 
 
+def test_what_is_refused_and_what_nobody_takes_is_told(tmp_path):
+    """The gripper has three values where the configuration says two, and nothing takes the lidar."""
+    stamps = START + np.arange(0, 1000, 10) * MS
+    write_stream(tmp_path / "recording", "a", stamps, np.zeros((100, 1), np.float32))
+    write_stream(tmp_path / "recording", "gripper", stamps, np.zeros((100, 3), np.float32))
+    write_stream(tmp_path / "recording", "lidar", stamps, np.zeros((100, 4), np.float32))
+    config = """
+fuse:
+  rate_hz: 100
+  modalities: [{ input: a, dim: 1, interpolation: previous }, { input: gripper, dim: 2, interpolation: previous, wait: false }]
+lerobot:
+  task: wait
+  features: [{ name: observation.state, modalities: [a] }]
+"""
+    _, said = write(tmp_path, config, code=1)
+    assert "`gripper`: 100 messages or samples are refused: they do not have the length or the shape" in said
+    assert "`lidar`: 100 messages are no part of the dataset: nothing in the configuration takes them" in said
+
+
 def test_what_is_not_valid_is_refused_held_or_filled(tmp_path):
     """`b` is silent from 1 to 2 s of 3: frames are missing, or repeat its last value, or have 0."""
     a = START + np.arange(0, 3000, 10) * MS

@@ -10,7 +10,7 @@ use crate::output::Output;
 use report::Report;
 use robocache::app::{Change, Config};
 use robocache::ops::align::{AlignConfig, FUSED, TriggerConfig};
-use robocache::stream::Message;
+use robocache::stream::{Message, Reading};
 use robocache::stream::recording::{Order, Reader};
 use robocache::time::ns_to_s;
 use std::collections::BTreeSet;
@@ -131,12 +131,17 @@ pub fn attempt(args: &Args, watch: &mut dyn FnMut(&str, &Message)) -> eyre::Resu
     {
         graph.changed(input, Change::Closed, &mut tally);
     }
+    let readings: Vec<Reading> = streams.iter().map(|&input| graph.reading(input).unwrap_or_default()).collect();
     let mut message = Message::default();
     let finest = finest(&operations);
     let mut leap = None;
     loop {
         match reader.next_into(&mut message) {
             Ok(Some(stream)) => {
+                if let Err(error) = readings[stream].restamp(&mut message.header) {
+                    problems.push(format!("stream `{}`: {error}", inputs[streams[stream]]));
+                    continue;
+                }
                 leap = finest.and_then(|(_, period_ns)| fed.leap(streams[stream], &message, period_ns));
                 if leap.is_some() {
                     break;

@@ -177,8 +177,21 @@ def too_many(error: MemoryError) -> Exception:
     return ValueError(f"{'; '.join(doubts)} ({words})") if doubts else MemoryError(words)
 
 
+# Why samples are dropped, in words, where whoever trains must know.
+_DROPPED = {
+    "wrong_length": "they do not have the length that the configuration says (`dim`)",
+    "stamp_out_of_range": "their stamps are no times",
+    "no_rotation": "they are quaternions without a direction",
+    "max_held_mb": "they are larger than `max_held_mb` allows",
+}
+
+
 def warned(observed: list[_native.Observed], text: _native.Source) -> list[_native.Observed]:
-    """The same, once it is said what of the configuration was left out."""
+    """The same, once it is said what of the configuration was left out, and what of the streams."""
+    dropped = {each for output in observed for each in output.dropped if each[1] in _DROPPED}
+    for name, reason, count in sorted(dropped):
+        words = f"`{name}`: {count} samples are dropped: {_DROPPED[reason]}"
+        warnings.warn(f"{text['file']}: fuse: {words}", stacklevel=4)
     if observed and observed[0].left_out:
         names = ", ".join(f"`{name}`" for name in observed[0].left_out)
         left = "no such stream is there, and observations do not wait for it"

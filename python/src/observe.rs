@@ -14,8 +14,8 @@ use robocache::ops::align::{
     AlignConfig, Aligner, AttachError, Attached, Masks, PushError, Pushed, SampleError, Target, Timeline,
 };
 use robocache::ops::offsets::{Offset, Offsets, Severity};
-use robocache::stream::Message;
 use robocache::stream::recording::Mapped;
+use robocache::stream::{Message, Reading};
 use robocache::time::ms_to_ns;
 use std::collections::{HashMap, TryReserveError};
 use std::fmt::Display;
@@ -304,7 +304,13 @@ impl Run {
     }
 
     /// Runs over the messages of recorded streams, in the order of `stamps`, which are theirs.
-    fn over_messages(&mut self, streams: &mut [Mapped], stamps: &[Stamps<'_>], path: &str) -> PyResult<()> {
+    fn over_messages(
+        &mut self,
+        streams: &mut [Mapped],
+        readings: &[Reading],
+        stamps: &[Stamps<'_>],
+        path: &str,
+    ) -> PyResult<()> {
         let mut message = Message::default();
         for (modality, at, _) in Merge::new(stamps) {
             let words = |problem: &dyn Display| {
@@ -313,6 +319,8 @@ impl Run {
             };
             streams[modality].read(at, &mut message).map_err(unreadable)?;
             message.check().map_err(|error| words(&error))?;
+            let restamped = readings[modality].restamp(&mut message.header);
+            restamped.map_err(|error| words(&error))?;
             if let Some(attached) = modality.checked_sub(self.aligner.timeline().modalities()) {
                 self.attach(attached, at, &message)?;
                 continue;
@@ -411,6 +419,8 @@ struct Made {
     pace: Pace,
     /// Of each stream, ns.
     latencies: Vec<i64>,
+    /// How a node reads each stream.
+    readings: Vec<Reading>,
 }
 
 /// Makes the aligner of a section, with what it attaches of the inputs that are `kept`. Nobody asks here, and no timer ticks.
@@ -433,6 +443,7 @@ fn made(source: &Source, section: &str, placement: Placement, kept: Vec<String>)
             pace: Pace::new(&config, &aligner),
             latencies: latencies.map(ms_to_ns).collect(),
             left_out: left_out.into_iter().map(|attach| attach.input).collect(),
+            readings: config.readings().collect(),
             aligner,
         })
     })?;
@@ -515,6 +526,7 @@ pub fn observe(
         left_out,
         pace,
         latencies,
+        ..
     } = made.map_err(refusal)?;
     let timeline = aligner.timeline();
     for (name, ..) in &streams {
@@ -619,6 +631,7 @@ pub fn observe_recording(
         left_out,
         pace,
         latencies,
+        readings,
     } = made.map_err(refusal)?;
     let inputs: Vec<String> = aligner.timeline().inputs().map(str::to_owned).collect();
     if let Some(unknown) = streams
@@ -645,7 +658,9 @@ pub fn observe_recording(
     let mapped = files.map(|file| opened(py, &file, uses_broken));
     let mut mapped = mapped.collect::<PyResult<Vec<Mapped>>>()?;
     let (run, spans, off) = py.detach(|| {
-        let times: Vec<Vec<i64>> = mapped.iter().map(|stream| stream.timestamps_ns().to_vec()).collect();
+        let times = mapped.iter_mut().zip(&readings).zip(&sources);
+        let times = times.map(|((stream, reading), name)| stamps_of(stream, reading, name, path));
+        let times = times.collect::<PyResult<Vec<Vec<i64>>>>()?;
         let stamps: Vec<Stamps<'_>> = (0..mapped.len())
             .map(|i| Stamps {
                 name: &sources[i],
@@ -660,11 +675,29 @@ pub fn observe_recording(
         let off = judge(judged, &allowed)?;
         let most = pace.check(&stamps, most_bytes, is_gathered);
         let mut run = Run::new(aligner, most.map_err(|words| too_many(words, &stamps))?)?;
-        run.over_messages(&mut mapped, &stamps, path)?;
+        run.over_messages(&mut mapped, &readings, &stamps, path)?;
         Ok::<_, PyErr>((run, spans(&stamps), off))
     })?;
     let about = About { left_out, spans, off };
     run.into_observed(py, &sources, &about, invalid)
+}
+
+/// The stamps of a recorded stream, ns, as a node reads them: those that it was recorded with, unless its metadata have others.
+fn stamps_of(stream: &mut Mapped, reading: &Reading, name: &str, path: &str) -> PyResult<Vec<i64>> {
+    let mut stamps = stream.timestamps_ns().to_vec();
+    let mut message = Message::default();
+    for (at, stamp) in stamps.iter_mut().enumerate() {
+        stream.read(at, &mut message).map_err(unreadable)?;
+        let header = &mut message.header;
+        // Whether a sender gives stamps does not change from one message to the next.
+        if at == 0 && *header.unstamped == 0 && !reading.has_told_stamp() {
+            break;
+        }
+        let words = |error| PyValueError::new_err(format!("{path}: stream `{name}`: message {at}: {error}"));
+        reading.restamp(header).map_err(words)?;
+        *stamp = message.timestamp_ns();
+    }
+    Ok(stamps)
 }
 
 /// What is said of each stream that has a stamp.

@@ -1,5 +1,6 @@
 """Streams whose stamps are off from those of the others, by when they arrived; times of another unit, or in reverse."""
 
+import json
 import warnings
 
 import numpy as np
@@ -53,6 +54,28 @@ def test_a_clock_that_is_off_is_no_training_data(tmp_path, stream, ahead_ms, sid
         assert recording.windows(config).valid.mean() > 0.9
 
 
+@pytest.mark.parametrize("key", ["capture_s", "timestamp"])
+def test_a_stamp_in_the_metadata_is_read_from_a_recording_as_a_node_reads_it(tmp_path, key):
+    """A recorder of its own process knows no `from:`, and has the time of publication as the stamp, 0.3 s after the capture."""
+    recorded(tmp_path / "r", {})
+    table = pa.ipc.open_file(tmp_path / "r/force.arrow").read_all()
+    table = table.set_column(0, "timestamp_ns", pa.array(TIMES + 300 * MS))
+    seconds = [{key: float(ns / 1e9)} for ns in TIMES]
+    first = {"unstamped": 1} | seconds[0]
+    table = table.replace_schema_metadata({"metadata": json.dumps(first)})
+    with pa.OSFile(str(tmp_path / "r/force.arrow"), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_batch(table.to_batches()[0], custom_metadata={"metadata": json.dumps(seconds)})
+    told = {"from": {"stamp": {"metadata": key, "unit": "s"}}} if key == "capture_s" else {}
+    config = CONFIG | {"modalities": [CONFIG["modalities"][0], CONFIG["modalities"][1] | told]}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        windows = rc.Recording(tmp_path / "r").windows(config)
+    assert windows.valid.mean() > 0.9
+    # Values are numbers of captures: those of one instant go together.
+    arm, force = np.asarray(windows.values)[windows.valid.all(axis=1)].T
+    assert np.abs(arm - force).max() <= 1
+
+
 def test_a_little_is_a_warning_and_nothing_is_none(tmp_path):
     with pytest.warns(UserWarning, match="`force`: its stamps are 0.300 s ahead of those of `arm`, `camera`, by when they arrived"):
         recorded(tmp_path / "r", {"force": 300}).windows(CONFIG)
@@ -60,6 +83,22 @@ def test_a_little_is_a_warning_and_nothing_is_none(tmp_path):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             recorded(tmp_path / f"r{i}", ahead, arrivals).windows(CONFIG)
+
+
+def test_stamps_in_another_unit_say_so(tmp_path):
+    recorded(tmp_path / "r", {})
+    table = pa.ipc.open_file(tmp_path / "r/force.arrow").read_all()
+    table = table.set_column(0, "timestamp_ns", pa.array(TIMES // 10**9))
+    with pa.OSFile(str(tmp_path / "r/force.arrow"), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table)
+    with pytest.raises(ValueError, match="`force`.*they look like the time in seconds; needed: `timestamp_ns` in ns"):
+        rc.Recording(tmp_path / "r").windows(CONFIG)
+
+
+def test_samples_that_are_dropped_are_told(tmp_path):
+    config = CONFIG | {"modalities": [CONFIG["modalities"][0], CONFIG["modalities"][1] | {"dim": 2, "wait": False}]}
+    with pytest.warns(UserWarning, match="`force`: 500 samples are dropped: they do not have the length"):
+        recorded(tmp_path / "r", {}).windows(config)
 
 
 def test_of_two_streams_both_are_named(tmp_path):

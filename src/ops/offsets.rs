@@ -109,6 +109,8 @@ pub struct Offset {
     pub others: Vec<(String, i64)>,
     /// Whether most streams agree with each other and not with this one. Otherwise it may be the others that are wrong.
     pub is_outvoted: bool,
+    /// The unit that its stamps are in, where they are the time of their arrival in another one than ns.
+    pub unit: Option<&'static str>,
 }
 
 impl Offset {
@@ -150,6 +152,9 @@ impl fmt::Display for Offset {
             for (other, ns) in &self.others {
                 write!(f, ", those of `{other}` {}", own(*ns))?;
             }
+        }
+        if let Some(unit) = self.unit {
+            return write!(f, " (they look like the time in {unit}; needed: `timestamp_ns` in ns)");
         }
         let (by_ms, way) = (
             ns_to_ms(ahead_ns.saturating_abs()),
@@ -296,6 +301,12 @@ impl Stream {
         pairs.map(drift).collect()
     }
 
+    /// The unit of its stamps, where they are the time of their arrival in another one than ns.
+    fn unit(&self) -> Option<&'static str> {
+        let (_, part) = self.parts.first_key_value()?;
+        crate::time::unit_of_stamp(part.stamp_ns, part.arrival_ns)
+    }
+
     /// The delays by the last part of the windows that they are of, in the order of time.
     fn windows(&self, start: i64) -> BTreeMap<i64, i64> {
         let mut windows = BTreeMap::new();
@@ -377,6 +388,7 @@ fn compare(streams: &[&Stream], delays: &[Option<i64>]) -> Vec<(usize, Offset)> 
                     .map(|&(i, delay)| (streams[i].name.clone(), delay.saturating_neg()))
                     .collect(),
                 is_outvoted: is_agreed,
+                unit: streams[stream.0].unit(),
             };
             (stream.0, offset)
         })

@@ -28,6 +28,21 @@ pub fn is_stamp_in_range(stamp_ns: i64) -> bool {
     (-GREATEST..=GREATEST).contains(&stamp_ns)
 }
 
+/// The unit of a stamp that is the time of its arrival in another one than ns, to within a day.
+pub fn unit_of_stamp(stamp_ns: i64, arrival_ns: i64) -> Option<&'static str> {
+    const DAY_NS: u64 = 86_400_000_000_000;
+    let units = [
+        (1_000, "microseconds"),
+        (1_000_000, "milliseconds"),
+        (1_000_000_000, "seconds"),
+    ];
+    let is_near = |&(ns, _): &(i64, &str)| {
+        let apart = stamp_ns.saturating_mul(ns).saturating_sub(arrival_ns);
+        stamp_ns > 0 && apart.unsigned_abs() < DAY_NS
+    };
+    units.into_iter().find(is_near).map(|(_, unit)| unit)
+}
+
 /// The grid of targets: whole multiples of a period, in ns of capture time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeGrid {

@@ -503,6 +503,7 @@ impl Oracle {
     /// G moves to a stream.
     fn move_to(&mut self, i: usize) {
         let to = self.streams[i].newest().unwrap();
+        let is_back = self.stays_at.is_some_and(|clock| to < clock);
         self.all_count_anew();
         for (j, stream) in self.streams.iter_mut().enumerate() {
             let is_ahead = j != i && stream.config.wait && stream.newest().is_some_and(|newest| newest > to);
@@ -515,11 +516,15 @@ impl Oracle {
         match self.trigger {
             // Reading: where samples are the targets, what comes next is for the rule of the first target.
             Trigger::Stream { .. } => return,
-            Trigger::Grid => self.skipped_to = Some(last_on_grid(due, self.period)),
+            Trigger::Grid => {
+                let newest = last_on_grid(due, self.period);
+                let follows = self.sent.filter(|_| !is_back).map(|sent| sent + self.period);
+                self.skipped_to = Some(follows.map_or(newest, |follows| newest.max(follows)));
+            }
             Trigger::Request | Trigger::Timer => {}
         }
         self.runs = true;
-        self.sent = self.sent.filter(|&sent| sent < self.skipped_to.unwrap_or(due));
+        self.sent = self.sent.filter(|&sent| !is_back || sent < self.skipped_to.unwrap_or(due));
     }
 
     fn refuse_those_with_a_time(&mut self) {

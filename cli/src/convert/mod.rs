@@ -120,7 +120,7 @@ pub fn open(
     readings: &[(String, Reading)],
 ) -> eyre::Result<Box<dyn Source>> {
     Ok(match format {
-        Format::Recording => Box::new(recording::RecordingSource::open(path)?),
+        Format::Recording => Box::new(recording::RecordingSource::open(path, readings)?),
         Format::Csv => Box::new(csv::CsvSource::open(path, &how.csv)?),
         Format::Mcap => Box::new(mcap::McapSource::open(path, readings)?),
         Format::Lerobot | Format::LerobotV2 => Box::new(lerobot::Source::open(path, &how.without)?),

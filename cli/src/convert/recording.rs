@@ -1,7 +1,8 @@
 //! Recordings, read and written.
 
 use super::{Problems, Refused, Sink, Source, Told};
-use robocache::stream::Message;
+use robocache::stream::{Message, Reading};
+use robocache::formats::file_name;
 use robocache::stream::recording::{Order, Reader, WriteError, Writer};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -9,12 +10,13 @@ use std::time::{Duration, Instant};
 /// The messages of a recording, in the order in which they came where that is known, else in that of their stamps.
 pub struct RecordingSource {
     reader: Reader,
-    names: Vec<String>,
+    /// Each stream, and how a configuration reads it.
+    streams: Vec<(String, Reading)>,
     problems: Problems,
 }
 
 impl RecordingSource {
-    pub fn open(folder: &Path) -> eyre::Result<Self> {
+    pub fn open(folder: &Path, readings: &[(String, Reading)]) -> eyre::Result<Self> {
         let (reader, refused) = Reader::open_readable(folder)?;
         let mut problems = Problems::default();
         refused.iter().for_each(|error| problems.push(error));
@@ -24,8 +26,12 @@ impl RecordingSource {
             Order::Stamp
         };
         let reader = reader.in_order(order)?;
+        let streams = reader.streams().map(|stream| {
+            let reading = readings.iter().find(|(input, _)| file_name(input) == stream);
+            (stream.to_owned(), reading.map(|(_, reading)| reading.clone()).unwrap_or_default())
+        });
         Ok(Self {
-            names: reader.streams().map(str::to_owned).collect(),
+            streams: streams.collect(),
             reader,
             problems,
         })
@@ -36,7 +42,14 @@ impl Source for RecordingSource {
     fn next_into(&mut self, message: &mut Message) -> eyre::Result<Option<&str>> {
         loop {
             match self.reader.next_into(message) {
-                Ok(stream) => return Ok(stream.map(|stream| self.names[stream].as_str())),
+                Ok(Some(stream)) => {
+                    let (name, reading) = &self.streams[stream];
+                    match reading.restamp(&mut message.header) {
+                        Ok(()) => return Ok(Some(&self.streams[stream].0)),
+                        Err(error) => self.problems.push(format!("stream `{name}`: a message is left out: {error}")),
+                    }
+                }
+                Ok(None) => return Ok(None),
                 Err(error) => self.problems.push(error),
             }
         }
@@ -50,7 +63,7 @@ impl Source for RecordingSource {
     }
 
     fn streams(&self) -> Option<Vec<String>> {
-        Some(self.names.clone())
+        Some(self.streams.iter().map(|(name, _)| name.clone()).collect())
     }
 }
 

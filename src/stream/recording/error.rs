@@ -149,6 +149,12 @@ pub enum ReadError {
         /// What is wrong with them.
         problem: String,
     },
+    /// A file is whole up to its last batch, and its recorder did not say that it was the last.
+    #[error("{}: its recorder did not end in order, or still records: what came in the last half second before may be missing", path.display())]
+    NotEnded {
+        /// The file.
+        path: PathBuf,
+    },
     /// A column is not there.
     #[error("{}: no column `{column}`, the file has {came} (allowed: {allowed})", path.display())]
     MissingColumn {

@@ -39,17 +39,31 @@ pub(super) const MOST_METADATA: usize = 16 << 20;
 /// The most bytes of a body that belong to no part of it.
 const PADDING: u64 = 4096;
 
-/// Appends what follows the last batch: the end of the stream and the footer.
-pub(super) fn push_footer(out: &mut Vec<u8>, schema: &Schema, blocks: &[Block]) {
+/// In the metadata of the footer of a file whose recorder goes on. Its last footer has no such entry.
+const OPEN: &str = "robocache.open";
+
+/// Appends what follows the last batch so far: the end of the stream and the footer, which says if its recorder goes on.
+pub(super) fn push_footer(out: &mut Vec<u8>, schema: &Schema, blocks: &[Block], goes_on: bool) {
     let mut builder = FlatBufferBuilder::new();
     let dictionaries = builder.create_vector::<Block>(&[]);
     let batches = builder.create_vector(blocks);
     let schema = IpcSchemaEncoder::new().schema_to_fb_offset(&mut builder, schema);
+    let open = goes_on.then(|| {
+        let (key, value) = (builder.create_string(OPEN), builder.create_string("true"));
+        let mut entry = KeyValueBuilder::new(&mut builder);
+        entry.add_key(key);
+        entry.add_value(value);
+        let entry = entry.finish();
+        builder.create_vector(&[entry])
+    });
     let mut footer = FooterBuilder::new(&mut builder);
     footer.add_version(MetadataVersion::V5);
     footer.add_schema(schema);
     footer.add_dictionaries(dictionaries);
     footer.add_recordBatches(batches);
+    if let Some(open) = open {
+        footer.add_custom_metadata(open);
+    }
     let footer = footer.finish();
     builder.finish(footer, None);
     let footer = builder.finished_data();
@@ -114,6 +128,8 @@ pub(super) struct Messages {
     len: u64,
     /// The batches by the footer, in file order; `None` without a valid footer.
     batches: Option<Vec<Span>>,
+    /// Whether the footer says that the recorder goes on.
+    is_open: bool,
     /// The file as memory, where bodies are not to be copied.
     #[cfg(target_os = "linux")]
     map: Option<Arc<Map>>,
@@ -170,7 +186,7 @@ impl Frame {
 /// Opens a file; `None` if it is not an Arrow IPC file. A file that breaks off within its first bytes has no messages.
 pub(super) fn open(mut file: File) -> io::Result<Option<Messages>> {
     let len = file.seek(SeekFrom::End(0))?;
-    let batches = footer_batches(&mut file, len)?;
+    let (batches, is_open) = footer_batches(&mut file, len)?.unzip();
     file.seek(SeekFrom::Start(0))?;
     let mut file = BufReader::new(file);
     let mut start = [0; START.len()];
@@ -185,12 +201,14 @@ pub(super) fn open(mut file: File) -> io::Result<Option<Messages>> {
         at: there as u64,
         len,
         batches,
+        is_open: is_open.unwrap_or(false),
         #[cfg(target_os = "linux")]
         map: None,
     }))
 }
 
-fn footer_batches(file: &mut File, len: u64) -> io::Result<Option<Vec<Span>>> {
+/// The batches of a valid footer, and whether it says that the recorder goes on.
+fn footer_batches(file: &mut File, len: u64) -> io::Result<Option<(Vec<Span>, bool)>> {
     let Some(tail_at) = len.checked_sub(TAIL as u64).filter(|&at| at >= START.len() as u64) else {
         return Ok(None);
     };
@@ -215,9 +233,12 @@ fn footer_batches(file: &mut File, len: u64) -> io::Result<Option<Vec<Span>>> {
     let mut footer = vec![0; footer_len as usize];
     file.seek(SeekFrom::Start(footer_at))?;
     file.read_exact(&mut footer)?;
-    Ok(root_as_footer(&footer)
-        .ok()
-        .and_then(|footer| spans(&footer, footer_at)))
+    let Ok(footer) = root_as_footer(&footer) else {
+        return Ok(None);
+    };
+    let mut entries = footer.custom_metadata().into_iter().flatten();
+    let is_open = entries.any(|entry| entry.key() == Some(OPEN));
+    Ok(spans(&footer, footer_at).map(|spans| (spans, is_open)))
 }
 
 /// The batches of a footer; `None` if it contradicts the file.
@@ -261,6 +282,11 @@ impl Messages {
     /// How many batches there are by the footer; `None` without a valid one.
     pub fn expected(&self) -> Option<usize> {
         self.batches.as_ref().map(Vec::len)
+    }
+
+    /// Whether the recorder has not ended the file in order, or is still at it.
+    pub fn is_open(&self) -> bool {
+        self.is_open
     }
 
     /// Skips to the next batch by the footer, and says whether there is one.

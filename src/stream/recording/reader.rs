@@ -223,7 +223,7 @@ impl Stream {
             at_file: 0,
             is_mapped,
             has_arrivals: true,
-            is_finished: messages.expected().is_some(),
+            is_finished: messages.expected().is_some() && !messages.is_open(),
             path,
             messages,
             schema: None,
@@ -240,7 +240,7 @@ impl Stream {
             Err(error @ (ReadError::Damaged { .. } | ReadError::Row { .. })) if stream.schema.is_some() => {
                 stream.failed = Some(error);
             }
-            Err(error @ ReadError::Unfinished { .. }) => stream.failed = Some(error),
+            Err(error @ (ReadError::Unfinished { .. } | ReadError::NotEnded { .. })) => stream.failed = Some(error),
             result => result?,
         }
         stream.has_arrivals = stream.schema.as_ref().is_none_or(|(_, plan)| plan.has_arrivals());
@@ -468,6 +468,7 @@ impl Stream {
                     "the stream ends after {} batches, the footer has {expected}",
                     self.batches
                 ))),
+                Some(_) if self.messages.is_open() => Some(ReadError::NotEnded { path: path() }),
                 Some(_) => None,
                 None => Some(unfinished("the stream ends, and no valid footer follows".to_owned())),
             },

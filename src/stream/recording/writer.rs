@@ -28,8 +28,8 @@ const FOOTER_CREDIT: u64 = 1 << 20;
 /// [`Reader`](super::Reader) reads up to their last whole batch, and any Arrow reader as a stream, from byte 8 on.
 ///
 /// [`finish`](Self::finish) puts a footer behind the last batch, which makes the file one that any Arrow reader opens.
-/// In the first minutes every batch is followed by a footer, which the next batch overwrites; later only some are, so
-/// that the bytes written stay in proportion to what is recorded.
+/// In the first minutes every batch is followed by a footer, which says that the file goes on, and which the next batch
+/// overwrites; later only some are, so that the bytes written stay in proportion to what is recorded.
 ///
 /// What was written survives the process. It survives a loss of power once the system has put it on the disk, which
 /// [`finish`](Self::finish) waits for.
@@ -91,7 +91,10 @@ struct Stream {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tail {
     Nothing,
+    /// A footer which says that the file goes on.
     Footer,
+    /// The last footer.
+    End,
     /// What a write that failed left there.
     Rest,
 }
@@ -297,7 +300,7 @@ impl Stream {
             tail: Tail::Nothing,
             most_bytes: None,
         };
-        stream.write_encoded().map_err(io)?;
+        stream.write_encoded(true).map_err(io)?;
         Ok(stream)
     }
 
@@ -365,14 +368,14 @@ impl Stream {
         })
     }
 
-    /// Writes the rows that wait, and the footer if the file has none.
+    /// Writes the rows that wait, and the last footer.
     fn close(&mut self) -> Result<(), WriteError> {
         self.flush()?;
-        if self.tail == Tail::Footer {
+        if self.tail == Tail::End {
             return Ok(());
         }
         self.credit = u64::MAX;
-        let written = self.write_encoded();
+        let written = self.write_encoded(false);
         self.credit = 0;
         written.map_err(|source| self.io(source))
     }
@@ -390,21 +393,22 @@ impl Stream {
             return Err(io::Error::other(error));
         }
         self.blocks.push(block(self.end, self.encoder.get_ref()));
-        let written = self.write_encoded();
+        let written = self.write_encoded(true);
         if written.is_err() {
             self.blocks.pop();
         }
         written
     }
 
-    /// Writes what the encoder made over the footer, and a new footer after it if one is due, in one write.
-    fn write_encoded(&mut self) -> io::Result<()> {
+    /// Writes what the encoder made over the footer, and a new footer after it if one is due, in one write. The footer says
+    /// if the file `goes_on`.
+    fn write_encoded(&mut self, goes_on: bool) -> io::Result<()> {
         let bytes = self.encoder.get_mut();
         let added = bytes.len() as u64;
         self.credit = self.credit.saturating_add(added / FOOTER_SHARE);
         let has_footer = self.credit >= self.footer + (BLOCK * self.blocks.len()) as u64;
         if has_footer {
-            push_footer(bytes, self.pending.schema(), &self.blocks);
+            push_footer(bytes, self.pending.schema(), &self.blocks, goes_on);
             let footer = bytes.len() as u64 - added;
             self.credit = self.credit.saturating_sub(footer);
             self.footer = footer.saturating_sub((BLOCK * self.blocks.len()) as u64);
@@ -412,7 +416,7 @@ impl Stream {
         // Cut the old footer off first: a write that breaks off must not look like a whole file.
         let cleared = match self.tail {
             Tail::Nothing => Ok(()),
-            Tail::Footer | Tail::Rest => self.file.set_len(self.end),
+            Tail::Footer | Tail::End | Tail::Rest => self.file.set_len(self.end),
         };
         self.tail = Tail::Rest;
         let written = cleared
@@ -420,7 +424,11 @@ impl Stream {
             .and_then(|_| self.file.write_all(bytes));
         bytes.clear();
         written?;
-        self.tail = if has_footer { Tail::Footer } else { Tail::Nothing };
+        self.tail = match (has_footer, goes_on) {
+            (false, _) => Tail::Nothing,
+            (true, true) => Tail::Footer,
+            (true, false) => Tail::End,
+        };
         self.end += added;
         Ok(())
     }

@@ -120,6 +120,33 @@ impl Reading {
         }
     }
 
+    /// Gives a message the stamp that stands elsewhere in its metadata: where `from` says so, or in seconds under
+    /// `timestamp` where its sender gave no `timestamp_ns`. [`Selector::read`] does so; for a message of a recording it is
+    /// still to be done.
+    ///
+    /// # Errors
+    /// A stamp that `from` names is not there, or is none. The message has the stamp that it had.
+    pub fn restamp(&self, header: &mut Header) -> Result<(), SelectError> {
+        let has_own = header.timestamp_ns.is_present() && *header.unstamped == 0;
+        let told = self.from.as_ref().and_then(|from| from.stamp.as_ref());
+        let stamp_ns = match told {
+            Some(StampConfig::Metadata(stamp)) => Some(stamp.read(header)?),
+            _ if has_own => None,
+            _ => stamp::from_seconds(header),
+        };
+        if let Some(stamp_ns) = stamp_ns {
+            header.timestamp_ns.set(stamp_ns);
+            header.unstamped.clear();
+        }
+        Ok(())
+    }
+
+    /// Whether `from` says that the stamp stands in the metadata.
+    pub fn has_told_stamp(&self) -> bool {
+        let told = self.from.as_ref().and_then(|from| from.stamp.as_ref());
+        matches!(told, Some(StampConfig::Metadata(_)))
+    }
+
     /// Whether a payload of this type is what would be taken of a struct, as a recording has it. Of values that are taken by
     /// name, the names say so.
     fn is_taken(&self, schema: &DataType, header: &Header) -> bool {
@@ -283,7 +310,10 @@ impl Selector {
         message: &mut Message,
     ) -> Result<(), MessageError> {
         if self.reading == Reading::default() {
-            return message.read(metadata, array);
+            return message.read_with(metadata, |message| {
+                message.copy(array, Text::Read)?;
+                self.reading.restamp(&mut message.header).map_err(MessageError::from)
+            });
         }
         if self.schema.as_ref() != Some(array.data_type()) {
             if let Ok(Plan {
@@ -310,9 +340,8 @@ impl Selector {
                 Err(_) if wants.is_taken(array.data_type(), &message.header) => return message.copy(array, text),
                 plan => plan?,
             };
-            if let Some(StampConfig::Metadata(stamp)) = stamp {
-                let stamp_ns = stamp.read(&message.header)?;
-                message.header.timestamp_ns.set(stamp_ns);
+            if wants.has_told_stamp() {
+                wants.restamp(&mut message.header)?;
             }
             let is_told = matches!(stamp, Some(StampConfig::Path(_)));
             match array.as_struct_opt() {
@@ -321,12 +350,10 @@ impl Selector {
                 }
                 _ => message.copy(array, text)?,
             }
-            if !message.header.timestamp_ns.is_present()
-                && let Some(stamp_ns) = stamp::from_seconds(&message.header)
-            {
-                message.header.timestamp_ns.set(stamp_ns);
+            match wants.has_told_stamp() {
+                true => Ok(()),
+                false => wants.restamp(&mut message.header).map_err(MessageError::from),
             }
-            Ok(())
         })?;
         // What is in a ring is a tensor or columns, without parts that could be named.
         match self.reading.from.is_some() && message.header.is_resident() {

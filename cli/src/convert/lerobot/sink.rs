@@ -15,7 +15,7 @@ use robocache::ops::align::AlignConfig;
 use robocache::prelude::Dtype;
 use robocache::stream::{Message, MetadataValue};
 use robocache::time::Interpolation;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -55,6 +55,8 @@ pub struct Sink {
     counts: Counts,
     /// Why messages are no samples, the first of each stream.
     refused: Vec<String>,
+    /// How many messages came of streams that the dataset has no use for.
+    unused: BTreeMap<String, u64>,
     /// The frame at hand, a part after the other.
     bytes: Vec<u8>,
 }
@@ -95,6 +97,7 @@ impl Sink {
             .for_each(|stream| stream.keeps_nonfinite = config.on_invalid == OnInvalid::Fill);
         let inputs: Vec<String> = graph.external_inputs().map(|(input, _)| input.to_owned()).collect();
         let mut observed = Observed::new(fused);
+        graph.gather_diagnostics();
         graph.wake(Instant::now(), true, &mut observed)?;
         for (i, input) in inputs.iter().enumerate() {
             if streams.is_some_and(|streams| !streams.contains(input)) {
@@ -120,6 +123,7 @@ impl Sink {
             last: None,
             counts: Counts::default(),
             refused: Vec::new(),
+            unused: BTreeMap::new(),
             bytes: Vec::new(),
             config,
             fuse,
@@ -495,10 +499,26 @@ impl Sink {
                 }
             }
         }
+        for (name, messages) in &self.unused {
+            notes.push(format!(
+                "`{name}`: {messages} messages are no part of the dataset: nothing in the configuration takes them"
+            ));
+        }
         for (at, count) in self.graph.faults().filter(|(_, count)| *count > 0) {
             notes.push(format!("{at}: {count} faults and warnings"));
         }
         notes
+    }
+
+    /// The inputs of which samples were refused for their length.
+    fn problems(&mut self) -> Vec<String> {
+        let report = self.graph.report(Instant::now());
+        let rows = report.into_iter().flat_map(|report| report.inputs);
+        let refused = rows.filter(|row| row.dropped_length > 0).map(|row| {
+            let (input, count) = (row.input, row.dropped_length);
+            format!("`{input}`: {count} messages or samples are refused: they do not have the length or the shape that the configuration says")
+        });
+        refused.collect()
     }
 }
 
@@ -531,6 +551,14 @@ impl crate::convert::Sink for Sink {
             };
             let at = self.tasks.partition_point(|(time_ns, _)| *time_ns <= stamp_ns);
             self.tasks.insert(at, (stamp_ns, task.clone()));
+        }
+        let mut is_used = [&self.config.episodes, &self.config.tasks]
+            .into_iter()
+            .any(|of| of.as_deref() == Some(name));
+        is_used |= self.inputs.iter().any(|input| input == name);
+        is_used |= self.streams.iter().any(|stream| stream.name == name);
+        if !is_used {
+            *self.unused.entry(name.to_owned()).or_default() += 1;
         }
         let mut refused = None;
         for i in 0..self.streams.len() {
@@ -581,7 +609,7 @@ impl crate::convert::Sink for Sink {
             self.origins().write(&self.folder)?;
         }
         Ok(Told {
-            problems: Vec::new(),
+            problems: self.problems(),
             notes: self.notes(&written),
         })
     }

@@ -211,7 +211,8 @@ impl Timeline {
     }
 
     /// Moves G to a stream, which is aside or behind what was sent: a clock jump. Targets go on at the newest one that
-    /// `max_wait_ms` makes due then, and streams ahead of it are aside.
+    /// `max_wait_ms` makes due then, or after the last one sent where G moves ahead and that is later. Streams ahead of it
+    /// are aside.
     fn move_clock(&mut self, modality: usize) {
         let (Some(to), Some(wait)) = (self.streams[modality].history.newest(), self.max_wait) else {
             return;
@@ -239,7 +240,11 @@ impl Timeline {
             Trigger::Stream { .. } => None,
             Trigger::Timer(_) | Trigger::Request(_) => Some(due),
         };
-        self.last_sent = self.last_sent.filter(|&sent| self.next.is_none_or(|next| sent < next));
+        if by_ns < 0 {
+            self.last_sent = self.last_sent.filter(|&sent| self.next.is_none_or(|next| sent < next));
+        } else if let (Trigger::Grid, Some(next), Some(sent)) = (&self.trigger, self.next, self.last_sent) {
+            self.next = Some(next.max(sent.saturating_add(self.grid.period())));
+        }
     }
 
     /// Begins to count anew how far streams go on without an observation.

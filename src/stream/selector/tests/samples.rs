@@ -466,6 +466,37 @@ fn stamps_are_what_the_payload_says() {
     }
 }
 
+/// A recording has the time of publication as the stamp, where its recorder did not know of another.
+#[test]
+fn a_recorded_message_gets_the_stamp_that_a_node_would_read() {
+    let recorded = |unstamped: bool| {
+        let mut header = Header::default();
+        header.timestamp_ns.set(9);
+        if unstamped {
+            header.unstamped.set(1);
+        }
+        header.other.set("timestamp").assign(MetadataRef::Float(0.5));
+        header.other.set("at").assign(MetadataRef::Integer(3));
+        header
+    };
+    let told = Reading::samples(1, Some(from("stamp: { metadata: at, unit: ms }")));
+    for (reading, unstamped, wanted) in [
+        (Reading::samples(1, None), false, 9),
+        (Reading::samples(1, None), true, S / 2),
+        (told.clone(), false, 3_000_000),
+        (told.clone(), true, 3_000_000),
+    ] {
+        let mut header = recorded(unstamped);
+        reading.restamp(&mut header).unwrap();
+        assert_eq!((*header.timestamp_ns, *header.unstamped), (wanted, 0));
+    }
+    let mut without = Header::default();
+    without.timestamp_ns.set(9);
+    let refused = told.restamp(&mut without).unwrap_err().to_string();
+    assert!(refused.contains("`metadata at` is not there"), "{refused}");
+    assert_eq!(*without.timestamp_ns, 9);
+}
+
 #[test]
 fn stamps_are_what_the_metadata_say() {
     let flat = doubles(&[1.0]);
@@ -516,6 +547,11 @@ fn stamps_are_what_the_metadata_say() {
         Ok(Some(5))
     );
     assert_eq!(ns(None, &[("timestamp", MetadataRef::Float(f64::INFINITY))]), Ok(None));
+    // Whoever takes whatever comes, such as a recorder, gets that stamp, too.
+    let mut message = Message::default();
+    let mut selector = Selector::new(Reading::default());
+    selector.read([seconds], &flat, &mut message).unwrap();
+    assert_eq!(message.timestamp_ns(), 2_000_000);
 }
 
 #[test]
