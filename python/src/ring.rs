@@ -174,6 +174,11 @@ pub fn take(py: Python<'_>, ring: &str, slot: usize, generation: u64, nbytes: us
 impl Resident {
     fn take(ticket: &Ticket<'_>, copy: bool) -> Result<Self, ring::RingError> {
         let taken = readers().take(ticket)?;
+        // It would be overwritten while it is used, without a word.
+        if !copy && !taken.is_held() {
+            let ring = taken.ring().to_owned();
+            return Err(ring::RingError::NoLease { ring });
+        }
         let resident = stream::Resident::of(taken)?;
         let rows = resident.rows();
         let columns = resident.columns().map(|column| Column::new(&column, rows)).collect();

@@ -164,6 +164,15 @@ def test_views_outlive_all_else():
     assert (array == 9).all()
 
 
+def test_a_fifth_consumer_gets_copies_and_no_views(producer):
+    """Nothing would hold the slot of a view, and nothing would tell that it was overwritten."""
+    producer.peers += [socket.socket() for _ in range(4)]
+    ticket = producer.publish(5)
+    with pytest.raises(robocache.RingError, match=r"4 other consumers can hold its slots, and this one can't \(allowed: a copy\)"):
+        _native.take(*ticket, copy=False)
+    assert value(_native.take(*ticket)) == 5
+
+
 @pytest.mark.parametrize("copy", [True, False])
 def test_a_payload_is_taken_once(producer, copy):
     before = _native.ring_counters()

@@ -1,3 +1,4 @@
+use super::MAX_CONSUMERS;
 use crate::device::cuda::CudaError;
 use std::io;
 
@@ -26,6 +27,12 @@ pub enum RingError {
     /// The process that published it is gone, or has replaced the ring.
     #[error("ring `{ring}`: its producer is gone")]
     ProducerGone {
+        /// The ring.
+        ring: String,
+    },
+    /// A payload can't be held where it lies: as many consumers as can hold slots do.
+    #[error("ring `{ring}`: {MAX_CONSUMERS} other consumers can hold its slots, and this one can't (allowed: a copy)")]
+    NoLease {
         /// The ring.
         ring: String,
     },

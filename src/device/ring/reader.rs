@@ -227,6 +227,11 @@ impl Taken {
         &self.ring.name
     }
 
+    /// Whether it is held: its reader [can](RingReader::can_lease).
+    pub fn is_held(&self) -> bool {
+        self.ring.leases().is_some()
+    }
+
     /// The text that the writer gave with it.
     ///
     /// # Errors
