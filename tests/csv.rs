@@ -66,10 +66,16 @@ fn a_quote_that_is_not_closed_costs_its_row_alone() {
     for rest in ["2,4,y\n3,5,z\n", "2,4,y\n3,5,\"z\"\n", "2,4,\"y\"\"y\"\n3,5,\"z\nz\"\n"] {
         let (came, said) = read("quote", &format!("time_ns,a,note\n0,1,ok\n1,3,\"x\n{rest}"));
         assert_eq!(came, [0, 2, 3], "{rest}: {said:?}");
-        assert!(said.len() == 1 && said[0].ends_with(".csv:3: a quote is not closed"), "{said:?}");
+        assert!(
+            said.len() == 1 && said[0].ends_with(".csv:3: a quote is not closed"),
+            "{said:?}"
+        );
     }
     // What is quoted as it should be may go over lines, and a quote inside of a cell stands for itself.
-    let (came, said) = read("quoted", "time_ns,a,note\n0,1,\"x\n\"\"y\"\"\n\"\n1,2,5\" x\n2,3,\"z\n\"");
+    let (came, said) = read(
+        "quoted",
+        "time_ns,a,note\n0,1,\"x\n\"\"y\"\"\n\"\n1,2,5\" x\n2,3,\"z\n\"",
+    );
     assert_eq!(came, [0, 1, 2]);
     assert!(said.is_empty(), "{said:?}");
 }

@@ -501,7 +501,10 @@ fn a_message_of_other_columns_than_the_first_is_refused() {
     ] {
         let refused = writer.append("t", &of(dtype, cells, 2)).unwrap_err().to_string();
         assert!(refused.contains(words), "{refused}");
-        assert!(refused.contains("(allowed: those of the first message, `a` float64[2])"), "{refused}");
+        assert!(
+            refused.contains("(allowed: those of the first message, `a` float64[2])"),
+            "{refused}"
+        );
     }
     writer.append("t", &of(Dtype::Float64, Cells::Fixed(2), 3)).unwrap();
     writer.finish().unwrap();

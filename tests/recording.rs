@@ -995,14 +995,18 @@ fn a_recording_is_gone_on_with_in_further_files() {
     fs::rename(path.join("a.arrow.3"), folder.0.join("aside")).unwrap();
     let missing = path.join("a.arrow.3").display().to_string();
     for (found, whole) in [
-        (Reader::open_readable(&path).map(|(_, problems)| problems), Reader::open(&path).err()),
+        (
+            Reader::open_readable(&path).map(|(_, problems)| problems),
+            Reader::open(&path).err(),
+        ),
         (
             Mapped::open_readable(path.join("a.arrow")).map(|(_, problems)| problems),
             Mapped::open(path.join("a.arrow")).err(),
         ),
     ] {
         let problems: Vec<String> = found.unwrap().iter().map(|problem| problem.to_string()).collect();
-        let words = format!("{missing}: not there, and later files of this stream are: what was recorded in it is missing");
+        let words =
+            format!("{missing}: not there, and later files of this stream are: what was recorded in it is missing");
         assert_eq!(problems, [words.clone()]);
         assert_eq!(whole.unwrap().to_string(), words);
     }

@@ -10,8 +10,8 @@ use crate::output::Output;
 use report::Report;
 use robocache::app::{Change, Config};
 use robocache::ops::align::{AlignConfig, FUSED, TriggerConfig};
-use robocache::stream::{Message, Reading};
 use robocache::stream::recording::{Order, Reader};
+use robocache::stream::{Message, Reading};
 use robocache::time::ns_to_s;
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -131,7 +131,10 @@ pub fn attempt(args: &Args, watch: &mut dyn FnMut(&str, &Message)) -> eyre::Resu
     {
         graph.changed(input, Change::Closed, &mut tally);
     }
-    let readings: Vec<Reading> = streams.iter().map(|&input| graph.reading(input).unwrap_or_default()).collect();
+    let readings: Vec<Reading> = streams
+        .iter()
+        .map(|&input| graph.reading(input).unwrap_or_default())
+        .collect();
     let mut message = Message::default();
     let finest = finest(&operations);
     let mut leap = None;

@@ -1,5 +1,6 @@
 //! The log: text on a terminal; under a daemon lines of JSON, from which dora takes the level.
 
+use crate::stream::plain;
 use dora_node_api::serde_json;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -67,6 +68,16 @@ where
     }
 }
 
+/// A message as one line of what a terminal shows, with the names that senders have put into it. dora prints it as it is.
+fn shown(message: &str) -> String {
+    const MOST: usize = 4000;
+    let Some((end, _)) = message.char_indices().nth(MOST) else {
+        return plain(message).into_owned();
+    };
+    let length = message.chars().count();
+    format!("{}... ({length} characters)", plain(&message[..end]))
+}
+
 impl Visit for Line {
     fn record_str(&mut self, field: &Field, value: &str) {
         self.take(field, value.to_owned());
@@ -80,7 +91,7 @@ impl Visit for Line {
 impl Line {
     fn take(&mut self, field: &Field, value: String) {
         match field.name() {
-            "message" => self.message = value,
+            "message" => self.message = shown(&value),
             name => {
                 self.fields.insert(name, value);
             }
@@ -93,6 +104,16 @@ mod tests {
     use super::*;
     use dora_node_api::serde_json::Value;
     use std::sync::{Arc, Mutex};
+
+    #[test]
+    fn what_a_sender_has_put_into_a_line_is_shown_and_cut() {
+        assert_eq!(shown("ring `\u{1b}[2J\nFAKE`"), "ring `\\u{1b}[2J\\nFAKE`");
+        let long = shown(&"n".repeat(200_000));
+        assert!(
+            long.len() < 4100 && long.ends_with("n... (200000 characters)"),
+            "{long}"
+        );
+    }
 
     #[test]
     fn a_line_has_the_keys_that_dora_looks_for_and_strings_only() {
@@ -123,7 +144,7 @@ mod tests {
         };
         let warning: Value = serde_json::from_str(warning).unwrap();
         assert_eq!(warning["level"], "WARN");
-        assert_eq!(warning["message"], "said \"so\"\nin two lines");
+        assert_eq!(warning["message"], "said \"so\"\\nin two lines");
         assert_eq!(
             warning["fields"],
             serde_json::json!({ "dropped": "3", "from": "camera", "share": "0.5" })

@@ -434,7 +434,9 @@ mod tests {
             // A linear congruential generator, with Knuth's constants.
             let mut state: u64 = seed;
             let mut below = move |n: u64| {
-                state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                state = state
+                    .wrapping_mul(6364136223846793005)
+                    .wrapping_add(1442695040888963407);
                 (state >> 33) % n
             };
             let limit = [2, 3, 7, 40, 300][below(5) as usize];
@@ -457,7 +459,11 @@ mod tests {
                     }
                     _ => {
                         time += step * below(3) as i64;
-                        let at_once = if step == 0 { time + below(200) as i64 - 100 } else { time };
+                        let at_once = if step == 0 {
+                            time + below(200) as i64 - 100
+                        } else {
+                            time
+                        };
                         let value = n as f32;
                         let inserted = history.insert(at_once, &[value, -value, 0.5]);
                         let at = list.partition_point(|&(t, _)| t < at_once);

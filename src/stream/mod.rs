@@ -6,6 +6,7 @@ mod history;
 mod message;
 mod metadata;
 mod payload;
+mod plain;
 pub mod recording;
 mod resident;
 mod samples;
@@ -17,6 +18,7 @@ pub use message::{Cells, Column, ColumnLayout, DeviceTensor, Layout, Message, Sk
 pub use metadata::{Metadata, MetadataRef, MetadataValue};
 pub(crate) use payload::ColumnSpan;
 pub use payload::Payload;
+pub use plain::{is_obeyed, plain};
 pub use resident::{Resident, SlotColumn, SlotLayout};
 pub use samples::{SampleRow, SampleRows, SamplesError};
 #[cfg(feature = "mcap")]

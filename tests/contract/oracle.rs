@@ -524,7 +524,9 @@ impl Oracle {
             Trigger::Request | Trigger::Timer => {}
         }
         self.runs = true;
-        self.sent = self.sent.filter(|&sent| !is_back || sent < self.skipped_to.unwrap_or(due));
+        self.sent = self
+            .sent
+            .filter(|&sent| !is_back || sent < self.skipped_to.unwrap_or(due));
     }
 
     fn refuse_those_with_a_time(&mut self) {

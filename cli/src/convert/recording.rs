@@ -1,9 +1,9 @@
 //! Recordings, read and written.
 
 use super::{Problems, Refused, Sink, Source, Told};
-use robocache::stream::{Message, Reading};
 use robocache::formats::file_name;
 use robocache::stream::recording::{Order, Reader, WriteError, Writer};
+use robocache::stream::{Message, Reading};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -28,7 +28,10 @@ impl RecordingSource {
         let reader = reader.in_order(order)?;
         let streams = reader.streams().map(|stream| {
             let reading = readings.iter().find(|(input, _)| file_name(input) == stream);
-            (stream.to_owned(), reading.map(|(_, reading)| reading.clone()).unwrap_or_default())
+            (
+                stream.to_owned(),
+                reading.map(|(_, reading)| reading.clone()).unwrap_or_default(),
+            )
         });
         Ok(Self {
             streams: streams.collect(),
@@ -46,7 +49,9 @@ impl Source for RecordingSource {
                     let (name, reading) = &self.streams[stream];
                     match reading.restamp(&mut message.header) {
                         Ok(()) => return Ok(Some(&self.streams[stream].0)),
-                        Err(error) => self.problems.push(format!("stream `{name}`: a message is left out: {error}")),
+                        Err(error) => self
+                            .problems
+                            .push(format!("stream `{name}`: a message is left out: {error}")),
                     }
                 }
                 Ok(None) => return Ok(None),

@@ -190,7 +190,9 @@ impl Operation for Replay {
                 Ok(Some(stream)) => self.publish(self.wanted[stream], out),
                 Ok(None) => return self.end(),
                 // What a crash left behind has no more to publish, and nothing else is wrong.
-                Err(error @ (ReadError::Unfinished { .. } | ReadError::NotEnded { .. })) => tracing::warn!("{}: {error}", self.name),
+                Err(error @ (ReadError::Unfinished { .. } | ReadError::NotEnded { .. })) => {
+                    tracing::warn!("{}: {error}", self.name)
+                }
                 Err(error) => {
                     if self.damaged.is_due() {
                         tracing::error!("{}: {error} ({})", self.name, self.damaged.counts());

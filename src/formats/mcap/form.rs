@@ -121,7 +121,10 @@ pub(super) fn cell_type(dtype: Dtype, cells: Cells) -> String {
 
 impl About {
     pub fn of(stream: &str, form: Form, message: &Message) -> Self {
-        let types = message.columns().iter().map(|column| cell_type(column.dtype, column.cells));
+        let types = message
+            .columns()
+            .iter()
+            .map(|column| cell_type(column.dtype, column.cells));
         Self {
             stream: stream.to_owned(),
             form: form.word().to_owned(),

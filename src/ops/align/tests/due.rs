@@ -340,7 +340,10 @@ fn a_sample_that_no_window_needs_may_still_settle_those_after_it() {
 #[test]
 fn samples_in_reverse_cost_what_samples_in_order_cost() {
     let seconds = |reverse: bool| {
-        let config = config("rate_hz: 1", &["input: a, dim: 6, reorder_ms: 1000000, reset_ms: 1000000"]);
+        let config = config(
+            "rate_hz: 1",
+            &["input: a, dim: 6, reorder_ms: 1000000, reset_ms: 1000000"],
+        );
         let mut timeline = Timeline::new(&config).unwrap();
         let start = std::time::Instant::now();
         for n in 0..200_000 {

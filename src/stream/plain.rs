@@ -1,0 +1,26 @@
+//! Text of senders and files, to be shown.
+
+use std::borrow::Cow;
+
+/// A text of a sender or a file, without what a terminal obeys or shows as something else: control characters, line breaks among them,
+/// and those that turn the direction of writing are written out, such as `\u{1b}`.
+pub fn plain(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_obeyed) {
+        return text.into();
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        match is_obeyed(c) {
+            true => out.extend(c.escape_default()),
+            false => out.push(c),
+        }
+    }
+    out.into()
+}
+
+/// Whether a terminal obeys this character, or shows it as something else.
+pub fn is_obeyed(c: char) -> bool {
+    // Direction of writing, and line breaks that are no control characters.
+    let is_format = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}');
+    c.is_control() || is_format
+}
