@@ -40,7 +40,7 @@ pub struct Info {
     duration_s: f64,
     bytes: u64,
     pub streams: Vec<Stream>,
-    /// Of files of other software what is not read, and what stands for what is not there.
+    /// What is not read, and of files of other software what stands for what is not there.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     notes: Vec<String>,
     /// What can't be read.
@@ -134,7 +134,7 @@ pub fn read(folder: &Path) -> eyre::Result<Info> {
         duration_s: seconds(first, last).unwrap_or(0.0),
         bytes: streams.iter().map(|stream| stream.bytes).sum(),
         streams,
-        notes: Vec::new(),
+        notes: Format::Recording.not_read(folder).into_iter().collect(),
         problems,
     })
 }
@@ -156,7 +156,8 @@ fn read_other(path: &Path, format: Format, how: &InputArgs) -> eyre::Result<Info
         seen.into_stream(name, (first, last), bytes, true)
     });
     let streams: Vec<Stream> = streams.collect();
-    let told = source.told();
+    let mut told = source.told();
+    told.notes.extend(format.not_read(path));
     Ok(Info {
         recording: path.to_owned(),
         duration_s: seconds(first, last).unwrap_or(0.0),

@@ -15,6 +15,7 @@ use clap::ValueEnum;
 use eyre::{bail, eyre};
 use robocache::formats::lerobot::Version;
 use robocache::formats::mcap::{Reader, WriteError, Writer};
+use robocache::stream::recording::streams;
 use robocache::stream::{Message, Reading};
 use serde::Serialize;
 use std::fmt::Write;
@@ -85,6 +86,7 @@ impl Format {
             .and_then(|extension| extension.to_str())
             .unwrap_or_default();
         match (about.is_dir(), extension.to_ascii_lowercase().as_str()) {
+            (true, _) if !streams(path)?.is_empty() => Ok(Self::Recording),
             (true, _) if lerobot::is_dataset(path) => Ok(Self::Lerobot),
             (true, _) if Reader::is_bag(path) => Ok(Self::Mcap),
             (true, _) if !csv::files(path).is_empty() => Ok(Self::Csv),
@@ -102,6 +104,38 @@ impl Format {
     fn of_output(path: &Path) -> eyre::Result<Self> {
         match path.extension().and_then(|extension| extension.to_str()) {
             Some("mcap") => Ok(Self::Mcap),
+    /// The files of a folder of this form that are of another, and so not read, in words.
+    pub fn not_read(self, folder: &Path) -> Option<String> {
+        let of = |path: &Path| {
+            let extension = path.extension()?.to_str()?;
+            match extension {
+                "csv" | "tsv" => Some(Self::Csv),
+                "mcap" | "db3" | "zstd" => Some(Self::Mcap),
+                _ => path.ends_with("metadata.yaml").then_some(Self::Mcap),
+            }
+        };
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        let others = entries.filter(|entry| of(&entry.path()).is_some_and(|form| form != self));
+        let mut names: Vec<String> = others
+            .map(|entry| format!("`{}`", entry.file_name().to_string_lossy()))
+            .collect();
+        names.extend((self == Self::Recording && lerobot::is_dataset(folder)).then(|| "`meta/info.json`".to_owned()));
+        names.sort();
+        let form = match self {
+            Self::Recording => "a recording",
+            Self::Mcap => "a bag",
+            Self::Csv => "a folder of tables",
+            Self::Lerobot | Self::LerobotV2 => "a dataset of LeRobot",
+        };
+        (!names.is_empty()).then(|| {
+            format!(
+                "{}: {form}, beside which {} are not read",
+                folder.display(),
+                names.join(", ")
+            )
+        })
+    }
+
             Some("csv") => Ok(Self::Csv),
             Some(other @ ("tsv" | "txt" | "db3" | "bag" | "parquet" | "json" | "arrow" | "hdf5" | "h5")) => bail!(
                 "{}: no .{other} is written (allowed: .mcap, .csv, and folders; --to says what a folder is to be)",
@@ -313,6 +347,7 @@ fn convert(args: &Args) -> eyre::Result<Converted> {
         let inputs = readings.iter().map(|(input, _)| input.as_str());
         notes.extend(unmatched(file, inputs, &streams));
     }
+    notes.extend(from.not_read(&args.input));
     notes.extend(found.into_iter().map(|found| format!("clocks: {}", found.text)));
     if streams.iter().all(|stream| stream.messages == 0) {
         let mut why: Vec<String> = problems.into_iter().chain(notes).collect();

@@ -1,0 +1,45 @@
+"""What `robocache info` and `robocache convert` say of what they do not read: nothing is left out without a line."""
+
+import json
+import os
+import shutil
+import struct
+
+import numpy as np
+import pyarrow as pa
+
+import bags
+import foreign
+from bags import START
+from convert import Stream, write
+from test_convert import MS, convert, robocache
+
+T = bags.T
+
+
+def info(*words, code=0):
+    return json.loads(robocache("info", "--json", *words, code=code).stdout)
+
+
+def recording(folder):
+    stamps = START + np.arange(20) * 10 * MS
+    return write(folder, {"force": Stream(stamps, np.ones((20, 3), np.float32))})
+
+
+def bag(folder, kind, messages):
+    """A bag of a topic `/t`, 10 ms apart."""
+    bags.write(folder, [("/t", kind, START + i * 10 * MS, message) for i, message in enumerate(messages)])
+    return folder
+
+
+def test_a_folder_with_streams_is_a_recording(tmp_path):
+    folder = recording(tmp_path / "rec")
+    (folder / "c.csv").write_text("t,x\n1700000000.5,1\n1700000001.5,2\n")
+    (folder / "metadata.yaml").write_text("rosbag2_bagfile_information: {}\n")
+    shutil.copy(folder / "c.csv", folder / "old.mcap")
+    note = f"{folder}: a recording, beside which `c.csv`, `metadata.yaml`, `old.mcap` are not read"
+    told = info(folder)
+    assert [stream["name"] for stream in told["streams"]] == ["force"] and told["notes"] == [note]
+    assert f"left out or stood in for: {note}" in robocache("info", folder).stdout
+    told = convert(folder, tmp_path / "out")
+    assert told["streams"] == [{"name": "force", "messages": 20}] and told["notes"] == [note]
