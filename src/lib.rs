@@ -155,6 +155,7 @@ pub mod device;
 #[cfg(feature = "dora")]
 pub mod dora;
 #[cfg(any(feature = "csv", feature = "lerobot", feature = "mcap"))]
+mod file;
 pub mod formats;
 pub mod ops;
 pub mod stream;

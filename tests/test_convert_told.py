@@ -43,3 +43,23 @@ def test_a_folder_with_streams_is_a_recording(tmp_path):
     assert f"left out or stood in for: {note}" in robocache("info", folder).stdout
     told = convert(folder, tmp_path / "out")
     assert told["streams"] == [{"name": "force", "messages": 20}] and told["notes"] == [note]
+
+
+def test_only_files_are_read(tmp_path):
+    """Who opens a pipe waits until somebody writes to it."""
+    words = "(allowed: a file"
+    for name in ("x.mcap", "x.csv"):
+        os.mkfifo(tmp_path / name)
+        assert words in robocache("info", tmp_path / name, code=2).stderr
+    folder = recording(tmp_path / "rec")
+    shutil.copy(folder / "force.arrow", tmp_path / "whole")
+    os.mkfifo(folder / "pipe.arrow")
+    (folder / "force.arrow").unlink()
+    (folder / "force.arrow").symlink_to(tmp_path / "whole")
+    told = info(folder, code=1)
+    assert told["streams"][0]["messages"] == 20
+    assert len(told["problems"]) == 1 and f"{folder}/pipe.arrow: " in told["problems"][0] and words in told["problems"][0]
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "tables" / "a.csv").write_text("timestamp_ns,x\n1,2\n")
+    os.mkfifo(tmp_path / "tables" / "b.csv")
+    assert words in info(tmp_path / "tables", code=1)["problems"][0]

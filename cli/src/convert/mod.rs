@@ -91,6 +91,10 @@ impl Format {
             (true, _) if Reader::is_bag(path) => Ok(Self::Mcap),
             (true, _) if !csv::files(path).is_empty() => Ok(Self::Csv),
             (true, _) => Ok(Self::Recording),
+            (false, _) if !about.is_file() => bail!(
+                "{}: a pipe, a socket or a device (allowed: a file or a folder, or a link to one)",
+                path.display()
+            ),
             (false, "mcap" | "db3" | "zstd") => Ok(Self::Mcap),
             (false, "csv" | "tsv" | "txt") => Ok(Self::Csv),
             (false, _) => bail!(
@@ -100,10 +104,6 @@ impl Format {
         }
     }
 
-    /// What `path`, which is not there, is to be: what its name tells, else a recording.
-    fn of_output(path: &Path) -> eyre::Result<Self> {
-        match path.extension().and_then(|extension| extension.to_str()) {
-            Some("mcap") => Ok(Self::Mcap),
     /// The files of a folder of this form that are of another, and so not read, in words.
     pub fn not_read(self, folder: &Path) -> Option<String> {
         let of = |path: &Path| {
@@ -136,6 +136,10 @@ impl Format {
         })
     }
 
+    /// What `path`, which is not there, is to be: what its name tells, else a recording.
+    fn of_output(path: &Path) -> eyre::Result<Self> {
+        match path.extension().and_then(|extension| extension.to_str()) {
+            Some("mcap") => Ok(Self::Mcap),
             Some("csv") => Ok(Self::Csv),
             Some(other @ ("tsv" | "txt" | "db3" | "bag" | "parquet" | "json" | "arrow" | "hdf5" | "h5")) => bail!(
                 "{}: no .{other} is written (allowed: .mcap, .csv, and folders; --to says what a folder is to be)",
@@ -343,11 +347,11 @@ fn convert(args: &Args) -> eyre::Result<Converted> {
     } = source.told();
     problems.extend(refusals.into_iter().chain(written.problems));
     notes.extend(written.notes);
+    notes.extend(from.not_read(&args.input));
     if let Some(file) = &args.config {
         let inputs = readings.iter().map(|(input, _)| input.as_str());
         notes.extend(unmatched(file, inputs, &streams));
     }
-    notes.extend(from.not_read(&args.input));
     notes.extend(found.into_iter().map(|found| format!("clocks: {}", found.text)));
     if streams.iter().all(|stream| stream.messages == 0) {
         let mut why: Vec<String> = problems.into_iter().chain(notes).collect();

@@ -1,6 +1,7 @@
 //! The rows of a file, with the lines at which they begin.
 
 use super::cells::trim;
+use crate::file;
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
 use std::borrow::Cow;
 use std::fs::File;
@@ -53,7 +54,7 @@ impl Rows {
     pub fn open(path: &Path) -> io::Result<Self> {
         let start = Place { byte: 0, line: 1 };
         let mut rows = Self {
-            file: BufReader::with_capacity(1 << 16, File::open(path)?),
+            file: BufReader::with_capacity(1 << 16, file::open(path)?),
             core: Reader::new(),
             separator: b',',
             at: start,

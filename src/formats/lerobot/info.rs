@@ -6,6 +6,7 @@ use super::meta::{INFO, TASKS, TASKS_V2};
 use super::{Dataset, Feature, Kind, LerobotError, Version};
 use crate::arrow::array::{Array, AsArray};
 use crate::arrow::datatypes::{DataType, Int64Type};
+use crate::file;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -64,7 +65,7 @@ impl<'de> Deserialize<'de> for FeaturesText {
 
 fn read_text(path: &Path) -> Result<String, LerobotError> {
     let mut text = String::new();
-    let file = File::open(path).map_err(LerobotError::io(path))?;
+    let file = file::open(path).map_err(LerobotError::io(path))?;
     file.take(MOST_BYTES + 1)
         .read_to_string(&mut text)
         .map_err(LerobotError::io(path))?;
@@ -131,7 +132,7 @@ pub(super) fn read_tasks(folder: &Path, version: Version) -> Result<Vec<String>,
         }
         Version::V3_0 => {
             let path = folder.join(TASKS);
-            let file = File::open(&path).map_err(LerobotError::io(&path))?;
+            let file = file::open(&path).map_err(LerobotError::io(&path))?;
             (path, tasks_of_table(file))
         }
     };

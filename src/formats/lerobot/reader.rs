@@ -7,9 +7,9 @@ use crate::arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use crate::arrow::buffer::Buffer;
 use crate::arrow::datatypes::DataType;
 use crate::device::{Dtype, Values};
+use crate::file;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::vec;
 
@@ -142,7 +142,7 @@ fn open(path: &Path, features: &[Feature]) -> Result<ParquetRecordBatchReader, L
             return Err(LerobotError::feature(&feature.name, problem));
         }
     }
-    let file = File::open(path).map_err(LerobotError::io(path))?;
+    let file = file::open(path).map_err(LerobotError::io(path))?;
     let opened = guarded(|| {
         let builder = ParquetRecordBatchReaderBuilder::try_new(file)?;
         let bookkeeping = [EPISODE_INDEX, FRAME_INDEX, TASK_INDEX];

@@ -4,6 +4,7 @@ use super::ReadError;
 use super::records::{Record, Records};
 #[cfg(feature = "rosbag2")]
 use super::sqlite::Database;
+use crate::file;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -30,7 +31,7 @@ impl Container {
             path: path.to_owned(),
             source,
         };
-        let mut file = File::open(path).map_err(io)?;
+        let mut file = file::open(path).map_err(io)?;
         if !begin(&mut file).map_err(io)?.starts_with(&ZSTD) {
             let (opened, problem) = Self::open_plain(path, path, file)?;
             return Ok((opened, problem));

@@ -5,9 +5,9 @@ use super::{ReadError, files, text};
 use crate::arrow::datatypes::SchemaRef;
 use crate::arrow::ipc::convert::fb_to_schema;
 use crate::arrow::ipc::reader::read_record_batch;
+use crate::file;
 use crate::stream::Message;
 use std::collections::HashMap;
-use std::fs::File;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -495,7 +495,7 @@ fn messages_of(path: &Path, is_mapped: bool) -> Result<Messages, ReadError> {
         path: path.to_owned(),
         source,
     };
-    let Some(messages) = File::open(path).and_then(framing::open).map_err(io)? else {
+    let Some(messages) = file::open(path).and_then(framing::open).map_err(io)? else {
         return Err(ReadError::NotArrow { path: path.to_owned() });
     };
     #[cfg(target_os = "linux")]
