@@ -45,6 +45,15 @@ def test_a_folder_with_streams_is_a_recording(tmp_path):
     assert told["streams"] == [{"name": "force", "messages": 20}] and told["notes"] == [note]
 
 
+def test_a_cell_may_be_of_any_length(tmp_path):
+    path = tmp_path / "wide.csv"
+    names = [f"joint_{i}" for i in range(9000)]
+    path.write_text(",".join(["timestamp_ns", *names]) + "\n" + f"{START}" + ",1" * 9000 + "\n")
+    lines = robocache("info", path).stdout.splitlines()
+    assert lines[2].endswith("...") and max(map(len, lines)) < 1000
+    assert "joint_8999" in info(path)["streams"][0]["payload"]
+
+
 def test_only_files_are_read(tmp_path):
     """Who opens a pipe waits until somebody writes to it."""
     words = "(allowed: a file"

@@ -151,7 +151,11 @@ pub fn write(path: &Path, start: &str, text: &str) -> eyre::Result<()> {
     })
 }
 
-/// Rows of cells below headings: the first column to the left, numbers to the right.
+/// A cell of a table has no more characters than this.
+const WIDEST: usize = 200;
+
+/// Rows of cells below headings: the first column to the left, numbers to the right. Of what is too long for a cell stands the
+/// beginning, and `...`.
 pub struct Table {
     rows: Vec<Vec<String>>,
     left: Vec<bool>,
@@ -169,7 +173,14 @@ impl Table {
     }
 
     pub fn row<const N: usize>(&mut self, cells: [String; N]) {
-        self.rows.push(cells.map(|cell| plain(&cell).into_owned()).into());
+        self.rows.push(cells.map(|cell| cut(&plain(&cell))).into());
+    }
+}
+
+fn cut(cell: &str) -> String {
+    match cell.char_indices().nth(WIDEST) {
+        Some(_) => cell.chars().take(WIDEST - 3).chain("...".chars()).collect(),
+        None => cell.to_owned(),
     }
 }
 
@@ -290,5 +301,10 @@ mod tests {
             table.to_string(),
             "stream     messages\na                 1\ncamera  12345678901\n"
         );
+        // A width has 16 bits where it is a format's.
+        table.row(["ü".repeat(70_000), "1".into()]);
+        let text = table.to_string();
+        assert!(text.lines().all(|line| line.chars().count() == 200 + 2 + 11), "{text}");
+        assert!(text.contains(&format!("\n{}...  ", "ü".repeat(197))), "{text}");
     }
 }
