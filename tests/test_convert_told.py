@@ -72,3 +72,20 @@ def test_only_files_are_read(tmp_path):
     (tmp_path / "tables" / "a.csv").write_text("timestamp_ns,x\n1,2\n")
     os.mkfifo(tmp_path / "tables" / "b.csv")
     assert words in info(tmp_path / "tables", code=1)["problems"][0]
+
+
+def test_stamps_without_samples_are_told(tmp_path):
+    folder = tmp_path / "rec"
+    folder.mkdir()
+    stamps = [[1, 2], [1, 2, 3], [1]]
+    values = [[1.0, 2.0], [1.0, 2.0], []]
+    table = pa.table({
+        "timestamp_ns": pa.array([2, 3, 4], pa.int64()),
+        "data": pa.array(values, pa.list_(pa.float64())),
+        "timestamps_ns": pa.array(stamps, pa.list_(pa.int64())),
+    })
+    with pa.OSFile(str(folder / "s.arrow"), "wb") as sink, pa.ipc.new_file(sink, table.schema) as file:
+        file.write_table(table)
+    assert info(folder, code=1)["problems"] == [
+        "stream `s`: of 3 messages 2 are no samples, the first: 3 `timestamps_ns` with 2 values (allowed: 1 values for each)"
+    ]

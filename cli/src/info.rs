@@ -5,7 +5,7 @@ use crate::output::{Output, Table, bytes, figure, figure_or_dash, path, plain};
 use crate::stats::Spread;
 use robocache::device::{Dtype, Values};
 use robocache::stream::recording::Reader;
-use robocache::stream::{Column, Message};
+use robocache::stream::{Column, Message, SamplesError};
 use robocache::time::ns_to_s;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -114,13 +114,24 @@ pub fn read(folder: &Path) -> eyre::Result<Info> {
     let about = (0..names.len()).map(|stream| (reader.files(stream).to_vec(), reader.is_finished(stream)));
     let about: Vec<(Vec<PathBuf>, bool)> = about.collect();
     let mut seen: Vec<Seen> = names.iter().map(|_| Seen::default()).collect();
+    let mut no_samples: Vec<NoSamples> = names.iter().map(|_| NoSamples::default()).collect();
     let (mut message, mut scratch) = (Message::default(), Vec::new());
     loop {
         match reader.next_into(&mut message) {
-            Ok(Some(stream)) => seen[stream].message(&message, &mut scratch),
+            Ok(Some(stream)) => {
+                seen[stream].message(&message, &mut scratch);
+                if let Err(error) = samples(&message) {
+                    no_samples[stream].add(error);
+                }
+            }
             Ok(None) => break,
             Err(error) => problems.push(error.to_string()),
         }
+    }
+    for ((name, seen), NoSamples { messages, first }) in names.iter().zip(&seen).zip(no_samples) {
+        let of = seen.messages;
+        let words = |first| format!("stream `{name}`: of {of} messages {messages} are no samples, the first: {first}");
+        problems.extend(first.map(words));
     }
     let (first, last) = span(&seen);
     let mut streams = Vec::with_capacity(names.len());
@@ -137,6 +148,34 @@ pub fn read(folder: &Path) -> eyre::Result<Info> {
         notes: Format::Recording.not_read(folder).into_iter().collect(),
         problems,
     })
+}
+
+/// Messages with stamps of samples that they do not hold.
+#[derive(Default)]
+struct NoSamples {
+    messages: u64,
+    first: Option<SamplesError>,
+}
+
+impl NoSamples {
+    fn add(&mut self, error: SamplesError) {
+        self.messages += 1;
+        self.first.get_or_insert(error);
+    }
+}
+
+/// Refuses a message that has not as many values for each of its `timestamps_ns`, and at least one.
+fn samples(message: &Message) -> Result<(), SamplesError> {
+    let stamps = message.header.timestamps_ns.len();
+    let values = message.flat().map_or(0, |values| values.len());
+    let dim = (values / stamps.max(1)).max(1);
+    match message.flat() {
+        // A window has a row for each stamp, of a shape of its own.
+        Some(_) if stamps > 0 && stamps * dim != values && !message.header.modalities.is_present() => {
+            Err(SamplesError::Stamps { stamps, values, dim })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// What a file or folder of other software holds.
