@@ -74,6 +74,20 @@ def test_only_files_are_read(tmp_path):
     assert words in info(tmp_path / "tables", code=1)["problems"][0]
 
 
+def test_a_chunk_within_a_chunk_is_told(tmp_path):
+    def record(op, body):
+        return bytes([op]) + struct.pack("<Q", len(body)) + body
+
+    def chunk(body):
+        return record(6, struct.pack("<QQQI", 0, 0, len(body), 0) + struct.pack("<I", 0) + struct.pack("<Q", len(body)) + body)
+
+    magic = b"\x89MCAP0\r\n"
+    path = tmp_path / "in.mcap"
+    path.write_bytes(magic + record(1, bytes(8)) + chunk(chunk(b"")) + record(15, bytes(4)) + record(2, bytes(20)) + magic)
+    (problem,) = info(path, code=1)["problems"]
+    assert problem.startswith(f"{path}: damaged at byte 25: a record of kind 0x06 within a chunk (allowed: ")
+
+
 def test_stamps_without_samples_are_told(tmp_path):
     folder = tmp_path / "rec"
     folder.mkdir()

@@ -414,6 +414,12 @@ impl Records {
             };
             self.messages += u64::from(op == op::MESSAGE);
             if !matches!(op, op::SCHEMA | op::CHANNEL | op::MESSAGE) {
+                if of == Place::Chunk && op < op::PRIVATE {
+                    self.is_damaged = true;
+                    let allowed = "allowed: schemas, channels and messages, of kinds 0x03 to 0x05";
+                    let problem = format!("a record of kind {op:#04x} within a chunk ({allowed}); it is left out");
+                    return Err(self.damaged(self.chunk_at, problem));
+                }
                 continue;
             }
             let (bytes, at) = match of {
