@@ -74,6 +74,35 @@ def test_only_files_are_read(tmp_path):
     assert words in info(tmp_path / "tables", code=1)["problems"][0]
 
 
+def joints(names, position, velocity=()):
+    values = (np.array(values, float) for values in (position, velocity, ()))
+    return T["sensor_msgs/msg/JointState"](bags.header(START), list(names), *values)
+
+
+def test_messages_without_a_sample_are_counted(tmp_path):
+    kind = "sensor_msgs/msg/JointState"
+    some = [joints("ab", [1, i] if i % 2 else []) for i in range(10)]
+    told = convert(bag(tmp_path / "some", kind, some), tmp_path / "out")
+    assert told["streams"] == [{"name": "t", "messages": 5}]
+    assert told["notes"] == [f"/t ({kind}): of 10 messages 5 give no sample, as `position` is empty"]
+    none = [T["tf2_msgs/msg/TFMessage"](transforms=[])] * 3
+    told = info(bag(tmp_path / "none", "tf2_msgs/msg/TFMessage", none))
+    assert told["notes"] == ["/t (tf2_msgs/msg/TFMessage): of 3 messages 3 give no sample, as `transforms` is empty"]
+
+
+def test_what_later_messages_have_more_is_named(tmp_path):
+    kind = "sensor_msgs/msg/JointState"
+    names = [joints("abc" if i else "ab", [i, 2, 3][: 3 if i else 2]) for i in range(4)]
+    told = convert(bag(tmp_path / "joints", kind, names), tmp_path / "out")
+    words = "`position`: 3 messages have names in `name` that the first did not have, whose values are left out: `c`"
+    assert told["notes"] == [f"/t ({kind}): {words}"] and told["streams"][0]["messages"] == 4
+    made, kind = bags.Made(), "sensor_msgs/msg/PointCloud2"
+    clouds = [made.cloud(START)[0] for _ in range(3)]
+    del clouds[0].fields[4]
+    told = info(bag(tmp_path / "clouds", kind, clouds))
+    assert told["notes"] == [f"/t ({kind}): 2 messages have other columns than the first (x, y, z, intensity, t_ns): `ring`"]
+
+
 def test_a_chunk_within_a_chunk_is_told(tmp_path):
     def record(op, body):
         return bytes([op]) + struct.pack("<Q", len(body)) + body

@@ -34,6 +34,9 @@ pub(super) struct Part {
     pub take: Take,
     /// What it is made of: a list, or a struct. Where that is empty, there is no message.
     pub source: Option<String>,
+    /// How many messages it has given, and of how many its source was empty.
+    pub given: u64,
+    pub empty: u64,
 }
 
 pub(super) enum Take {
@@ -51,12 +54,16 @@ impl Part {
             Take::Transforms(transforms) => transforms.selector.losses(),
             Take::Image(_) => return Vec::new(),
         };
+        let others = match &self.take {
+            Take::Select(selector) => selector.others(),
+            _ => None,
+        };
         let line = |(count, path): (u64, &str), what: &str| {
             (count > 0).then(|| format!("{what} {count}, the first in `{path}`"))
         };
         let rounded = line(losses.rounded, Tally::ROUNDED);
         let missing = line(losses.missing, "numbers that are not there, for which NaN stands:");
-        rounded.into_iter().chain(missing).collect()
+        rounded.into_iter().chain(missing).chain(others).collect()
     }
 }
 
@@ -130,6 +137,23 @@ impl Plan {
         )
     }
 
+    /// Of which of so many messages a stream has none as what it is made of is empty, in words. Where others have a value, a
+    /// list that is empty in all messages is not used.
+    pub fn empty(&self, messages: u64) -> Vec<String> {
+        let is_given = self.parts.iter().any(|part| part.given > 0);
+        let is_all = !is_given && self.parts.iter().all(|part| part.empty > 0);
+        let is_told = |part: &&Part| part.empty > 0 && (part.given > 0 || is_all);
+        let parts = self.parts.iter().filter(is_told);
+        let words = |part: &Part| {
+            let of = part.source.as_deref().unwrap_or("transforms");
+            format!(
+                "of {messages} messages {} give no sample, as `{of}` is empty",
+                part.empty
+            )
+        };
+        parts.map(words).collect()
+    }
+
     /// The fields of clouds that are in no column.
     pub fn fields_left_out(&self) -> Vec<String> {
         let left_out = self.parts.iter().map(|part| match &part.take {
@@ -144,6 +168,8 @@ impl Plan {
             suffix: suffix.to_owned(),
             take,
             source,
+            given: 0,
+            empty: 0,
         });
     }
 

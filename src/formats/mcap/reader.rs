@@ -223,6 +223,7 @@ impl Reader {
                     let stamp = transforms.stamp.as_mut();
                     let own = stamp.and_then(|stamp| stamp.read(&element, open.published_ns));
                     if own.is_none() {
+                        part.empty += 1;
                         topic.tally.unstamped += 1;
                     }
                     let stamp = open.stamp(own);
@@ -241,6 +242,7 @@ impl Reader {
                     if !std::mem::replace(&mut open.is_refused, true) {
                         topic.tally.refused.add(1, why);
                     }
+                        part.empty += u64::from(open.element == 1);
                 }
             }
         }
@@ -261,6 +263,7 @@ struct Open {
     element: usize,
     /// Whether something of it could not be taken.
     is_refused: bool,
+                    part.given += 1;
 }
 
 impl Open {
@@ -577,6 +580,11 @@ impl Names {
         let mut found = self.found.iter();
         let known = found.position(|(of, with, _)| of == topic && with == suffix);
         known.unwrap_or_else(|| {
+                    lines.extend(
+                        plan.empty(messages)
+                            .into_iter()
+                            .map(|words| format!("{topic} ({kind}): {words}")),
+                    );
             let wanted = file_name(&format!("{topic}{suffix}"));
             let mut name = wanted.clone();
             let mut number = 1;

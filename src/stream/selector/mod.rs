@@ -286,6 +286,16 @@ impl Selector {
         }
     }
 
+    /// How many messages have elements or fields that the first did not have, in words.
+    #[cfg(feature = "mcap")]
+    pub(crate) fn others(&self) -> Option<String> {
+        match &self.plan.as_ref().ok()?.take {
+            Take::Samples(samples, _) => samples.others(),
+            Take::PointCloud2(cloud) => cloud.others(),
+            _ => None,
+        }
+    }
+
     /// The fields of the last cloud that are in no column, in words.
     #[cfg(feature = "mcap")]
     pub(crate) fn left_out(&self) -> Vec<String> {

@@ -6,6 +6,39 @@ use crate::arrow::array::{ArrayRef, StructArray};
 use crate::arrow::datatypes::Fields;
 use std::ops::Range;
 
+/// Messages that have names which the first did not have.
+#[cfg(feature = "mcap")]
+#[derive(Debug, Default)]
+pub(super) struct Others {
+    messages: u64,
+    names: Vec<String>,
+}
+
+#[cfg(feature = "mcap")]
+impl Others {
+    const MOST: usize = 64;
+
+    /// Counts a message with such names.
+    pub fn add<'a>(&mut self, names: impl Iterator<Item = &'a str>) {
+        self.messages += 1;
+        for name in names {
+            if self.names.len() < Self::MOST && !self.names.iter().any(|known| known == name) {
+                self.names.push(name.to_owned());
+            }
+        }
+    }
+
+    /// How many messages there are and what is wrong with them, if there are any.
+    pub fn line(&self, what: &str) -> Option<String> {
+        let names: Vec<String> = self.names.iter().map(|name| format!("`{name}`")).collect();
+        let new = match names.is_empty() {
+            true => String::new(),
+            false => format!(": {}", names.join(", ")),
+        };
+        (self.messages > 0).then(|| format!("{} messages {what}{new}", self.messages))
+    }
+}
+
 /// Which elements of a list have which names.
 #[derive(Debug)]
 pub(super) struct Names {
@@ -17,6 +50,11 @@ pub(super) struct Names {
     last: Vec<String>,
     places: Vec<usize>,
     is_known: bool,
+    /// Whether the first message says which elements are taken; then the messages with more.
+    #[cfg(feature = "mcap")]
+    is_of_first: bool,
+    #[cfg(feature = "mcap")]
+    others: Others,
 }
 
 impl Names {
@@ -36,6 +74,10 @@ impl Names {
             Some((list, item)) if is_text(item.data_type()) => Ok(Self {
                 path,
                 list,
+                #[cfg(feature = "mcap")]
+                is_of_first: order.is_empty(),
+                #[cfg(feature = "mcap")]
+                others: Others::default(),
                 order,
                 last: Vec::new(),
                 places: Vec::new(),
@@ -83,6 +125,23 @@ impl Names {
         if self.order.is_empty() {
             self.order.clone_from(&self.last);
         }
+        // Each name that is taken is there once.
+        #[cfg(feature = "mcap")]
+        if self.is_of_first && self.last.len() > self.order.len() {
+            let order = &self.order;
+            let is_new = |name: &&str| !order.iter().any(|known| known == name);
+            self.others.add(self.last.iter().map(String::as_str).filter(is_new));
+        }
+    }
+
+    /// How many messages have elements that the first did not have, in words.
+    #[cfg(feature = "mcap")]
+    pub fn others(&self) -> Option<String> {
+        let what = format!(
+            "have names in `{}` that the first did not have, whose values are left out",
+            self.key()
+        );
+        self.others.line(&what)
     }
 
     /// How many names the message has.

@@ -127,6 +127,15 @@ impl Samples {
         self.names.as_ref().map_or(&[], Names::order)
     }
 
+    /// How many messages have elements that the first did not have, in words.
+    #[cfg(feature = "mcap")]
+    pub fn others(&self) -> Option<String> {
+        let (names, numbers) = (self.names.as_ref()?, self.numbers.first()?);
+        names
+            .others()
+            .map(|words| format!("`{}`: {words}", numbers.path.text()))
+    }
+
     /// Makes the payload of `message` a flat array of the values, of which there are to be as many as `width` says.
     pub fn read(&mut self, payload: &StructArray, width: Width, message: &mut Message) -> Result<(), SelectError> {
         if let Some(names) = &mut self.names {

@@ -2,6 +2,8 @@ use super::{Values, check, columns};
 use crate::arrow::array::{Array, AsArray, StructArray};
 use crate::arrow::datatypes::{DataType, FieldRef, Fields};
 use crate::device::Dtype;
+#[cfg(feature = "mcap")]
+use crate::stream::selector::names::Others;
 use crate::stream::selector::path::{List, Path, bytes, integer, is_bytes, is_text, text};
 use crate::stream::selector::{SelectError, Wanted};
 use crate::stream::{Cells, Message};
@@ -26,6 +28,11 @@ pub(in crate::stream::selector) struct PointCloud2 {
     /// The fields of all messages that are in no column, in words.
     #[cfg(feature = "mcap")]
     left_out: Vec<String>,
+    /// The columns of the first message, and the messages of others.
+    #[cfg(feature = "mcap")]
+    first: Vec<String>,
+    #[cfg(feature = "mcap")]
+    others: Others,
 }
 
 /// The rows of points of a `sensor_msgs/PointCloud2`.
@@ -154,6 +161,10 @@ impl PointCloud2 {
             taken: Vec::new(),
             #[cfg(feature = "mcap")]
             left_out: Vec::new(),
+            #[cfg(feature = "mcap")]
+            first: Vec::new(),
+            #[cfg(feature = "mcap")]
+            others: Others::default(),
         })
     }
 
@@ -208,6 +219,8 @@ impl PointCloud2 {
                 allowed,
             ));
         }
+        #[cfg(feature = "mcap")]
+        self.note_others();
         message.header.forget_form();
         message.rows = points;
         let rows = Rows {
@@ -270,6 +283,26 @@ impl PointCloud2 {
             if self.left_out.len() < MOST && !self.left_out.contains(&words) {
                 self.left_out.push(words);
             }
+        }
+    }
+
+    /// How many messages have other columns than the first, in words.
+    #[cfg(feature = "mcap")]
+    pub fn others(&self) -> Option<String> {
+        let first = self.first.join(", ");
+        self.others
+            .line(&format!("have other columns than the first ({first})"))
+    }
+
+    #[cfg(feature = "mcap")]
+    fn note_others(&mut self) {
+        let names = || self.taken.iter().map(|taken| taken.name.as_str());
+        if self.first.is_empty() {
+            self.first = names().map(str::to_owned).collect();
+        } else if !names().eq(self.first.iter().map(String::as_str)) {
+            let first = &self.first;
+            let is_new = |name: &&str| !first.iter().any(|first| first == name);
+            self.others.add(names().filter(is_new));
         }
     }
 
