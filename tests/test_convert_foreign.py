@@ -210,7 +210,7 @@ def test_json(tmp_path):
     # What was no time in the first message is none.
     assert stream(out, "late")["timestamp_ns"].to_pylist() == [START + 40_000_000, START + 50_000_000]
     assert [row.tolist() for row in rows(stream(out, "wrong"))] == [[1], [2]]
-    assert told["problems"][0].startswith("/wrong (no schema): of 6 messages 4 are not of that type, the first: `v`: a text (allowed: a number)")
+    assert told["problems"][0].startswith("/wrong (no schema): of 6 messages 4 can't be read, the first: `v`: a text (allowed: a number)")
 
 
 def test_schemas_that_do_not_say_it(tmp_path):
@@ -237,7 +237,7 @@ def test_schemas_that_do_not_say_it(tmp_path):
         assert part in notes, notes
     assert "/bare (no schema): 1 messages are left out: it has no schema, and in `protobuf` messages do not tell what they are (allowed without one: json)" in notes
     problems = "\n".join(told["problems"])
-    assert "/bare" not in problems and "/cut (foxglove.PoseInFrame): of 8 messages 7 are not of that type" in problems
+    assert "/bare" not in problems and "/cut (foxglove.PoseInFrame): of 8 messages 7 can't be read" in problems
     assert len(rows(stream(out, "cut"))) == 1
 
 

@@ -103,6 +103,16 @@ def test_what_later_messages_have_more_is_named(tmp_path):
     assert told["notes"] == [f"/t ({kind}): 2 messages have other columns than the first (x, y, z, intensity, t_ns): `ring`"]
 
 
+def test_times_beyond_int64_are_refused(tmp_path):
+    late = 1 << 63
+    foreign.write(tmp_path / "in.mcap", [("/a", "json", None)], [(0, log, START, b'{"v": 1}') for log in (START, late)])
+    told = info(tmp_path / "in.mcap", code=1)
+    assert told["streams"][0]["messages"] == 1
+    assert told["problems"] == [
+        f"/a (no schema): of 2 messages 1 can't be read, the first: it was logged at {late} ns and published at {START} ns (allowed: at most {late - 1})"
+    ]
+
+
 def test_a_chunk_within_a_chunk_is_told(tmp_path):
     def record(op, body):
         return bytes([op]) + struct.pack("<Q", len(body)) + body
@@ -115,6 +125,25 @@ def test_a_chunk_within_a_chunk_is_told(tmp_path):
     path.write_bytes(magic + record(1, bytes(8)) + chunk(chunk(b"")) + record(15, bytes(4)) + record(2, bytes(20)) + magic)
     (problem,) = info(path, code=1)["problems"]
     assert problem.startswith(f"{path}: damaged at byte 25: a record of kind 0x06 within a chunk (allowed: ")
+
+
+def test_what_is_broken_is_a_problem(tmp_path):
+    made = bags.Made()
+    image, unknown = made.image(START)[0], made.image(START)[0]
+    image.data, unknown.encoding = image.data[:-10], "nv21"
+    kind = "sensor_msgs/msg/Image"
+    told = convert(bag(tmp_path / "images", kind, [made.image(START)[0], image, unknown]), tmp_path / "out", code=1)
+    assert told["problems"] == [
+        f"/t ({kind}): of 3 messages 1 can't be read, the first: 4 rows of 24 bytes in 86 (needed: 18 a row for 6 pixels of `rgb8`)"
+    ]
+    assert told["notes"] == [f"/t ({kind}): of 3 messages 1 can't be taken, the first: encoding `nv21`, whose pixels are not known"]
+    clouds = [made.cloud(START, 4)[0] for _ in range(2)]
+    clouds[1].data = clouds[1].data[:-1]
+    (problem,) = info(bag(tmp_path / "clouds", "sensor_msgs/msg/PointCloud2", clouds), code=1)["problems"]
+    assert "of 2 messages 1 can't be read, the first: `data` is 127 bytes (allowed: 128, " in problem
+    names = [joints("ab", [1, 2]), joints("abc", [1, 2])]
+    (problem,) = info(bag(tmp_path / "names", "sensor_msgs/msg/JointState", names), code=1)["problems"]
+    assert "`position` has 2 values for the 3 of `name` (allowed: one for each)" in problem
 
 
 def test_stamps_without_samples_are_told(tmp_path):

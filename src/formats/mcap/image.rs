@@ -1,5 +1,6 @@
 //! Images of ROS: `sensor_msgs/Image` as tensors `[H, W, C]`.
 
+use super::tally::Unfit;
 use super::types::has_all;
 use crate::arrow::array::{AsArray, StructArray};
 use crate::arrow::datatypes::{Fields, UInt8Type, UInt32Type};
@@ -39,7 +40,8 @@ impl Kind {
 
     /// Makes the payload of `message` the image: of a plain one `[H, W, C]` without what stands behind its rows, of a
     /// compressed one its bytes.
-    pub fn read(self, payload: &StructArray, message: &mut Message) -> Result<(), String> {
+    pub fn read(self, payload: &StructArray, message: &mut Message) -> Result<(), Unfit> {
+        let useless = |problem: &str| Unfit::Useless(problem.to_owned());
         let text = |name: &str| {
             payload
                 .column_by_name(name)?
@@ -52,31 +54,31 @@ impl Kind {
             .column_by_name("data")
             .and_then(|data| data.as_list_opt::<i32>());
         let bytes = bytes.and_then(|bytes| bytes.values().as_primitive_opt::<UInt8Type>());
-        let data = bytes.ok_or("`data` is no list of uint8")?.values();
+        let data = bytes.ok_or_else(|| useless("`data` is no list of uint8"))?.values();
         if self == Self::Compressed {
-            let format = text("format").ok_or("`format` is no text")?;
+            let format = text("format").ok_or_else(|| useless("`format` is no text"))?;
             message.header.other.set(ENCODING).assign(MetadataRef::String(format));
             message.rows = data.len();
             message.add_column("", Dtype::UInt8, Cells::One).data.copy_from(data);
             return Ok(());
         }
-        let encoding = text("encoding").ok_or("`encoding` is no text")?;
+        let encoding = text("encoding").ok_or_else(|| useless("`encoding` is no text"))?;
         let parts = [number("height"), number("width"), number("step")];
         let [Some(height), Some(width), Some(step)] = parts else {
-            return Err("`height`, `width` or `step` is no uint32".to_owned());
+            return Err(useless("`height`, `width` or `step` is no uint32"));
         };
         let (dtype, channels) =
-            pixel(encoding).ok_or_else(|| format!("encoding `{encoding}`, whose pixels are not known"))?;
+            pixel(encoding).ok_or_else(|| useless(&format!("encoding `{encoding}`, whose pixels are not known")))?;
         let is_big = payload
             .column_by_name("is_bigendian")
             .and_then(|flag| flag.as_primitive_opt::<UInt8Type>());
         let is_big = is_big.is_some_and(|flag| flag.value(0) != 0);
         let row = width.saturating_mul(channels * dtype.size());
         if row > step || step.checked_mul(height).is_none_or(|all| all > data.len()) && height > 0 {
-            return Err(format!(
+            return Err(Unfit::Broken(format!(
                 "{height} rows of {step} bytes in {} (needed: {row} a row for {width} pixels of `{encoding}`)",
                 data.len()
-            ));
+            )));
         }
         message.header.other.set(ENCODING).assign(MetadataRef::String(encoding));
         message.header.shape.set([height as i64, width as i64, channels as i64]);

@@ -5,7 +5,7 @@ use super::own::{Differences, Own};
 use super::plan::{self, Part, Plan, Take, Transforms};
 use super::records::{Channel, MOST_BYTES, Raw, Record, Schema};
 use super::stamp::Stamp;
-use super::tally::Tally;
+use super::tally::{Tally, Unfit};
 use super::{ReadError, cdr, descriptor, files, interfaces, json, types};
 use crate::arrow::array::{Array, ArrayRef, AsArray, StructArray};
 use crate::formats::file_name;
@@ -199,8 +199,7 @@ impl Reader {
                     }
                     let stamp = open.stamp(open.stamp_ns);
                     let payload: ArrayRef = open.payload.clone();
-                    let read = selector.read([stamp], &payload, message);
-                    read.map_err(|error| error.to_string())
+                    selector.read([stamp], &payload, message).map_err(Unfit::from)
                 }
                 Take::Image(kind) => {
                     open.part += 1;
@@ -230,7 +229,7 @@ impl Reader {
                     let frame = (key::frame_id, MetadataRef::String(parent));
                     let payload: ArrayRef = Arc::new(element.clone());
                     let read = transforms.selector.read([stamp, frame], &payload, message);
-                    read.map_err(|error| error.to_string())
+                    read.map_err(Unfit::from)
                 }
             };
             match read {
@@ -240,7 +239,10 @@ impl Reader {
                 }
                 Err(why) => {
                     if !std::mem::replace(&mut open.is_refused, true) {
-                        topic.tally.refused.add(1, why);
+                        match why {
+                            Unfit::Useless(why) => topic.tally.refused.add(1, why),
+                            Unfit::Broken(why) => topic.tally.broken.add(1, why),
+                        }
                     }
                         part.empty += u64::from(open.element == 1);
                 }
@@ -455,9 +457,16 @@ impl Topics {
                 return None;
             }
         };
-        let ns = |time| i64::try_from(time).unwrap_or(i64::MAX);
-        let published_ns = ns(raw.publish_time);
         let mut stamp_ns = None;
+        let (Ok(recorded_ns), Ok(published_ns)) = (i64::try_from(raw.log_time), i64::try_from(raw.publish_time)) else {
+            let (logged, published) = (raw.log_time, raw.publish_time);
+            let problem = format!(
+                "it was logged at {logged} ns and published at {published} ns (allowed: at most {})",
+                i64::MAX
+            );
+            topic.tally.broken.add(1, problem);
+            return None;
+        };
         if let Ok(Known::Topic(plan)) = &mut topic.plan
             && !plan.is_transforms()
         {
@@ -469,7 +478,7 @@ impl Topics {
             topic: at,
             payload: Arc::new(payload),
             stamp_ns,
-            recorded_ns: ns(raw.log_time),
+            recorded_ns,
             published_ns,
             part: 0,
             element: 0,
@@ -557,10 +566,7 @@ impl Topic {
             Err(why) if self.is_lost && messages > 0 => {
                 Some(format!("{topic}: {messages} messages are left out: {why}"))
             }
-            _ => self
-                .tally
-                .broken
-                .line(topic, self.kind(), messages, "are not of that type"),
+            _ => self.tally.broken.line(topic, self.kind(), messages, "can't be read"),
         }
     }
 }

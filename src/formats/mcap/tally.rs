@@ -1,5 +1,7 @@
 //! What became of the messages of a topic.
 
+use crate::stream::{MessageError, SelectError};
+
 /// Counts of a topic, for what is said in the end.
 #[derive(Default)]
 pub(super) struct Tally {
@@ -15,8 +17,27 @@ pub(super) struct Tally {
     pub empty: u64,
     /// Messages that hold nothing that can be taken.
     pub refused: Refusals,
-    /// Those that are not of their type.
+    /// Those that are not of their type, or contradict themselves.
     pub broken: Refusals,
+}
+
+/// Why nothing is made of what a message holds.
+pub(super) enum Unfit {
+    /// It is whole, and of no use here.
+    Useless(String),
+    /// It is not what the message says of it.
+    Broken(String),
+}
+
+impl From<MessageError> for Unfit {
+    fn from(error: MessageError) -> Self {
+        match error {
+            MessageError::Select(SelectError::Broken { .. } | SelectError::Length { .. }) => {
+                Self::Broken(error.to_string())
+            }
+            _ => Self::Useless(error.to_string()),
+        }
+    }
 }
 
 /// How many messages or values, and why the first of them.

@@ -22,6 +22,16 @@ pub enum SelectError {
         /// What is allowed.
         allowed: String,
     },
+    /// What stands there is not what the rest of the payload says of it.
+    #[error("`{path}` is {came} (allowed: {allowed})")]
+    Broken {
+        /// Where it stands.
+        path: String,
+        /// Its value, or how much it holds.
+        came: String,
+        /// What the rest says.
+        allowed: String,
+    },
     /// The payload is no struct of one row.
     #[error("the payload is {came} (allowed: a struct of one row)")]
     Payload {
@@ -45,6 +55,14 @@ pub enum SelectError {
 impl SelectError {
     pub(super) fn value(path: impl Into<String>, came: impl ToString, allowed: impl Into<String>) -> Self {
         Self::Value {
+            path: path.into(),
+            came: came.to_string(),
+            allowed: allowed.into(),
+        }
+    }
+
+    pub(super) fn broken(path: impl Into<String>, came: impl ToString, allowed: impl Into<String>) -> Self {
+        Self::Broken {
             path: path.into(),
             came: came.to_string(),
             allowed: allowed.into(),

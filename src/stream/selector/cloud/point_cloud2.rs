@@ -186,7 +186,7 @@ impl PointCloud2 {
                 let row_step = size(&grid.row_step)?;
                 if height > 1 && width > 0 && row_step < width * point_step {
                     let allowed = format!("at least {}, {width} points of {point_step} bytes", width * point_step);
-                    return Err(SelectError::value(grid.row_step.text(), row_step, allowed));
+                    return Err(SelectError::broken(grid.row_step.text(), row_step, allowed));
                 }
                 // Where there is one row, nobody needs to know where the next one is.
                 let row_step = if height > 1 { row_step } else { width * point_step };
@@ -195,7 +195,7 @@ impl PointCloud2 {
             None if data.is_empty() => (1, 0, 0),
             None if point_step == 0 || data.len() % point_step != 0 => {
                 let allowed = format!("a multiple of `{}`, which is {point_step}", self.words.point_step);
-                return Err(SelectError::value(
+                return Err(SelectError::broken(
                     self.data.text(),
                     format!("{} bytes", data.len()),
                     allowed,
@@ -213,7 +213,7 @@ impl PointCloud2 {
         };
         if data.len() < needed {
             let allowed = format!("{needed}, {height} rows of {width} points of {point_step} bytes");
-            return Err(SelectError::value(
+            return Err(SelectError::broken(
                 self.data.text(),
                 format!("{} bytes", data.len()),
                 allowed,
@@ -260,7 +260,7 @@ impl PointCloud2 {
             let end = taken.offset + taken.dtype.size();
             if end > point_step {
                 let allowed = format!("at least {end}, where field `{}` ends", taken.name);
-                return Err(SelectError::value(self.point_step.text(), point_step, allowed));
+                return Err(SelectError::broken(self.point_step.text(), point_step, allowed));
             }
         }
         Ok(())
