@@ -103,6 +103,17 @@ def test_what_later_messages_have_more_is_named(tmp_path):
     assert told["notes"] == [f"/t ({kind}): 2 messages have other columns than the first (x, y, z, intensity, t_ns): `ring`"]
 
 
+def test_a_bag_is_what_its_metadata_say(tmp_path):
+    folder = bag(tmp_path / "bag", "sensor_msgs/msg/Imu", [bags.Made().imu(START)[0]] * 5)
+    shutil.copy(folder / "bag.mcap", folder / "bag_1.mcap")
+    metadata = (folder / "metadata.yaml").read_text()
+    assert info(folder)["notes"][-1] == f"{folder}/metadata.yaml: it does not list `bag_1.mcap`, and what it does not list is not read"
+    (folder / "metadata.yaml").write_text(metadata.replace("message_count: 5", "message_count: 9999"))
+    told = convert(folder, tmp_path / "out", code=1)
+    assert told["problems"] == [f"{folder}: 5 messages were read, and its `metadata.yaml` says that it has 9999"]
+    assert told["streams"][0]["messages"] == 5
+
+
 def test_times_beyond_int64_are_refused(tmp_path):
     late = 1 << 63
     foreign.write(tmp_path / "in.mcap", [("/a", "json", None)], [(0, log, START, b'{"v": 1}') for log in (START, late)])

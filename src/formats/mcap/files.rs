@@ -19,6 +19,18 @@ struct Information {
     relative_file_paths: Vec<PathBuf>,
     #[serde(default)]
     compression_format: String,
+    message_count: Option<u64>,
+}
+
+/// What a bag is made of.
+#[derive(Default)]
+pub(super) struct Bag {
+    /// Its files, in their order.
+    pub files: Vec<PathBuf>,
+    /// How many messages its `metadata.yaml` says that they have.
+    pub says_messages: Option<u64>,
+    /// The files beside them that `metadata.yaml` does not list, in words.
+    pub unlisted: Option<String>,
 }
 
 /// Whether this is a folder of rosbag2, as far as can be seen from outside.
@@ -26,10 +38,14 @@ pub(super) fn is_bag(path: &Path) -> bool {
     path.join(METADATA).is_file() || !bag_files(path).is_empty()
 }
 
-/// The files of a path, in their order.
-pub(super) fn of(path: &Path) -> Result<Vec<PathBuf>, ReadError> {
+/// What a path is, a file or a folder.
+pub(super) fn of(path: &Path) -> Result<Bag, ReadError> {
+    let of_files = |files: Vec<PathBuf>| Bag {
+        files,
+        ..Bag::default()
+    };
     if !path.is_dir() {
-        return Ok(vec![path.to_owned()]);
+        return Ok(of_files(vec![path.to_owned()]));
     }
     let metadata = path.join(METADATA);
     let refused = |path: &Path, problem: String| {
@@ -45,7 +61,7 @@ pub(super) fn of(path: &Path) -> Result<Vec<PathBuf>, ReadError> {
         return if found.is_empty() {
             refused(path, problem.to_owned())
         } else {
-            Ok(found)
+            Ok(of_files(found))
         };
     }
     let text = fs::read_to_string(&metadata).map_err(|source| ReadError::Io {
@@ -81,8 +97,23 @@ pub(super) fn of(path: &Path) -> Result<Vec<PathBuf>, ReadError> {
             &metadata,
             "no files in `relative_file_paths` (allowed: one or more)".into(),
         ),
-        found => Ok(found),
+        found => {
+            let others = bag_files(path).into_iter().filter(|file| !found.contains(file));
+            let others: Vec<String> = others.map(|file| name_of(&file)).collect();
+            Ok(Bag {
+                says_messages: bag.message_count,
+                unlisted: (!others.is_empty()).then(|| {
+                    let (metadata, others) = (metadata.display(), others.join(", "));
+                    format!("{metadata}: it does not list {others}, and what it does not list is not read")
+                }),
+                files: found,
+            })
+        }
     }
+}
+
+fn name_of(file: &Path) -> String {
+    format!("`{}`", file.file_name().unwrap_or_default().to_string_lossy())
 }
 
 /// Whether a file is called as those of bags are.

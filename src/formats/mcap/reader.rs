@@ -19,6 +19,12 @@ use std::sync::Arc;
 /// A topic becomes a stream, or several: `docs/formats.md` says which, and what is left out. Messages come in the order of
 /// the files. One chunk of a file is in memory at a time.
 pub struct Reader {
+    path: PathBuf,
+    /// How many messages the metadata of a folder say that there are, until that was compared with those that came; and
+    /// whether something could not be read.
+    says_messages: Option<u64>,
+    messages: u64,
+    is_damaged: bool,
     /// The files that are not open yet, the next one last.
     files: Vec<PathBuf>,
     open_file: Option<Container>,
@@ -38,16 +44,21 @@ impl Reader {
     /// # Errors
     /// If there is none, or it is none of MCAP.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, ReadError> {
-        let mut files = files::of(path.as_ref())?;
+        let bag = files::of(path.as_ref())?;
+        let mut files = bag.files;
         files.reverse();
         let mut reader = Self {
+            path: path.as_ref().to_owned(),
+            says_messages: bag.says_messages,
+            messages: 0,
+            is_damaged: false,
             files,
             open_file: None,
             topics: Topics::default(),
             names: Names::default(),
             open: None,
             missing: Vec::new(),
-            beside: Vec::new(),
+            beside: bag.unlisted.into_iter().collect(),
         };
         while let Err(error) = reader.open_next() {
             reader.missing.push(error);
@@ -87,6 +98,20 @@ impl Reader {
     /// # Errors
     /// A part that can't be read. The next call goes on behind it.
     pub fn next_into(&mut self, message: &mut Message) -> Result<Option<usize>, ReadError> {
+        let read = self.read_next(message);
+        self.is_damaged |= read.is_err();
+        match (&read, self.says_messages) {
+            (Ok(None), Some(says)) if says != self.messages && !self.is_damaged => {
+                self.says_messages = None;
+                let (path, messages) = (self.path.clone(), self.messages);
+                let problem = format!("{messages} messages were read, and its `metadata.yaml` says that it has {says}");
+                Err(ReadError::Unreadable { path, problem })
+            }
+            _ => read,
+        }
+    }
+
+    fn read_next(&mut self, message: &mut Message) -> Result<Option<usize>, ReadError> {
         if let Some(error) = self.missing.pop() {
             return Err(error);
         }
@@ -111,7 +136,10 @@ impl Reader {
                 }
                 Some(Record::Schema(schema)) => self.topics.schema(schema),
                 Some(Record::Channel(channel)) => self.topics.channel(channel),
-                Some(Record::Message(raw)) => self.open = self.topics.message(raw),
+                Some(Record::Message(raw)) => {
+                    self.messages += 1;
+                    self.open = self.topics.message(raw);
+                }
             }
         }
     }
@@ -195,6 +223,7 @@ impl Reader {
                         .as_ref()
                         .is_some_and(|path| plan::is_empty(&open.payload, path))
                     {
+                        part.empty += 1;
                         continue;
                     }
                     let stamp = open.stamp(open.stamp_ns);
@@ -213,6 +242,7 @@ impl Reader {
                 Take::Transforms(transforms) => {
                     let Some(element) = open.next_transform(transforms) else {
                         open.part += 1;
+                        part.empty += u64::from(open.element == 1);
                         continue;
                     };
                     let child = plan::text(&element, "child_frame_id").unwrap_or_default();
@@ -222,7 +252,6 @@ impl Reader {
                     let stamp = transforms.stamp.as_mut();
                     let own = stamp.and_then(|stamp| stamp.read(&element, open.published_ns));
                     if own.is_none() {
-                        part.empty += 1;
                         topic.tally.unstamped += 1;
                     }
                     let stamp = open.stamp(own);
@@ -234,6 +263,7 @@ impl Reader {
             };
             match read {
                 Ok(()) => {
+                    part.given += 1;
                     message.arrival_ns = Some(open.recorded_ns);
                     return Some(self.names.find(&topic.name, suffix));
                 }
@@ -244,7 +274,6 @@ impl Reader {
                             Unfit::Broken(why) => topic.tally.broken.add(1, why),
                         }
                     }
-                        part.empty += u64::from(open.element == 1);
                 }
             }
         }
@@ -265,7 +294,6 @@ struct Open {
     element: usize,
     /// Whether something of it could not be taken.
     is_refused: bool,
-                    part.given += 1;
 }
 
 impl Open {
@@ -432,6 +460,15 @@ impl Topics {
             }
             Known::View | Known::Unseen { .. } => return None,
         };
+        let (Ok(recorded_ns), Ok(published_ns)) = (i64::try_from(raw.log_time), i64::try_from(raw.publish_time)) else {
+            let (logged, published) = (raw.log_time, raw.publish_time);
+            let problem = format!(
+                "it was logged at {logged} ns and published at {published} ns (allowed: at most {})",
+                i64::MAX
+            );
+            topic.tally.broken.add(1, problem);
+            return None;
+        };
         let data = match decoder {
             Decoder::Cdr { .. } if raw.data.starts_with(&ZSTD) => {
                 self.unpacked.clear();
@@ -458,15 +495,6 @@ impl Topics {
             }
         };
         let mut stamp_ns = None;
-        let (Ok(recorded_ns), Ok(published_ns)) = (i64::try_from(raw.log_time), i64::try_from(raw.publish_time)) else {
-            let (logged, published) = (raw.log_time, raw.publish_time);
-            let problem = format!(
-                "it was logged at {logged} ns and published at {published} ns (allowed: at most {})",
-                i64::MAX
-            );
-            topic.tally.broken.add(1, problem);
-            return None;
-        };
         if let Ok(Known::Topic(plan)) = &mut topic.plan
             && !plan.is_transforms()
         {
@@ -552,6 +580,11 @@ impl Topic {
                     }
                     let guess = plan.stamp.as_ref().and_then(Stamp::guess);
                     lines.extend(guess.map(|words| format!("{topic} ({kind}): {words}")));
+                    lines.extend(
+                        plan.empty(messages)
+                            .into_iter()
+                            .map(|words| format!("{topic} ({kind}): {words}")),
+                    );
                     let losses = plan.parts.iter().flat_map(Part::losses);
                     lines.extend(losses.map(|words| format!("{topic} ({kind}): {words}")));
                 }
@@ -586,11 +619,6 @@ impl Names {
         let mut found = self.found.iter();
         let known = found.position(|(of, with, _)| of == topic && with == suffix);
         known.unwrap_or_else(|| {
-                    lines.extend(
-                        plan.empty(messages)
-                            .into_iter()
-                            .map(|words| format!("{topic} ({kind}): {words}")),
-                    );
             let wanted = file_name(&format!("{topic}{suffix}"));
             let mut name = wanted.clone();
             let mut number = 1;
