@@ -412,16 +412,20 @@ fn what_is_whole_of_a_broken_file_is_read() {
         );
     }
 
-    // The kind of a message, in a chunk without a CRC: the end of the file has counted them.
-    let mut broken = whole.clone();
-    broken[chunks[1].start + CRC..chunks[1].start + CRC + 4].fill(0);
-    broken[chunks[1].start + COMPRESSION + 4 + 8] = 0x07;
-    let (came, said) = read(&broken);
-    assert_eq!(came, messages - 1);
-    assert!(
-        said.len() == 1 && said[0].contains("59 messages were read, and the file says that it has 60"),
-        "{said:?}"
-    );
+    // The kind of a message, in a chunk without a CRC: what is none of a chunk, and what may be an application's; the end of
+    // the file has counted them.
+    for (kind, words) in [
+        (0x06, "a record of kind 0x06 within a chunk (allowed: "),
+        (0x07, "a record of kind 0x07 within a chunk (allowed: "),
+        (0x80, "59 messages were read, and the file says that it has 60"),
+    ] {
+        let mut broken = whole.clone();
+        broken[chunks[1].start + CRC..chunks[1].start + CRC + 4].fill(0);
+        broken[chunks[1].start + COMPRESSION + 4 + 8] = kind;
+        let (came, said) = read(&broken);
+        assert_eq!(came, messages - 1);
+        assert!(said.len() == 1 && said[0].contains(words), "{said:?}");
+    }
 
     // Without the first chunk nothing describes the others, but the end of the file does.
     let mut broken = whole.clone();
