@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use robocache::formats::csv::{Options, Reader};
+use robocache::formats::csv::{Options, Reader, Writer};
 use robocache::prelude::*;
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};
@@ -78,4 +78,29 @@ fn a_quote_that_is_not_closed_costs_its_row_alone() {
     );
     assert_eq!(came, [0, 1, 2]);
     assert!(said.is_empty(), "{said:?}");
+}
+
+/// What differs is said where the number of values is the same.
+#[test]
+fn a_row_of_other_columns_than_the_first_is_refused() {
+    let folder = std::env::temp_dir().join(format!("robocache-csv-columns-{}", std::process::id()));
+    let mut writer = Writer::create(&folder).unwrap();
+    let of = |names: [&'static str; 2]| {
+        let column = |name: &'static str| ColumnLayout {
+            name: name.into(),
+            dtype: Dtype::Float32,
+            cells: Cells::One,
+        };
+        let mut message = Message::default();
+        message.lay_out(&Layout {
+            rows: 1,
+            columns: names.map(column).into(),
+        });
+        message
+    };
+    writer.append("t", &of(["a", "b"])).unwrap();
+    let refused = writer.append("t", &of(["a", "c"])).unwrap_err().to_string();
+    let words = "a row of `a` float32, `c` float32, and the first has `a` float32, `b` float32 (allowed: the same)";
+    assert!(refused.contains(words), "{refused}");
+    fs::remove_dir_all(folder).unwrap();
 }

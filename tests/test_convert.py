@@ -472,7 +472,7 @@ def test_tables_out(nav2, tmp_path):
     out, truth, _ = nav2
     told = convert(out, tmp_path / "tables", "--to", "csv", code=1)
     # Each JPEG has as many bytes as it takes.
-    assert told["problems"] == ["stream `camera_compressed`: 2 values a row, and the first has 1 (allowed: the same)"]
+    assert told["problems"] == ["stream `camera_compressed`: a row of 2 values, and the first has 1 values (allowed: the same)"]
     lines = (tmp_path / "tables" / "imu_data.csv").read_text().splitlines()
     assert lines[0].startswith("timestamp_ns,arrival_ns,linear_acceleration.x,")
     for line, (stamp, log, values) in zip(lines[1:], truth["/imu/data"], strict=True):

@@ -83,11 +83,10 @@ impl Writer {
         };
         let known = &mut self.streams[at];
         if (&known.columns, known.width) != (&columns, width) {
-            let problem = format!(
-                "{width} values a row, and the first has {} (allowed: the same)",
-                known.width
-            );
-            return Err(refused(problem));
+            let (came, first) = (words(&columns, width), words(&known.columns, known.width));
+            return Err(refused(format!(
+                "a row of {came}, and the first has {first} (allowed: the same)"
+            )));
         }
         let arrival_ns = match (known.has_arrivals, message.arrival_ns) {
             (true, None) => return Err(refused("no `arrival_ns` (allowed: one, as the first has)".into())),
@@ -250,6 +249,18 @@ fn form(message: &Message) -> Result<Form, String> {
     }
     let width = columns.iter().map(|(_, _, n)| n).sum();
     Ok((columns, width))
+}
+
+/// A form in words.
+fn words(columns: &[(String, Dtype, usize)], width: usize) -> String {
+    let column = |(name, dtype, n): &(String, Dtype, usize)| match n {
+        1 => format!("`{name}` {dtype}"),
+        n => format!("`{name}` {dtype}[{n}]"),
+    };
+    match columns.is_empty() {
+        true => format!("{width} values"),
+        false => columns.iter().map(column).collect::<Vec<_>>().join(", "),
+    }
 }
 
 fn rows(message: &Message, width: usize) -> usize {
