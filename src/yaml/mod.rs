@@ -62,8 +62,10 @@ pub(crate) fn value(text: &str) -> Result<Value, YamlError> {
     from_str::<text::Unique>(text).map(|text::Unique(value)| value)
 }
 
-/// Reads a text, refusing at once one that would take the parser long.
+/// Reads a text, refusing at once one that would take the parser long. The parser takes the byte order mark that some editors
+/// put before it for a document of its own.
 pub(crate) fn from_str<T: DeserializeOwned>(text: &str) -> Result<T, YamlError> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     check(text)?;
     Ok(serde_yaml::from_str(text)?)
 }
@@ -117,6 +119,14 @@ mod tests {
         assert!(from_str::<serde_yaml::Value>(&shallow).is_ok());
         let wide = format!("a: [{}]", "[], ".repeat(100_000));
         assert!(from_str::<serde_yaml::Value>(&wide).is_ok());
+    }
+
+    #[test]
+    fn a_byte_order_mark_before_a_text_is_no_part_of_it() {
+        let read: std::collections::BTreeMap<String, u32> = read_yaml("\u{feff}---\na: 1\n").unwrap();
+        assert_eq!(read["a"], 1);
+        let words = read_yaml::<Value>("\u{feff}a: 1\n---\nb: 2\n").unwrap_err();
+        assert!(words.contains("several documents"), "{words}");
     }
 
     /// Each name is ten times the one before it.
