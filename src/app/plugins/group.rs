@@ -119,7 +119,7 @@ fn describe(header: &mut Header, own: &Header, set: SetInfo) {
 /// Counts a message that is in no set.
 fn report(input: usize, reason: DropReason, out: &mut Outbox<'_>) {
     match reason {
-        DropReason::Overflow | DropReason::Memory => out.dropped(input, Dropped::Overflow),
+        DropReason::Overflow | DropReason::Memory | DropReason::Left => out.dropped(input, Dropped::Overflow),
         DropReason::OutOfOrder => out.dropped(input, Dropped::Stamp),
         DropReason::Displaced | DropReason::Span | DropReason::Jump => {}
     }
@@ -127,6 +127,7 @@ fn report(input: usize, reason: DropReason, out: &mut Outbox<'_>) {
         DropReason::Displaced => out.tally(input, "displaced"),
         DropReason::Span => out.tally(input, "further than max_span_ms"),
         DropReason::Jump => out.tally(input, "waited at a clock jump"),
+        DropReason::Left => out.tally(input, "left waiting at the end"),
         DropReason::Overflow => out.warn_seldom(
             input,
             "overflow",
@@ -209,6 +210,12 @@ impl Operation for Group {
 
     fn wake(&mut self, now: Instant, _: &mut Outbox<'_>) -> Result<Wake, Fault> {
         Ok(Wake::At(self.silence.check(now, &self.grouper)))
+    }
+
+    fn finish(&mut self, out: &mut Outbox<'_>) -> Result<(), Fault> {
+        self.grouper.finish();
+        self.settle(out);
+        Ok(())
     }
 }
 

@@ -145,14 +145,24 @@ impl<M> Grouper<M> {
             return None;
         }
         self.ledger.epoch += 1;
-        match &mut self.policy {
-            Policy::Approximate(policy) => policy.clear(DropReason::Jump, &mut self.ledger),
-            Policy::Exact(policy) => policy.clear(DropReason::Jump, &mut self.ledger),
-            Policy::Epsilon(policy) => policy.clear(DropReason::Jump, &mut self.ledger),
-        }
+        self.clear(DropReason::Jump);
         // The other streams jump too, soon or already: that is this jump, not another.
         self.inputs.iter_mut().for_each(|input| input.newest = None);
         Some(by)
+    }
+
+    /// Drops everything that waits.
+    fn clear(&mut self, reason: DropReason) {
+        match &mut self.policy {
+            Policy::Approximate(policy) => policy.clear(reason, &mut self.ledger),
+            Policy::Exact(policy) => policy.clear(reason, &mut self.ledger),
+            Policy::Epsilon(policy) => policy.clear(reason, &mut self.ledger),
+        }
+    }
+
+    /// Nothing more comes on any input: what still waits is in no set.
+    pub fn finish(&mut self) {
+        self.clear(DropReason::Left);
     }
 
     /// What became of a message, in the order in which it was known; `None` where no more is known.

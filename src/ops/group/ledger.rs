@@ -60,17 +60,20 @@ pub enum DropReason {
     OutOfOrder,
     /// The clock of a stream jumped while it waited.
     Jump,
+    /// It still waited for the other inputs when nothing more came: [`Grouper::finish`](super::Grouper::finish).
+    Left,
 }
 
 impl DropReason {
     /// Every reason.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Displaced,
         Self::Overflow,
         Self::Memory,
         Self::Span,
         Self::OutOfOrder,
         Self::Jump,
+        Self::Left,
     ];
 }
 

@@ -140,6 +140,23 @@ fn members_go_out_unchanged_in_the_order_of_the_inputs() {
 }
 
 #[test]
+fn what_still_waits_at_the_end_is_counted() {
+    for policy in ["approximate", "exact", "epsilon, max_span_ms: 1"] {
+        let mut graph = group(&format!("policy: {policy}, inputs: [{{ input: a }}, {{ input: b }}]"));
+        graph.gather_diagnostics();
+        let mut sink = Sent::default();
+        for ms in [0, 10, 20, 30] {
+            graph.message(0, &tensor(ms, &[1.0]), &mut sink);
+        }
+        graph.message(1, &tensor(0, &[1.0]), &mut sink);
+        graph.finish(&mut sink).unwrap();
+        let in_sets = sink.take().iter().filter(|(output, ..)| output == "a").count() as u64;
+        let row = graph.report(std::time::Instant::now()).unwrap().inputs.remove(0);
+        assert_eq!((row.messages, in_sets + row.dropped_overflow), (4, 4), "{policy}");
+    }
+}
+
+#[test]
 fn two_groups_run_in_one_process_under_names_of_their_own() {
     let error =
         built("[group: { inputs: [{ input: a }, { input: b }] }, group: { inputs: [{ input: a }, { input: c }] }]");
