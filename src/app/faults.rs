@@ -203,10 +203,21 @@ impl Site {
             kind.words.clear();
             // Writing to a string can't fail.
             let _ = write!(kind.words, "{message}");
+            shorten(&mut kind.words);
             let words = std::mem::take(&mut kind.words);
             kind.say(&self.name, &words, now);
             kind.words = words;
         }
+    }
+}
+
+/// Cuts the middle out of a message of a name that is as long as its sender likes.
+fn shorten(words: &mut String) {
+    const MOST: usize = 1000;
+    if words.len() > MOST {
+        let head = words.floor_char_boundary(MOST / 2);
+        let tail = words.ceil_char_boundary(words.len() - MOST / 2);
+        *words = format!("{} ... {}", &words[..head], &words[tail..]);
     }
 }
 
@@ -292,6 +303,19 @@ mod tests {
                 "WARN force: late samples: 5 in all",
                 "INFO camera: clock jump: 1 in all",
             ]
+        );
+    }
+
+    #[test]
+    fn a_message_of_a_name_without_end_is_cut() {
+        let mut faults = Faults::default();
+        let lidar = faults.add_site("lidar".into());
+        let name = "ü".repeat(200_000);
+        let lines = logged(|| faults.count(lidar, 1, format_args!("column `{name}` is Utf8 and is not passed on")));
+        assert!(lines[0].len() < 1200, "{}", lines[0].len());
+        assert!(
+            lines[0].starts_with("ERROR lidar: column `üü")
+                && lines[0].contains("ü` is Utf8 and is not passed on (1 since")
         );
     }
 
