@@ -432,6 +432,59 @@ fn a_grid_without_a_point_is_warned_of_with_the_unit() {
     assert_eq!(said(&robot.report_after(0.1), "lidar"), (Level::Ok, String::new()));
 }
 
+const LIDARS: &str = "plugins: [voxelize: { origin_m: [-2, -2, -2], voxel_size_m: [1, 1, 1], shape: [4, 4, 4],
+    channels: [occupancy], layout: dense, reset_ms: 1000, inputs: [INPUTS] }]";
+
+/// A cloud of a point.
+fn cloud(stamp_ns: i64) -> Message {
+    let mut cloud = sample(stamp_ns, &[0.5, 0.5, 0.5]);
+    cloud.header.shape.set([1, 3]);
+    cloud
+}
+
+#[test]
+fn clouds_whose_stamps_are_no_times_are_told() {
+    let mut robot = Robot::new(&LIDARS.replace("INPUTS", "{ input: lidar }"));
+    for stamp_ns in [i64::MIN, i64::MAX, (1 << 61) + 1] {
+        robot.comes("lidar", &cloud(stamp_ns));
+    }
+    let report = robot.report_after(0.1);
+    let (level, words) = said(&report, "lidar");
+    assert!(
+        level == Level::Error && words.contains("is out of range (allowed: +-2^61)"),
+        "{words}"
+    );
+    assert_eq!((row(&report, "lidar").dropped_stamp, robot.sink.sent.len()), (3, 0));
+    robot.comes("lidar", &cloud(1 << 61));
+    assert_eq!(robot.sink.sent.len(), 1);
+
+    let mut robot = Robot::new(&LIDARS.replace("INPUTS", "{ input: lidar }"));
+    let mut message = cloud(1_700_000_000_000_000);
+    message.arrival_ns = Some(1_700_000_000_000 * MS);
+    robot.comes("lidar", &message);
+    let (level, words) = said(&robot.report_after(0.1), "lidar");
+    assert_eq!(level, Level::Warn);
+    assert!(
+        words
+            .contains("its stamps are no capture times: its first stamp is 1700000000000000: the time in microseconds"),
+        "{words}"
+    );
+}
+
+#[test]
+fn a_lidar_whose_clock_is_set_back_is_no_fault() {
+    let mut robot = Robot::new(&LIDARS.replace("INPUTS", "{ input: front }, { input: rear }"));
+    for ms in [10_000, 10_100] {
+        robot.comes("front", &cloud(ms * MS));
+        robot.comes("rear", &cloud(ms * MS));
+    }
+    robot.comes("front", &cloud(0));
+    let report = robot.report_after(0.1);
+    assert_eq!(row(&report, "front").faults, 0);
+    let causes: Vec<_> = robot.graph.causes().map(|(_, count, words)| (count, words)).collect();
+    assert_eq!(causes, [(1, "the clock was set back")]);
+}
+
 /// Messages of a camera that come now, with their stamps so far from it, and good ones of the force.
 fn of_clock(robot: &mut Robot, stamp: impl Fn(i64) -> i64) {
     let now_ns = 1_700_000_000_000 * MS;

@@ -1,6 +1,7 @@
 use super::number_or_null;
+use super::watch::{CHECK_EVERY, Stream, is_due};
 use crate::app::{
-    Ailment, App, AppError, Change, Dropped, Fault, Level, Operation, Outbox, Plugin, Registration, Value,
+    Ailment, App, AppError, Change, Dropped, Fault, Level, Operation, Outbox, Plugin, Registration, Value, Wake,
 };
 use crate::device::{Dtype, Placement};
 use crate::ops::ConfigError;
@@ -42,7 +43,7 @@ impl Plugin for VoxelizePlugin {
     fn build(&self, app: &mut App) -> Result<(), AppError> {
         let config: VoxelizeConfig = app.config_or(&self.config)?;
         check_size(&config, app).map_err(|error| app.refused(&error))?;
-        let operation = Voxelize::new(config, app.placement()).map_err(|error| app.refused(&error))?;
+        let operation = Voxelize::new(app.name(), config, app.placement()).map_err(|error| app.refused(&error))?;
         app.add_operation(Registration {
             name: app.name().into(),
             inputs: operation.about.inputs.clone(),
@@ -70,7 +71,11 @@ fn check_size(config: &VoxelizeConfig, app: &App) -> Result<(), ConfigError> {
 }
 
 struct Voxelize {
+    name: String,
     voxelizer: Voxelizer,
+    /// Of each input whether it is open, and how it is.
+    streams: Vec<(bool, Stream)>,
+    start: Option<Instant>,
     about: About,
     layout: Layout,
     empty: Empty,
@@ -156,10 +161,14 @@ struct About {
 }
 
 impl Voxelize {
-    fn new(config: VoxelizeConfig, placement: &Placement) -> Result<Self, ConfigError> {
+    fn new(name: &str, config: VoxelizeConfig, placement: &Placement) -> Result<Self, ConfigError> {
         let voxelizer = Voxelizer::new(&config, placement)?;
         let keeps_frame = matches!(config.inputs.as_slice(), [only] if only.extrinsic.is_none());
+        let (now, inputs) = (Instant::now(), config.inputs.iter());
         Ok(Self {
+            name: name.to_owned(),
+            streams: inputs.map(|input| (true, Stream::new(&input.input, now))).collect(),
+            start: None,
             layout: voxelizer.layout().clone(),
             empty: Empty::default(),
             voxelizer,
@@ -182,6 +191,29 @@ impl Voxelize {
         self.voxelizer.leave_on_device(stays);
     }
 
+    /// A cloud of an input came and was taken.
+    fn came(&mut self, input: usize, message: &Message, out: &mut Outbox<'_>) {
+        let (now, (_, stream)) = (Instant::now(), &mut self.streams[input]);
+        stream.came(now);
+        // One without a stamp of its own has the time of its publication.
+        let Some(&stamp_ns) = message
+            .header
+            .timestamp_ns
+            .get()
+            .filter(|_| *message.header.unstamped == 0)
+        else {
+            return;
+        };
+        let kind = stream.judge(now, stamp_ns, out.times.arrival_ns);
+        if kind.is_some() || stream.doubt.is_none() {
+            stream.ailment = None;
+            stream.ail_of_doubt();
+        }
+        if let Some(kind) = kind {
+            out.warn(input, kind, stream.doubt.as_deref().unwrap_or_default());
+        }
+    }
+
     fn end_where_device_is_lost(&mut self, out: &mut Outbox<'_>) {
         if let Some(error) = self.voxelizer.take_lost() {
             out.end(error);
@@ -194,7 +226,7 @@ fn leave_out(input: usize, unused: &Unused, out: &mut Outbox<'_>) {
     let (why, clouds) = match unused {
         Unused::Cloud(_) => (Dropped::Length, 1),
         Unused::Superseded | Unused::Left => (Dropped::Overflow, 1),
-        Unused::NoStamp | Unused::Late => (Dropped::Stamp, 1),
+        Unused::NoStamp | Unused::Stamp(_) | Unused::Late => (Dropped::Stamp, 1),
         Unused::Jumped(clouds) => (Dropped::Stamp, *clouds),
     };
     (0..clouds).for_each(|_| out.dropped(input, why));
@@ -202,7 +234,8 @@ fn leave_out(input: usize, unused: &Unused, out: &mut Outbox<'_>) {
         Unused::Superseded => out.warn(input, "superseded clouds", unused),
         Unused::Late => out.warn(input, "late clouds", unused),
         Unused::Left => out.warn(input, "clouds left at the end", unused),
-        Unused::Cloud(_) | Unused::NoStamp | Unused::Jumped(_) => out.fault(input, unused),
+        Unused::Jumped(_) => out.warn(input, "clock jumps back", unused),
+        Unused::Cloud(_) | Unused::NoStamp | Unused::Stamp(_) => out.fault(input, unused),
     }
 }
 
@@ -319,6 +352,10 @@ fn describe(grid: &GatheredGrid<'_>, about: &About, header: &mut Header) {
 impl Operation for Voxelize {
     fn input(&mut self, input: usize, message: &Message, out: &mut Outbox<'_>) -> Result<(), Fault> {
         self.look_where_grids_go(out);
+        match self.voxelizer.check(message) {
+            Ok(()) => self.came(input, message, out),
+            Err(_) => self.streams[input].1.refused += 1,
+        }
         let (unused, grid) = match self.voxelizer.push(input, message) {
             Ok(Pushed { unused, grid }) => (unused, grid),
             Err(unused) => (Some(unused), None),
@@ -342,6 +379,7 @@ impl Operation for Voxelize {
 
     fn changed(&mut self, input: usize, to: Change, out: &mut Outbox<'_>) {
         self.look_where_grids_go(out);
+        self.streams[input].0 = to == Change::Opened;
         let grid = match to {
             Change::Closed => self.voxelizer.close(input),
             Change::Opened => self.voxelizer.open(input),
@@ -354,7 +392,27 @@ impl Operation for Voxelize {
 
     fn ailment(&self, input: usize) -> Option<&Ailment> {
         let is_in = self.empty.inputs.get(input).is_some_and(|&is_in| is_in);
-        self.empty.ailment.as_ref().filter(|_| is_in)
+        let of_stream = self.streams[input].1.ailment.as_ref();
+        of_stream.or(self.empty.ailment.as_ref().filter(|_| is_in))
+    }
+
+    fn unreadable(&mut self, input: usize, messages: u64) {
+        self.streams[input].1.refused += messages;
+    }
+
+    /// Names the inputs that are quiet.
+    fn wake(&mut self, now: Instant, _: &mut Outbox<'_>) -> Result<Wake, Fault> {
+        let start = *self.start.get_or_insert(now);
+        for (is_open, stream) in &mut self.streams {
+            if *is_open
+                && is_due(stream.said_quiet, now)
+                && let Some(quiet) = stream.quiet(now, start)
+            {
+                stream.said_quiet = Some(now);
+                tracing::warn!("{}: `{}` {}", self.name, stream.name, stream.silence(quiet));
+            }
+        }
+        Ok(Wake::At(now + CHECK_EVERY))
     }
 
     fn finish(&mut self, out: &mut Outbox<'_>) -> Result<(), Fault> {

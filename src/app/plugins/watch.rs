@@ -3,12 +3,13 @@
 //! Nothing in here has a part in the observations. It may look at the wall clock, which they must not.
 
 mod blame;
+mod stream;
 
-use crate::app::diagnostics::{Figure, Recent, is_silent};
 use crate::app::{Ailment, Change, Level, Outbox};
 use crate::ops::align::{Notice, StreamState, Timeline};
 use crate::time::ns_to_s;
 use std::time::{Duration, Instant};
+pub(super) use stream::Stream;
 
 /// Without an observation for so long, a line says why.
 const SILENT: Duration = Duration::from_secs(2);
@@ -17,14 +18,7 @@ const SILENT: Duration = Duration::from_secs(2);
 const SAY_AGAIN: Duration = Duration::from_secs(10);
 
 /// How often that is looked at.
-const CHECK_EVERY: Duration = Duration::from_millis(500);
-
-/// Stamps of a stream are judged once it has spoken for so long, and sent so many samples.
-const JUDGE_AFTER: Duration = Duration::from_secs(1);
-const JUDGE_SAMPLES: u64 = 5;
-
-/// A stamp further back than this is of a clock that was set, and not of a message out of order, ns.
-const RESET_NS: i64 = 1_000_000_000;
+pub(super) const CHECK_EVERY: Duration = Duration::from_millis(500);
 
 /// Looks at the samples and observations of one operation.
 pub(super) struct Watch {
@@ -41,113 +35,6 @@ pub(super) struct Watch {
     /// The trigger's own input, and whether it is closed.
     trigger: Stream,
     is_trigger_closed: bool,
-}
-
-struct Stream {
-    name: String,
-    samples: u64,
-    /// Messages that could not be used since the last one that could.
-    refused: u64,
-    first: Option<(Instant, i64)>,
-    last: Option<Instant>,
-    newest_ns: Option<i64>,
-    /// How far its last stamp was ahead of the time at which it came, ns.
-    lead_ns: Option<i64>,
-    is_judged: bool,
-    /// What is wrong with its stamps, as the log said it.
-    doubt: Option<String>,
-    seen: Recent<Seen>,
-    said_quiet: Option<Instant>,
-    said_invalid: Option<Instant>,
-    ailment: Option<Ailment>,
-}
-
-/// What the observations of the last seconds had of a stream, in their newest rows.
-struct Seen {
-    observed: u64,
-    valid: u64,
-    /// The greatest age, ns; -1 where there never was a sample.
-    age_ns: i64,
-    /// The longest step from a stamp to the next newer one, ns.
-    step_ns: i64,
-}
-
-impl Default for Seen {
-    fn default() -> Self {
-        Self {
-            observed: 0,
-            valid: 0,
-            age_ns: -1,
-            step_ns: 0,
-        }
-    }
-}
-
-impl Figure for Seen {
-    fn clear(&mut self) {
-        *self = Self::default();
-    }
-}
-
-impl Stream {
-    fn new(name: &str, now: Instant) -> Self {
-        Self {
-            name: name.to_owned(),
-            samples: 0,
-            refused: 0,
-            first: None,
-            last: None,
-            newest_ns: None,
-            lead_ns: None,
-            is_judged: false,
-            doubt: None,
-            seen: Recent::new(now),
-            said_quiet: None,
-            said_invalid: None,
-            ailment: None,
-        }
-    }
-
-    /// The step from its newest stamp so far to a newer one.
-    fn step(&mut self, stamp_ns: i64) {
-        let newest_ns = *self.newest_ns.get_or_insert(stamp_ns);
-        let step_ns = stamp_ns.saturating_sub(newest_ns);
-        // A clock that jumped is no step.
-        if !(-RESET_NS..=0).contains(&step_ns) {
-            self.newest_ns = Some(stamp_ns);
-            self.seen.record(|seen| seen.step_ns = seen.step_ns.max(step_ns));
-        }
-    }
-
-    /// For how long it has been quiet, where that is longer than it ever should be.
-    fn quiet(&self, now: Instant, since: Instant) -> Option<Duration> {
-        let quiet = now.saturating_duration_since(self.last.unwrap_or(since));
-        let usual = match (self.first, self.last) {
-            (Some((first, _)), Some(last)) if self.samples > 1 => {
-                last.saturating_duration_since(first) / u32::try_from(self.samples - 1).unwrap_or(u32::MAX)
-            }
-            _ => Duration::ZERO,
-        };
-        is_silent(quiet, usual).then_some(quiet)
-    }
-
-    /// A sample that can be used came.
-    fn came(&mut self, now: Instant) {
-        self.samples += 1;
-        self.refused = 0;
-        self.last = Some(now);
-    }
-
-    /// What it has not done for so long.
-    fn silence(&self, quiet: Duration) -> String {
-        let seconds = quiet.as_secs_f64();
-        match self.refused {
-            0 => format!("has sent nothing for {seconds:.1} s"),
-            refused => {
-                format!("has sent nothing that can be used for {seconds:.1} s ({refused} messages were refused)")
-            }
-        }
-    }
 }
 
 impl Watch {
@@ -178,7 +65,7 @@ impl Watch {
         let now = Instant::now();
         self.trigger.samples += 1;
         self.trigger.last = Some(now);
-        self.trigger.first.get_or_insert((now, 0));
+        self.trigger.first.get_or_insert(now);
         self.is_trigger_closed = false;
     }
 
@@ -202,41 +89,13 @@ impl Watch {
         let now = Instant::now();
         let of = &mut self.streams[stream];
         of.came(now);
-        of.step(stamp_ns);
         let arrival_ns = out.times.arrival_ns;
         of.lead_ns = arrival_ns.map(|arrival_ns| stamp_ns.saturating_sub(arrival_ns));
-        let Some((since, first_ns)) = of.first else {
-            of.first = Some((now, stamp_ns));
-            if let Some(unit) = arrival_ns.and_then(|arrival_ns| unit_by_size(stamp_ns, arrival_ns)) {
-                of.is_judged = true;
-                let text = format!("its first stamp is {stamp_ns}: the time in {unit} (needed: `timestamp_ns` in ns)");
-                out.warn(stream, "stamps in another unit", &text);
-                of.doubt = Some(text);
-            }
-            return self.first_sample(stream, timeline, out);
-        };
-        let elapsed = now.saturating_duration_since(since);
-        if of.is_judged || elapsed < JUDGE_AFTER || of.samples < JUDGE_SAMPLES {
-            return;
+        if let Some(kind) = of.judge(now, stamp_ns, arrival_ns) {
+            out.warn(stream, kind, of.doubt.as_deref().unwrap_or_default());
         }
-        of.is_judged = true;
-        let advance = stamp_ns.abs_diff(first_ns);
-        if advance == 0 {
-            let text = format!(
-                "its stamp is {stamp_ns} in each of {} samples (needed: `timestamp_ns`, the capture time of each)",
-                of.samples
-            );
-            out.warn(stream, "constant stamps", &text);
-            of.doubt = Some(text);
-            return;
-        }
-        if let Some(unit) = unit(elapsed.as_nanos() as f64 / advance as f64) {
-            let text = format!(
-                "its stamps went on by {advance} in {:.1} s, so they are in {unit} (needed: `timestamp_ns` in ns)",
-                elapsed.as_secs_f64()
-            );
-            out.warn(stream, "stamps in another unit", &text);
-            of.doubt = Some(text);
+        if of.samples == 1 {
+            self.first_sample(stream, timeline, out);
         }
     }
 
@@ -334,6 +193,7 @@ impl Watch {
         let inputs = self.streams.iter_mut().chain([&mut self.trigger]);
         inputs.for_each(|input| input.ailment = None);
         self.look_for_invalid(now, start, timeline);
+        self.streams.iter_mut().for_each(Stream::ail_of_doubt);
         if silent >= self.silent
             && !self.is_silent_by_design(now, last, start, timeline)
             && let Some((guilty, cause)) = self.why_silent(now, timeline)
@@ -424,7 +284,7 @@ impl Watch {
 }
 
 /// Whether a line that was said then is to be said again.
-fn is_due(said: Option<Instant>, now: Instant) -> bool {
+pub(super) fn is_due(said: Option<Instant>, now: Instant) -> bool {
     said.is_none_or(|said| now.saturating_duration_since(said) >= SAY_AGAIN)
 }
 
@@ -433,27 +293,6 @@ fn apart(ns: i64) -> String {
     let seconds = ns_to_s(ns).abs();
     let side = if ns < 0 { "behind" } else { "ahead of" };
     format!("{seconds:.3} s of capture time {side}")
-}
-
-/// The unit of a stamp that is the time at which it came.
-fn unit_by_size(stamp_ns: i64, arrival_ns: i64) -> Option<&'static str> {
-    let units = [
-        (1_000, "microseconds"),
-        (1_000_000, "milliseconds"),
-        (1_000_000_000, "seconds"),
-    ];
-    let is_near = |&(ns, _): &(i64, &str)| {
-        let apart = stamp_ns.saturating_mul(ns).saturating_sub(arrival_ns);
-        stamp_ns > 0 && apart.unsigned_abs() < 86_400_000_000_000
-    };
-    units.into_iter().find(is_near).map(|(_, unit)| unit)
-}
-
-/// The unit of stamps that go on once while so many nanoseconds pass.
-fn unit(ns_per_step: f64) -> Option<&'static str> {
-    let units = [(1e3, "microseconds"), (1e6, "milliseconds"), (1e9, "seconds")];
-    let is_near = |&(ns, _): &(f64, &str)| (0.3..3.0).contains(&(ns_per_step / ns));
-    units.into_iter().find(is_near).map(|(_, unit)| unit)
 }
 
 #[cfg(test)]
@@ -519,7 +358,7 @@ mod tests {
                     stamp_ns,
                     start + Duration::from_millis(20 * i as u64),
                 );
-                watch.streams[stream].step(stamp_ns);
+                watch.streams[stream].judge(start, stamp_ns, None);
                 watch.streams[stream].lead_ns = Some(-apart_ns);
             }
         }
@@ -721,7 +560,7 @@ mod tests {
         let slow = said(keys, |half_seconds, timeline, watch, now| {
             if half_seconds.is_multiple_of(16) {
                 watch.trigger.samples += 1;
-                watch.trigger.first.get_or_insert((now, 0));
+                watch.trigger.first.get_or_insert(now);
                 watch.trigger.last = Some(now);
                 watch.observation(timeline);
                 watch.last_observation = Some(now);
@@ -751,7 +590,7 @@ mod tests {
             move |half_seconds: u32, timeline: &mut Timeline, watch: &mut Watch, now| {
                 if half_seconds.is_multiple_of(4) {
                     watch.streams[0].samples += 1;
-                    watch.streams[0].first.get_or_insert((now, 0));
+                    watch.streams[0].first.get_or_insert(now);
                     watch.streams[0].last = Some(now);
                     if (half_seconds / 4).is_multiple_of(every) {
                         watch.observation(timeline);
@@ -811,21 +650,5 @@ mod tests {
         );
         push(&mut timeline, &mut watch, 0, 0, Instant::now());
         assert_eq!(silence(&watch), "has sent nothing for 2.0 s");
-    }
-
-    #[test]
-    fn the_unit_of_stamps_is_told_from_how_fast_they_go_on() {
-        assert_eq!(unit(1.0), None);
-        assert_eq!(unit(0.5), None);
-        assert_eq!(unit(100.0), None); // a slow replay
-        assert_eq!(unit(1.1e3), Some("microseconds"));
-        assert_eq!(unit(0.9e6), Some("milliseconds"));
-        assert_eq!(unit(1e9), Some("seconds"));
-        let now_ns = 1_700_000_000_123_456_789;
-        assert_eq!(unit_by_size(now_ns, now_ns), None);
-        assert_eq!(unit_by_size(5_000_000_000, now_ns), None); // since a start
-        assert_eq!(unit_by_size(now_ns / 1000, now_ns), Some("microseconds"));
-        assert_eq!(unit_by_size(now_ns / 1_000_000, now_ns), Some("milliseconds"));
-        assert_eq!(unit_by_size(now_ns / 1_000_000_000, now_ns), Some("seconds"));
     }
 }

@@ -8,6 +8,7 @@ use super::{
 use crate::device::cuda::{Budget, CudaError, DeviceBuf, Gpu};
 use crate::device::{Backend, Device, Dtype, Placement};
 use crate::stream::{Layout, Message, Payload};
+use crate::time::is_stamp_in_range;
 use half::{bf16, f16};
 use std::time::{Duration, Instant};
 
@@ -81,6 +82,9 @@ pub enum Unused {
     /// It has no stamp. A node gives such a message the time of its publication.
     #[error("no `timestamp_ns` (needed: the capture time, ns)")]
     NoStamp,
+    /// Its stamp is no time.
+    #[error("stamp {0} ns is out of range (allowed: +-2^61)")]
+    Stamp(i64),
     /// Of two clouds of an input that wait for the others only the newer one is used.
     #[error("a newer cloud came before the other inputs had theirs: the older one is in no grid")]
     Superseded,
@@ -92,7 +96,10 @@ pub enum Unused {
     #[error("a cloud still waited for those of the other inputs: it is in no grid")]
     Left,
     /// So many clouds are from before a clock was set back.
-    #[error("the clock was set back: {0} clouds from before are not in a grid")]
+    #[error("the clock was set back{}", match .0 {
+        0 => String::new(),
+        clouds => format!(": {clouds} clouds from before are in no grid"),
+    })]
     Jumped(usize),
 }
 
@@ -187,6 +194,9 @@ impl Voxelizer {
         let start = Instant::now();
         self.check(cloud)?;
         let stamp_ns = *cloud.header.timestamp_ns.get().ok_or(Unused::NoStamp)?;
+        if !is_stamp_in_range(stamp_ns) {
+            return Err(Unused::Stamp(stamp_ns));
+        }
         let unused = match self.collector.arrived(input, stamp_ns) {
             Arrival::Waits => None,
             Arrival::Replaces => Some(Unused::Superseded),

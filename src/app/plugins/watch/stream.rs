@@ -1,0 +1,271 @@
+//! One stream: whether it is quiet, and whether its stamps are times.
+
+use crate::app::diagnostics::{Figure, Recent, is_silent};
+use crate::app::{Ailment, Level};
+use std::time::{Duration, Instant};
+
+/// Stamps of a stream are judged once it has spoken for so long, and sent so many samples.
+const JUDGE_AFTER: Duration = Duration::from_secs(1);
+const JUDGE_SAMPLES: u64 = 5;
+
+/// A stamp further back than this is of a clock that was set, and not of a message out of order, ns.
+const RESET_NS: i64 = 1_000_000_000;
+
+/// What the warnings are called.
+const OTHER_UNIT: &str = "stamps in another unit";
+const CONSTANT: &str = "constant stamps";
+
+/// One stream of an operation: when it spoke, and what is wrong with its stamps.
+pub(in crate::app::plugins) struct Stream {
+    pub name: String,
+    pub samples: u64,
+    /// Messages that could not be used since the last one that could.
+    pub refused: u64,
+    /// When the first sample came, and the last one.
+    pub first: Option<Instant>,
+    pub last: Option<Instant>,
+    /// From where on its stamps are judged.
+    since: Option<(Instant, i64)>,
+    newest_ns: Option<i64>,
+    /// When the newest stamp came, and how many samples came since that are no newer.
+    stands: Option<(Instant, u64)>,
+    /// How far its last stamp was ahead of the time at which it came, ns.
+    pub lead_ns: Option<i64>,
+    /// Whether the unit of its stamps is known.
+    is_judged: bool,
+    /// What is wrong with its stamps, as the log said it.
+    pub doubt: Option<String>,
+    /// Whether that is that they stand still.
+    is_constant: bool,
+    pub(super) seen: Recent<Seen>,
+    pub said_quiet: Option<Instant>,
+    pub said_invalid: Option<Instant>,
+    pub ailment: Option<Ailment>,
+}
+
+/// What the observations of the last seconds had of a stream, in their newest rows.
+pub(super) struct Seen {
+    pub observed: u64,
+    pub valid: u64,
+    /// The greatest age, ns; -1 where there never was a sample.
+    pub age_ns: i64,
+    /// The longest step from a stamp to the next newer one, ns.
+    pub step_ns: i64,
+}
+
+impl Default for Seen {
+    fn default() -> Self {
+        Self {
+            observed: 0,
+            valid: 0,
+            age_ns: -1,
+            step_ns: 0,
+        }
+    }
+}
+
+impl Figure for Seen {
+    fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+impl Stream {
+    pub fn new(name: &str, now: Instant) -> Self {
+        Self {
+            name: name.to_owned(),
+            samples: 0,
+            refused: 0,
+            first: None,
+            last: None,
+            since: None,
+            newest_ns: None,
+            stands: None,
+            is_constant: false,
+            lead_ns: None,
+            is_judged: false,
+            doubt: None,
+            seen: Recent::new(now),
+            said_quiet: None,
+            said_invalid: None,
+            ailment: None,
+        }
+    }
+
+    /// What is wrong with its stamps, now that a sample with this one came: the kind of it, where that is found out only
+    /// now. Its words are then its `doubt`.
+    pub fn judge(&mut self, now: Instant, stamp_ns: i64, arrival_ns: Option<i64>) -> Option<&'static str> {
+        let stands = self.step(now, stamp_ns);
+        let Some((since, first_ns)) = self.since else {
+            (self.first, self.since) = (Some(now), Some((now, stamp_ns)));
+            let unit = arrival_ns.and_then(|arrival_ns| unit_by_size(stamp_ns, arrival_ns))?;
+            self.is_judged = true;
+            self.doubt = Some(format!(
+                "its first stamp is {stamp_ns}: the time in {unit} (needed: `timestamp_ns` in ns)"
+            ));
+            return Some(OTHER_UNIT);
+        };
+        if let Some((stood, samples)) = stands {
+            self.is_judged = true;
+            return self.doubt.is_none().then(|| {
+                self.is_constant = true;
+                self.doubt = Some(match samples + 1 == self.samples {
+                    true => format!(
+                        "its stamp is {stamp_ns} in each of {} samples (needed: `timestamp_ns`, the capture time of each)",
+                        self.samples
+                    ),
+                    false => format!(
+                        "its newest stamp stands at {} for {:.1} s and {samples} samples (needed: `timestamp_ns`, the capture \
+                         time of each)",
+                        self.newest_ns.unwrap_or(stamp_ns),
+                        stood.as_secs_f64()
+                    ),
+                });
+                CONSTANT
+            });
+        }
+        let elapsed = now.saturating_duration_since(since);
+        if self.is_judged || elapsed < JUDGE_AFTER || self.samples < JUDGE_SAMPLES {
+            return None;
+        }
+        self.is_judged = true;
+        let advance = stamp_ns.abs_diff(first_ns);
+        let unit = unit(elapsed.as_nanos() as f64 / advance as f64)?;
+        self.doubt = Some(format!(
+            "its stamps went on by {advance} in {:.1} s, so they are in {unit} (needed: `timestamp_ns` in ns)",
+            elapsed.as_secs_f64()
+        ));
+        Some(OTHER_UNIT)
+    }
+
+    /// The step from its newest stamp so far to a newer one. For how long there was none, and over how many samples, where that
+    /// is longer than it ever should be.
+    fn step(&mut self, now: Instant, stamp_ns: i64) -> Option<(Duration, u64)> {
+        let newest_ns = *self.newest_ns.get_or_insert(stamp_ns);
+        let step_ns = stamp_ns.saturating_sub(newest_ns);
+        let (since, samples) = self.stands.get_or_insert((now, 0));
+        if (-RESET_NS..=0).contains(&step_ns) {
+            *samples += 1;
+            let stood = now.saturating_duration_since(*since);
+            return (stood >= JUDGE_AFTER && *samples >= JUDGE_SAMPLES).then_some((stood, *samples));
+        }
+        (*since, *samples) = (now, 0);
+        self.newest_ns = Some(stamp_ns);
+        if std::mem::take(&mut self.is_constant) {
+            (self.doubt, self.is_judged) = (None, false);
+            self.since = Some((now, stamp_ns));
+        }
+        // A clock that jumped is no step.
+        self.seen.record(|seen| seen.step_ns = seen.step_ns.max(step_ns));
+        None
+    }
+
+    /// Makes what is wrong with its stamps its ailment, where it has no other.
+    pub fn ail_of_doubt(&mut self) {
+        if self.ailment.is_none() {
+            self.ailment = self.doubt.as_ref().map(|doubt| Ailment {
+                level: Level::Warn,
+                what: "its stamps are no capture times".to_owned(),
+                cause: doubt.clone(),
+            });
+        }
+    }
+
+    /// For how long it has been quiet, where that is longer than it ever should be.
+    pub fn quiet(&self, now: Instant, since: Instant) -> Option<Duration> {
+        let quiet = now.saturating_duration_since(self.last.unwrap_or(since));
+        let usual = match (self.first, self.last) {
+            (Some(first), Some(last)) if self.samples > 1 => {
+                last.saturating_duration_since(first) / u32::try_from(self.samples - 1).unwrap_or(u32::MAX)
+            }
+            _ => Duration::ZERO,
+        };
+        is_silent(quiet, usual).then_some(quiet)
+    }
+
+    /// A sample that can be used came.
+    pub fn came(&mut self, now: Instant) {
+        self.samples += 1;
+        self.refused = 0;
+        self.last = Some(now);
+    }
+
+    /// What it has not done for so long.
+    pub fn silence(&self, quiet: Duration) -> String {
+        let seconds = quiet.as_secs_f64();
+        match self.refused {
+            0 => format!("has sent nothing for {seconds:.1} s"),
+            refused => {
+                format!("has sent nothing that can be used for {seconds:.1} s ({refused} messages were refused)")
+            }
+        }
+    }
+}
+
+/// The unit of a stamp that is the time at which it came.
+fn unit_by_size(stamp_ns: i64, arrival_ns: i64) -> Option<&'static str> {
+    let units = [
+        (1_000, "microseconds"),
+        (1_000_000, "milliseconds"),
+        (1_000_000_000, "seconds"),
+    ];
+    let is_near = |&(ns, _): &(i64, &str)| {
+        let apart = stamp_ns.saturating_mul(ns).saturating_sub(arrival_ns);
+        stamp_ns > 0 && apart.unsigned_abs() < 86_400_000_000_000
+    };
+    units.into_iter().find(is_near).map(|(_, unit)| unit)
+}
+
+/// The unit of stamps that go on once while so many nanoseconds pass.
+fn unit(ns_per_step: f64) -> Option<&'static str> {
+    let units = [(1e3, "microseconds"), (1e6, "milliseconds"), (1e9, "seconds")];
+    let is_near = |&(ns, _): &(f64, &str)| (0.3..3.0).contains(&(ns_per_step / ns));
+    units.into_iter().find(is_near).map(|(_, unit)| unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stamps_that_stop_in_the_middle_are_told_until_they_go_on() {
+        let start = Instant::now();
+        let mut stream = Stream::new("lidar", start);
+        let mut judge = |i: u64, ms: i64| {
+            let now = start + Duration::from_millis(100 * i);
+            stream.came(now);
+            let kind = stream.judge(now, 1_000_000 * ms, None);
+            stream.ailment = None;
+            stream.ail_of_doubt();
+            (kind, stream.ailment.as_ref().map(ToString::to_string))
+        };
+        for i in 0..30 {
+            assert_eq!(judge(i, 100 * i as i64), (None, None), "{i}");
+        }
+        // The newest is of 2900 ms; what is older changes nothing.
+        for i in 30..39 {
+            assert_eq!(judge(i, 2900 - (i as i64 % 2)), (None, None), "{i}");
+        }
+        let words = "its stamps are no capture times: its newest stamp stands at 2900000000 for 1.0 s and 10 samples (needed: \
+                     `timestamp_ns`, the capture time of each)";
+        assert_eq!(judge(39, 2900), (Some(CONSTANT), Some(words.to_owned())));
+        assert_eq!(judge(40, 2900), (None, Some(words.to_owned())));
+        assert_eq!(judge(41, 4100), (None, None));
+    }
+
+    #[test]
+    fn the_unit_of_stamps_is_told_from_how_fast_they_go_on() {
+        assert_eq!(unit(1.0), None);
+        assert_eq!(unit(0.5), None);
+        assert_eq!(unit(100.0), None); // a slow replay
+        assert_eq!(unit(1.1e3), Some("microseconds"));
+        assert_eq!(unit(0.9e6), Some("milliseconds"));
+        assert_eq!(unit(1e9), Some("seconds"));
+        let now_ns = 1_700_000_000_123_456_789;
+        assert_eq!(unit_by_size(now_ns, now_ns), None);
+        assert_eq!(unit_by_size(5_000_000_000, now_ns), None); // since a start
+        assert_eq!(unit_by_size(now_ns / 1000, now_ns), Some("microseconds"));
+        assert_eq!(unit_by_size(now_ns / 1_000_000, now_ns), Some("milliseconds"));
+        assert_eq!(unit_by_size(now_ns / 1_000_000_000, now_ns), Some("seconds"));
+    }
+}
