@@ -4,7 +4,7 @@ use eyre::WrapErr;
 use robocache::stream::is_obeyed;
 pub use robocache::stream::plain;
 use serde::Serialize;
-use std::fmt::{self, Display};
+use std::fmt::{self, Display, Write as _};
 use std::fs::{self, File};
 use std::io::{ErrorKind, IsTerminal, Read, Write};
 use std::path::Path;
@@ -154,6 +154,9 @@ pub fn write(path: &Path, start: &str, text: &str) -> eyre::Result<()> {
 /// A cell of a table has no more characters than this.
 const WIDEST: usize = 200;
 
+/// A name is not cut to fewer characters than this.
+const LEAST_NAME: usize = 10;
+
 /// Rows of cells below headings: the first column to the left, numbers to the right. Of what is too long for a cell stands the
 /// beginning, and `...`.
 pub struct Table {
@@ -182,26 +185,46 @@ fn cut(cell: &str) -> String {
         Some(_) => cell.chars().take(WIDEST - 3).chain("...".chars()).collect(),
         None => cell.to_owned(),
     }
+
+    /// In lines of so many characters, as far as a narrow gap between columns, and names cut to [`LEAST_NAME`], make them.
+    pub fn within(&self, width: usize) -> String {
+        let widths = self.widths();
+        let needed = |gap: usize| widths.iter().sum::<usize>() + gap * widths.len().saturating_sub(1);
+        let gap = if needed(2) > width { 1 } else { 2 };
+        let over = needed(gap).saturating_sub(width);
+        self.lines(gap, widths[0].saturating_sub(over).max(LEAST_NAME))
+    }
+
+    fn widths(&self) -> Vec<usize> {
+        let widest = |i: usize| self.rows.iter().map(|row| row[i].chars().count()).max().unwrap_or(0);
+        (0..self.left.len()).map(widest).collect()
+    }
+
+    /// With gaps of so many spaces, and at most so many characters of the first column.
+    fn lines(&self, gap: usize, most: usize) -> String {
+        let mut widths = self.widths();
+        widths[0] = widths[0].min(most);
+        let mut text = String::new();
+        for row in &self.rows {
+            let start = text.len();
+            for ((cell, &width), &left) in row.iter().zip(&widths).zip(&self.left) {
+                // Writing to a string can't fail.
+                let _ = match left {
+                    true => write!(text, "{cell:<width$.width$}"),
+                    false => write!(text, "{cell:>width$}"),
+                };
+                text.extend(std::iter::repeat_n(' ', gap));
+            }
+            text.truncate(start + text[start..].trim_end().len());
+            text.push('\n');
+        }
+        text
+    }
 }
 
 impl Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let widths: Vec<usize> = (0..self.left.len())
-            .map(|i| self.rows.iter().map(|row| row[i].chars().count()).max().unwrap_or(0))
-            .collect();
-        for row in &self.rows {
-            let mut line = String::new();
-            for ((cell, &width), &left) in row.iter().zip(&widths).zip(&self.left) {
-                let cell = if left {
-                    format!("{cell:<width$}  ")
-                } else {
-                    format!("{cell:>width$}  ")
-                };
-                line.push_str(&cell);
-            }
-            writeln!(f, "{}", line.trim_end())?;
-        }
-        Ok(())
+        f.write_str(&self.lines(2, usize::MAX))
     }
 }
 
@@ -301,10 +324,21 @@ mod tests {
             table.to_string(),
             "stream     messages\na                 1\ncamera  12345678901\n"
         );
+        let narrow = "stream    messages\na                1\ncamera 12345678901\n";
+        assert_eq!(
+            (table.within(19), table.within(18)),
+            (table.to_string(), narrow.to_owned())
+        );
+        table.row(["a camera of a long name".into(), "1".into()]);
+        assert_eq!(
+            table.within(30).lines().nth(3).unwrap(),
+            "a camera of a long           1"
+        );
+        assert_eq!(table.within(10).lines().nth(3).unwrap(), "a camera o           1");
         // A width has 16 bits where it is a format's.
         table.row(["ü".repeat(70_000), "1".into()]);
         let text = table.to_string();
-        assert!(text.lines().all(|line| line.chars().count() == 200 + 2 + 11), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 200 + 2 + 11), "{text}");
         assert!(text.contains(&format!("\n{}...  ", "ü".repeat(197))), "{text}");
     }
 }

@@ -60,8 +60,15 @@ fn a_line_for_each_node_and_input_is_printed() {
     assert_eq!(lines[4], ["force", "warn", "1000", "-", "-", "-", "0", "0", "0"]);
     assert_eq!(lines.len(), 5);
 
-    write(&folder, &report("voxelize", Level::Error));
-    assert_eq!(top(&folder.0, "--once").code, 1);
+    let mut wide = report("robocache-voxelize", Level::Error);
+    (wide.inputs[0].rate_hz, wide.inputs[0].valid_share) = (29.9, Some(0.0308));
+    wide.inputs[0].input = "the lidar on the roof\u{1b}".into();
+    wide.device = "cuda:0, 1.44 MB".into();
+    write(&folder, &wide);
+    let done = top(&folder.0, "--once");
+    assert_eq!(done.code, 1);
+    assert!(done.out.lines().all(|line| line.chars().count() <= 80), "{}", done.out);
+    assert!(done.out.contains("`the lidar on the roof\\u{1b}`"), "{}", done.out);
 }
 
 #[test]
@@ -90,13 +97,14 @@ fn scripts_get_all_that_the_files_say() {
 }
 
 #[test]
-fn a_folder_that_is_not_there_is_refused_and_an_empty_one_is_not() {
+fn a_folder_that_is_not_there_is_refused_and_in_an_empty_one_nothing_is_well() {
     let folder = Folder::new();
     let done = top(&folder.0, "--once");
     assert_eq!(
         (done.code, done.out.contains("no node has written its status")),
-        (0, true)
+        (1, true)
     );
+    assert_eq!(top(&folder.0, "--json").code, 1);
     let done = top(&folder.path("nowhere"), "--once");
     assert_eq!((done.code, done.err.contains("nowhere")), (2, true), "{}", done.err);
     let done = run(["top".as_ref(), folder.0.as_os_str()]);

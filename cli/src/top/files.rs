@@ -1,5 +1,6 @@
 //! What the status files of a folder say.
 
+use crate::output::plain;
 use robocache::app::{Level, Report};
 use robocache::time::ns_to_s;
 use serde::{Deserialize, Serialize};
@@ -61,11 +62,10 @@ impl Status {
         })
     }
 
-    /// Whether no node is in error or stale.
+    /// Whether there are nodes, and none of them is in error or stale. Nodes that have written nothing hang, or did not start.
     pub fn is_well(&self) -> bool {
-        self.nodes
-            .iter()
-            .all(|node| node.is_ended() || node.level <= Level::Warn)
+        let mut nodes = self.nodes.iter();
+        !self.nodes.is_empty() && nodes.all(|node| node.is_ended() || node.level <= Level::Warn)
     }
 }
 
@@ -138,7 +138,7 @@ fn read(path: &Path) -> Result<Report, String> {
 
 /// A text without what a terminal would take for commands.
 fn clean(text: &str) -> String {
-    text.replace(char::is_control, "\u{fffd}")
+    plain(text).into_owned()
 }
 
 fn now_ns() -> i64 {
@@ -273,7 +273,7 @@ pub mod tests {
             assert!(name == wanted_name && problem.starts_with(words), "{name}: {problem}");
         }
         let report = status.nodes[3].report.as_ref().unwrap();
-        assert_eq!(report.message, "\u{fffd}[2Jgone\u{fffd}");
+        assert_eq!(report.message, "\\u{1b}[2Jgone\\n");
         assert!(!status.is_well());
         fs::remove_dir_all(&folder).unwrap();
         assert!(Status::read(&folder).is_err());

@@ -24,7 +24,7 @@ const WIDTH: usize = 80;
 
 Exit codes of --once, and of --json:
   0   every node is well, warns at most, or has ended
-  1   a node is in error or stale, or its file can't be read
+  1   a node is in error or stale, or its file can't be read; or no node has written one
   2   the folder can't be read")]
 pub struct Args {
     /// The folder of the status files [default: that of ROBOCACHE_STATUS]
@@ -80,5 +80,5 @@ fn text(status: &Status) -> String {
     for line in lines::of(status) {
         table.row(line.cells);
     }
-    text + &table.to_string()
+    text + &table.within(width)
 }
