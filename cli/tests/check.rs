@@ -455,7 +455,7 @@ const MISTAKES: &[Mistake] = &[
         (
             "error",
             "nodes.fuse.outputs.observations",
-            "no such output, did you mean `observation`? (allowed: fused, grids, observation)",
+            "no such output, did you mean `observation`? (allowed: fused, grids, observation, diagnostics)",
         ),
     ),
     wiring(
@@ -931,6 +931,99 @@ fn a_recorder_that_would_not_start_is_an_error() {
     let file = folder.write("record.yml", "record: { path: out/recording }");
     let (code, found) = check(&folder.0, &[file.to_str().unwrap()]);
     assert!(code == 2 && found.len() == 1 && says(&found[0], refused), "{found:#?}");
+}
+
+/// What a node refuses at its start, which only its place and its wiring show.
+#[test]
+fn a_start_that_would_fail_is_an_error() {
+    let flow = "nodes:
+  - { id: arm, path: arm.py, outputs: [joints, force] }
+  - { id: record, path: robocache-record, args: --config robot.yml, inputs: { joints: arm/joints, force: arm/force } }
+";
+    let fuse = "fuse: { rate_hz: 10, modalities: [{ input: joints, dim: 7, interpolation: previous }] }\n";
+    let dataset = |feature: &str| {
+        format!(
+            "record: {{ path: out }}\n{fuse}lerobot: {{ task: reach, features: [{{ name: action, stream: {feature} }}] }}"
+        )
+    };
+    for (robot, at, problem, is_seen_alone) in [
+        (
+            "record: { path: file }".to_owned(),
+            "record.path",
+            "file is no folder (allowed: ",
+            true,
+        ),
+        (
+            "record: { path: file/a }".to_owned(),
+            "record.path",
+            "file is no folder",
+            true,
+        ),
+        (
+            "record: { path: /proc/foo }".to_owned(),
+            "record.path",
+            "nothing can be made in /proc: ",
+            true,
+        ),
+        (
+            "status: file\nrecord: { path: out }".to_owned(),
+            "status",
+            "file is no folder (allowed: ",
+            true,
+        ),
+        (
+            "record: { path: out, inputs: [joints, joints] }".to_owned(),
+            "record.inputs",
+            "two of them are",
+            true,
+        ),
+        (
+            "record: { path: out, inputs: [joints, forces] }".to_owned(),
+            "record.inputs[1]",
+            "`forces` is neither wired nor an output of an operation before it, did you mean `force`? (allowed: force, joints)",
+            false,
+        ),
+        (
+            "record: { path: out }\nreplay: { path: rec, speed: 0 }".to_owned(),
+            "replay",
+            "speed: `0` is no speed",
+            true,
+        ),
+        (
+            "record: { path: out }\nreplay: { speed: 1 }".to_owned(),
+            "replay",
+            "the key `path` is missing",
+            true,
+        ),
+        (
+            dataset("forces"),
+            "lerobot",
+            "`forces` is recorded by no node of flow.yml, did you mean `force`? (recorded: force, joints)",
+            false,
+        ),
+    ] {
+        let folder = Folder::new();
+        folder.write("flow.yml", flow);
+        folder.write("file", "");
+        folder.write("robot.yml", &robot);
+        let (code, found) = check(&folder.0, &["--dataflow", "flow.yml"]);
+        assert!(
+            code == 2 && says(&found[0], ("error", at, problem)),
+            "{robot}: {found:#?}"
+        );
+        if is_seen_alone {
+            let (code, found) = check(&folder.0, &["robot.yml"]);
+            assert!(
+                code == 2 && says(&found[0], ("error", at, problem)),
+                "{robot}: {found:#?}"
+            );
+        }
+    }
+    let folder = Folder::new();
+    folder.write("flow.yml", flow);
+    folder.write("robot.yml", &format!("\u{feff}{}", dataset("force")));
+    let (_, found) = check(&folder.0, &["--dataflow", "flow.yml"]);
+    assert!(found.iter().all(|finding| finding["level"] != "error"), "{found:#?}");
 }
 
 #[test]

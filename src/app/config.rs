@@ -1,5 +1,5 @@
 use super::residence::Residences;
-use super::{AppError, Plugin, Value};
+use super::{AppError, Plugin, Value, folder};
 use crate::device::{DeviceChoice, DeviceError, Placement};
 use crate::yaml::{self, Json, did_you_mean};
 use serde::de::DeserializeOwned;
@@ -166,6 +166,15 @@ impl Config {
     /// Whether the file has the key `plugins:`, which lists what runs.
     pub fn has_plugins(&self) -> bool {
         self.plugins.is_some()
+    }
+
+    /// Checks that status files can be written where it names a folder for them; a relative one counts from `base`.
+    ///
+    /// # Errors
+    /// Why they can't, and what is allowed.
+    pub fn check_status(&self, base: &Path) -> Result<(), AppError> {
+        let Some(folder) = &self.status else { return Ok(()) };
+        folder::check(&base.join(folder)).map_err(|problem| self.error(STATUS, problem))
     }
 
     /// The folder of status files, where it names one.

@@ -12,6 +12,7 @@ mod config;
 pub(crate) mod diagnostics;
 mod error;
 mod faults;
+mod folder;
 pub(crate) mod free;
 mod graph;
 mod handed;

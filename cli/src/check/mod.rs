@@ -136,7 +136,16 @@ fn alone(file: &Path, findings: &mut Findings) {
             }
         }
     }
+    status(file, Path::new("."), findings);
     datasets(file, findings);
+}
+
+/// Checks that the nodes that read a file can write their status; a relative folder counts from `base`.
+fn status(file: &Path, base: &Path, findings: &mut Findings) {
+    // What can't be read is said already.
+    if let Ok(Err(error)) = Config::read(file).map(|config| config.check_status(base)) {
+        findings.refused(error);
+    }
 }
 
 /// Checks the section `lerobot:` of a file that has one, as a conversion does.

@@ -4,8 +4,10 @@ use super::dataflow::{Dataflow, Edge, Node, parts_of_type, tidy};
 use super::known::{Kind, Known, Streams, pooled};
 use super::{Findings, PROGRAMS, section};
 use crate::config::{self, Built, Operation, Section};
+use crate::convert::lerobot::streams_of;
 use crate::output::{bytes, figure};
 use eyre::WrapErr;
+use robocache::app::plugins::RecordConfig;
 use robocache::app::{DIAGNOSTICS, Residence, did_you_mean};
 use robocache::device::ring::MAX_CONSUMERS;
 use robocache::dora::MESSAGE_BYTES;
@@ -89,7 +91,13 @@ pub fn check(file: &Path, config: Option<&Path>, findings: &mut Findings) -> eyr
     configs.sort();
     configs.dedup();
     for config in configs {
+        // Sections that no node of this dataflow reads, too.
+        super::read_sections(config, checker.findings);
         super::datasets(config, checker.findings);
+        checker.recorded(config, &own);
+    }
+    for own in own.iter().filter(|own| own.node.place().is_none()) {
+        super::status(&own.config, folder, checker.findings);
     }
     Ok(())
 }
@@ -153,6 +161,16 @@ impl Checker<'_> {
             let found = self.streams.outputs(operation, &input);
             inside.extend(found);
             self.trigger(own, operation);
+            if let Section::Record(RecordConfig {
+                inputs: Some(inputs), ..
+            }) = &operation.section
+            {
+                let before = inside.iter().map(|(output, _)| output.clone());
+                let known: Vec<String> = before
+                    .chain(own.node.edges().map(|(input, _)| input.to_owned()))
+                    .collect();
+                self.record_inputs(own, operation, inputs, &known);
+            }
         }
         self.inputs(own, &at);
         self.outputs(own, &at, &inside);
@@ -356,7 +374,8 @@ impl Checker<'_> {
             // Every node has that one.
             let is_own = output == DIAGNOSTICS;
             if found.is_none() && !is_own && !(has_replay && known.is_empty()) {
-                let names: Vec<&str> = known.iter().map(|(name, _)| name.as_str()).collect();
+                let names = known.iter().map(|(name, _)| name.as_str());
+                let names: Vec<&str> = names.chain([DIAGNOSTICS]).collect();
                 let hint = did_you_mean(output, &names);
                 let problem = format!("the node has no such output{hint} (allowed: {})", names.join(", "));
                 self.findings.error(self.file, &at, problem);
@@ -596,6 +615,52 @@ impl Checker<'_> {
         }
     }
 
+    /// Whether what a recorder names is there.
+    fn record_inputs(&mut self, own: &Own<'_>, operation: &Operation, inputs: &[String], known: &[String]) {
+        let known: Vec<&str> = known.iter().map(String::as_str).collect();
+        for (i, input) in inputs
+            .iter()
+            .enumerate()
+            .filter(|(_, input)| !known.contains(&input.as_str()))
+        {
+            let problem = format!(
+                "`{input}` is neither wired nor an output of an operation before it{} (allowed: {})",
+                did_you_mean(input, &known),
+                known.join(", ")
+            );
+            let at = format!("{}.inputs[{i}]", operation.label());
+            self.findings.error(&own.config, at, problem);
+        }
+    }
+
+    /// Whether the recorders of the dataflow, where there are any, record the streams that a dataset takes.
+    fn recorded(&mut self, config: &Path, own: &[Own<'_>]) {
+        let mut recorded = Vec::new();
+        for own in own {
+            for operation in &own.built.operations {
+                if let Section::Record(RecordConfig { inputs, .. }) = &operation.section {
+                    let wired = || own.node.edges().map(|(input, _)| input.to_owned()).collect();
+                    recorded.extend(inputs.clone().unwrap_or_else(wired));
+                }
+            }
+        }
+        let streams: Vec<String> = recorded.iter().map(|input| input.replace('/', ".")).collect();
+        let Ok(needed) = streams_of(config) else { return };
+        let streams: Vec<&str> = streams.iter().map(String::as_str).collect();
+        for stream in needed
+            .iter()
+            .filter(|stream| !streams.is_empty() && !streams.contains(&stream.as_str()))
+        {
+            let problem = format!(
+                "`{stream}` is recorded by no node of {}{} (recorded: {})",
+                self.file.display(),
+                did_you_mean(stream, &streams),
+                streams.join(", ")
+            );
+            self.findings.error(config, "lerobot", problem);
+        }
+    }
+
     /// Recordings that are read and written.
     fn recordings(&mut self, own: &[Own<'_>]) {
         let operations = || {
@@ -627,7 +692,9 @@ impl Checker<'_> {
             }
         }
         for (own, config) in records() {
-            if let Err(error) = config.check_new_run(self.folder) {
+            if own.node.place().is_none()
+                && let Err(error) = config.check_new_run(self.folder)
+            {
                 let at = format!("record.{}", error.key);
                 self.findings.error(&own.config, at, error.problem);
             }

@@ -1,5 +1,5 @@
 use super::report_losses;
-use crate::app::{App, AppError, Fault, Operation, Outbox, Plugin, Registration, Wake};
+use crate::app::{App, AppError, Fault, Operation, Outbox, Plugin, Registration, Wake, folder};
 use crate::ops::ConfigError;
 use crate::stream::Message;
 use crate::stream::recording::{self, WriteError, Writer};
@@ -61,9 +61,11 @@ impl RecordConfig {
     /// Checks that a new run can record there; a path that is relative counts from `base`.
     ///
     /// # Errors
-    /// Why it can't: what is in the folder already, or what [`folder`](Self::folder) refuses.
+    /// Why it can't: what is in the folder already, that it is none or can't be made, what [`folder`](Self::folder) refuses; two
+    /// `inputs` of one name.
     pub fn check_new_run(&self, base: &Path) -> Result<(), ConfigError> {
         let folder = base.join(self.folder(SystemTime::now())?);
+        streams_of(self.inputs.as_deref().unwrap_or_default())?;
         let streams = recording::streams(&folder).unwrap_or_default();
         match streams.first() {
             Some(stream) => {
@@ -74,8 +76,23 @@ impl RecordConfig {
                 );
                 Err(ConfigError::new("path", problem))
             }
-            None => Ok(()),
+            None => folder::check(&folder).map_err(|problem| ConfigError::new("path", problem)),
         }
+    }
+}
+
+/// What the streams of inputs are called.
+///
+/// # Errors
+/// Two of one name.
+fn streams_of(inputs: &[String]) -> Result<Vec<String>, ConfigError> {
+    let streams: Vec<String> = inputs.iter().map(|input| stream_of(input)).collect();
+    match (1..streams.len()).find(|&i| streams[..i].contains(&streams[i])) {
+        Some(twice) => {
+            let problem = format!("two of them are the stream `{}` (allowed: each once)", streams[twice]);
+            Err(ConfigError::new("inputs", problem))
+        }
+        None => Ok(streams),
     }
 }
 
@@ -109,7 +126,7 @@ impl Plugin for RecordPlugin {
         let config = app.config_or(&self.config)?;
         let refused = |error: &dyn std::fmt::Display| app.refused(&ConfigError::new("path", error.to_string()));
         let started = app.run().map_or_else(SystemTime::now, |run| run.started);
-        let folder = config.folder(started).map_err(|error| app.refused(&error))?;
+        let place = config.folder(started).map_err(|error| app.refused(&error))?;
         if app.is_check() {
             return Ok(());
         }
@@ -122,14 +139,11 @@ impl Plugin for RecordPlugin {
                 &"no input is wired to the node in the dataflow (allowed: one or more to record)",
             ));
         }
-        let streams: Vec<String> = inputs.iter().map(|input| stream_of(input)).collect();
-        if let Some(twice) = (1..streams.len()).find(|&i| streams[..i].contains(&streams[i])) {
-            let problem = format!("two of them are the stream `{}` (allowed: each once)", streams[twice]);
-            return Err(app.refused(&ConfigError::new("inputs", problem)));
-        }
+        let streams = streams_of(&inputs).map_err(|error| app.refused(&error))?;
+        folder::check(&place).map_err(|problem| refused(&problem))?;
         let writer = match app.run() {
-            Some(run) => Writer::create_or_go_on(folder, &run.id),
-            None => Writer::create(folder),
+            Some(run) => Writer::create_or_go_on(place, &run.id),
+            None => Writer::create(place),
         };
         let writer = writer.map_err(|error| refused(&error))?.with_arrivals();
         for stream in &streams {

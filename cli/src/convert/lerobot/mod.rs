@@ -37,6 +37,28 @@ pub fn latencies(file: &Path, known: &[(String, i64)]) -> eyre::Result<Vec<(Stri
     Ok(latencies)
 }
 
+/// The streams that a dataset takes of a recording: those beside the observations, and those that become observations. None
+/// without a section `lerobot:`.
+///
+/// # Errors
+/// What [`Settings::read`] refuses.
+pub fn streams_of(file: &Path) -> eyre::Result<Vec<String>> {
+    if !Config::read(file)?.sections().any(|section| section == "lerobot") {
+        return Ok(Vec::new());
+    }
+    let settings = Settings::read(file)?;
+    let own = settings.config.streams().map(str::to_owned);
+    let modalities = settings.fuse.modalities.iter().map(|modality| modality.input.as_str());
+    let modalities: Vec<&str> = modalities.collect();
+    // What an operation before `fuse` makes need not be recorded.
+    let external = settings.graph.external_inputs().map(|(input, _)| input);
+    let observed = external.filter(|input| modalities.contains(input)).map(str::to_owned);
+    let mut streams: Vec<String> = own.chain(observed).collect();
+    streams.sort();
+    streams.dedup();
+    Ok(streams)
+}
+
 /// Whether it is the folder of a dataset.
 pub fn is_dataset(path: &Path) -> bool {
     path.join("meta/info.json").is_file()
