@@ -68,16 +68,6 @@ where
     }
 }
 
-/// A message as one line of what a terminal shows, with the names that senders have put into it. dora prints it as it is.
-fn shown(message: &str) -> String {
-    const MOST: usize = 4000;
-    let Some((end, _)) = message.char_indices().nth(MOST) else {
-        return plain(message).into_owned();
-    };
-    let length = message.chars().count();
-    format!("{}... ({length} characters)", plain(&message[..end]))
-}
-
 impl Visit for Line {
     fn record_str(&mut self, field: &Field, value: &str) {
         self.take(field, value.to_owned());
@@ -91,7 +81,8 @@ impl Visit for Line {
 impl Line {
     fn take(&mut self, field: &Field, value: String) {
         match field.name() {
-            "message" => self.message = shown(&value),
+            // With the names that senders have put into it: dora prints it as it is.
+            "message" => self.message = plain(&value).into_owned(),
             name => {
                 self.fields.insert(name, value);
             }
@@ -104,16 +95,6 @@ mod tests {
     use super::*;
     use dora_node_api::serde_json::Value;
     use std::sync::{Arc, Mutex};
-
-    #[test]
-    fn what_a_sender_has_put_into_a_line_is_shown_and_cut() {
-        assert_eq!(shown("ring `\u{1b}[2J\nFAKE`"), "ring `\\u{1b}[2J\\nFAKE`");
-        let long = shown(&"n".repeat(200_000));
-        assert!(
-            long.len() < 4100 && long.ends_with("n... (200000 characters)"),
-            "{long}"
-        );
-    }
 
     #[test]
     fn a_line_has_the_keys_that_dora_looks_for_and_strings_only() {
@@ -136,7 +117,7 @@ mod tests {
             .finish();
         tracing::subscriber::with_default(subscriber, || {
             tracing::warn!(dropped = 3, from = "camera", share = 0.5, "said \"so\"\nin two lines");
-            tracing::error!("{} of {}", 1, 2);
+            tracing::error!("{} of {}\u{1b}[2J", 1, 2);
         });
         let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
         let [warning, error] = text.lines().collect::<Vec<_>>()[..] else {
@@ -158,7 +139,7 @@ mod tests {
         let error: Value = serde_json::from_str(error).unwrap();
         assert_eq!(
             (&error["level"], &error["message"]),
-            (&"ERROR".into(), &"1 of 2".into())
+            (&"ERROR".into(), &"1 of 2\\u{1b}[2J".into())
         );
     }
 }

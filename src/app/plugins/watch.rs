@@ -217,8 +217,10 @@ impl Watch {
 
     /// Names the streams that are quiet while observations go on without them.
     fn say_who_is_quiet(&mut self, now: Instant, start: Instant, timeline: &Timeline) {
+        let last = self.last_observation.unwrap_or(start);
         for (i, stream) in self.streams.iter_mut().enumerate() {
-            if !timeline.stream(i).open || !is_due(stream.said_quiet, now) {
+            let goes_on = last.saturating_duration_since(stream.last.unwrap_or(start)) >= SILENT / 2;
+            if !timeline.stream(i).open || !goes_on || !is_due(stream.said_quiet, now) {
                 continue;
             }
             if let Some(quiet) = stream.quiet(now, start) {

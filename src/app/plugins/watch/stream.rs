@@ -2,6 +2,7 @@
 
 use crate::app::diagnostics::{Figure, Recent, is_silent};
 use crate::app::{Ailment, Level};
+use crate::time::unit_of_stamp;
 use std::time::{Duration, Instant};
 
 /// Stamps of a stream are judged once it has spoken for so long, and sent so many samples.
@@ -98,7 +99,7 @@ impl Stream {
         let stands = self.step(now, stamp_ns);
         let Some((since, first_ns)) = self.since else {
             (self.first, self.since) = (Some(now), Some((now, stamp_ns)));
-            let unit = arrival_ns.and_then(|arrival_ns| unit_by_size(stamp_ns, arrival_ns))?;
+            let unit = arrival_ns.and_then(|arrival_ns| unit_of_stamp(stamp_ns, arrival_ns))?;
             self.is_judged = true;
             self.doubt = Some(format!(
                 "its first stamp is {stamp_ns}: the time in {unit} (needed: `timestamp_ns` in ns)"
@@ -202,20 +203,6 @@ impl Stream {
     }
 }
 
-/// The unit of a stamp that is the time at which it came.
-fn unit_by_size(stamp_ns: i64, arrival_ns: i64) -> Option<&'static str> {
-    let units = [
-        (1_000, "microseconds"),
-        (1_000_000, "milliseconds"),
-        (1_000_000_000, "seconds"),
-    ];
-    let is_near = |&(ns, _): &(i64, &str)| {
-        let apart = stamp_ns.saturating_mul(ns).saturating_sub(arrival_ns);
-        stamp_ns > 0 && apart.unsigned_abs() < 86_400_000_000_000
-    };
-    units.into_iter().find(is_near).map(|(_, unit)| unit)
-}
-
 /// The unit of stamps that go on once while so many nanoseconds pass.
 fn unit(ns_per_step: f64) -> Option<&'static str> {
     let units = [(1e3, "microseconds"), (1e6, "milliseconds"), (1e9, "seconds")];
@@ -262,10 +249,10 @@ mod tests {
         assert_eq!(unit(0.9e6), Some("milliseconds"));
         assert_eq!(unit(1e9), Some("seconds"));
         let now_ns = 1_700_000_000_123_456_789;
-        assert_eq!(unit_by_size(now_ns, now_ns), None);
-        assert_eq!(unit_by_size(5_000_000_000, now_ns), None); // since a start
-        assert_eq!(unit_by_size(now_ns / 1000, now_ns), Some("microseconds"));
-        assert_eq!(unit_by_size(now_ns / 1_000_000, now_ns), Some("milliseconds"));
-        assert_eq!(unit_by_size(now_ns / 1_000_000_000, now_ns), Some("seconds"));
+        assert_eq!(unit_of_stamp(now_ns, now_ns), None);
+        assert_eq!(unit_of_stamp(5_000_000_000, now_ns), None); // since a start
+        assert_eq!(unit_of_stamp(now_ns / 1000, now_ns), Some("microseconds"));
+        assert_eq!(unit_of_stamp(now_ns / 1_000_000, now_ns), Some("milliseconds"));
+        assert_eq!(unit_of_stamp(now_ns / 1_000_000_000, now_ns), Some("seconds"));
     }
 }
