@@ -110,7 +110,7 @@ impl Stream {
             self.is_judged = true;
             return self.doubt.is_none().then(|| {
                 self.is_constant = true;
-                self.doubt = Some(match samples + 1 == self.samples {
+                self.doubt = Some(match samples == self.samples {
                     true => format!(
                         "its stamp is {stamp_ns} in each of {} samples (needed: `timestamp_ns`, the capture time of each)",
                         self.samples
