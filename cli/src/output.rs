@@ -178,13 +178,6 @@ impl Table {
     pub fn row<const N: usize>(&mut self, cells: [String; N]) {
         self.rows.push(cells.map(|cell| cut(&plain(&cell))).into());
     }
-}
-
-fn cut(cell: &str) -> String {
-    match cell.char_indices().nth(WIDEST) {
-        Some(_) => cell.chars().take(WIDEST - 3).chain("...".chars()).collect(),
-        None => cell.to_owned(),
-    }
 
     /// In lines of so many characters, as far as a narrow gap between columns, and names cut to [`LEAST_NAME`], make them.
     pub fn within(&self, width: usize) -> String {
@@ -219,6 +212,13 @@ fn cut(cell: &str) -> String {
             text.push('\n');
         }
         text
+    }
+}
+
+fn cut(cell: &str) -> String {
+    match cell.char_indices().nth(WIDEST) {
+        Some(_) => cell.chars().take(WIDEST - 3).chain("...".chars()).collect(),
+        None => cell.to_owned(),
     }
 }
 
