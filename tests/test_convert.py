@@ -468,6 +468,26 @@ def test_columns_of_a_table_become_streams(tmp_path):
     np.testing.assert_array_equal(rows(stream(tmp_path / "out", "gps"))[1], [6])
 
 
+def test_a_folder_of_tables(tmp_path):
+    """Each is a stream: of those that would be one none is lost, and what is not read is named."""
+    tables = tmp_path / "tables"
+    tables.mkdir()
+    for name in ("left arm.csv", "RIGHT.CSV", "x.Tsv", "notes.txt"):
+        (tables / name).write_text("t_s,x\n1.5,2\n")
+    told = convert(tables, tmp_path / "out")
+    assert [stream["name"] for stream in told["streams"]] == ["RIGHT", "left_arm", "x"]
+    assert any(f"{tables}/notes.txt: left out" in note for note in told["notes"]), told["notes"]
+    for name in ("left_arm.csv", "x.csv"):
+        (tables / name).write_text("t_s,other\n1.5,2\n")
+        words = convert(tables, tmp_path / "again", code=2)
+        stem = name.removesuffix(".csv")
+        assert f"both are the stream `{stem}` (allowed: one table for each stream)" in words and f"{tables}/{name}" in words
+        (tables / name).unlink()
+    for name in ("left arm.csv", "RIGHT.CSV"):
+        (tables / name).write_text("t_s,imu.x\n1.5,2\n")
+    assert "both are the stream `imu`" in convert(tables, tmp_path / "again", "--by-prefix", code=2)
+
+
 def test_tables_out(nav2, tmp_path):
     out, truth, _ = nav2
     told = convert(out, tmp_path / "tables", "--to", "csv", code=1)

@@ -2,8 +2,10 @@
 
 use super::{Problems, Refused, Sink, Source, Told};
 use clap::ValueEnum;
+use eyre::bail;
 use robocache::formats::csv::{Options, ReadError, Reader, Writer};
 use robocache::stream::{Message, TimeUnit};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 /// How tables are to be read.
@@ -43,12 +45,17 @@ impl From<Unit> for TimeUnit {
 
 /// The tables of a folder.
 pub fn files(folder: &Path) -> Vec<PathBuf> {
+    files_called(folder, &["csv", "tsv"])
+}
+
+/// The files of a folder with one of these extensions, in any case.
+fn files_called(folder: &Path, extensions: &[&str]) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let is_table = |path: &PathBuf| {
-        path.extension()
-            .is_some_and(|extension| extension == "csv" || extension == "tsv")
+    let is_called = |path: &PathBuf| {
+        let extension = path.extension().unwrap_or_default();
+        extensions.iter().any(|called| extension.eq_ignore_ascii_case(called))
     };
-    let mut found: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(is_table).collect();
+    let mut found: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(is_called).collect();
     found.sort();
     found
 }
@@ -58,6 +65,7 @@ pub struct CsvSource {
     readers: Vec<Reader>,
     at: usize,
     problems: Problems,
+    notes: Vec<String>,
 }
 
 impl CsvSource {
@@ -67,10 +75,14 @@ impl CsvSource {
             unit: args.unit.map(TimeUnit::from),
             by_prefix: args.by_prefix,
         };
-        let paths = if path.is_dir() {
-            files(path)
+        let (paths, texts) = if path.is_dir() {
+            (files(path), files_called(path, &["txt"]))
         } else {
-            vec![path.to_owned()]
+            (vec![path.to_owned()], Vec::new())
+        };
+        let left_out = |text: &PathBuf| {
+            let allowed = "allowed in a folder: tables called .csv or .tsv";
+            format!("{}: left out, as a text may be no table ({allowed})", text.display())
         };
         let mut problems = Problems::default();
         let mut readers = Vec::with_capacity(paths.len());
@@ -81,10 +93,23 @@ impl CsvSource {
                 Err(error) => problems.push(error),
             }
         }
+        let mut tables = HashMap::new();
+        for reader in &readers {
+            for stream in reader.streams() {
+                if let Some(other) = tables.insert(stream, reader.path()) {
+                    bail!(
+                        "{} and {}: both are the stream `{stream}` (allowed: one table for each stream)",
+                        other.display(),
+                        reader.path().display()
+                    );
+                }
+            }
+        }
         Ok(Self {
             readers,
             at: 0,
             problems,
+            notes: texts.iter().map(left_out).collect(),
         })
     }
 }
@@ -110,7 +135,12 @@ impl Source for CsvSource {
         problems.extend(self.readers.iter().filter_map(Reader::broken));
         Told {
             problems,
-            notes: self.readers.iter().flat_map(Reader::left_out).collect(),
+            notes: self
+                .readers
+                .iter()
+                .flat_map(Reader::left_out)
+                .chain(self.notes.iter().cloned())
+                .collect(),
         }
     }
 }

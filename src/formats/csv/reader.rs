@@ -185,6 +185,16 @@ impl Reader {
         })
     }
 
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The names of the streams that its columns are.
+    pub fn streams(&self) -> impl Iterator<Item = &str> {
+        self.streams.iter().map(|stream| stream.name.as_str())
+    }
+
     /// The name of a stream that a message came of.
     pub fn stream(&self, index: usize) -> &str {
         &self.streams[index].name
