@@ -450,6 +450,49 @@ fn what_is_whole_of_a_broken_file_is_read() {
     }
 }
 
+/// The end of a file is found where the footer does not know it, too.
+#[test]
+fn what_a_file_says_of_itself_is_compared_with_what_is_read() {
+    let folder = Folder::new("compared");
+    let (mut whole, messages) = large(&folder);
+    let path = folder.0.join("compared.mcap");
+    let all = records(&whole);
+    let chunk = all.iter().filter(|(op, _)| *op == CHUNK).nth(1).unwrap().1.clone();
+    let chunk = chunk.start - 9..chunk.end;
+    let read = |bytes: &[u8]| {
+        fs::write(&path, bytes).unwrap();
+        read_broken(&path)
+    };
+    // With and without a CRC of the end.
+    for has_crc in [true, false] {
+        if !has_crc {
+            let behind = whole.len() - 8;
+            whole[behind - 4..behind].fill(0);
+        }
+        assert_eq!(read(&whole), (messages, Vec::new()));
+        let without = [&whole[..chunk.start], &whole[chunk.end..]].concat();
+        let twice = [&whole[..chunk.end], &whole[chunk.start..]].concat();
+        for (bytes, is_more) in [(without, false), (twice, true)] {
+            let (came, said) = read(&bytes);
+            assert!(came != messages && (came > messages) == is_more, "{came}");
+            let words = format!("{came} messages were read, and the file says that it has {messages}");
+            assert!(said.len() == 1 && said[0].ends_with(&words), "{said:?}");
+        }
+        let (came, said) = read(&[&whole[..], &whole[..]].concat());
+        let words = format!("damaged at byte {0}: {0} bytes behind the end", whole.len());
+        assert!(
+            came == messages && said.len() == 1 && said[0].contains(&words),
+            "{said:?}"
+        );
+        let (came, said) = read(&whole[..whole.len() - 1]);
+        let words = "the end, without the bytes that close a file behind its footer";
+        assert!(
+            came == messages && said.len() == 1 && said[0].ends_with(words),
+            "{said:?}"
+        );
+    }
+}
+
 /// 33 kB of zstd may be a message of 1 GB.
 #[test]
 fn what_is_too_large_is_refused_by_name_and_the_rest_comes() {

@@ -13,7 +13,10 @@ pub(super) const MAGIC: [u8; 8] = *b"\x89MCAP0\r\n";
 /// An opcode, and a length of 64 bits.
 const HEAD: usize = 9;
 /// A footer with its head, and the magic behind it.
-const TAIL: u64 = HEAD as u64 + 20 + MAGIC.len() as u64;
+const TAIL: u64 = HEAD as u64 + FOOTER + MAGIC.len() as u64;
+/// The bytes of a footer: where the summary begins, where its offsets do, and its CRC.
+const FOOTER: u64 = 20;
+const BEFORE_CRC: usize = HEAD + 16;
 /// So many attachments and records of metadata are named, whose names begin in so many bytes.
 const MOST_BESIDE: usize = 20;
 const MOST_NAME: u64 = 4096;
@@ -261,6 +264,8 @@ impl Chunk<'_> {
 enum Place {
     File,
     Chunk,
+    /// Behind the footer.
+    Tail,
     End,
 }
 
@@ -288,9 +293,13 @@ pub(super) struct Records {
     /// What the end of the file says: schemas, channels, and where chunks begin.
     summary: Vec<u8>,
     chunks: Vec<u64>,
-    /// How many messages were read, and how many the file says that it has.
+    /// How many messages and chunks were read, and how many the file says that it has.
     messages: u64,
     says_messages: Option<u64>,
+    chunks_read: u64,
+    says_chunks: u64,
+    /// Whether the records are those of the end, which repeats schemas and channels.
+    is_summary: bool,
     /// What stands beside the messages, in words, and how much more there is of it.
     beside: Vec<String>,
     more_beside: u64,
@@ -325,6 +334,9 @@ impl Records {
             chunks: Vec::new(),
             messages: 0,
             says_messages: None,
+            chunks_read: 0,
+            says_chunks: 0,
+            is_summary: false,
             beside: Vec::new(),
             more_beside: 0,
             is_damaged: false,
@@ -367,8 +379,8 @@ impl Records {
         let mut tail = [0; TAIL as usize];
         self.file.read_exact(&mut tail)?;
         let start = Fields(&tail[HEAD..]).u64().unwrap_or(0);
-        if head(&tail) != Some((op::FOOTER, 20)) || tail[HEAD + 20..] != MAGIC || !(self.at..footer_at).contains(&start)
-        {
+        let is_footer = head(&tail) == Some((op::FOOTER, FOOTER)) && tail[HEAD + FOOTER as usize..] == MAGIC;
+        if !is_footer || !(self.at..footer_at).contains(&start) {
             return Ok(());
         }
         if footer_at - start > MOST_BYTES {
@@ -377,6 +389,15 @@ impl Records {
         self.file.seek(SeekFrom::Start(start))?;
         let mut summary = Vec::new();
         (&mut self.file).take(footer_at - start).read_to_end(&mut summary)?;
+        // Where a part of the file is missing or stands in it twice, the summary is not where the footer says.
+        let mut crc = crc32fast::Hasher::new();
+        crc.update(&summary);
+        crc.update(&tail[..BEFORE_CRC]);
+        let says = Fields(&tail[BEFORE_CRC..]).u32().unwrap_or(0);
+        if says != 0 && says != crc.finalize() {
+            return Ok(());
+        }
+        let mut chunks = Vec::new();
         let mut rest = &summary[..];
         while let Some((op, length)) = head(rest) {
             let Some((body, behind)) = usize::try_from(length)
@@ -390,14 +411,13 @@ impl Records {
             if op == op::CHUNK_INDEX
                 && let (Some(_), Some(_), Some(at)) = (fields.u64(), fields.u64(), fields.u64())
             {
-                self.chunks.push(at);
-            }
-            if op == op::STATISTICS {
-                self.says_messages = Fields(body).u64();
+                chunks.push(at);
             }
         }
-        self.chunks.sort_unstable();
-        self.summary = summary;
+        if rest.is_empty() {
+            chunks.sort_unstable();
+            (self.chunks, self.summary) = (chunks, summary);
+        }
         Ok(())
     }
 
@@ -468,6 +488,10 @@ impl Records {
                         return Ok(Some(part));
                     }
                 }
+                Place::Tail => {
+                    self.place = Place::End;
+                    self.check_tail()?;
+                }
             }
         }
     }
@@ -515,9 +539,11 @@ impl Records {
                 let problem = format!("a record of kind {op:#04x}, where the end of the file has a chunk; {behind}");
                 return Err(self.damaged(at, problem));
             }
-            Some((op::FOOTER | op::DATA_END, _)) => {
-                self.place = Place::End;
-                return self.check_count().map(|()| None);
+            Some((op::FOOTER, FOOTER)) if rest >= HEAD as u64 + FOOTER => {
+                self.skip(FOOTER)?;
+                self.at += HEAD as u64 + FOOTER;
+                self.place = Place::Tail;
+                return self.check_counts(at).map(|()| None);
             }
             Some((op, length)) if is_known(op) => (op, length),
             Some((op, _)) => {
@@ -539,11 +565,24 @@ impl Records {
                 format!("a record of {length} bytes, of which {there} are there; {behind}"),
             ));
         }
-        let is_read = matches!(op, op::SCHEMA | op::CHANNEL | op::MESSAGE | op::CHUNK);
+        let is_read = match op {
+            op::SCHEMA | op::CHANNEL => !self.is_summary,
+            op => matches!(op, op::MESSAGE | op::CHUNK),
+        };
+        self.is_summary |= op == op::DATA_END;
+        self.chunks_read += u64::from(op == op::CHUNK);
+        self.says_chunks += u64::from(op == op::CHUNK_INDEX);
         let taken = length.min(there);
         self.at = at + HEAD as u64 + taken;
         if matches!(op, op::ATTACHMENT | op::METADATA) {
             self.note_beside(op, taken)?;
+            return Ok(None);
+        }
+        if op == op::STATISTICS && taken >= 8 {
+            let mut count = [0; 8];
+            self.read(at, &mut count)?;
+            self.says_messages = Some(u64::from_le_bytes(count));
+            self.skip(taken - 8)?;
             return Ok(None);
         }
         if !is_read {
@@ -662,17 +701,40 @@ impl Records {
         (!all.is_empty()).then(|| format!("{}: left out: {}", self.path.display(), all.join(", ")))
     }
 
-    /// Compares how many messages were read with what the end of the file says, where nothing else is wrong with it.
-    fn check_count(&self) -> Result<(), ReadError> {
-        match self.says_messages {
-            Some(says) if says != self.messages && !self.is_damaged => {
-                let problem = format!(
-                    "{} messages were read, and the file says that it has {says}",
-                    self.messages
-                );
-                Err(self.damaged(self.at, problem))
+    /// Compares how much was read with what the end of the file says, where nothing else is wrong with it. `at` is where its
+    /// footer begins.
+    fn check_counts(&self, at: u64) -> Result<(), ReadError> {
+        let (read, says, what) = match self.says_messages {
+            Some(says) => (self.messages, says, "messages"),
+            // Not every writer has an index.
+            None if self.says_chunks == 0 => return Ok(()),
+            None => (self.chunks_read, self.says_chunks, "chunks"),
+        };
+        if read == says || self.is_damaged {
+            return Ok(());
+        }
+        let problem = format!("{read} {what} were read, and the file says that it has {says}");
+        Err(self.damaged(at, problem))
+    }
+
+    /// Looks whether the file ends behind its footer as it has to.
+    fn check_tail(&mut self) -> Result<(), ReadError> {
+        let (at, rest) = (self.at, self.length - self.at);
+        let mut tail = [0; MAGIC.len()];
+        let there = tail.len().min(rest as usize);
+        self.read(at, &mut tail[..there])?;
+        if tail != MAGIC {
+            return Err(self.damaged(
+                at,
+                "the end, without the bytes that close a file behind its footer".to_owned(),
+            ));
+        }
+        match rest - there as u64 {
+            0 => Ok(()),
+            more => {
+                let problem = format!("{more} bytes behind the end, as of another file: they are left out");
+                Err(self.damaged(at + there as u64, problem))
             }
-            _ => Ok(()),
         }
     }
 
