@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import struct
 import subprocess
 from pathlib import Path
 
@@ -486,6 +487,24 @@ def test_a_folder_of_tables(tmp_path):
     for name in ("left arm.csv", "RIGHT.CSV"):
         (tables / name).write_text("t_s,imu.x\n1.5,2\n")
     assert "both are the stream `imu`" in convert(tables, tmp_path / "again", "--by-prefix", code=2)
+
+
+@pytest.mark.parametrize("shift", [-8, 1, 8])
+def test_a_part_of_a_batch_that_is_elsewhere_is_no_data(tmp_path, shift):
+    """The bytes before the values, those between, and those of the part behind: numbers too, but others."""
+    folder, values = tmp_path / "recording", list(range(101))
+    folder.mkdir()
+    schema = pyarrow.schema({"timestamp_ns": pyarrow.int64(), "data": pyarrow.list_(pyarrow.uint8()), "shape": pyarrow.list_(pyarrow.int64())})
+    with pyarrow.ipc.new_file(folder / "a.arrow", schema) as file:
+        for i in range(2):
+            file.write(pyarrow.record_batch([[START + i], [values], [[101]]], schema))
+    assert convert(folder, tmp_path / "whole")["problems"] == []
+    damaged = bytearray((folder / "a.arrow").read_bytes())
+    struct.pack_into("<q", damaged, damaged.index(struct.pack("<qq", 16, 101)), 16 + shift)
+    (folder / "a.arrow").write_bytes(damaged)
+    told = convert(folder, tmp_path / "out", code=1)
+    assert len(told["problems"]) == 1 and "a part of a batch at byte" in told["problems"][0], told["problems"]
+    assert stream(tmp_path / "out", "a")["timestamp_ns"].to_pylist() == [START + 1]
 
 
 def test_tables_out(nav2, tmp_path):

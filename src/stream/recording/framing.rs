@@ -36,6 +36,8 @@ const SHORT_FOOTER: u64 = 1 << 20;
 const LONGEST_HEADER: u64 = 64 << 20;
 /// The most bytes that the metadata of one message may take as text.
 pub(super) const MOST_METADATA: usize = 16 << 20;
+/// Where the parts of a body begin is a multiple of this.
+const ALIGNMENT: i64 = 8;
 /// The most bytes of a body that belong to no part of it.
 const PADDING: u64 = 4096;
 
@@ -377,10 +379,17 @@ fn body_length(message: &Message<'_>) -> Result<u64, Stop> {
         let there = u64::try_from(buffer.offset()).ok();
         let there = there.zip(u64::try_from(buffer.length()).ok());
         let there = there.and_then(|(offset, length)| offset.checked_add(length));
-        end = there
+        let there = there
             .filter(|&end| end <= body)
-            .ok_or_else(|| torn("a part of a batch is outside of it".to_owned()))?
-            .max(end);
+            .ok_or_else(|| torn("a part of a batch is outside of it".to_owned()))?;
+        let (at, length) = (buffer.offset(), buffer.length());
+        if length > 0 && (at % ALIGNMENT != 0 || (at as u64) < end) {
+            return Err(torn(format!(
+                "a part of a batch at byte {at} of its body (allowed: a multiple of {ALIGNMENT}, behind the part before it, \
+                 which ends at {end})"
+            )));
+        }
+        end = there.max(end);
     }
     for node in batch.and_then(|batch| batch.nodes()).into_iter().flatten() {
         if !(0..=node.length()).contains(&node.null_count()) {
