@@ -507,6 +507,20 @@ def test_a_part_of_a_batch_that_is_elsewhere_is_no_data(tmp_path, shift):
     assert stream(tmp_path / "out", "a")["timestamp_ns"].to_pylist() == [START + 1]
 
 
+def test_columns_that_no_tensor_has_are_named(tmp_path):
+    folder = tmp_path / "recording"
+    folder.mkdir()
+    table = pyarrow.table({"timestamp_ns": [START], "data": [[1.0]], "uimestamps_ns": [[START]]})
+    for metadata, code in [({"dtype": "float64"}, 1), ({}, 0)]:
+        with pyarrow.ipc.new_file(folder / "a.arrow", table.schema.with_metadata(metadata)) as file:
+            file.write_table(table.replace_schema_metadata(metadata))
+        told = convert(folder, tmp_path / f"out{code}", code=code)
+        assert len(rows(stream(tmp_path / f"out{code}", "a"))) == 1
+        info = json.loads(robocache("info", "--json", folder, code=code).stdout)
+        for problems in (told["problems"], info["problems"]):
+            assert len(problems) == code and all("a.arrow: left out, as no tensor has them: columns `uimestamps_ns` (allowed: " in it for it in problems)
+
+
 def test_tables_out(nav2, tmp_path):
     out, truth, _ = nav2
     told = convert(out, tmp_path / "tables", "--to", "csv", code=1)

@@ -46,6 +46,8 @@ pub(super) struct Plan {
     frame_id: String,
     dim: i64,
     others: Vec<Change>,
+    /// Columns that a tensor of a recording has not, which are not read.
+    unknown: Vec<String>,
 }
 
 impl Plan {
@@ -130,10 +132,14 @@ impl Plan {
         let is_object = |text: &str| text::object(text).is_ok();
         let others = metadata(METADATA, "a JSON object, as robocache-record writes it", is_object)?;
 
-        let mut parts = Vec::new();
+        let (mut parts, mut unknown) = (Vec::new(), Vec::new());
         for (column, field) in schema.fields().iter().enumerate() {
-            let known = [Some(timestamp), shape, timestamps, valid, arrival].contains(&Some(column));
-            if known || is_flat && field.name() != DATA {
+            if [Some(timestamp), shape, timestamps, valid, arrival].contains(&Some(column)) {
+                continue;
+            }
+            if is_flat && field.name() != DATA {
+                // Files of other writers, which need not say the `dtype`, may have further columns.
+                unknown.extend(dtype.map(|_| format!("`{}`", field.name())));
                 continue;
             }
             let own = field.metadata().get(key::dtype).and_then(|name| Dtype::from_name(name));
@@ -182,7 +188,16 @@ impl Plan {
             frame_id: frame_id.unwrap_or_default().to_owned(),
             dim: dim.and_then(|text| text.parse().ok()).unwrap_or(0),
             others: others.and_then(|text| text::object(text).ok()).unwrap_or_default(),
+            unknown,
             projection: (read.len() < schema.fields().len()).then_some(read),
+        })
+    }
+
+    /// What is to be said of the columns that are not read.
+    pub fn unknown(&self, path: &Path) -> Option<ReadError> {
+        (!self.unknown.is_empty()).then(|| ReadError::UnknownColumns {
+            path: path.to_owned(),
+            columns: self.unknown.join(", "),
         })
     }
 

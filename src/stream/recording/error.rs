@@ -167,6 +167,18 @@ pub enum ReadError {
         /// What a file must have.
         allowed: &'static str,
     },
+    /// A file that says a `dtype`, as robocache writes it, has columns that no tensor has. The others are read.
+    #[error(
+        "{}: left out, as no tensor has them: columns {columns} (allowed: `timestamp_ns`, `data`, `shape`, `timestamps_ns`, \
+         `valid`, `arrival_ns`; any more where the schema's metadata have no `dtype`)",
+        path.display()
+    )]
+    UnknownColumns {
+        /// The file.
+        path: PathBuf,
+        /// The columns.
+        columns: String,
+    },
     /// A column has the wrong type.
     #[error("{}: column `{column}` is {came} (allowed: {allowed})", path.display())]
     ColumnType {

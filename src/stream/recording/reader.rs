@@ -74,10 +74,18 @@ impl Reader {
     /// Opens the recording in `folder`.
     ///
     /// # Errors
-    /// If there is no such folder or no stream in it, or a file is none of a recording.
+    /// If there is no such folder or no stream in it, or a file is none of a recording. Columns that no tensor has are but
+    /// logged.
     pub fn open(folder: impl AsRef<Path>) -> Result<Self, ReadError> {
         let (reader, refused) = Self::open_readable(folder)?;
-        refused.into_iter().next().map_or(Ok(reader), Err)
+        for error in refused {
+            match error {
+                // All that a stream has is there.
+                ReadError::UnknownColumns { .. } => tracing::warn!("{error}"),
+                error => return Err(error),
+            }
+        }
+        Ok(reader)
     }
 
     /// Opens those streams of the recording in `folder` that can be opened, and says of each other file why it can't.
@@ -189,19 +197,23 @@ impl Stream {
         let (mut stream, mut refused): (Option<Self>, _) = (None, Vec::new());
         for path in files {
             match Self::open_file(path, is_mapped) {
-                Ok(file) => match &mut stream {
-                    Some(stream) => {
-                        stream.has_arrivals &= file.has_arrivals;
-                        stream.is_finished &= file.is_finished;
-                        stream.files.push(file.path);
+                Ok(file) => {
+                    let plan = file.schema.as_ref().map(|(_, plan)| plan);
+                    refused.extend(plan.and_then(|plan| plan.unknown(&file.path)));
+                    match &mut stream {
+                        Some(stream) => {
+                            stream.has_arrivals &= file.has_arrivals;
+                            stream.is_finished &= file.is_finished;
+                            stream.files.push(file.path);
+                        }
+                        None => {
+                            stream = Some(Self {
+                                name: name.clone(),
+                                ..file
+                            })
+                        }
                     }
-                    None => {
-                        stream = Some(Self {
-                            name: name.clone(),
-                            ..file
-                        })
-                    }
-                },
+                }
                 Err(ReadError::Io { path, source }) if source.kind() == io::ErrorKind::NotFound => {
                     refused.push(ReadError::MissingFile { path });
                 }
