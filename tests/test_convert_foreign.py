@@ -276,6 +276,20 @@ def test_json_whose_messages_differ(tmp_path):
     assert not (out / "never.arrow").exists()
 
 
+def test_messages_of_a_topic_with_several_schemas_are_not_mixed(tmp_path):
+    def schema(name, *fields):
+        return name, "jsonschema", to_json({"type": "object", "properties": {field: {"type": "number"} for field in fields}})
+
+    channels = [("/t", "json", schema("Two", "x", "y")), ("/t", "json", schema("Three", "x", "y", "z")), ("/t", "json", schema("Pair", "x", "y"))]
+    messages = [(0, b'{"x": 1, "y": 2}'), (1, b'{"x": 1, "y": 2, "z": 3}'), (2, b'{"x": 3, "y": 4}')]
+    out, told = converted(tmp_path, channels, messages)
+    assert [row.tolist() for row in rows(stream(out, "t"))] == [[1, 2], [3, 4]]
+    assert [row.tolist() for row in rows(stream(out, "t_2"))] == [[1, 2, 3]]
+    notes = "\n".join(told["notes"])
+    assert "/t (Three): other channels of the topic have another schema, Two, and other fields: these messages are streams of their own" in notes
+    assert "/t: its stream is `t_2`, as `t` is another's" in notes and "/t (Pair): other" not in notes
+
+
 def test_what_stands_beside_the_messages_is_named(tmp_path):
     """Attachments and metadata; what rosbag2 says of its own file is no loss."""
 

@@ -229,6 +229,16 @@ def test_what_a_log_beside_it_holds(tmp_path, is_read_only):
     assert len(rows(stream(tmp_path / "out", "imu"))) == 50
 
 
+def test_a_time_that_is_none_is_told(tmp_path):
+    messages, truth = made(3)
+    bags.write(tmp_path / "bag", messages, storage="sqlite3")
+    with contextlib.closing(sqlite3.connect(tmp_path / "bag/bag.db3")) as base, base:
+        base.execute("UPDATE messages SET timestamp = 'noon' WHERE id = 1")
+    told = convert(tmp_path / "bag", tmp_path / "out", code=1)
+    assert told["problems"] == [f"{tmp_path}/bag/bag.db3: row 1 is left out: its `timestamp` is Text (allowed: Integer)"]
+    np.testing.assert_array_equal(rows(stream(tmp_path / "out", "imu")), truth["/imu"][1:])
+
+
 def test_a_database_that_is_locked_or_none(tmp_path):
     messages, _ = made(3)
     bags.write(tmp_path / "bag", messages, storage="sqlite3")

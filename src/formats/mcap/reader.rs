@@ -207,7 +207,7 @@ impl Reader {
                     return None;
                 }
                 message.arrival_ns = own.about.has_arrivals.then_some(open.recorded_ns);
-                return Some(self.names.find("", &own.about.stream));
+                return Some(self.names.find("", 0, &own.about.stream));
             }
             Known::Metadata(_) | Known::View | Known::Unseen { .. } => return None,
         };
@@ -265,7 +265,7 @@ impl Reader {
                 Ok(()) => {
                     part.given += 1;
                     message.arrival_ns = Some(open.recorded_ns);
-                    return Some(self.names.find(&topic.name, suffix));
+                    return Some(self.names.find(&topic.name, topic.form.unwrap_or(0), suffix));
                 }
                 Err(why) => {
                     if !std::mem::replace(&mut open.is_refused, true) {
@@ -350,6 +350,10 @@ struct Topic {
     plan: Result<Known, String>,
     /// Whether it has a schema that is not in the file.
     is_lost: bool,
+    /// Which it is of the forms that messages of a topic have, once one came: each is streams of its own.
+    form: Option<usize>,
+    /// The schema that the first form has, where this is another one.
+    first: Option<String>,
     tally: Tally,
 }
 
@@ -421,12 +425,41 @@ impl Topics {
                 schema: schema.cloned(),
                 own,
                 is_lost: schema.is_none() && channel.schema != 0,
+                form: None,
+                first: None,
                 plan,
                 tally: Tally::default(),
             });
             self.all.len() - 1
         });
         self.channels.insert(channel.id, at);
+    }
+
+    /// Tells messages of other fields apart that a topic has by several schemas, unless a configuration says what to take.
+    fn find_form(&mut self, at: usize) {
+        let fields = |topic: &Topic| match &topic.plan {
+            Ok(Known::Topic(plan)) => Some(plan.fields.clone()),
+            _ => None,
+        };
+        let topic = &self.all[at];
+        let Some(own) = fields(topic) else { return };
+        let is_wanted = self.readings.contains_key(&file_name(&topic.name));
+        let others = || {
+            self.all
+                .iter()
+                .filter(|other| other.name == topic.name && other.form.is_some())
+        };
+        let same = others().find(|other| is_wanted || fields(other).as_ref() == Some(&own));
+        let form = match same {
+            Some(same) => same.form.unwrap_or(0),
+            None => others().filter_map(|other| other.form).max().map_or(0, |last| last + 1),
+        };
+        let first = others()
+            .next()
+            .filter(|_| form > 0)
+            .map(|first| first.kind().to_owned());
+        let topic = &mut self.all[at];
+        (topic.form, topic.first) = (Some(form), first);
     }
 
     /// Decodes a message. `None` where nothing of it can be taken.
@@ -445,6 +478,10 @@ impl Topics {
                 Err(problem) => topic.tally.broken.add(1, problem),
             }
         }
+        if topic.form.is_none() {
+            self.find_form(at);
+        }
+        let topic = &mut self.all[at];
         let (of, decoder, fields) = match topic.plan.as_ref().ok()? {
             Known::Topic(plan) if plan.parts.is_empty() => return None,
             Known::Topic(plan) => (&plan.of, &plan.decoder, &plan.fields),
@@ -573,6 +610,12 @@ impl Topic {
             )],
             Ok(known) => {
                 let mut lines = self.tally.lines(topic, kind);
+                if let Some(first) = &self.first {
+                    let words = "other channels of the topic have another schema";
+                    lines.push(format!(
+                        "{topic} ({kind}): {words}, {first}, and other fields: these messages are streams of their own"
+                    ));
+                }
                 if let Known::Topic(plan) = known {
                     let left_out: Vec<String> = plan.left_out.iter().cloned().chain(plan.fields_left_out()).collect();
                     if !left_out.is_empty() {
@@ -604,10 +647,10 @@ impl Topic {
     }
 }
 
-/// The names of streams, by topic and suffix, each that of a file of its own.
+/// The names of streams, by topic and form, and by suffix, each that of a file of its own.
 #[derive(Default)]
 struct Names {
-    found: Vec<(String, String, String)>,
+    found: Vec<((String, usize), String, String)>,
     taken: HashSet<String>,
     /// Those that are not what their topics ask for.
     renamed: Vec<String>,
@@ -615,9 +658,9 @@ struct Names {
 
 impl Names {
     /// The index of a stream.
-    fn find(&mut self, topic: &str, suffix: &str) -> usize {
+    fn find(&mut self, topic: &str, form: usize, suffix: &str) -> usize {
         let mut found = self.found.iter();
-        let known = found.position(|(of, with, _)| of == topic && with == suffix);
+        let known = found.position(|((of, which), with, _)| of == topic && *which == form && with == suffix);
         known.unwrap_or_else(|| {
             let wanted = file_name(&format!("{topic}{suffix}"));
             let mut name = wanted.clone();
@@ -631,7 +674,7 @@ impl Names {
                     "{topic}{suffix}: its stream is `{name}`, as `{wanted}` is another's"
                 ));
             }
-            self.found.push((topic.to_owned(), suffix.to_owned(), name));
+            self.found.push(((topic.to_owned(), form), suffix.to_owned(), name));
             self.found.len() - 1
         })
     }
@@ -656,7 +699,7 @@ mod tests {
         }
         let mut names = Names::default();
         for (topic, name) in [("/a/b", "a_b"), ("/a_b", "a_b_2"), ("/a/b", "a_b")] {
-            let stream = names.find(topic, "");
+            let stream = names.find(topic, 0, "");
             assert_eq!(names.found[stream].2, name);
         }
         assert_eq!(names.renamed, ["/a_b: its stream is `a_b_2`, as `a_b` is another's"]);

@@ -254,6 +254,13 @@ impl Database {
                 _ => 0,
             };
             let topic = self.numbers.get(&whole(1)).copied().unwrap_or(u16::MAX);
+            let time = row.get_ref(2)?;
+            if !matches!(time, ValueRef::Integer(_)) {
+                let came = time.data_type();
+                return Ok(Then::Problem(format!(
+                    "row {number} is left out: its `timestamp` is {came} (allowed: Integer)"
+                )));
+            }
             let length = whole(3);
             if length > MOST_BYTES as i64 {
                 let topic = self.topics.get(usize::from(topic)).map_or("", |topic| &topic.name);
