@@ -276,6 +276,22 @@ def test_json_whose_messages_differ(tmp_path):
     assert not (out / "never.arrow").exists()
 
 
+def test_json_takes_the_numbers_that_float64_has(tmp_path):
+    integer = ("Count", "jsonschema", to_json({"type": "object", "properties": {"v": {"type": "integer"}, "time": {"type": "integer"}}}))
+    channels = [("/said", "json", integer), ("/shown", "json", None)]
+    large = b"18446744073709551615"
+    messages = [(0, b'{"v": 1, "time": %d}' % (START + 1)), (0, b'{"v": %s, "time": %d}' % (large, START + 3))]
+    messages += [(1, b'{"v": 9007199254740993}'), (1, b'{"v": %s}' % large), (1, b'{"v": 1e400}'), (1, b'{"v": -2e3}')]
+    out, told = converted(tmp_path, channels, messages, code=1)
+    table = stream(out, "said")
+    assert table["timestamp_ns"].to_pylist() == [START + 1, START + 3]
+    assert [row[0] for row in rows(table)] == [1, 2.0**64]
+    assert [row.tolist() for row in rows(stream(out, "shown"))] == [[2.0**53], [2.0**64], [-2e3]]
+    assert any("/shown (no schema): numbers beyond 2^53 that are rounded to float64: 2, the first in `v`" in note for note in told["notes"])
+    words = "/shown (no schema): of 4 messages 1 are not of that type, the first: the number 1e400 (allowed: those within float64)"
+    assert told["problems"] == [words]
+
+
 def test_messages_of_a_topic_with_several_schemas_are_not_mixed(tmp_path):
     def schema(name, *fields):
         return name, "jsonschema", to_json({"type": "object", "properties": {field: {"type": "number"} for field in fields}})

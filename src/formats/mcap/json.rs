@@ -3,6 +3,7 @@
 //! JSON Schema seldom says all of a type: what it leaves open, the first message tells.
 
 use super::columns::{self, Column, Filled};
+use super::stamp;
 use super::types::{Count, Field, Kind, Type};
 use crate::arrow::array::StructArray;
 use crate::arrow::datatypes::Fields;
@@ -80,8 +81,13 @@ impl Value {
                 infinity.or_else(|_| {
                     let digits = parser.digits();
                     let whole = digits.parse().map(Self::Whole);
-                    let number = whole.or_else(|_| digits.parse().map(Self::Float));
-                    number.or_else(|_| parser.wrong("value"))
+                    match whole.or_else(|_| digits.parse().map(Self::Float)) {
+                        Ok(Self::Float(infinite)) if infinite.is_infinite() => {
+                            Err(format!("the number {digits} (allowed: those within float64)"))
+                        }
+                        Ok(number) => Ok(number),
+                        Err(_) => parser.wrong("value"),
+                    }
                 })
             }
         }
@@ -248,8 +254,8 @@ impl<'a> Types<'a> {
                     let mut fields = Vec::new();
                     for (key, schema) in properties {
                         let name = name_of(key).into_owned();
-                        let (kind, count) = self.kind(schema, first.and_then(|object| object.get(&name)))?;
-                        fields.push(Field { name, kind, count });
+                        let of = self.kind(schema, first.and_then(|object| object.get(&name)))?;
+                        fields.push(field(name, of));
                     }
                     (Kind::Struct(Type::new(fields)?), Count::One)
                 }
@@ -281,14 +287,22 @@ impl<'a> Types<'a> {
             Some(Value::Object(entries)) => {
                 let mut fields = Vec::new();
                 for (name, value) in entries {
-                    let (kind, count) = self.kind(&Value::Null, Some(value))?;
-                    let name = name.clone();
-                    fields.push(Field { name, kind, count });
+                    let of = self.kind(&Value::Null, Some(value))?;
+                    fields.push(field(name.clone(), of));
                 }
                 (Kind::Struct(Type::new(fields)?), Count::One)
             }
         })
     }
+}
+
+/// A field of an object. Whole numbers become float64, but for those that may be of a stamp, which is not rounded.
+fn field(name: String, (kind, count): (Kind, Count)) -> Field {
+    let kind = match kind {
+        Kind::Number(Dtype::Int64) if count != Count::One || !stamp::is_part(&name) => Kind::Number(Dtype::Float64),
+        kind => kind,
+    };
+    Field { name, kind, count }
 }
 
 /// Lists of lists are not decoded.

@@ -25,6 +25,12 @@ const SECOND: i128 = 1_000_000_000;
 const UNITS: [(i64, &str); 4] = [(1_000_000_000, "s"), (1_000_000, "ms"), (1000, "us"), (1, "ns")];
 const DAY_NS: i64 = 86_400_000_000_000;
 
+/// Whether a field of this name may be a stamp, or a part of one.
+pub(super) fn is_part(name: &str) -> bool {
+    let is_last = |path: &str| path.rsplit('.').next() == Some(name);
+    PATHS.into_iter().any(is_last) || PARTS.as_flattened().contains(&name)
+}
+
 /// Where the stamp of messages stands.
 pub(super) struct Stamp {
     path: Path,
