@@ -239,6 +239,19 @@ def test_a_time_that_is_none_is_told(tmp_path):
     np.testing.assert_array_equal(rows(stream(tmp_path / "out", "imu")), truth["/imu"][1:])
 
 
+def test_a_file_that_may_not_grow_is_told(tmp_path):
+    """What is unpacked, in the folder of temporary files, and what is written."""
+    messages, _ = made(40)
+    for compression in ("file", None):
+        bags.write(tmp_path / f"{compression}", messages, compression=compression, storage="sqlite3")
+        command = f"ulimit -f 8; exec {ROOT / 'target/release/robocache'} convert {tmp_path / str(compression)} {tmp_path / 'out'}"
+        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, env={**os.environ, "TMPDIR": str(tmp_path)})
+        assert done.returncode == 2 and "File too large" in done.stderr, (done.returncode, done.stderr)
+        words = f"file.db3.zstd: {tmp_path} can't hold what it unpacks to: File too large"
+        assert (words in done.stderr) == (compression == "file"), done.stderr
+        assert not list(tmp_path.glob("robocache-*")) and not list(tmp_path.glob("out*"))
+
+
 def test_a_database_that_is_locked_or_none(tmp_path):
     messages, _ = made(3)
     bags.write(tmp_path / "bag", messages, storage="sqlite3")

@@ -58,6 +58,9 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    // What a limit on the size of files refuses is an error then, which is told.
+    // SAFETY: no other thread is there yet, and ignoring a signal runs no code.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
     let Cli { json, command } = Cli::parse();
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
     tracing_subscriber::fmt()

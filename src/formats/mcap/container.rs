@@ -38,8 +38,10 @@ impl Container {
         }
         let (unpacked, broken) = Unpacked::new(path, file)?;
         let file = File::open(&unpacked.0).map_err(io)?;
-        let (opened, problem) = Self::open_plain(path, &unpacked.0, file)?;
-        Ok((opened, broken.or(problem)))
+        match Self::open_plain(path, &unpacked.0, file) {
+            Ok((opened, problem)) => Ok((opened, broken.or(problem))),
+            Err(error) => Err(broken.unwrap_or(error)),
+        }
     }
 
     /// `path` is what the file is called, `at` where it lies.
@@ -137,7 +139,19 @@ impl Unpacked {
         let length = compressed.metadata().map_err(io)?.len();
         let limit = MORE.saturating_add(MOST_TIMES.saturating_mul(length));
         let failed = |problem: String| ReadError::not_a_bag(path, problem);
-        match unpack_zstd(io::BufReader::new(compressed), limit, &mut out) {
+        let mut kept = Kept {
+            file: &mut out,
+            refused: None,
+        };
+        let unpacked = unpack_zstd(io::BufReader::new(compressed), limit, &mut kept);
+        if let Some(refused) = kept.refused {
+            let folder = std::env::temp_dir();
+            return Err(failed(format!(
+                "{} can't hold what it unpacks to: {refused} (needed: a `TMPDIR` with room for it)",
+                folder.display()
+            )));
+        }
+        match unpacked {
             Ok(unpacked) if unpacked >= limit => Err(failed(format!(
                 "{length} bytes that unpack to more than {limit} (allowed: {MOST_TIMES} times as many, and 1 GiB)"
             ))),
@@ -148,6 +162,28 @@ impl Unpacked {
                 Ok((to, Some(failed(problem))))
             }
         }
+    }
+}
+
+/// A file that is written, and why it can't be any more.
+struct Kept<'a> {
+    file: &'a mut File,
+    refused: Option<String>,
+}
+
+impl Write for Kept<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.file.write(bytes);
+        if let Err(error) = &written
+            && error.kind() != io::ErrorKind::Interrupted
+        {
+            self.refused = Some(error.to_string());
+        }
+        written
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
     }
 }
 
