@@ -46,7 +46,7 @@ fn eight_hours_write_little_more_than_the_file_and_can_be_read_at_any_moment() {
                     Ok(Some(_)) => count += 1,
                     Ok(None) => break,
                     // It has no end yet.
-                    Err(ReadError::Unfinished { left: 0, .. }) => continue,
+                    Err(ReadError::Unfinished { left: 0, .. } | ReadError::NotEnded { .. }) => continue,
                     Err(error) => panic!("{error}"),
                 }
             }
