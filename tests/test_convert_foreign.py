@@ -288,7 +288,7 @@ def test_json_takes_the_numbers_that_float64_has(tmp_path):
     assert [row[0] for row in rows(table)] == [1, 2.0**64]
     assert [row.tolist() for row in rows(stream(out, "shown"))] == [[2.0**53], [2.0**64], [-2e3]]
     assert any("/shown (no schema): numbers beyond 2^53 that are rounded to float64: 2, the first in `v`" in note for note in told["notes"])
-    words = "/shown (no schema): of 4 messages 1 are not of that type, the first: the number 1e400 (allowed: those within float64)"
+    words = "/shown (no schema): of 4 messages 1 can't be read, the first: the number 1e400 (allowed: those within float64)"
     assert told["problems"] == [words]
 
 

@@ -72,7 +72,7 @@ def test_a_stamp_in_the_metadata_is_read_from_a_recording_as_a_node_reads_it(tmp
         windows = rc.Recording(tmp_path / "r").windows(config)
     assert windows.valid.mean() > 0.9
     # Values are numbers of captures: those of one instant go together.
-    arm, force = np.asarray(windows.values)[windows.valid.all(axis=1)].T
+    arm, force = windows.fused[windows.valid.all(axis=-1)].T
     assert np.abs(arm - force).max() <= 1
 
 
