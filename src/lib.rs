@@ -154,8 +154,8 @@ mod arrow;
 pub mod device;
 #[cfg(feature = "dora")]
 pub mod dora;
-#[cfg(any(feature = "csv", feature = "lerobot", feature = "mcap"))]
 mod file;
+#[cfg(any(feature = "csv", feature = "lerobot", feature = "mcap"))]
 pub mod formats;
 pub mod ops;
 pub mod stream;
