@@ -71,6 +71,12 @@ fn a_quote_that_is_not_closed_costs_its_row_alone() {
             "{said:?}"
         );
     }
+    let (came, said) = read("cut", "time_ns,a,b\n0,1,2\n1,1,\"2");
+    assert_eq!(came, [0]);
+    assert!(
+        said.len() == 1 && said[0].ends_with(".csv:3: a quote is not closed"),
+        "{said:?}"
+    );
     // What is quoted as it should be may go over lines, and a quote inside of a cell stands for itself.
     let (came, said) = read(
         "quoted",

@@ -468,6 +468,8 @@ mod tests {
             for (stream, lead_ns) in [(0, -2_000_000), (1, 500_000_000), (2, -3_000_000)] {
                 push(&mut timeline, &mut watch, stream, 10_000_000 * i as i64 + lead_ns, now);
                 watch.streams[stream].lead_ns = Some(lead_ns);
+                // A pause at the start, as of a process that is still starting, says nothing of clocks.
+                watch.streams[stream].seen.record(|seen| seen.step_ns = 1_100_000_000);
                 while timeline.due().is_some() {}
                 watch.observed(stream, 0, stream == 1);
             }

@@ -156,7 +156,9 @@ impl Rows {
                                 self.cells
                             )
                         }
-                        _ if self.is_broken() && !self.is_well_quoted()? => "a quote is not closed".to_owned(),
+                        _ if (self.is_broken() || self.peek()?.is_none()) && !self.is_well_quoted()? => {
+                            "a quote is not closed".to_owned()
+                        }
                         // Spaces alone.
                         _ if self.cells == 1 && self.cell(0).is_empty() => continue,
                         _ => return Ok(true),

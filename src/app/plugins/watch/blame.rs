@@ -177,14 +177,12 @@ impl Watch {
     }
 
     /// The stream whose clock is furthest ahead of those of the others, and by how much, ns, where that is further than
-    /// streams of one clock are apart.
+    /// streams of one clock are apart. When samples came tells it, so the steps between them have no part in it.
     fn ahead_of_all(&self, timeline: &Timeline) -> Option<(usize, i64)> {
         let states: Vec<StreamState> = (0..self.streams.len()).map(|stream| timeline.stream(stream)).collect();
         let open: Vec<usize> = (0..states.len()).filter(|&i| states[i].open).collect();
         let leads = open.iter().map(|&i| (i, self.apart_ns(i, &open, &states)));
-        leads
-            .filter(|&(i, ns)| ns > 0 && is_far(ns, &self.streams[i]))
-            .max_by_key(|&(_, ns)| ns)
+        leads.filter(|&(_, ns)| ns > APART_NS).max_by_key(|&(_, ns)| ns)
     }
 
     /// Why a stream is not valid: it is closed or silent, its unit, an offset, a limit.
