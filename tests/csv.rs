@@ -6,9 +6,10 @@ use robocache::formats::csv::{Options, Reader, Writer};
 use robocache::prelude::*;
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
 
 /// A file of `head`, a hole that reads as zeros without a line break, and `tail`.
-fn holed(name: &str, head: &str, hole: i64, tail: &str) -> std::path::PathBuf {
+fn holed(name: &str, head: &str, hole: i64, tail: &str) -> PathBuf {
     let path = std::env::temp_dir().join(format!("robocache-csv-{name}-{}.csv", std::process::id()));
     let mut file = File::create(&path).unwrap();
     file.write_all(head.as_bytes()).unwrap();
@@ -17,18 +18,23 @@ fn holed(name: &str, head: &str, hole: i64, tail: &str) -> std::path::PathBuf {
     path
 }
 
-#[test]
-fn a_line_that_is_too_long_is_refused_and_the_rest_comes() {
-    let path = holed("row", "time_ns,x\n1,1\n2,", 65 << 20, "\n3,3\n");
-    let mut reader = Reader::open(&path, &Options::default()).unwrap();
+/// The stamps that come of a table, and what is said of its rows.
+fn read(path: &Path) -> (Vec<i64>, Vec<String>) {
+    let mut reader = Reader::open(path, &Options::default()).unwrap();
     let (mut message, mut came, mut said) = (Message::default(), Vec::new(), Vec::new());
     loop {
         match reader.next_into(&mut message) {
             Ok(Some(_)) => came.push(message.timestamp_ns()),
-            Ok(None) => break,
+            Ok(None) => return (came, said),
             Err(error) => said.push(error.to_string()),
         }
     }
+}
+
+#[test]
+fn a_line_that_is_too_long_is_refused_and_the_rest_comes() {
+    let path = holed("row", "time_ns,x\n1,1\n2,", 65 << 20, "\n3,3\n");
+    let (came, said) = read(&path);
     assert_eq!(came, [1, 3]);
     let words = ".csv:3: a line of more than 67108864 bytes (allowed: 67108864)";
     assert!(said.len() == 1 && said[0].ends_with(words), "{said:?}");
@@ -43,42 +49,34 @@ fn a_file_without_line_breaks_is_refused() {
     fs::remove_file(path).unwrap();
 }
 
-/// The stamps that come of a table, and what is said of its rows.
-fn read(name: &str, text: &str) -> (Vec<i64>, Vec<String>) {
+/// The same of a table of this text.
+fn read_text(name: &str, text: &str) -> (Vec<i64>, Vec<String>) {
     let path = std::env::temp_dir().join(format!("robocache-csv-{name}-{}.csv", std::process::id()));
     fs::write(&path, text).unwrap();
-    let mut reader = Reader::open(&path, &Options::default()).unwrap();
-    let (mut message, mut came, mut said) = (Message::default(), Vec::new(), Vec::new());
-    loop {
-        match reader.next_into(&mut message) {
-            Ok(Some(_)) => came.push(message.timestamp_ns()),
-            Ok(None) => break,
-            Err(error) => said.push(error.to_string()),
-        }
-    }
+    let told = read(&path);
     fs::remove_file(path).unwrap();
-    (came, said)
+    told
 }
 
 /// It would swallow every row up to the next quote, or to the end, as text of one cell.
 #[test]
 fn a_quote_that_is_not_closed_costs_its_row_alone() {
     for rest in ["2,4,y\n3,5,z\n", "2,4,y\n3,5,\"z\"\n", "2,4,\"y\"\"y\"\n3,5,\"z\nz\"\n"] {
-        let (came, said) = read("quote", &format!("time_ns,a,note\n0,1,ok\n1,3,\"x\n{rest}"));
+        let (came, said) = read_text("quote", &format!("time_ns,a,note\n0,1,ok\n1,3,\"x\n{rest}"));
         assert_eq!(came, [0, 2, 3], "{rest}: {said:?}");
         assert!(
             said.len() == 1 && said[0].ends_with(".csv:3: a quote is not closed"),
             "{said:?}"
         );
     }
-    let (came, said) = read("cut", "time_ns,a,b\n0,1,2\n1,1,\"2");
+    let (came, said) = read_text("cut", "time_ns,a,b\n0,1,2\n1,1,\"2");
     assert_eq!(came, [0]);
     assert!(
         said.len() == 1 && said[0].ends_with(".csv:3: a quote is not closed"),
         "{said:?}"
     );
     // What is quoted as it should be may go over lines, and a quote inside of a cell stands for itself.
-    let (came, said) = read(
+    let (came, said) = read_text(
         "quoted",
         "time_ns,a,note\n0,1,\"x\n\"\"y\"\"\n\"\n1,2,5\" x\n2,3,\"z\n\"",
     );
