@@ -96,15 +96,16 @@ doc:
 # The library without dora and without CUDA: neither is among its dependencies, its own tests pass,
 # and its documentation has no warning. Then with either. With dora alone it is looked at and not built: cargo would
 # build all of dora again, since the command's dependencies want other features of what dora depends on.
-ENGINE := --no-default-features -p robocache --locked
+LAYERS := robocache-yaml robocache-device robocache-time robocache-stream robocache-ops robocache
+ENGINE := --no-default-features $(addprefix -p ,$(LAYERS)) --locked
 check-engine:
 	@if $(CARGO) tree $(ENGINE) --edges normal,build --prefix none | grep -E '^(cudarc|dora|zenoh)'; then \
 	  echo "the library depends on them without the features dora and cuda" >&2; exit 1; fi
 	$(CARGO) test --release $(ENGINE) --lib
-	$(CARGO) test --release $(ENGINE) --lib --features cuda
-	$(CARGO) clippy --release $(ENGINE) --lib --features dora -- -D warnings
+	$(CARGO) test --release $(ENGINE) --lib --features robocache/cuda
+	$(CARGO) clippy --release $(ENGINE) --lib --features robocache/dora -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --release --no-deps $(ENGINE)
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --release --no-deps $(ENGINE) --features cuda
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --release --no-deps $(ENGINE) --features robocache/cuda
 
 test-rust: emulator
 	$(CARGO) test --release --workspace --locked

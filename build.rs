@@ -1,4 +1,4 @@
-//! Embeds the compiled kernels, `kernels/*.fatbin`, with the feature `cuda`.
+//! Embeds the compiled kernels, `kernels/*.fatbin`, into the package `kernels`, with its feature `cuda`.
 //!
 //! They are checked in, so that building needs no CUDA. With `ROBOCACHE_NVCC=path` they are compiled anew from
 //! `kernels/*.cu` by that compiler instead, all but those for drivers of CUDA 12; a compiler that merely lies on the PATH
@@ -11,13 +11,10 @@ use std::process::Command;
 use std::{env, fs};
 
 fn main() -> Result<(), Box<dyn Error>> {
-    println!("cargo::rerun-if-changed=build.rs");
-    println!("cargo::rerun-if-changed=kernels");
+    println!("cargo::rerun-if-changed=.");
     println!("cargo::rerun-if-env-changed=ROBOCACHE_NVCC");
-    if env::var_os("CARGO_FEATURE_CUDA").is_none() {
-        return Ok(());
-    }
-    let kernels = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("kernels");
+    let is_cuda = env::var_os("CARGO_FEATURE_CUDA").is_some();
+    let kernels = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?);
     let out = PathBuf::from(env::var("OUT_DIR")?);
     let nvcc = env::var_os("ROBOCACHE_NVCC");
 
@@ -33,25 +30,33 @@ fn main() -> Result<(), Box<dyn Error>> {
             .file_stem()
             .and_then(|name| name.to_str())
             .ok_or("a kernel's name is no UTF-8")?;
-        let fatbin = match &nvcc {
-            Some(nvcc) => compile(
-                Path::new(nvcc),
-                &kernels,
-                &source,
-                &out.join(name).with_extension("fatbin"),
-            )?,
-            None => source.with_extension("fatbin"),
+        let [cuda13, cuda12] = match &nvcc {
+            _ if !is_cuda => ["&[]".to_owned(), "&[]".to_owned()],
+            Some(nvcc) => [
+                compile(
+                    nvcc.as_ref(),
+                    &kernels,
+                    &source,
+                    &out.join(name).with_extension("fatbin"),
+                )?,
+                source.with_extension("cuda12.fatbin"),
+            ]
+            .map(embedded),
+            None => [source.with_extension("fatbin"), source.with_extension("cuda12.fatbin")].map(embedded),
         };
-        writeln!(images, "/// The kernels of `kernels/{name}.cu`.")?;
+        writeln!(images, "/// The kernels of `{name}.cu`.")?;
         writeln!(
             images,
-            "pub const {}: Image = Image::new({name:?}, include_bytes!({fatbin:?}), include_bytes!({:?}));",
+            "pub const {}: Image = Image {{ name: {name:?}, cuda13: {cuda13}, cuda12: {cuda12} }};",
             name.to_uppercase(),
-            source.with_extension("cuda12.fatbin")
         )?;
     }
     fs::write(out.join("images.rs"), images)?;
     Ok(())
+}
+
+fn embedded(file: PathBuf) -> String {
+    format!("include_bytes!({file:?})")
 }
 
 fn compile(nvcc: &Path, kernels: &Path, source: &Path, fatbin: &Path) -> Result<PathBuf, Box<dyn Error>> {

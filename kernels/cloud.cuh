@@ -1,5 +1,5 @@
 // Points as they lie in memory, and the cell of a point. It equals `Cloud`, `kernels::transform` and `kernels::index`
-// of src/ops/voxelize.
+// of crates/ops/src/voxelize.
 #pragma once
 #include "types.cuh"
 
@@ -76,7 +76,7 @@ __device__ __forceinline__ double read_f64(const Column &column, u32 i) {
 }
 
 // The magnitudes of a scaled value up to which it is summed as it is, and up to which it is summed at all: `SMALL` and
-// `LARGE` of src/ops/voxelize/quantum.rs.
+// `LARGE` of crates/ops/src/voxelize/quantum.rs.
 constexpr u32 LOW_BITS = 40;
 constexpr double SMALL = 1099511627776.0;
 constexpr double LARGE = 4611686018427387904.0;

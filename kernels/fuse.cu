@@ -391,7 +391,7 @@ template <class Out> __device__ __forceinline__ void fuse(const FuseParams& p) {
 
 #include "fuse_modes.cuh"
 
-// The windows of B batch entries, with their masks: the bits of `window` in src/ops/align/cpu.rs. Block (x, y, z) takes
+// The windows of B batch entries, with their masks: the bits of `window` in crates/ops/src/align/cpu.rs. Block (x, y, z) takes
 // the RUN targets from x * RUN on of entry y in modality z. It searches the bracket of each target once, then writes the
 // modality's columns group by group. Modalities are blocks of their own because they differ in work.
 extern "C" __global__ void __launch_bounds__(fuse_ns::BLOCK, fuse_ns::BLOCKS_AT_ONCE)

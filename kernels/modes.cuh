@@ -1,4 +1,4 @@
-// The modes of angles, rotations and curves: the bits of src/time/curve.rs and src/time/rotation.rs. `Real` is float, or
+// The modes of angles, rotations and curves: the bits of crates/time/src/curve.rs and crates/time/src/rotation.rs. `Real` is float, or
 // of float64 samples double. Kernels of the plain modes alone need nothing of this.
 #pragma once
 
@@ -36,7 +36,7 @@ __device__ __forceinline__ Distances distances(const Bracket& found, i64 target)
 // The weight of the sample after a target in a value between the two.
 __device__ __forceinline__ double later_weight(const Distances& apart) { return (double)apart.age / (double)apart.gap; }
 
-// The kind that `pick` of src/time/blend.rs picks.
+// The kind that `pick` of crates/time/src/blend.rs picks.
 __device__ __forceinline__ PickKind pick_kind(const Distances& apart, u32 mode, const Limits& limits) {
     if (apart.has_before && apart.age == 0) return PICK_BEFORE;
     if (mode >= LINEAR) {
@@ -217,7 +217,7 @@ __device__ __forceinline__ void rotate(u32 mode, u32 canonical, bool is_held, Re
     for (u32 i = 0; i < 4; i++) a[i] = is_negative ? -a[i] : a[i];
 }
 
-// The two factors of a tangent of a curve: `Tangent` of src/time/curve.rs.
+// The two factors of a tangent of a curve: `Tangent` of crates/time/src/curve.rs.
 enum TangentKind : u32 { PARABOLA = 0, HARMONIC = 1, END = 2 };
 
 template <class Real> struct Tangent {

@@ -1,4 +1,4 @@
-// Resamples trajectories: equals `CpuResampler` of src/ops/resample/cpu.rs, bit for bit.
+// Resamples trajectories: equals `CpuResampler` of crates/ops/src/resample/cpu.rs, bit for bit.
 //
 // The CPU drops samples that are not finite before it looks for brackets. The fast path here does not: it brackets each
 // target among all samples, and checks only the two rows that it reads. If those are finite, the value is right,
@@ -180,7 +180,7 @@ template <class T> __device__ __noinline__ void refuse_overflow(const ResamplePa
     }
 }
 
-// Does one target among the finite samples alone: `Kept` of src/ops/resample/cpu.rs, but only for the samples around
+// Does one target among the finite samples alone: `Kept` of crates/ops/src/resample/cpu.rs, but only for the samples around
 // it. All lanes of the warp call it.
 template <class T>
 __device__ __noinline__ void redo_target(const ResampleParams& p, const ResampleTile& tile, u64 target_index) {

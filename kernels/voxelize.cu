@@ -1,4 +1,4 @@
-// Point clouds to voxel grids. The arithmetic is that of src/ops/voxelize/mod.rs, bit for bit: integers are summed and
+// Point clouds to voxel grids. The arithmetic is that of crates/ops/src/voxelize/mod.rs, bit for bit: integers are summed and
 // compared, so that the order of the points is of no consequence.
 //
 // A grid is a bitmap, cell i being bit i % 32 of word i / 32, padded to whole superblocks. There are two states, of

@@ -130,7 +130,7 @@
 //!
 //! # Layers
 //!
-//! Each knows only those below it:
+//! Each is a package that depends only on those below it, and a module here:
 //!
 //! | layer | what it holds |
 //! |---|---|
@@ -138,7 +138,8 @@
 //! | [`app`] | [`Plugin`](app::Plugin), [`App`](app::App), [`Graph`](app::Graph): operations wired to each other |
 //! | `formats` | files of other software |
 //! | [`ops`] | the operations: align, clock, fuse, group, resample, voxelize. Each picks its backend and falls back |
-//! | [`stream`], [`time`], [`device`] | messages and histories; the grid and interpolation; element types, memory and devices |
+//! | [`stream`], [`time`] | messages, histories and recordings; the grid and interpolation |
+//! | [`device`] | element types, memory, rings and devices |
 
 // Without CUDA no value of a device's types exists. Code that takes one still compiles, and is never reached.
 #![cfg_attr(
@@ -150,17 +151,15 @@
 compile_error!("robocache is for Linux: its rings are anonymous files and abstract sockets, which other systems lack");
 
 pub mod app;
-mod arrow;
-pub mod device;
 #[cfg(feature = "dora")]
 pub mod dora;
-mod file;
+
+pub use robocache_device as device;
 #[cfg(any(feature = "csv", feature = "lerobot", feature = "mcap"))]
-pub mod formats;
-pub mod ops;
-pub mod stream;
-pub mod time;
-mod yaml;
+pub use robocache_formats as formats;
+pub use robocache_ops as ops;
+pub use robocache_stream as stream;
+pub use robocache_time as time;
 
 /// What most programs need, for `use robocache::prelude::*`.
 pub mod prelude {
@@ -171,15 +170,17 @@ pub mod prelude {
     pub use crate::app::{
         App, AppError, Change, Config, Fault, Graph, Operation, Outbox, Plugin, Registration, Sink, Wake,
     };
-    pub use crate::device::{Device, DeviceChoice, Dtype, Placement, Values};
-    pub use crate::ops::ConfigError;
-    pub use crate::ops::align::{AlignConfig, Aligner, AttachConfig, Attached, GroupConfig, Masks, ModalityConfig};
-    pub use crate::ops::fuse::FuseConfig;
-    pub use crate::ops::group::{Grouper, GroupingConfig, GroupingInput, GroupingPolicy};
-    pub use crate::ops::resample::{ResampleConfig, Resampler};
-    pub use crate::ops::voxelize::{Channel, Extrinsic, VoxelInput, VoxelLayout, VoxelizeConfig, Voxelizer};
-    pub use crate::stream::{Cells, ColumnLayout, Header, Layout, Message, MetadataRef, Payload, SampleRow, recording};
-    pub use crate::time::Interpolation;
+    pub use robocache_device::{Device, DeviceChoice, Dtype, Placement, Values};
+    pub use robocache_ops::ConfigError;
+    pub use robocache_ops::align::{AlignConfig, Aligner, AttachConfig, Attached, GroupConfig, Masks, ModalityConfig};
+    pub use robocache_ops::fuse::FuseConfig;
+    pub use robocache_ops::group::{Grouper, GroupingConfig, GroupingInput, GroupingPolicy};
+    pub use robocache_ops::resample::{ResampleConfig, Resampler};
+    pub use robocache_ops::voxelize::{Channel, Extrinsic, VoxelInput, VoxelLayout, VoxelizeConfig, Voxelizer};
+    pub use robocache_stream::{
+        Cells, ColumnLayout, Header, Layout, Message, MetadataRef, Payload, SampleRow, recording,
+    };
+    pub use robocache_time::Interpolation;
 }
 
 /// The page `docs/semantics.md`, which the documentation of the operations refers to.

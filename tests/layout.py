@@ -34,9 +34,9 @@ SHARED = {
 # One in Rust that is several in the kernels.
 ALIASES = {"INLINE": ("INLINE_MODALITIES", "INLINE_GROUPS")}
 # What operations share of the structs and constants of their kernels.
-COMMON = {"resample": ["src/ops/channel_groups.rs"], "align": ["src/ops/channel_groups.rs"]}
+COMMON = {"resample": ["crates/ops/src/channel_groups.rs"], "align": ["crates/ops/src/channel_groups.rs"]}
 # Enums that are the same in all kernels: where each stands in Rust and in the kernels.
-ENUMS = {"Interpolation": ("src/time/blend.rs", "time.cuh"), "Dtype": ("src/device/dtype.rs", "types.cuh")}
+ENUMS = {"Interpolation": ("crates/time/src/blend.rs", "time.cuh"), "Dtype": ("crates/device/src/dtype.rs", "types.cuh")}
 # Fields that are within another struct in the kernel.
 NESTED = {name: f"limits.{name}" for name in ("max_age", "max_gap", "extrapolate")}
 # Fills the end of a struct, where C++ needs no name for it.
@@ -100,11 +100,11 @@ def check_constants(operation: str, kernels: str, rust: str, cxx: str) -> list[s
     counterparts = {name: ALIASES.get(name, (name,)) for name in constants.texts}
     shared = {name: twins for name, twins in counterparts.items() if known.issuperset(twins)}
     if missing := SHARED[operation] - shared.keys():
-        sys.exit(f"layout.py: not both in src/ops/{operation}/cuda and in kernels/{kernels}.cu: {', '.join(sorted(missing))}")
+        sys.exit(f"layout.py: not both in crates/ops/src/{operation}/cuda and in kernels/{kernels}.cu: {', '.join(sorted(missing))}")
     if unlisted := shared.keys() - SHARED[operation]:
         sys.exit(f"layout.py: {operation}: add to SHARED, or rename on one side: {', '.join(sorted(unlisted))}")
     return [
-        f'static_assert({twin} == {constants[name]}, "{twin} is {name} of src/ops/{operation}/cuda");'
+        f'static_assert({twin} == {constants[name]}, "{twin} is {name} of crates/ops/src/{operation}/cuda");'
         for name, twins in shared.items()
         for twin in twins
     ]
@@ -142,7 +142,7 @@ def included(name: str, seen: set[str] | None = None) -> list[str]:
 def check(operation: str, kernels: str) -> tuple[int, int]:
     """Compares one operation's structs and constants; how many there are."""
     files = [pathlib.Path(file) for file in COMMON.get(operation, [])]
-    files += sorted(pathlib.Path(f"src/ops/{operation}/cuda").glob("*.rs"))
+    files += sorted(pathlib.Path(f"crates/ops/src/{operation}/cuda").glob("*.rs"))
     rust = "\n".join(file.read_text() for file in files)
     cxx = "\n".join(included(f"{kernels}.cu"))
     bodies = dict(re.findall(r"struct (?:alignas\(\d+\) )?(\w+) \{(.*?)\n\s*\};", cxx, re.S))
@@ -157,7 +157,7 @@ def check(operation: str, kernels: str) -> tuple[int, int]:
         names = (name, kernels.title() + name, name.removesuffix("Params"))
         known = next((known for known in names if known in bodies), None)
         if known is None:
-            sys.exit(f"layout.py: {name} of src/ops/{operation}/cuda is no struct of kernels/{kernels}.cu")
+            sys.exit(f"layout.py: {name} of crates/ops/src/{operation}/cuda is no struct of kernels/{kernels}.cu")
         lines.append(f'static_assert(sizeof({known}) == {struct.size}, "the size of {name}");')
         for field, (offset, size) in struct.fields.items():
             if field == PADDING:
@@ -168,7 +168,7 @@ def check(operation: str, kernels: str) -> tuple[int, int]:
             lines.append(f'static_assert(sizeof((({known} *)0)->{member}) == {size}, "the size of {what}");')
     command = ["g++", "-x", "c++", "-std=c++17", "-fsyntax-only", "-w", "-Ikernels", "-Itests/emulator", "-"]
     if subprocess.run(command, input="\n".join(lines) + "\n", text=True).returncode != 0:
-        sys.exit(f"layout.py: src/ops/{operation}/cuda and kernels/{kernels}.cu do not agree")
+        sys.exit(f"layout.py: crates/ops/src/{operation}/cuda and kernels/{kernels}.cu do not agree")
     return len(structs), len(constants)
 
 
@@ -190,4 +190,4 @@ if __name__ == "__main__":
     print(f"kernels: {check_waits()} wait for the one before them first, and {check_enums()} enums have Rust's numbers")
     for operation, kernels in OPERATIONS.items():
         structs, constants = check(operation, kernels)
-        print(f"kernels/{kernels}.cu: {structs} structs and {constants} constants are those of src/ops/{operation}/cuda")
+        print(f"kernels/{kernels}.cu: {structs} structs and {constants} constants are those of crates/ops/src/{operation}/cuda")

@@ -75,7 +75,7 @@ def test_types_that_a_bag_does_not_describe(tmp_path):
 
 def test_each_type_that_is_known_is_that_of_ros(tmp_path):
     """A message of each type of `interfaces.msg`, from a bag that describes it and from one that does not."""
-    text = (ROOT / "src/formats/mcap/interfaces.msg").read_text()
+    text = (ROOT / "crates/formats/src/mcap/interfaces.msg").read_text()
     kinds = [line[5:].replace("/", "/msg/", 1) for line in text.splitlines() if line.startswith("MSG: ")]
     chance = random.Random(5)
 

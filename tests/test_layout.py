@@ -17,7 +17,7 @@ def layout(folder: pathlib.Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def sources(tmp_path: pathlib.Path) -> pathlib.Path:
-    for folder in ("src/ops", "src/time", "src/device", "kernels", "tests/emulator"):
+    for folder in ("crates/ops/src", "crates/time/src", "crates/device/src", "kernels", "tests/emulator"):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("*.fatbin"))
     return tmp_path
 
@@ -31,11 +31,11 @@ def test_the_sources_agree(sources: pathlib.Path) -> None:
 @pytest.mark.parametrize(
     ("file", "before", "after", "said"),
     [
-        ("kernels/time.cuh", "    NEAREST = 1,\n", "    NEAREST = 11,\n", "Interpolation of src/time/blend.rs"),
-        ("kernels/types.cuh", "FLOAT16, BFLOAT16,", "BFLOAT16, FLOAT16,", "Dtype of src/device/dtype.rs"),
-        ("src/device/dtype.rs", "        Self::UInt64,\n    ];", "    ];", "Dtype::ALL"),
-        ("kernels/resample.cu", "u32 BLOCK = 128;", "u32 BLOCK = 256;", "BLOCK is BLOCK of src/ops/resample/cuda"),
-        ("kernels/resample.cu", "SHORT_VECTORS", "FEW_VECTORS", "not both in src/ops/resample/cuda"),
+        ("kernels/time.cuh", "    NEAREST = 1,\n", "    NEAREST = 11,\n", "Interpolation of crates/time/src/blend.rs"),
+        ("kernels/types.cuh", "FLOAT16, BFLOAT16,", "BFLOAT16, FLOAT16,", "Dtype of crates/device/src/dtype.rs"),
+        ("crates/device/src/dtype.rs", "        Self::UInt64,\n    ];", "    ];", "Dtype::ALL"),
+        ("kernels/resample.cu", "u32 BLOCK = 128;", "u32 BLOCK = 256;", "BLOCK is BLOCK of crates/ops/src/resample/cuda"),
+        ("kernels/resample.cu", "SHORT_VECTORS", "FEW_VECTORS", "not both in crates/ops/src/resample/cuda"),
         ("kernels/resample.cu", "u32 row_samples;\n    u32 row_targets;", "u32 row_targets;\n    u32 row_samples;", "the offset of"),
     ],
 )

@@ -1,8 +1,8 @@
 use super::config::{Step, take_residences};
 use super::residence::Residences;
 use super::{AppError, Config, Graph, Operation, OutputResidence, Residence, Value};
-use crate::device::Placement;
-use crate::ops::ConfigError;
+use robocache_device::Placement;
+use robocache_ops::ConfigError;
 use serde::de::DeserializeOwned;
 use std::path::Path;
 use std::time::SystemTime;

@@ -1,7 +1,8 @@
 use super::residence::Residences;
 use super::{AppError, Plugin, Value, folder};
-use crate::device::{DeviceChoice, DeviceError, Placement};
-use crate::yaml::{self, Json, did_you_mean};
+use robocache_device::{DeviceChoice, DeviceError, Placement};
+use robocache_yaml as yaml;
+use robocache_yaml::{Json, did_you_mean};
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -410,7 +411,7 @@ fn plugin_list(value: Value) -> Result<Vec<(String, Value)>, String> {
 mod tests {
     use super::*;
     use crate::app::App;
-    use crate::ops::align::AlignConfig;
+    use robocache_ops::align::AlignConfig;
 
     struct Bare(&'static str);
 

@@ -1,5 +1,5 @@
-use crate::device::HostMemory;
-use crate::stream::Message;
+use robocache_device::HostMemory;
+use robocache_stream::Message;
 
 /// A bounded free list of messages, whose memory is used again. The bound is there for bursts: page-locked memory and a
 /// device's are scarce.
@@ -59,8 +59,8 @@ impl FreeList {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::Dtype;
-    use crate::stream::Layout;
+    use robocache_device::Dtype;
+    use robocache_stream::Layout;
 
     fn message(bytes: usize) -> Message {
         let mut message = Message::default();

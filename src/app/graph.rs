@@ -7,9 +7,9 @@ use super::handed::Handed;
 use super::operation::{Change, Operation, Wake};
 use super::outbox::{Delivery, InputRoute, Internal, MessageTimes, Outbox, OutputRoute, Sink};
 use super::{AppError, OutputResidence, Registration, Report, Value};
-use crate::device::HostMemory;
-use crate::stream::{Message, Reading};
-use crate::yaml::Json;
+use robocache_device::HostMemory;
+use robocache_stream::{Message, Reading};
+use robocache_yaml::Json;
 use std::time::Instant;
 
 /// The operations of a node in order, wired to one another and to the inputs and outputs of the dataflow. It has no event
@@ -306,7 +306,7 @@ impl Graph {
         self.shared.faults.causes()
     }
 
-    /// How the payloads of an input of the dataflow are read: a [`Selector`](crate::stream::Selector) does so. `None` where
+    /// How the payloads of an input of the dataflow are read: a [`Selector`](robocache_stream::Selector) does so. `None` where
     /// its operations differ about that.
     ///
     /// # Panics

@@ -1,4 +1,4 @@
-use crate::stream::Message;
+use robocache_stream::Message;
 use std::ops::Deref;
 
 /// A message that comes to an operation.

@@ -21,7 +21,6 @@ mod outbox;
 pub mod plugins;
 mod residence;
 
-pub use crate::yaml::{did_you_mean, read_yaml};
 pub use build::{App, Named, Plugin, Registration, Run};
 pub use config::Config;
 pub use diagnostics::{Ailment, DIAGNOSTICS, Diagnosis, Figures, Level, Report, Row};
@@ -31,5 +30,6 @@ pub use graph::Graph;
 pub use operation::{Change, Fault, Operation, Wake};
 pub use outbox::{Outbox, Sink};
 pub use residence::{OutputResidence, Residence};
+pub use robocache_yaml::{did_you_mean, read_yaml};
 /// The value of a live parameter, or of a key of a configuration.
 pub use serde_yaml::Value;

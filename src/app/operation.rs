@@ -1,5 +1,5 @@
 use super::{Ailment, Diagnosis, Outbox, Value};
-use crate::stream::{Message, Reading};
+use robocache_stream::{Message, Reading};
 use std::fmt;
 use std::time::Instant;
 

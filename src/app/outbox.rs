@@ -2,9 +2,9 @@ use super::diagnostics::{Diagnostics, Figures};
 use super::faults::{Dropped, Faults};
 use super::free::FreeList;
 use super::{AppError, Fault};
-use crate::device::Dtype;
-use crate::device::cuda::{Budget, CudaError, DeviceBuf, Gpu};
-use crate::stream::{Header, Layout, Message, Payload};
+use robocache_device::Dtype;
+use robocache_device::cuda::{Budget, CudaError, DeviceBuf, Gpu};
+use robocache_stream::{Header, Layout, Message, Payload};
 
 /// Bytes of messages between operations that one call should publish at most, before it lets them be taken.
 const MOST_ON_THE_WAY: usize = 16 << 20;

@@ -1,10 +1,11 @@
 //! Where the payloads of an output are published: in the message, or in a ring beside it.
 
 use super::Value;
-use crate::device::Placement;
-use crate::device::cuda::Gpu;
-use crate::device::ring::{Lossless, MAX_CONSUMERS, MAX_SLOTS, RingConfig};
-use crate::yaml::{self, Json, Misread, did_you_mean};
+use robocache_device::Placement;
+use robocache_device::cuda::Gpu;
+use robocache_device::ring::{Lossless, MAX_CONSUMERS, MAX_SLOTS, RingConfig};
+use robocache_yaml as yaml;
+use robocache_yaml::{Json, Misread, did_you_mean};
 use serde::Deserialize;
 use std::time::Duration;
 

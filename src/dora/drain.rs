@@ -6,15 +6,15 @@
 use super::message::read_message;
 use super::queue::{DEFAULT_BYTES, DEFAULT_MESSAGES, Level, Note, Queue};
 use crate::app::Change;
-use crate::arrow::array::ArrayRef;
-use crate::device::ring::{Opened, Readers};
-use crate::ops::clock::now_ns;
-use crate::stream::{Message, MessageError, Selector};
+use arrow_array::ArrayRef;
 use dora_node_api::futures::channel::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use dora_node_api::futures::channel::oneshot;
 use dora_node_api::futures::future::{Either, pending, select};
 use dora_node_api::futures::{StreamExt, executor::block_on};
 use dora_node_api::{Event, EventStream, Metadata, MetadataParameters, StopCause};
+use robocache_device::ring::{Opened, Readers};
+use robocache_ops::clock::now_ns;
+use robocache_stream::{Message, MessageError, Selector};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -407,10 +407,10 @@ mod tests {
     use super::super::message::parameters;
     use super::super::queue::{Bound, Item};
     use super::*;
-    use crate::arrow::array::{Float32Array, UInt8Array};
-    use crate::device::HostMemory;
-    use crate::device::ring::{RingConfig, RingWriter, Ticket};
-    use crate::stream::{Header, Reading};
+    use arrow_array::{Float32Array, UInt8Array};
+    use robocache_device::HostMemory;
+    use robocache_device::ring::{RingConfig, RingWriter, Ticket};
+    use robocache_stream::{Header, Reading};
     use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
     fn drain(inputs: usize) -> Drain {

@@ -3,11 +3,11 @@
 //! Format: <https://arrow.apache.org/docs/format/Columnar.html#ipc-streaming-format>. One schema message with the single
 //! nullable field `data`, one record batch, the end-of-stream marker; every buffer of the body is aligned to 64 bytes.
 
-use crate::arrow::datatypes::{DataType, Field, Fields, Schema};
-use crate::arrow::ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteOptions};
-use crate::arrow::ipc::{Buffer, FieldNode, MessageBuilder, MessageHeader, MetadataVersion, RecordBatchBuilder};
-use crate::stream::{Cells, ColumnSpan, Layout, Payload};
+use arrow_ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteOptions};
+use arrow_ipc::{Buffer, FieldNode, MessageBuilder, MessageHeader, MetadataVersion, RecordBatchBuilder};
+use arrow_schema::{DataType, Field, Fields, Schema};
 use flatbuffers::FlatBufferBuilder;
+use robocache_stream::{Cells, ColumnSpan, Layout, Payload};
 use std::sync::Arc;
 
 const ALIGNMENT: usize = 64;
@@ -165,7 +165,7 @@ fn schema_message(layout: &Layout) -> Result<Vec<u8>, String> {
 
 /// The Arrow type of a payload.
 fn data_type(layout: &Layout) -> DataType {
-    let column_type = |column: &crate::stream::ColumnLayout| {
+    let column_type = |column: &robocache_stream::ColumnLayout| {
         let element = column.dtype.arrow_type();
         let item = || Arc::new(Field::new("item", element.clone(), false));
         match column.cells {
@@ -189,9 +189,9 @@ fn data_type(layout: &Layout) -> DataType {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::{Dtype, HostBuf};
-    use crate::stream::{ColumnLayout, Message};
     use dora_node_api::arrow_utils::decode_arrow_ipc;
+    use robocache_device::{Dtype, HostBuf};
+    use robocache_stream::{ColumnLayout, Message};
 
     fn round_trip(framing: &mut Framing, layout: &Layout, fill: impl FnOnce(&mut Payload<'_>)) -> Message {
         let mut sample = HostBuf::default();

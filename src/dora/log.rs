@@ -1,7 +1,7 @@
 //! The log: text on a terminal; under a daemon lines of JSON, from which dora takes the level.
 
-use crate::stream::plain;
 use dora_node_api::serde_json;
+use robocache_stream::plain;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,9 +1,9 @@
 //! dora's metadata into headers, and back.
 
-use crate::arrow::array::ArrayRef;
-use crate::stream::{Header, Message, MessageError, MetadataRef, Selector};
+use arrow_array::ArrayRef;
 use dora_node_api::metadata::{FRAMING, FRAMING_ARROW_IPC};
 use dora_node_api::{MetadataParameters, Parameter};
+use robocache_stream::{Header, Message, MessageError, MetadataRef, Selector};
 use std::time::{Duration, UNIX_EPOCH};
 
 /// The transport's own key among the ones that begin with a letter.
@@ -72,8 +72,8 @@ fn owned(value: MetadataRef<'_>) -> Parameter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arrow::array::Float32Array;
-    use crate::stream::Reading;
+    use arrow_array::Float32Array;
+    use robocache_stream::Reading;
     use std::sync::Arc;
 
     #[test]
@@ -82,7 +82,7 @@ mod tests {
         sent.timestamp_ns.set(7);
         sent.modalities.set(["camera", "force"]);
         sent.valid.set([1, 0]);
-        *sent.other.set("encoding") = crate::stream::MetadataValue::String("rgb8".into());
+        *sent.other.set("encoding") = robocache_stream::MetadataValue::String("rgb8".into());
         let mut parameters = parameters(&sent);
         assert_eq!(parameters[FRAMING], Parameter::String(FRAMING_ARROW_IPC.into()));
         parameters.insert(OPEN_TELEMETRY.into(), Parameter::String("trace".into()));

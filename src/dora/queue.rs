@@ -5,8 +5,8 @@
 
 use crate::app::free::FreeList;
 use crate::app::{Change, Value};
-use crate::device::HostMemory;
-use crate::stream::Message;
+use robocache_device::HostMemory;
+use robocache_stream::Message;
 use std::collections::VecDeque;
 use std::fmt::Display;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -355,8 +355,8 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::Dtype;
-    use crate::stream::Cells;
+    use robocache_device::Dtype;
+    use robocache_stream::Cells;
     use std::sync::Arc;
     use std::time::Duration;
 

@@ -1,9 +1,9 @@
 //! Outputs whose payloads are in a ring.
 
 use crate::app::{Fault, OutputResidence, Residence};
-use crate::device::cuda::{Budget, DeviceBuf, Gpu};
-use crate::device::ring::{MAX_DESCRIPTOR, RingError, RingWriter, Ticket, WriteCounters};
-use crate::stream::{Header, Layout, Message, Payload, SlotLayout};
+use robocache_device::cuda::{Budget, DeviceBuf, Gpu};
+use robocache_device::ring::{MAX_DESCRIPTOR, RingError, RingWriter, Ticket, WriteCounters};
+use robocache_stream::{Header, Layout, Message, Payload, SlotLayout};
 use std::time::{Duration, Instant};
 
 /// How often it is said that payloads were overwritten.
@@ -115,7 +115,7 @@ impl OutputRing {
     pub fn send_on_device(&mut self, layout: &Layout, memory: &DeviceBuf, header: &mut Header) -> Result<(), Fault> {
         self.layout.set(layout);
         let (at, bytes) = self.layout.column(0);
-        let copy = |slot: &mut crate::device::ring::SlotMut<'_>| slot.copy_from(at, memory, 0, bytes);
+        let copy = |slot: &mut robocache_device::ring::SlotMut<'_>| slot.copy_from(at, memory, 0, bytes);
         let published = self.writer.publish(self.layout.text(), self.layout.bytes(), copy);
         let ticket = published.map_err(|error: RingError| error.to_string())?;
         say_where(self.word, &ticket, header);

@@ -4,10 +4,10 @@ use super::ipc::Framing;
 use super::message::parameters;
 use super::rings::{OutputRing, Sent};
 use crate::app::{Fault, OutputResidence, Sink};
-use crate::device::Dtype;
-use crate::device::cuda::{DeviceBuf, Gpu};
-use crate::stream::{Header, Layout, MetadataRef, Payload, key};
 use dora_node_api::{DoraNode, SampleAllocator, dora_core::config::DataId};
+use robocache_device::Dtype;
+use robocache_device::cuda::{DeviceBuf, Gpu};
+use robocache_stream::{Header, Layout, MetadataRef, Payload, key};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 

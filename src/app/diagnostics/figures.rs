@@ -3,10 +3,10 @@
 use super::judge::{Faulty, InputState, LONGEST_LEAD_NS, Lately, judge};
 use super::recent::{Figure, Recent, Times};
 use super::{Level, Report, Row};
-use crate::device::Device;
-use crate::ops::voxelize::VoxelCounters;
-use crate::stream::Message;
-use crate::time::is_stamp_in_range;
+use robocache_device::Device;
+use robocache_ops::voxelize::VoxelCounters;
+use robocache_stream::Message;
+use robocache_time::is_stamp_in_range;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// A stamp further back than this is of a clock that was set, and not of a message out of order, ns.

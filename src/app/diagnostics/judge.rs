@@ -1,7 +1,7 @@
 //! How an input is, and why, in words.
 
 use super::{Ailment, Diagnosis, Level, Row};
-use crate::time::{ns_to_ms, ns_to_s};
+use robocache_time::{ns_to_ms, ns_to_s};
 use std::time::Duration;
 
 /// Nothing has come for long where it is this long,

@@ -1,8 +1,8 @@
 //! What is said: a row for each input, and what is true of the whole node.
 
-use crate::device::{Dtype, Primitive};
-use crate::ops::voxelize::VoxelCounters;
-use crate::stream::{Cells, ColumnLayout, Header, Layout, Payload};
+use robocache_device::{Dtype, Primitive};
+use robocache_ops::voxelize::VoxelCounters;
+use robocache_stream::{Cells, ColumnLayout, Header, Layout, Payload};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -260,7 +260,7 @@ impl Cell for String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stream::{Message, key};
+    use robocache_stream::{Message, key};
 
     #[test]
     fn a_report_is_a_struct_with_a_row_for_each_input() {

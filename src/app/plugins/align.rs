@@ -1,6 +1,6 @@
 use super::observe::{Observe, check_size};
 use crate::app::{App, AppError, Plugin, Registration};
-use crate::ops::align::{AlignConfig, Aligner};
+use robocache_ops::align::{AlignConfig, Aligner};
 
 /// Publishes each stream of `align:` by itself, on the common targets, as an output of the input's name.
 #[derive(Default)]

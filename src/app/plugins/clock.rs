@@ -1,7 +1,7 @@
 use super::report_losses;
 use crate::app::{App, AppError, Diagnosis, Fault, Operation, Outbox, Plugin, Registration};
-use crate::ops::clock::{ClockConfig, Clocks, Notice, Stamp};
-use crate::stream::{Header, Layout, Message};
+use robocache_ops::clock::{ClockConfig, Clocks, Notice, Stamp};
+use robocache_stream::{Header, Layout, Message};
 
 /// A stamp this far from the time of publication is of another clock than the configuration says.
 const OTHER_CLOCK_NS: u64 = 10_000_000_000;

@@ -1,7 +1,7 @@
 use super::observe::{Observe, check_size};
 use crate::app::{App, AppError, Plugin, Registration};
-use crate::ops::align::{Aligner, FUSED};
-use crate::ops::fuse::FuseConfig;
+use robocache_ops::align::{Aligner, FUSED};
+use robocache_ops::fuse::FuseConfig;
 
 /// Publishes the streams of `fuse:` as one tensor, `fused`.
 #[derive(Default)]

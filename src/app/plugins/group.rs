@@ -7,9 +7,9 @@ use super::{report_losses, warn_of_jump};
 use crate::app::{
     Ailment, App, AppError, Change, Diagnosis, Dropped, Fault, Operation, Outbox, Plugin, Registration, Wake,
 };
-use crate::ops::group::{Arrival, DropReason, Grouper, GroupingConfig, Outcome, SetInfo};
-use crate::stream::{Header, Layout, Message, key};
-use crate::time::ns_to_ms;
+use robocache_ops::group::{Arrival, DropReason, Grouper, GroupingConfig, Outcome, SetInfo};
+use robocache_stream::{Header, Layout, Message, key};
+use robocache_time::ns_to_ms;
 use silence::Silence;
 use std::time::Instant;
 

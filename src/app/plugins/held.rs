@@ -1,4 +1,4 @@
-use crate::stream::Message;
+use robocache_stream::Message;
 
 /// Memory of messages that are held no more, to be used again. Together with what is held it is no more than a bound.
 pub(super) struct Pool {

@@ -22,8 +22,8 @@ pub use resample::ResamplePlugin;
 pub use voxelize::VoxelizePlugin;
 
 use super::{Fault, Outbox, Plugin, Value};
-use crate::stream::{Column, Message};
-use crate::time::ns_to_s;
+use robocache_stream::{Column, Message};
+use robocache_time::ns_to_s;
 
 /// Every operation of robocache, for [`App::add_plugins`](super::App::add_plugins).
 pub fn all() -> Vec<Box<dyn Plugin>> {

@@ -7,16 +7,16 @@ use super::watch::Watch;
 use super::{number_or_null, report_losses, warn_of_jump};
 use crate::app::handed::Handed;
 use crate::app::{Ailment, App, Change, Diagnosis, Dropped, Fault, Operation, Outbox, Value, Wake};
-use crate::device::Device;
-use crate::device::cuda::{Budget, Gpu};
-use crate::ops::ConfigError;
-use crate::ops::align::{
-    AlignConfig, Aligner, FUSED, OBSERVATION, PushError, Pushed, SampleError, Samples, SamplesError, Wanted, Window,
-};
-use crate::stream::{Header, Layout, Message, Reading};
-use crate::time::ns_to_ms;
 use asked::Asked;
 use attach::Attach;
+use robocache_device::Device;
+use robocache_device::cuda::{Budget, Gpu};
+use robocache_ops::ConfigError;
+use robocache_ops::align::{
+    AlignConfig, Aligner, FUSED, OBSERVATION, PushError, Pushed, SampleError, Samples, SamplesError, Wanted, Window,
+};
+use robocache_stream::{Header, Layout, Message, Reading};
+use robocache_time::ns_to_ms;
 use std::fmt::Display;
 use std::time::Instant;
 

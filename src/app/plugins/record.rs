@@ -1,9 +1,9 @@
 use super::report_losses;
 use crate::app::{App, AppError, Fault, Operation, Outbox, Plugin, Registration, Wake, folder};
-use crate::ops::ConfigError;
-use crate::stream::Message;
-use crate::stream::recording::{self, WriteError, Writer};
 use chrono::DateTime;
+use robocache_ops::ConfigError;
+use robocache_stream::Message;
+use robocache_stream::recording::{self, WriteError, Writer};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};

@@ -1,7 +1,7 @@
 use crate::app::{App, AppError, Fault, Operation, Outbox, Plugin, Registration, Wake};
-use crate::ops::ConfigError;
-use crate::stream::recording::{Order, ReadError, Reader};
-use crate::stream::{Layout, Message};
+use robocache_ops::ConfigError;
+use robocache_stream::recording::{Order, ReadError, Reader};
+use robocache_stream::{Layout, Message};
 use serde::{Deserialize, Deserializer, de};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

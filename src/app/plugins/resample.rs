@@ -1,7 +1,7 @@
 use crate::app::{App, AppError, Fault, Operation, Outbox, Plugin, Registration};
-use crate::device::Device;
-use crate::ops::resample::{ResampleConfig, Resampler};
-use crate::stream::{Layout, Message};
+use robocache_device::Device;
+use robocache_ops::resample::{ResampleConfig, Resampler};
+use robocache_stream::{Layout, Message};
 use std::time::Duration;
 
 /// Publishes the batches of `trajectories` at their targets, `resampled`.
@@ -105,9 +105,9 @@ impl Operation for Resample {
 mod tests {
     use super::*;
     use crate::app::{Config, Graph, Sink};
-    use crate::device::Dtype;
-    use crate::stream::{Cells, Header, Payload};
     use half::f16;
+    use robocache_device::Dtype;
+    use robocache_stream::{Cells, Header, Payload};
     use std::path::Path;
 
     /// Keeps what was published last.

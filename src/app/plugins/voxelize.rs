@@ -3,11 +3,11 @@ use super::watch::{CHECK_EVERY, Stream, is_due};
 use crate::app::{
     Ailment, App, AppError, Change, Dropped, Fault, Level, Operation, Outbox, Plugin, Registration, Value, Wake,
 };
-use crate::device::{Dtype, Placement};
-use crate::ops::ConfigError;
-use crate::ops::voxelize::{GatheredGrid, LATER, Pushed, Unused, VoxelLayout, VoxelizeConfig, Voxelizer};
-use crate::stream::{Header, Layout, Message, Reading};
-use crate::time::{ms_to_ns, ns_to_s};
+use robocache_device::{Dtype, Placement};
+use robocache_ops::ConfigError;
+use robocache_ops::voxelize::{GatheredGrid, LATER, Pushed, Unused, VoxelLayout, VoxelizeConfig, Voxelizer};
+use robocache_stream::{Header, Layout, Message, Reading};
+use robocache_time::{ms_to_ns, ns_to_s};
 use std::time::{Duration, Instant};
 
 /// Publishes the clouds of `voxelize:` as voxel grids, `voxels`.

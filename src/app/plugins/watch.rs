@@ -6,8 +6,8 @@ mod blame;
 mod stream;
 
 use crate::app::{Ailment, Change, Level, Outbox};
-use crate::ops::align::{Notice, StreamState, Timeline};
-use crate::time::ns_to_s;
+use robocache_ops::align::{Notice, StreamState, Timeline};
+use robocache_time::ns_to_s;
 use std::time::{Duration, Instant};
 pub(super) use stream::Stream;
 
@@ -300,8 +300,8 @@ fn apart(ns: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::Values;
-    use crate::ops::align::AlignConfig;
+    use robocache_device::Values;
+    use robocache_ops::align::AlignConfig;
 
     fn timeline(keys: &str) -> Timeline {
         let text = format!(

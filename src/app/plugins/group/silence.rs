@@ -2,8 +2,8 @@
 
 use crate::app::diagnostics::is_silent;
 use crate::app::{Ailment, Change, Level};
-use crate::ops::group::Grouper;
-use crate::time::ns_to_s;
+use robocache_ops::group::Grouper;
+use robocache_time::ns_to_s;
 use std::time::{Duration, Instant};
 
 /// How often a line says why there is no set.

@@ -1,7 +1,7 @@
 use super::*;
 use crate::app::{Config, Graph, Sink};
-use crate::device::Dtype;
-use crate::stream::{Cells, MetadataRef, MetadataValue, Payload};
+use robocache_device::Dtype;
+use robocache_stream::{Cells, MetadataRef, MetadataValue, Payload};
 use std::path::Path;
 
 const MS: i64 = 1_000_000;
@@ -249,7 +249,7 @@ fn what_is_not_as_it_should_be_is_counted() {
     );
     let mut text = Message::default();
     text.header.timestamp_ns.set(60 * MS);
-    let field = crate::arrow::datatypes::Field::new("name", crate::arrow::datatypes::DataType::Utf8, false);
+    let field = arrow_schema::Field::new("name", arrow_schema::DataType::Utf8, false);
     text.skip(&std::sync::Arc::new(field), "text");
     graph.message(0, &text, &mut sink);
     assert_eq!(faults(&graph, "group: input `a`"), 7);

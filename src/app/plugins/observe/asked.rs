@@ -1,7 +1,7 @@
 //! Requests for observations: what they ask for, and their metadata until they are answered.
 
 use crate::app::Fault;
-use crate::stream::{Header, key};
+use robocache_stream::{Header, key};
 use std::collections::VecDeque;
 use std::time::Instant;
 

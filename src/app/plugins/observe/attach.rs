@@ -5,9 +5,9 @@ use super::super::watch::Watch;
 use super::asked;
 use crate::app::Outbox;
 use crate::app::handed::Handed;
-use crate::device::{Dtype, HostBuf};
-use crate::ops::align::{Aligner, Arrival, Attached, Target, Timeline};
-use crate::stream::{Cells, ColumnLayout, Header, Layout, Message, Payload, key};
+use robocache_device::{Dtype, HostBuf};
+use robocache_ops::align::{Aligner, Arrival, Attached, Target, Timeline};
+use robocache_stream::{Cells, ColumnLayout, Header, Layout, Message, Payload, key};
 use std::borrow::Cow;
 use std::fmt::Write;
 
@@ -245,7 +245,7 @@ impl Attach {
             at += 1;
             Ok(())
         };
-        column((crate::ops::align::FUSED, ""), dtype, window)?;
+        column((robocache_ops::align::FUSED, ""), dtype, window)?;
         for (output, input) in outputs.iter().zip(inputs.iter()) {
             for own in &input.layout.columns {
                 column((output, &own.name), own.dtype, own.len(input.layout.rows))?;
@@ -384,7 +384,7 @@ impl Form {
                 column.name, message.rows
             ));
         }
-        let is_same = |(form, column): (&ColumnLayout, &crate::stream::Column)| {
+        let is_same = |(form, column): (&ColumnLayout, &robocache_stream::Column)| {
             let cells = if is_row_of_lists { Cells::One } else { column.cells };
             form.name == column.name && form.dtype == column.dtype && form.cells == cells
         };

@@ -1,8 +1,8 @@
 //! Which stream is to blame where there is no observation, or where a stream is hardly ever valid.
 
 use super::{Ailment, Level, SILENT, Stream, Watch, apart, is_due};
-use crate::ops::align::{StreamState, Timeline};
-use crate::time::{ns_to_ms, ns_to_s};
+use robocache_ops::align::{StreamState, Timeline};
+use robocache_time::{ns_to_ms, ns_to_s};
 use std::fmt::Write;
 use std::time::Instant;
 

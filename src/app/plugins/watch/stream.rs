@@ -2,7 +2,7 @@
 
 use crate::app::diagnostics::{Figure, Recent, is_silent};
 use crate::app::{Ailment, Level};
-use crate::time::unit_of_stamp;
+use robocache_time::unit_of_stamp;
 use std::time::{Duration, Instant};
 
 /// Stamps of a stream are judged once it has spoken for so long, and sent so many samples.

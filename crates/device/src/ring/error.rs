@@ -1,0 +1,122 @@
+use super::MAX_CONSUMERS;
+use crate::cuda::CudaError;
+use std::io;
+
+/// Why a payload can't be published in a ring, or taken from one.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RingError {
+    /// A call of the operating system failed.
+    #[error("ring `{ring}`: {what}: {error}")]
+    Os {
+        /// The ring.
+        ring: String,
+        /// What was tried.
+        what: &'static str,
+        /// Why it failed.
+        error: io::Error,
+    },
+    /// The memory is on a device, and that failed.
+    #[error("ring `{ring}`: {error}")]
+    Device {
+        /// The ring.
+        ring: String,
+        /// What the device says.
+        error: CudaError,
+    },
+    /// The process that published it is gone, or has replaced the ring.
+    #[error("ring `{ring}`: its producer is gone")]
+    ProducerGone {
+        /// The ring.
+        ring: String,
+    },
+    /// A payload can't be held where it lies: as many consumers as can hold slots do.
+    #[error("ring `{ring}`: {MAX_CONSUMERS} other consumers can hold its slots, and this one can't (allowed: a copy)")]
+    NoLease {
+        /// The ring.
+        ring: String,
+    },
+    /// The producer belongs to another user.
+    #[error("ring `{ring}`: its producer is of user {came} (allowed: user {expected}, that of this process)")]
+    OtherUser {
+        /// The ring.
+        ring: String,
+        /// The user of the producer.
+        came: u32,
+        /// The user of this process.
+        expected: u32,
+    },
+    /// The producer does not let this process in.
+    #[error("ring `{ring}`: its producer refuses this process: {why}")]
+    Refused {
+        /// The ring.
+        ring: String,
+        /// What the producer says.
+        why: &'static str,
+    },
+    /// No file descriptor is left for the two that the ring needs.
+    #[error("ring `{ring}`: no file descriptors are left, it needs two (see `ulimit -n`)")]
+    NoDescriptors {
+        /// The ring.
+        ring: String,
+    },
+    /// What the producer sends is no ring of this version.
+    #[error("ring `{ring}`: {what} (allowed: robocache.ring/1)")]
+    Protocol {
+        /// The ring.
+        ring: String,
+        /// What came.
+        what: String,
+    },
+    /// The memory is on a device that this process does not see.
+    #[error(
+        "ring `{ring}`: it is on the device {uuid}, which this process does not see \
+         (allowed: one of its own; see CUDA_VISIBLE_DEVICES, or have the producer publish on the host)"
+    )]
+    OtherDevice {
+        /// The ring.
+        ring: String,
+        /// The device.
+        uuid: String,
+    },
+    /// The slot holds another payload by now: the consumer came too late.
+    #[error(
+        "ring `{ring}`: slot {slot} holds generation {came}, not {expected}: the payload was overwritten before it was taken"
+    )]
+    Stale {
+        /// The ring.
+        ring: String,
+        /// The slot.
+        slot: usize,
+        /// The generation of the message.
+        expected: u64,
+        /// The slot's.
+        came: u64,
+    },
+    /// The payload was overwritten as it was read.
+    #[error("ring `{ring}`: slot {slot} was overwritten while it was read")]
+    Torn {
+        /// The ring.
+        ring: String,
+        /// The slot.
+        slot: usize,
+    },
+    /// The ticket is none of the ring.
+    #[error("ring `{ring}`: {what}")]
+    NoSuchSlot {
+        /// The ring.
+        ring: String,
+        /// What came, and what is allowed.
+        what: String,
+    },
+}
+
+impl RingError {
+    pub(super) fn os(ring: &str, what: &'static str, error: impl Into<io::Error>) -> Self {
+        Self::Os {
+            ring: ring.to_owned(),
+            what,
+            error: error.into(),
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Payloads that stay where they are computed: `robocache.ring/1`, from one process to others of the same host and user.
+//!
+//! A [`RingWriter`] owns a ring of equal slots, in shared memory or on a device, and a control page beside them, which it
+//! alone can write: both are sealed before anybody gets them. It writes
+//! a payload to a slot and tells its consumers the name of the ring, the slot and its *generation*; a message of a
+//! dataflow carries the three. A [`RingReader`] maps the ring once and takes payloads from it without a copy.
+//!
+//! The writer never waits for a reader, unless it is told to be [lossless](Lossless), and no reader can corrupt it:
+//!
+//! - A slot's generation is odd while it is written, and even and new when it is complete. Overwriting is allowed, and
+//!   always found out: a reader compares the generation before and after it reads.
+//! - A reader that uses a slot says so by a *lease*. The writer takes the oldest slot that nobody leases; where there is
+//!   none, the oldest of all but the newest, and counts it.
+//! - Ring and control page are anonymous files or memory of the driver. Their descriptors go over an abstract Unix socket,
+//!   to processes of the same user only. Its end tells either side that the other one died: the writer drops the leases,
+//!   the reader keeps its mapping.
+//!
+//! ```
+//! use robocache_device::ring::{RingConfig, RingReader, RingWriter, Taken};
+//!
+//! let mut writer = RingWriter::shared("fused", None, RingConfig::default());
+//! let ticket = writer.publish("float32", 8, |slot| slot.write(0, &[1u8; 8]))?;
+//!
+//! // In another process, with what the message says:
+//! let reader = RingReader::open(&ticket.ring, None)?;
+//! let slot: Taken = reader.take(&ticket)?;
+//! let mut values = [0; 8];
+//! slot.copy_to(0, &mut values)?;
+//! assert_eq!((&*slot.descriptor()?, values), ("float32", [1; 8]));
+//! # Ok::<(), robocache_device::ring::RingError>(())
+//! ```
+
+mod control;
+mod descriptor;
+mod error;
+mod memory;
+mod reader;
+mod readers;
+mod server;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+pub use descriptor::Descriptor;
+pub use error::RingError;
+pub use reader::{ReadCounters, RingReader, Taken};
+pub use readers::{Opened, Opening, Readers};
+pub use writer::{Lossless, RingConfig, RingWriter, SlotMut, WriteCounters};
+
+use std::borrow::Cow;
+
+/// Where a payload is: what a message says of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ticket<'a> {
+    /// The name of the ring, which is the name of its socket, too.
+    pub ring: Cow<'a, str>,
+    /// The slot.
+    pub slot: usize,
+    /// The slot's generation.
+    pub generation: u64,
+    /// Bytes of the payload.
+    pub nbytes: usize,
+}
+
+impl Ticket<'_> {
+    /// The same with a name of its own.
+    pub fn into_owned(self) -> Ticket<'static> {
+        Ticket {
+            ring: Cow::Owned(self.ring.into_owned()),
+            ..self
+        }
+    }
+}
+
+/// Consumers that can lease slots. One more can read, but its slots may be overwritten as it does.
+pub const MAX_CONSUMERS: usize = 4;
+
+/// Slots of a ring, at most.
+pub const MAX_SLOTS: usize = 60;
+
+/// Bytes of the text that describes a payload, at most.
+pub const MAX_DESCRIPTOR: usize = 1020;

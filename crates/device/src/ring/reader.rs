@@ -1,0 +1,379 @@
+use super::control::{Control, Head, Leases};
+use super::memory::SharedMemory;
+use super::server::{Client, Request};
+use super::{Descriptor, RingError, Ticket};
+use crate::cuda::{CudaError, DeviceBuf, Gpu};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What a reader has counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReadCounters {
+    /// Payloads taken.
+    pub taken: u64,
+    /// Payloads that were overwritten before they were taken.
+    pub stale: u64,
+    /// Payloads that were overwritten while they were read or used.
+    pub torn: u64,
+}
+
+/// Takes payloads from a ring of another process, or of this one.
+#[derive(Clone)]
+pub struct RingReader(Arc<Opened>);
+
+struct Opened {
+    name: String,
+    head: Head,
+    control: Control,
+    slots: Slots,
+    /// `None` where all columns are taken: payloads can be read, and are not held.
+    leases: Option<Leases>,
+    /// The process that the leases are for. One that was forked from it has all else.
+    pid: u32,
+    client: Client,
+    /// How many times each slot is held here, so that the last one gives up the lease.
+    held: Mutex<Vec<u32>>,
+    taken: AtomicU64,
+    stale: AtomicU64,
+    torn: AtomicU64,
+}
+
+enum Slots {
+    Shared(SharedMemory),
+    Device(DeviceBuf),
+}
+
+impl RingReader {
+    /// Connects to the producer of a ring and maps it. A ring on a device needs that device, `gpu`.
+    ///
+    /// # Errors
+    /// [`RingError`], but those of taking.
+    pub fn open(ring: &str, gpu: Option<&Gpu>) -> Result<Self, RingError> {
+        Self::open_with(ring, |uuid| {
+            gpu.filter(|gpu| gpu.uuid().is_ok_and(|own| own == uuid)).cloned()
+        })
+    }
+
+    /// As [`open`](Self::open), with the device of a UUID where it is needed.
+    pub(super) fn open_with(ring: &str, gpu: impl FnOnce([u8; 16]) -> Option<Gpu>) -> Result<Self, RingError> {
+        let welcome = Client::connect(ring, Request::Map)?;
+        let mut files = welcome.files.into_iter();
+        let (Some(page), Some(file)) = (files.next(), files.next()) else {
+            return Err(RingError::NoDescriptors { ring: ring.to_owned() });
+        };
+        let mapped = |error| RingError::os(ring, "it can't be mapped", error);
+        let (control, head) = Control::open(SharedMemory::open(page, false).map_err(mapped)?, ring)?;
+        let leases = match welcome.column {
+            Some(_) => files.next().map(|file| Leases::open(file, ring)).transpose()?,
+            None => None,
+        };
+        let bytes = head.slots.saturating_mul(head.stride);
+        let slots = match head.uuid {
+            None => Slots::Shared(SharedMemory::open(file, false).map_err(mapped)?),
+            Some(uuid) => {
+                let Some(gpu) = gpu(uuid) else {
+                    return Err(RingError::OtherDevice {
+                        ring: ring.to_owned(),
+                        uuid: uuid_text(&uuid),
+                    });
+                };
+                let device = |error| RingError::Device {
+                    ring: ring.to_owned(),
+                    error,
+                };
+                use rustix::fd::AsFd;
+                Slots::Device(DeviceBuf::of_process(&gpu, file.as_fd(), bytes).map_err(device)?)
+            }
+        };
+        let there = match &slots {
+            Slots::Shared(memory) => memory.len(),
+            Slots::Device(memory) => memory.capacity(),
+        };
+        if there < bytes {
+            return Err(RingError::Protocol {
+                ring: ring.to_owned(),
+                what: format!("{there} bytes for {} slots of {} came", head.slots, head.stride),
+            });
+        }
+        Ok(Self(Arc::new(Opened {
+            name: ring.to_owned(),
+            held: Mutex::new(vec![0; head.slots]),
+            head,
+            control,
+            slots,
+            leases,
+            pid: std::process::id(),
+            client: welcome.client,
+            taken: AtomicU64::new(0),
+            stale: AtomicU64::new(0),
+            torn: AtomicU64::new(0),
+        })))
+    }
+
+    /// The name of the ring.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// The device that the slots are on.
+    pub fn gpu(&self) -> Option<&Gpu> {
+        match &self.0.slots {
+            Slots::Shared(_) => None,
+            Slots::Device(memory) => Some(memory.gpu()),
+        }
+    }
+
+    /// Whether slots in use are held: the first [`MAX_CONSUMERS`](super::MAX_CONSUMERS) readers of a ring can.
+    pub fn can_lease(&self) -> bool {
+        self.0.leases.is_some()
+    }
+
+    /// Whether the producer is gone, or has replaced the ring. What was mapped stays readable.
+    pub fn is_closed(&self) -> bool {
+        self.0.client.is_closed()
+    }
+
+    /// What it has counted.
+    pub fn counters(&self) -> ReadCounters {
+        ReadCounters {
+            taken: self.0.taken.load(Ordering::Relaxed),
+            stale: self.0.stale.load(Ordering::Relaxed),
+            torn: self.0.torn.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Takes a payload where it is. It is held until what is returned is dropped.
+    ///
+    /// # Errors
+    /// [`RingError::Stale`], [`RingError::NoSuchSlot`].
+    pub fn take(&self, ticket: &Ticket<'_>) -> Result<Taken, RingError> {
+        let ring = &self.0;
+        let is_generation = ticket.generation > 0 && ticket.generation.is_multiple_of(2);
+        if ticket.slot >= ring.head.slots || ticket.nbytes > ring.head.stride || !is_generation {
+            return Err(RingError::NoSuchSlot {
+                ring: ring.name.clone(),
+                what: format!(
+                    "slot {}, generation {}, {} bytes came (allowed: slot below {}, even generation from 2, up to {} bytes)",
+                    ticket.slot, ticket.generation, ticket.nbytes, ring.head.slots, ring.head.stride
+                ),
+            });
+        }
+        let stale = |came| {
+            ring.stale.fetch_add(1, Ordering::Relaxed);
+            RingError::Stale {
+                ring: ring.name.clone(),
+                slot: ticket.slot,
+                expected: ticket.generation,
+                came,
+            }
+        };
+        let came = ring.control.generation(ticket.slot);
+        if came != ticket.generation {
+            // What is lost need not be waited for; what the ring has not come to yet is none of its tickets. A lease of the
+            // slot, for another payload, stays.
+            if let Some(leases) = ring.leases()
+                && came > ticket.generation
+            {
+                leases.taken().fetch_max(ticket.generation, Ordering::SeqCst);
+            }
+            return Err(stale(came));
+        }
+        if let Some(leases) = ring.leases() {
+            let mut held = ring.held.lock().unwrap_or_else(PoisonError::into_inner);
+            let lease = leases.lease(ticket.slot);
+            let before = lease.swap(ticket.generation, Ordering::SeqCst);
+            // The writer makes the generation odd and then reads the leases: one of the two sees the other (Dekker).
+            fence(Ordering::SeqCst);
+            let came = ring.control.generation(ticket.slot);
+            // After the lease, for which a lossless writer looks next, and also for what is lost, so that it need not wait.
+            leases.taken().fetch_max(ticket.generation, Ordering::SeqCst);
+            if came != ticket.generation {
+                lease.store(if held[ticket.slot] > 0 { before } else { 0 }, Ordering::SeqCst);
+                return Err(stale(came));
+            }
+            held[ticket.slot] += 1;
+        }
+        ring.taken.fetch_add(1, Ordering::Relaxed);
+        Ok(Taken {
+            ring: ring.clone(),
+            slot: ticket.slot,
+            generation: ticket.generation,
+            nbytes: ticket.nbytes,
+        })
+    }
+}
+
+impl Opened {
+    /// What this process leases slots by.
+    fn leases(&self) -> Option<&Leases> {
+        self.leases.as_ref().filter(|_| self.pid == std::process::id())
+    }
+}
+
+/// A payload in its slot. It is held, where the reader [can](RingReader::can_lease), until this is dropped.
+///
+/// A writer that has no other slot overwrites it all the same. [`is_intact`](Self::is_intact) says whether that
+/// happened, and dropping it counts it.
+pub struct Taken {
+    ring: Arc<Opened>,
+    slot: usize,
+    generation: u64,
+    nbytes: usize,
+}
+
+impl Taken {
+    /// The name of its ring.
+    pub fn ring(&self) -> &str {
+        &self.ring.name
+    }
+
+    /// Whether it is held: its reader [can](RingReader::can_lease).
+    pub fn is_held(&self) -> bool {
+        self.ring.leases().is_some()
+    }
+
+    /// The text that the writer gave with it.
+    ///
+    /// # Errors
+    /// [`RingError::Torn`]; [`RingError::Protocol`]: it is no text.
+    pub fn descriptor(&self) -> Result<Descriptor, RingError> {
+        let text = self.ring.control.descriptor(self.slot);
+        self.check()?;
+        text.map_err(|error| RingError::Protocol {
+            ring: self.ring.name.clone(),
+            what: format!("a payload described as {error} came"),
+        })
+    }
+
+    /// Bytes of the payload.
+    pub fn len(&self) -> usize {
+        self.nbytes
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.nbytes == 0
+    }
+
+    /// The device that it is on.
+    pub fn gpu(&self) -> Option<&Gpu> {
+        match &self.ring.slots {
+            Slots::Shared(_) => None,
+            Slots::Device(memory) => Some(memory.gpu()),
+        }
+    }
+
+    /// Whether it still is what was published.
+    pub fn is_intact(&self) -> bool {
+        // What was read before must not be read after this.
+        fence(Ordering::SeqCst);
+        self.ring.control.generation(self.slot) == self.generation
+    }
+
+    /// Its address: of the host, or of the device that it is on. It may be written at any time by the producer: read it by
+    /// copies, and look then whether it [is intact](Self::is_intact).
+    pub fn address(&self) -> u64 {
+        let offset = self.slot * self.ring.head.stride;
+        match &self.ring.slots {
+            Slots::Shared(memory) => memory.address() as u64 + offset as u64,
+            Slots::Device(memory) => memory.address() + offset as u64,
+        }
+    }
+
+    /// Copies bytes from byte `at` on to memory of the host, and checks that they are what was published.
+    ///
+    /// # Errors
+    /// [`RingError::Torn`]; what the device says.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    pub fn copy_to(&self, at: usize, to: &mut [u8]) -> Result<(), RingError> {
+        let offset = self.offset(at, to.len());
+        match &self.ring.slots {
+            Slots::Shared(memory) => memory.read(offset, to),
+            Slots::Device(memory) => memory.fetch(offset, to).map_err(|error| self.failed(error))?,
+        }
+        self.check()
+    }
+
+    /// Copies all of it to the beginning of a buffer of a device, waits for that, and checks that it is what was published.
+    ///
+    /// # Errors
+    /// No memory; [`RingError::Torn`]; what the device says.
+    pub fn copy_to_device(&self, to: &mut DeviceBuf) -> Result<(), RingError> {
+        let offset = self.offset(0, self.len());
+        to.reserve(self.len()).map_err(|error| self.failed(error))?;
+        match &self.ring.slots {
+            Slots::Device(memory) => to
+                .copy_from(0, memory, offset, self.len())
+                .map_err(|error| self.failed(error))?,
+            Slots::Shared(memory) => {
+                let mut bytes = vec![0; self.len()];
+                memory.read(offset, &mut bytes);
+                // SAFETY: the stream is synchronized before `bytes` is dropped.
+                unsafe { to.upload(0, &bytes) }.map_err(|error| self.failed(error))?;
+                to.gpu().synchronize().map_err(|error| self.failed(error))?;
+            }
+        }
+        to.gpu().synchronize().map_err(|error| self.failed(error))?;
+        self.check()
+    }
+
+    fn offset(&self, at: usize, bytes: usize) -> usize {
+        assert!(
+            at.checked_add(bytes).is_some_and(|end| end <= self.len()),
+            "{bytes} bytes at {at} of a payload of {}",
+            self.len()
+        );
+        self.slot * self.ring.head.stride + at
+    }
+
+    fn check(&self) -> Result<(), RingError> {
+        match self.is_intact() {
+            true => Ok(()),
+            false => Err(self.torn()),
+        }
+    }
+
+    fn torn(&self) -> RingError {
+        RingError::Torn {
+            ring: self.ring.name.clone(),
+            slot: self.slot,
+        }
+    }
+
+    fn failed(&self, error: CudaError) -> RingError {
+        RingError::Device {
+            ring: self.ring.name.clone(),
+            error,
+        }
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        if !self.is_intact() {
+            self.ring.torn.fetch_add(1, Ordering::Relaxed);
+        }
+        if let Some(leases) = self.ring.leases() {
+            let mut held = self.ring.held.lock().unwrap_or_else(PoisonError::into_inner);
+            held[self.slot] -= 1;
+            if held[self.slot] == 0 {
+                leases.lease(self.slot).store(0, Ordering::SeqCst);
+            }
+        }
+    }
+}
+
+/// As `nvidia-smi -L` writes it.
+fn uuid_text(uuid: &[u8; 16]) -> String {
+    let hex: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!(
+        "GPU-{}-{}-{}-{}-{}",
+        &hex[..8],
+        &hex[8..12],
+        &hex[12..16],
+        &hex[16..20],
+        &hex[20..]
+    )
+}

@@ -1,0 +1,168 @@
+use super::reader::{ReadCounters, RingReader, Taken};
+use super::server::{Client, Request};
+use super::{RingError, Ticket};
+use crate::cuda::Gpu;
+#[cfg(feature = "cuda")]
+use crate::cuda::device_count;
+
+/// Rings that are kept open, at most: one for each output that somebody reads, and some that were replaced.
+const MAX_OPEN: usize = 64;
+
+/// The rings of all producers that a process reads, each opened once.
+#[derive(Default)]
+pub struct Readers {
+    open: Vec<RingReader>,
+    /// Rings that can't be mapped here, and the connection by which their producers know that.
+    by_host: Vec<(String, String, Client)>,
+    gpus: Vec<Gpu>,
+    /// Of the rings that are closed by now.
+    before: ReadCounters,
+}
+
+impl Readers {
+    /// Takes a payload, opening its ring where it is a new one, and waiting for that.
+    ///
+    /// A ring that this process can't map, on a device that it does not see most of all, is one error: its producer is told
+    /// to send payloads by the host from now on, and messages that it sends meanwhile are the same error.
+    ///
+    /// # Errors
+    /// [`RingError`].
+    pub fn take(&mut self, ticket: &Ticket<'_>) -> Result<Taken, RingError> {
+        if let Some(i) = self.open.iter().position(|reader| reader.name() == ticket.ring) {
+            let last = self.open.len() - 1;
+            // The ones in use come last.
+            self.open[i..].rotate_left(1);
+            return self.open[last].take(ticket);
+        }
+        if let Some((ring, uuid, _)) = self.by_host.iter().find(|(ring, ..)| *ring == ticket.ring) {
+            return Err(RingError::OtherDevice {
+                ring: ring.clone(),
+                uuid: uuid.clone(),
+            });
+        }
+        self.keep(self.opening(&ticket.ring).open())?;
+        self.take(ticket)
+    }
+
+    /// Whether a ring has been opened, or found to be none that this process can map: taking from it waits for nobody.
+    pub fn is_open(&self, ring: &str) -> bool {
+        self.open.iter().any(|reader| reader.name() == ring) || self.by_host.iter().any(|(name, ..)| name == ring)
+    }
+
+    /// What it takes to open a ring, on whatever thread: that may take seconds.
+    pub fn opening(&self, ring: &str) -> Opening {
+        Opening {
+            ring: ring.to_owned(),
+            gpus: self.gpus.clone(),
+        }
+    }
+
+    /// Keeps a ring that was opened.
+    ///
+    /// # Errors
+    /// Why it was not.
+    pub fn keep(&mut self, opened: Opened) -> Result<(), RingError> {
+        match opened.reader {
+            Ok(reader) => {
+                let is_it = |known: &Gpu| reader.gpu().is_none_or(|gpu| gpu.ordinal() == known.ordinal());
+                if !self.gpus.iter().any(is_it) {
+                    self.gpus.extend(reader.gpu().cloned());
+                }
+                self.forget();
+                self.open.push(reader);
+                Ok(())
+            }
+            Err(error) => {
+                if let (RingError::OtherDevice { ring, uuid }, Some(client)) = (&error, opened.by_host) {
+                    self.by_host.retain(|(.., client)| !client.is_closed());
+                    self.by_host.push((ring.clone(), uuid.clone(), client));
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Closes the rings whose producer has closed them, and the oldest where there are too many.
+    fn forget(&mut self) {
+        let before = &mut self.before;
+        let mut over = (self.open.len() + 1).saturating_sub(MAX_OPEN);
+        self.open.retain(|reader| {
+            let is_kept = !reader.is_closed() && over == 0;
+            if !is_kept {
+                over = over.saturating_sub(1);
+                *before = sum(*before, reader.counters());
+            }
+            is_kept
+        });
+    }
+
+    /// What was counted, over all rings.
+    pub fn counters(&self) -> ReadCounters {
+        self.open
+            .iter()
+            .fold(self.before, |all, reader| sum(all, reader.counters()))
+    }
+}
+
+/// A ring that is to be opened.
+pub struct Opening {
+    ring: String,
+    gpus: Vec<Gpu>,
+}
+
+/// What came of opening a ring.
+pub struct Opened {
+    ring: String,
+    reader: Result<RingReader, RingError>,
+    /// The connection by which a producer knows that its ring can't be mapped here.
+    by_host: Option<Client>,
+}
+
+impl Opening {
+    /// Opens it: waits for its producer, up to 10 s, and for its device.
+    pub fn open(mut self) -> Opened {
+        let reader = RingReader::open_with(&self.ring, |uuid| find(&mut self.gpus, uuid));
+        let by_host = match &reader {
+            Err(RingError::OtherDevice { ring, .. }) => Client::connect(ring, Request::Host).ok(),
+            _ => None,
+        };
+        Opened {
+            ring: self.ring,
+            reader,
+            by_host: by_host.map(|welcome| welcome.client),
+        }
+    }
+}
+
+impl Opened {
+    /// The name of the ring.
+    pub fn ring(&self) -> &str {
+        &self.ring
+    }
+}
+
+fn sum(a: ReadCounters, b: ReadCounters) -> ReadCounters {
+    ReadCounters {
+        taken: a.taken + b.taken,
+        stale: a.stale + b.stale,
+        torn: a.torn + b.torn,
+    }
+}
+
+/// The device of that UUID, if this process sees it.
+#[cfg(feature = "cuda")]
+fn find(gpus: &mut Vec<Gpu>, uuid: [u8; 16]) -> Option<Gpu> {
+    let is_it = |gpu: &Gpu| gpu.uuid().is_ok_and(|own| own == uuid);
+    if let Some(known) = gpus.iter().find(|gpu| is_it(gpu)) {
+        return Some(known.clone());
+    }
+    let count = device_count().unwrap_or(0);
+    let found = (0..count).filter_map(|ordinal| Gpu::open(ordinal).ok()).find(is_it)?;
+    gpus.push(found.clone());
+    Some(found)
+}
+
+#[cfg(not(feature = "cuda"))]
+fn find(_: &mut Vec<Gpu>, _: [u8; 16]) -> Option<Gpu> {
+    None
+}

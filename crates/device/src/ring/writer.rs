@@ -1,0 +1,534 @@
+use super::control::{Control, Head, Leases};
+use super::memory::SharedMemory;
+use super::server::{Served, Server};
+use super::{MAX_CONSUMERS, MAX_DESCRIPTOR, MAX_SLOTS, RingError, Ticket};
+use crate::cuda::{Budget, CudaError, DeviceBuf, Gpu, PageLocked};
+use rustix::fd::OwnedFd;
+use std::borrow::Cow;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering, fence};
+use std::time::{Duration, Instant};
+
+/// Slots begin at multiples of this: what the widest loads of a device want, and more.
+const ALIGNMENT: usize = 512;
+
+/// How often a lossless writer looks whether its consumers are done.
+const LOOK_EVERY: Duration = Duration::from_micros(50);
+
+/// What a ring is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RingConfig {
+    /// Slots, 2 to [`MAX_SLOTS`]: 2, and for each consumer as many as it may have waiting or in use.
+    pub slots: usize,
+    /// Whether the writer waits for its consumers.
+    pub lossless: Option<Lossless>,
+}
+
+impl Default for RingConfig {
+    fn default() -> Self {
+        Self {
+            slots: 4,
+            lossless: None,
+        }
+    }
+}
+
+/// How a writer waits for its consumers, so that each takes every payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lossless {
+    /// How many consumers there will be, at most [`MAX_CONSUMERS`]. It waits for them to come, too.
+    pub consumers: usize,
+    /// How long it waits at most, for each payload. Then it overwrites, and counts that.
+    pub timeout: Duration,
+}
+
+/// What a writer has counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WriteCounters {
+    /// Payloads.
+    pub published: u64,
+    /// Payloads that a consumer was using, and that were overwritten: no slot was free.
+    pub overwritten_leased: u64,
+    /// Waits of a lossless ring that came to their end in vain.
+    pub timed_out: u64,
+    /// Rings that were made: the first one, and one more each time that a payload was larger than a slot.
+    pub rings: u64,
+}
+
+/// Publishes the payloads of one output.
+pub struct RingWriter {
+    output: String,
+    residence: Residence,
+    config: RingConfig,
+    nonce: u64,
+    ring: Option<Ring>,
+    /// The rings before, each for as many publications as messages of it may be under way.
+    retired: Vec<(Ring, usize)>,
+    counters: WriteCounters,
+}
+
+enum Residence {
+    /// Of the host, page-locked for that device if there is one.
+    Shared(Option<Gpu>),
+    Device(Gpu, Budget),
+}
+
+/// Memory of all slots.
+enum Slots {
+    Shared(SharedMemory),
+    Device(DeviceBuf),
+}
+
+struct Ring {
+    name: String,
+    /// Before the slots, which it locks.
+    _page_locked: Option<PageLocked>,
+    slots: Slots,
+    stride: usize,
+    /// The writer's own record of what it wrote to each slot.
+    generations: Vec<u64>,
+    /// The slots, from the oldest to the newest.
+    by_age: Vec<usize>,
+    newest: u64,
+    /// Consumers that a lossless writer waits for: those that are to come, or that the ring before had.
+    expected: usize,
+    served: Arc<Served>,
+    _server: Server,
+}
+
+/// A slot to be written: so many bytes of shared memory or of a device.
+pub struct SlotMut<'a> {
+    ring: &'a str,
+    slots: &'a mut Slots,
+    offset: usize,
+    bytes: usize,
+}
+
+impl SlotMut<'_> {
+    /// Copies bytes of the host to byte `at` of the slot.
+    ///
+    /// # Errors
+    /// What the device says.
+    ///
+    /// # Panics
+    /// If they do not fit.
+    pub fn write(&mut self, at: usize, from: &[u8]) -> Result<(), RingError> {
+        self.check(at, from.len());
+        match &*self.slots {
+            Slots::Shared(memory) => {
+                memory.write(self.offset + at, from);
+                Ok(())
+            }
+            Slots::Device(memory) => {
+                // SAFETY: `from` is borrowed until the stream is synchronized, also where the copy failed.
+                let copied = unsafe { memory.upload(self.offset + at, from) };
+                copied
+                    .and(memory.gpu().synchronize())
+                    .map_err(|error| self.failed(error))
+            }
+        }
+    }
+
+    /// Copies bytes of a buffer of a device, from its byte `from` on, to byte `at` of the slot.
+    ///
+    /// # Errors
+    /// What the device says.
+    ///
+    /// # Panics
+    /// If they do not fit.
+    pub fn copy_from(&mut self, at: usize, other: &DeviceBuf, from: usize, bytes: usize) -> Result<(), RingError> {
+        self.check(at, bytes);
+        match &*self.slots {
+            Slots::Shared(memory) => {
+                let to = at + self.offset;
+                // SAFETY: the range is within the mapping, which other processes only read, by copies.
+                let to = unsafe { std::slice::from_raw_parts_mut(memory.address().add(to), bytes) };
+                other.fetch(from, to).map_err(|error| self.failed(error))
+            }
+            Slots::Device(memory) => memory
+                .copy_from(self.offset + at, other, from, bytes)
+                .map_err(|error| self.failed(error)),
+        }
+    }
+
+    /// Its bytes, where they are shared memory, to be written in ticket. What was there before is still there.
+    pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
+        match &*self.slots {
+            Slots::Shared(memory) => {
+                // SAFETY: the range is within the mapping, and other processes only read it, by copies.
+                Some(unsafe { std::slice::from_raw_parts_mut(memory.address().add(self.offset), self.bytes) })
+            }
+            Slots::Device(_) => None,
+        }
+    }
+
+    fn check(&self, at: usize, bytes: usize) {
+        assert!(
+            at.checked_add(bytes).is_some_and(|end| end <= self.bytes),
+            "{bytes} bytes at {at} of a slot of {}",
+            self.bytes
+        );
+    }
+
+    fn failed(&self, error: CudaError) -> RingError {
+        RingError::Device {
+            ring: self.ring.to_owned(),
+            error,
+        }
+    }
+}
+
+impl RingWriter {
+    /// A writer whose slots are shared memory of the host. `output` becomes part of the name. For a device `gpu` that writes
+    /// the payloads the slots are page-locked, where the driver can: it then copies to them by itself.
+    ///
+    /// # Panics
+    /// If a number of the configuration is out of its bounds.
+    pub fn shared(output: &str, gpu: Option<&Gpu>, config: RingConfig) -> Self {
+        Self::new(output, Residence::Shared(gpu.cloned()), config)
+    }
+
+    /// A writer whose slots are memory of a device that counts in `budget`.
+    ///
+    /// # Errors
+    /// The device can't share memory with other processes.
+    ///
+    /// # Panics
+    /// As [`shared`](Self::shared).
+    pub fn on_device(output: &str, gpu: &Gpu, budget: &Budget, config: RingConfig) -> Result<Self, RingError> {
+        let writer = Self::new(output, Residence::Device(gpu.clone(), budget.clone()), config);
+        match gpu.uuid() {
+            Ok(_) => Ok(writer),
+            Err(error) => Err(RingError::Device {
+                ring: writer.name(1),
+                error,
+            }),
+        }
+    }
+
+    fn new(output: &str, residence: Residence, config: RingConfig) -> Self {
+        assert!((2..=MAX_SLOTS).contains(&config.slots), "{} slots", config.slots);
+        assert!(
+            config
+                .lossless
+                .is_none_or(|it| (1..=MAX_CONSUMERS).contains(&it.consumers)),
+            "{:?}",
+            config.lossless
+        );
+        Self {
+            output: output.to_owned(),
+            residence,
+            config,
+            // No other process, of this moment or an earlier one, has the same name.
+            nonce: RandomState::new().hash_one(std::process::id()),
+            ring: None,
+            retired: Vec::new(),
+            counters: WriteCounters::default(),
+        }
+    }
+
+    /// The device of its slots, where they are on one.
+    pub fn gpu(&self) -> Option<&Gpu> {
+        match &self.residence {
+            Residence::Shared(_) => None,
+            Residence::Device(gpu, _) => Some(gpu),
+        }
+    }
+
+    /// What it has counted.
+    pub fn counters(&self) -> WriteCounters {
+        self.counters
+    }
+
+    /// Consumers that can't map its rings and asked for payloads by the host.
+    pub fn consumers_by_host(&self) -> usize {
+        let rings = self.ring.iter().chain(self.retired.iter().map(|(ring, _)| ring));
+        rings.map(|ring| ring.served.by_host.load(Ordering::SeqCst)).sum()
+    }
+
+    /// Waits until every consumer has taken what it is to take of a [lossless](Lossless) ring: what was published goes with
+    /// the writer. `false`, and a wait that was in vain in the counters, where one does not do so in time.
+    pub fn wait_until_taken(&mut self) -> bool {
+        let Some(lossless) = self.config.lossless else {
+            return true;
+        };
+        let rings = self.retired.iter().map(|(ring, _)| ring).chain(&self.ring);
+        let is_taken = |ring: &Ring| {
+            let mut slots = ring.by_age.iter();
+            slots.all(|&slot| ring.wait(lossless.timeout, |column| ring.has_taken(slot, column)))
+        };
+        let in_vain = rings.filter(|ring| !is_taken(ring)).count() as u64;
+        self.counters.timed_out += in_vain;
+        in_vain == 0
+    }
+
+    /// Publishes a payload of `nbytes` bytes: `fill` writes it to a slot. `descriptor` is what a reader gets with it, a
+    /// text of at most [`MAX_DESCRIPTOR`] bytes.
+    ///
+    /// # Errors
+    /// That of `fill`, after which the slot holds nothing; no memory for the ring.
+    ///
+    /// # Panics
+    /// If the descriptor is longer.
+    pub fn publish(
+        &mut self,
+        descriptor: &str,
+        nbytes: usize,
+        fill: impl FnOnce(&mut SlotMut<'_>) -> Result<(), RingError>,
+    ) -> Result<Ticket<'_>, RingError> {
+        assert!(
+            descriptor.len() <= MAX_DESCRIPTOR,
+            "a descriptor of {} bytes",
+            descriptor.len()
+        );
+        let ring = match self.ring.take() {
+            Some(ring) if nbytes <= ring.stride => ring,
+            before => match self.larger(before.as_ref(), nbytes) {
+                Ok(ring) => {
+                    self.counters.rings += 1;
+                    self.retired.extend(before.map(|ring| (ring, self.config.slots + 1)));
+                    ring
+                }
+                Err(error) => {
+                    self.ring = before;
+                    return Err(error);
+                }
+            },
+        };
+        let ring = self.ring.insert(ring);
+        let oldest = ring.by_age[0];
+        let is_done = |column| ring.has_taken(oldest, column) && !ring.is_leased_by(oldest, column);
+        if let Some(lossless) = self.config.lossless
+            && ring.generations[oldest] != 0
+            && !ring.wait(lossless.timeout, is_done)
+        {
+            self.counters.timed_out += 1;
+            // Who did not come is not waited for again.
+            ring.expected = ring.expected.min(ring.served.came.load(Ordering::SeqCst));
+        }
+        // Consumers that have taken what is in this ring have taken what is in those before: they take in order.
+        let are_done = self.config.lossless.is_none() || ring.is_full();
+        self.retired.retain_mut(|(_, left)| {
+            *left -= usize::from(are_done);
+            *left > 0
+        });
+        let (slot, was_leased) = ring.claim();
+        self.counters.overwritten_leased += u64::from(was_leased);
+        ring.served.control.set_descriptor(slot, descriptor);
+        let mut to_write = SlotMut {
+            ring: &ring.name,
+            slots: &mut ring.slots,
+            offset: slot * ring.stride,
+            bytes: nbytes,
+        };
+        let written = fill(&mut to_write);
+        let waited = match &ring.slots {
+            Slots::Shared(_) => Ok(()),
+            Slots::Device(memory) => memory.gpu().synchronize().map_err(|error| RingError::Device {
+                ring: ring.name.clone(),
+                error,
+            }),
+        };
+        // Where that failed, the generation stays odd, which nobody takes.
+        written.and(waited)?;
+        let generation = ring.complete(slot);
+        self.counters.published += 1;
+        Ok(Ticket {
+            ring: Cow::Borrowed(&ring.name),
+            slot,
+            generation,
+            nbytes,
+        })
+    }
+
+    /// A ring with larger slots than the one before. That one stays until whatever says it is in it has been taken or is
+    /// stale.
+    fn larger(&self, before: Option<&Ring>, nbytes: usize) -> Result<Ring, RingError> {
+        let stride = before.map_or(0, |ring| ring.stride);
+        let ample = nbytes.max(stride + stride / 2).max(1).next_multiple_of(ALIGNMENT);
+        let epoch = self.counters.rings + 1;
+        let mut ring = Ring::new(&self.name(epoch), &self.residence, self.config.slots, ample, epoch)?;
+        ring.expected = match (before, self.config.lossless) {
+            (Some(before), _) => before.expected_next(),
+            (None, Some(lossless)) => lossless.consumers,
+            (None, None) => 0,
+        };
+        Ok(ring)
+    }
+
+    /// A name that fits a socket's.
+    fn name(&self, epoch: u64) -> String {
+        let end = self
+            .output
+            .char_indices()
+            .map(|(at, _)| at)
+            .take_while(|&at| at <= 40)
+            .last();
+        let output = match self.output.len() {
+            0..=40 => self.output.as_str(),
+            _ => &self.output[..end.unwrap_or(0)],
+        };
+        format!(
+            "robocache.ring/1/{}-{:016x}/{output}/{epoch}",
+            std::process::id(),
+            self.nonce
+        )
+    }
+}
+
+impl Ring {
+    fn new(name: &str, residence: &Residence, count: usize, stride: usize, epoch: u64) -> Result<Self, RingError> {
+        let os = |what| move |error| RingError::os(name, what, error);
+        let device = |error| RingError::Device {
+            ring: name.to_owned(),
+            error,
+        };
+        let bytes = count * stride;
+        let mut page_locked = None;
+        let (slots, memory_file, uuid): (Slots, OwnedFd, _) = match residence {
+            Residence::Shared(gpu) => {
+                let memory =
+                    SharedMemory::create_own("robocache.ring", bytes).map_err(os("no memory for its slots"))?;
+                let file = memory.file().try_clone_to_owned();
+                let file = file.map_err(os("its slots can't be shared"))?;
+                // SAFETY: the mapping is dropped after what locks it: see the order of the fields.
+                page_locked = gpu
+                    .as_ref()
+                    .map(|gpu| unsafe { PageLocked::new(gpu, memory.address(), bytes) });
+                if let Some(Err(error)) = &page_locked {
+                    tracing::debug!("ring `{name}`: its slots are not page-locked: {error}");
+                }
+                (Slots::Shared(memory), file, None)
+            }
+            Residence::Device(gpu, budget) => {
+                let uuid = gpu.uuid().map_err(device)?;
+                let (memory, file) = DeviceBuf::shareable(gpu, budget, bytes).map_err(device)?;
+                (Slots::Device(memory), file, Some(uuid))
+            }
+        };
+        let page = SharedMemory::create_own("robocache.control", Control::bytes(count));
+        let page = page.map_err(os("no control page"))?;
+        let leases = || Leases::create().map_err(os("no page of leases"));
+        let head = Head {
+            slots: count,
+            stride,
+            epoch,
+            pid: std::process::id(),
+            uuid,
+        };
+        let served = Arc::new(Served {
+            control: Control::create(page, &head),
+            leases: [leases()?, leases()?, leases()?, leases()?],
+            memory_file,
+            by_host: AtomicUsize::new(0),
+            mapped: AtomicUsize::new(0),
+            came: AtomicUsize::new(0),
+        });
+        Ok(Self {
+            _server: Server::start(name, served.clone())?,
+            name: name.to_owned(),
+            _page_locked: page_locked.and_then(Result::ok),
+            slots,
+            stride,
+            generations: vec![0; count],
+            by_age: (0..count).collect(),
+            newest: 0,
+            expected: 0,
+            served,
+        })
+    }
+
+    /// Whether every slot has a payload, so that the next one overwrites.
+    fn is_full(&self) -> bool {
+        self.generations.iter().all(|&generation| generation != 0)
+    }
+
+    /// Consumers that are to come to the ring after this one: those that are here, or that still are to come here.
+    fn expected_next(&self) -> usize {
+        match self.served.came.load(Ordering::SeqCst) < self.expected {
+            true => self.expected,
+            false => self.served.mapped.load(Ordering::SeqCst),
+        }
+    }
+
+    /// Waits until every consumer has come, and is done by what is said of its column. `false` if it does not come to that.
+    fn wait(&self, timeout: Duration, is_done: impl Fn(usize) -> bool) -> bool {
+        let start = Instant::now();
+        let are_done = || self.served.came.load(Ordering::SeqCst) >= self.expected && (0..MAX_CONSUMERS).all(&is_done);
+        while !are_done() {
+            if start.elapsed() >= timeout {
+                return false;
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        true
+    }
+
+    /// Whether the consumer of a column has taken what is in a slot, or is none.
+    fn has_taken(&self, slot: usize, column: usize) -> bool {
+        self.served.leases[column].taken().load(Ordering::SeqCst) >= self.generations[slot]
+    }
+
+    fn is_leased_by(&self, slot: usize, column: usize) -> bool {
+        let generation = self.generations[slot];
+        generation != 0 && self.served.leases[column].lease(slot).load(Ordering::SeqCst) == generation
+    }
+
+    fn is_leased(&self, slot: usize) -> bool {
+        (0..MAX_CONSUMERS).any(|column| self.is_leased_by(slot, column))
+    }
+
+    /// Chooses a slot and makes its generation odd: the oldest that nobody leases, else the oldest. The newest is never
+    /// chosen, as its message is the next to be taken. Also says whether somebody leases it.
+    fn claim(&mut self) -> (usize, bool) {
+        let free = (0..self.by_age.len() - 1).find(|&at| {
+            let slot = self.by_age[at];
+            if self.is_leased(slot) {
+                return false;
+            }
+            self.start(slot);
+            let is_leased = self.is_leased(slot);
+            if is_leased {
+                // It came in between. Nothing was written: the payload is as it was.
+                self.served.control.set_generation(slot, self.generations[slot]);
+            }
+            !is_leased
+        });
+        let at = free.unwrap_or(0);
+        let slot = self.by_age[at];
+        if free.is_none() {
+            self.start(slot);
+        }
+        // Until it is complete it holds nothing, also where filling it panics.
+        self.generations[slot] = 0;
+        self.by_age[..=at].rotate_right(1);
+        (slot, free.is_none())
+    }
+
+    /// Makes the generation of a slot odd.
+    fn start(&self, slot: usize) {
+        self.served.control.set_generation(slot, self.newest + 1);
+        // A reader writes its lease and then reads the generation; here it is the other way round. One of the two sees what
+        // the other did (Dekker).
+        fence(Ordering::SeqCst);
+    }
+
+    /// Makes the generation of the claimed slot even.
+    fn complete(&mut self, slot: usize) -> u64 {
+        self.newest += 2;
+        self.generations[slot] = self.newest;
+        self.by_age.rotate_left(1);
+        self.served.control.set_generation(slot, self.newest);
+        self.newest
+    }
+}
+
+impl std::fmt::Debug for RingWriter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RingWriter")
+            .field("output", &self.output)
+            .field("counters", &self.counters)
+            .finish_non_exhaustive()
+    }
+}

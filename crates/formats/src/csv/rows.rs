@@ -1,0 +1,277 @@
+//! The rows of a file, with the lines at which they begin.
+
+use super::cells::trim;
+use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
+use robocache_stream::file;
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
+use std::path::Path;
+
+/// A line has no more bytes than this, and no more cells: a file without line breaks is no table.
+const MOST_BYTES: usize = 64 << 20;
+const MOST_CELLS: usize = 1 << 20;
+/// Reading goes back behind a quote that is not closed so many times in a file: each costs a row of the greatest length.
+const MOST_RETURNS: u32 = 1000;
+const BOM: &[u8] = b"\xef\xbb\xbf";
+
+/// A place in a file: the byte, and the number of its line, from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub byte: u64,
+    pub line: u64,
+}
+
+/// Why a row can't be had.
+pub(super) enum RowError {
+    Io(io::Error),
+    /// It is left out.
+    Row(String),
+}
+
+impl From<io::Error> for RowError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// Reads rows of cells. Empty lines and those that begin with `#` are none.
+pub(super) struct Rows {
+    file: BufReader<File>,
+    core: Reader,
+    separator: u8,
+    /// Where the next byte is.
+    at: Place,
+    /// Where the last row begins.
+    pub begins: Place,
+    returns: u32,
+    text: Vec<u8>,
+    ends: Vec<usize>,
+    cells: usize,
+}
+
+impl Rows {
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let start = Place { byte: 0, line: 1 };
+        let mut rows = Self {
+            file: BufReader::with_capacity(1 << 16, file::open(path)?),
+            core: Reader::new(),
+            separator: b',',
+            at: start,
+            begins: start,
+            returns: 0,
+            text: vec![0; 1 << 10],
+            ends: vec![0; 1 << 6],
+            cells: 0,
+        };
+        if rows.file.fill_buf()?.starts_with(BOM) {
+            rows.consume(BOM.len());
+        }
+        Ok(rows)
+    }
+
+    /// Separates cells by this byte from now on.
+    pub fn separate_by(&mut self, separator: u8) {
+        self.separator = separator;
+        self.core = ReaderBuilder::new().delimiter(separator).build();
+    }
+
+    /// Goes on at a place.
+    pub fn go_to(&mut self, place: Place) -> io::Result<()> {
+        self.file.seek(SeekFrom::Start(place.byte))?;
+        self.at = place;
+        Ok(())
+    }
+
+    /// Where the next row, or what stands before it, begins.
+    pub fn place(&self) -> Place {
+        self.at
+    }
+
+    /// How many cells the last row has.
+    pub fn width(&self) -> usize {
+        self.cells
+    }
+
+    /// A cell of the last row, without the spaces around it; an empty one behind the last.
+    pub fn cell(&self, at: usize) -> Cow<'_, str> {
+        if at >= self.cells {
+            return "".into();
+        }
+        let from = at.checked_sub(1).map_or(0, |before| self.ends[before]);
+        match String::from_utf8_lossy(&self.text[from..self.ends[at]]) {
+            Cow::Borrowed(cell) => trim(cell).into(),
+            Cow::Owned(cell) => trim(&cell).to_owned().into(),
+        }
+    }
+
+    /// The cells of the last row.
+    pub fn cells(&self) -> impl Iterator<Item = Cow<'_, str>> {
+        (0..self.cells).map(|at| self.cell(at))
+    }
+
+    /// The next line, without its end, as far as it is no longer than a row may be. `None` at the end of the file.
+    pub fn line(&mut self) -> io::Result<Option<Vec<u8>>> {
+        let mut line = Vec::new();
+        let mut is_there = false;
+        loop {
+            let buffer = self.file.fill_buf()?;
+            if buffer.is_empty() {
+                return Ok(is_there.then_some(line));
+            }
+            is_there = true;
+            let end = buffer.iter().position(|&byte| byte == b'\n');
+            let taken = &buffer[..end.unwrap_or(buffer.len())];
+            let room = MOST_BYTES.saturating_sub(line.len());
+            line.extend_from_slice(&taken[..taken.len().min(room)]);
+            let length = taken.len() + usize::from(end.is_some());
+            self.consume(length);
+            if end.is_some() {
+                line.truncate(line.trim_ascii_end().len());
+                return Ok(Some(line));
+            }
+        }
+    }
+
+    /// Reads the next row. Returns false at the end. `width` is how many cells it has to have, as far as that is known: a row
+    /// that goes over several lines without having them has a quote that is not closed, and the next one begins in the line
+    /// behind its first.
+    pub fn next(&mut self, width: Option<usize>) -> Result<bool, RowError> {
+        loop {
+            self.skip_empty()?;
+            match self.file.fill_buf()?.first() {
+                None => {
+                    self.cells = 0;
+                    return Ok(false);
+                }
+                Some(b'#') => drop(self.line()?),
+                Some(_) => {
+                    self.begins = self.at;
+                    let is_whole = self.read()?;
+                    let problem = match width {
+                        _ if !is_whole => self.too_long(),
+                        Some(width) if self.cells < width && self.is_broken() => {
+                            format!(
+                                "{} cells in several lines (allowed: {width}); is a quote not closed?",
+                                self.cells
+                            )
+                        }
+                        _ if (self.is_broken() || self.peek()?.is_none()) && !self.is_well_quoted()? => {
+                            "a quote is not closed".to_owned()
+                        }
+                        // Spaces alone.
+                        _ if self.cells == 1 && self.cell(0).is_empty() => continue,
+                        _ => return Ok(true),
+                    };
+                    if self.returns < MOST_RETURNS {
+                        self.returns += 1;
+                        self.go_to(self.begins)?;
+                        self.line()?;
+                    }
+                    return Err(RowError::Row(problem));
+                }
+            }
+        }
+    }
+
+    /// Reads whatever stands at this place as a row.
+    pub fn read_any(&mut self) -> Result<(), RowError> {
+        self.begins = self.at;
+        match self.read()? {
+            true => Ok(()),
+            false => Err(RowError::Row(self.too_long())),
+        }
+    }
+
+    fn too_long(&self) -> String {
+        match self.ends.len() {
+            ..MOST_CELLS => format!("a line of more than {MOST_BYTES} bytes (allowed: {MOST_BYTES})"),
+            _ => format!("a line of more than {MOST_CELLS} cells (allowed: {MOST_CELLS})"),
+        }
+    }
+
+    /// Whether the last row goes over several lines.
+    fn is_broken(&self) -> bool {
+        let end = self.cells.checked_sub(1).map_or(0, |last| self.ends[last]);
+        self.text[..end].iter().any(|byte| matches!(byte, b'\n' | b'\r'))
+    }
+
+    /// Whether each quoted cell of the last row ends with a quote, which a separator or the end of the row follows. Reads the
+    /// row once more.
+    fn is_well_quoted(&mut self) -> io::Result<bool> {
+        let end = self.at;
+        let mut raw = vec![0; (end.byte - self.begins.byte) as usize];
+        self.go_to(self.begins)?;
+        self.file.read_exact(&mut raw)?;
+        self.go_to(end)?;
+        #[derive(PartialEq)]
+        enum Cell {
+            Begins,
+            Plain,
+            Quoted,
+            /// Behind a quote in a quoted cell: it ends, or a second quote says that one is meant.
+            Closed,
+        }
+        let mut cell = Cell::Begins;
+        for byte in raw {
+            let is_end = byte == self.separator || matches!(byte, b'\n' | b'\r');
+            cell = match cell {
+                Cell::Quoted if byte == b'"' => Cell::Closed,
+                Cell::Quoted => Cell::Quoted,
+                Cell::Begins | Cell::Closed if byte == b'"' => Cell::Quoted,
+                _ if is_end => Cell::Begins,
+                Cell::Closed => return Ok(false),
+                Cell::Begins | Cell::Plain => Cell::Plain,
+            };
+        }
+        Ok(cell != Cell::Quoted)
+    }
+
+    /// Reads a row into `text` and `ends`. Returns false where it is too long.
+    fn read(&mut self) -> io::Result<bool> {
+        self.core.reset();
+        let (mut length, mut cells) = (0, 0);
+        loop {
+            let buffer = self.file.fill_buf()?;
+            let (result, read, wrote, ended) =
+                self.core
+                    .read_record(buffer, &mut self.text[length..], &mut self.ends[cells..]);
+            self.consume(read);
+            length += wrote;
+            cells += ended;
+            match result {
+                ReadRecordResult::InputEmpty => {}
+                ReadRecordResult::OutputFull if length < MOST_BYTES => self.text.resize(2 * self.text.len(), 0),
+                ReadRecordResult::OutputEndsFull if cells < MOST_CELLS => self.ends.resize(2 * self.ends.len(), 0),
+                ReadRecordResult::OutputFull | ReadRecordResult::OutputEndsFull => {
+                    self.cells = 0;
+                    return Ok(false);
+                }
+                ReadRecordResult::Record | ReadRecordResult::End => {
+                    self.cells = cells;
+                    return Ok(true);
+                }
+            }
+        }
+    }
+
+    /// Goes past empty lines.
+    pub fn skip_empty(&mut self) -> io::Result<()> {
+        while let Some(b'\n' | b'\r') = self.file.fill_buf()?.first() {
+            self.consume(1);
+        }
+        Ok(())
+    }
+
+    /// The next byte; `None` at the end.
+    pub fn peek(&mut self) -> io::Result<Option<u8>> {
+        Ok(self.file.fill_buf()?.first().copied())
+    }
+
+    fn consume(&mut self, bytes: usize) {
+        let read = &self.file.buffer()[..bytes];
+        self.at.line += read.iter().filter(|&&byte| byte == b'\n').count() as u64;
+        self.at.byte += bytes as u64;
+        self.file.consume(bytes);
+    }
+}

@@ -1,0 +1,284 @@
+//! Times as text, to whole nanoseconds, without a float in between.
+
+use chrono::{NaiveDate, NaiveDateTime};
+use robocache_stream::TimeUnit;
+
+/// Names of the column of times, where nobody says which it is, in the order in which they are looked for.
+const NAMES: [&str; 12] = [
+    super::TIMESTAMP,
+    "timestamp",
+    "time",
+    "stamp",
+    "t",
+    "__time",
+    "%time",
+    "header.stamp",
+    "datetime",
+    "unix",
+    "seconds",
+    "sec",
+];
+
+/// The column of times among these, by its name.
+pub(super) fn column(names: &[String]) -> Option<usize> {
+    let is = |name: &str, wanted: &str| {
+        let name = plain(name).to_lowercase();
+        let name = name.split(['[', '(']).next().unwrap_or_default().trim();
+        let suffix = ["_ns", "_us", "_ms", "_s"]
+            .iter()
+            .find_map(|suffix| name.strip_suffix(suffix));
+        suffix.unwrap_or(name) == wanted
+    };
+    let found = |wanted: &&str| names.iter().position(|name| name == wanted || is(name, wanted));
+    NAMES.iter().find_map(found)
+}
+
+/// A name without the `#` of a remark that holds the names.
+pub(super) fn plain(name: &str) -> &str {
+    name.trim_start_matches('#').trim()
+}
+
+/// The unit that the name of a column says: `time_ms`, `timestamp [ns]`.
+pub(super) fn unit_of_name(name: &str) -> Option<TimeUnit> {
+    let name = name.to_lowercase();
+    let units = [
+        ("ns", TimeUnit::Nanosecond),
+        ("us", TimeUnit::Microsecond),
+        ("ms", TimeUnit::Millisecond),
+        ("s", TimeUnit::Second),
+    ];
+    let said = |unit: &str| {
+        let forms = [format!("_{unit}"), format!("[{unit}]"), format!("({unit})")];
+        forms.iter().any(|form| name.ends_with(form.as_str()))
+    };
+    units.into_iter().find(|(unit, _)| said(unit)).map(|(_, unit)| unit)
+}
+
+/// The unit of a time since 1970 of this size, for times from 1973 to 2286. `None` where it may be any.
+pub(super) fn unit_of_size(text: &str) -> Option<TimeUnit> {
+    let digits = text
+        .split(['.', 'e', 'E'])
+        .next()
+        .unwrap_or_default()
+        .trim_start_matches(['-', '+', '0'])
+        .len();
+    match digits {
+        9 | 10 => Some(TimeUnit::Second),
+        12 | 13 => Some(TimeUnit::Millisecond),
+        15 | 16 => Some(TimeUnit::Microsecond),
+        18 | 19 => Some(TimeUnit::Nanosecond),
+        // Times that begin at 0: only seconds have a point.
+        _ if text.contains('.') => Some(TimeUnit::Second),
+        _ => None,
+    }
+}
+
+/// What a unit is called.
+pub(super) fn word(unit: TimeUnit) -> &'static str {
+    match unit {
+        TimeUnit::Second => "s",
+        TimeUnit::Millisecond => "ms",
+        TimeUnit::Microsecond => "us",
+        TimeUnit::Nanosecond => "ns",
+    }
+}
+
+/// A decimal number of a unit in ns; what is less than a nanosecond is cut off. `None`: it is none, or beyond int64.
+pub(super) fn parse(text: &str, unit: TimeUnit) -> Option<i64> {
+    let (mantissa, exponent) = match text.split_once(['e', 'E']) {
+        None => (text, 0),
+        Some((mantissa, exponent)) => (mantissa, exponent.parse::<i32>().ok()?),
+    };
+    let (is_negative, mantissa) = match mantissa.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, mantissa.strip_prefix('+').unwrap_or(mantissa)),
+    };
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    if whole.is_empty() && fraction.is_empty() {
+        return None;
+    }
+    let unit_digits = unit.ns().ilog10() as i32;
+    // Digits that stand before the point once it is in ns.
+    let kept = (whole.len() as i32).checked_add(exponent)?.checked_add(unit_digits)?;
+    let mut ns = 0i128;
+    let mut digits = whole.bytes().chain(fraction.bytes());
+    if !digits.clone().all(|digit| digit.is_ascii_digit()) {
+        return None;
+    }
+    if kept > 64 {
+        return digits.all(|digit| digit == b'0').then_some(0);
+    }
+    for _ in 0..kept.max(0) {
+        let digit = digits.next().map_or(0, |digit| i128::from(digit - b'0'));
+        ns = ns.checked_mul(10)?.checked_add(digit)?;
+    }
+    i64::try_from(if is_negative { -ns } else { ns }).ok()
+}
+
+/// A time in ISO 8601 in ns since 1970, and whether it says its zone; one that does not is in UTC. `None`: it is none.
+///
+/// Between date and time there may be a space, seconds may have a comma for a point, and the time may be left out.
+pub(super) fn iso(text: &str) -> Option<(i64, bool)> {
+    let bytes = text.as_bytes();
+    let is_date = |at: usize, byte: &u8| match at {
+        4 | 7 => *byte == b'-',
+        _ => byte.is_ascii_digit(),
+    };
+    if bytes.len() < 10 || !bytes[..10].iter().enumerate().all(|(at, byte)| is_date(at, byte)) {
+        return None;
+    }
+    let (date, rest) = text.split_at(10);
+    let date = NaiveDate::parse_from_str(date, "%Y-%m-%d").ok()?;
+    let rest = rest.trim_start_matches(['T', 't', ' ']);
+    let (time, zone) = match rest.find(['Z', 'z', '+', '-', 'U']) {
+        Some(at) => (rest[..at].trim_end(), Some(&rest[at..])),
+        None => (rest, None),
+    };
+    let east_s = match zone {
+        None | Some("Z" | "z" | "UTC") => 0,
+        Some(zone) => east_s(zone)?,
+    };
+    let local = if time.is_empty() {
+        date.and_hms_opt(0, 0, 0)?
+    } else {
+        let whole = format!("{date}T{}", time.replace(',', "."));
+        let forms = ["%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%dT%H:%M"].into_iter();
+        let mut read = forms.filter_map(|form| NaiveDateTime::parse_from_str(&whole, form).ok());
+        read.next()?
+    };
+    let ns = local.and_utc().timestamp_nanos_opt()?;
+    Some((ns.checked_sub(east_s * 1_000_000_000)?, zone.is_some()))
+}
+
+/// An offset from UTC, such as `+01:00`, `-0330` or `+01`.
+fn east_s(zone: &str) -> Option<i64> {
+    let (sign, digits) = match zone.as_bytes().first()? {
+        b'+' => (1, &zone[1..]),
+        b'-' => (-1, &zone[1..]),
+        _ => return None,
+    };
+    let (hours, minutes) = match digits.split_once(':') {
+        Some(parts) => parts,
+        None if digits.len() == 4 => digits.split_at_checked(2)?,
+        None => (digits, "00"),
+    };
+    let part = |text: &str, most: i64| {
+        let is_plain = text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit());
+        text.parse::<i64>().ok().filter(|&value| is_plain && value <= most)
+    };
+    Some(sign * (part(hours, 23)? * 3600 + part(minutes, 59)? * 60))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn iso_8601() {
+        const SECOND: i64 = 1_700_000_000_000_000_000;
+        let cases = [
+            ("2023-11-14T22:13:20Z", Some((SECOND, true))),
+            ("2023-11-14 22:13:20", Some((SECOND, false))),
+            (
+                "2023-11-14T22:13:20.123456789+00:00",
+                Some((SECOND + 123_456_789, true)),
+            ),
+            ("2023-11-14T23:13:20,5+01:00", Some((SECOND + 500_000_000, true))),
+            ("2023-11-14t17:43:20-0430", Some((SECOND, true))),
+            ("2023-11-15T01:13:20 +03", Some((SECOND, true))),
+            ("2023-11-14 22:13:20 UTC", Some((SECOND, true))),
+            ("2023-11-14 22:13", Some((SECOND - 20_000_000_000, false))),
+            ("1970-01-01", Some((0, false))),
+            ("1969-12-31T23:59:59.9999999999Z", Some((-1, true))),
+            ("2016-12-31T23:59:60Z", Some((1_483_228_800_000_000_000, true))),
+            ("2262-04-12T00:00:00Z", None),
+            ("2023-02-29T00:00:00Z", None),
+            ("2023-11-14T25:00:00Z", None),
+            ("2023-11-14T22:13:20+1", None),
+            ("2023-11-14T22:13:20Europe/Berlin", None),
+            ("20231114", None),
+            ("1700000000-12", None),
+            ("", None),
+            ("2023-11-1é", None),
+        ];
+        for (text, wanted) in cases {
+            assert_eq!(iso(text), wanted, "{text}");
+        }
+    }
+
+    #[test]
+    fn no_digit_is_lost() {
+        let cases = [
+            (
+                "1700000000123456789",
+                TimeUnit::Nanosecond,
+                Some(1_700_000_000_123_456_789),
+            ),
+            (
+                "1700000000.123456789",
+                TimeUnit::Second,
+                Some(1_700_000_000_123_456_789),
+            ),
+            (
+                "1700000000123.456789",
+                TimeUnit::Millisecond,
+                Some(1_700_000_000_123_456_789),
+            ),
+            (
+                "1.700000000123456789e9",
+                TimeUnit::Second,
+                Some(1_700_000_000_123_456_789),
+            ),
+            (
+                "1700000000123456789e-9",
+                TimeUnit::Second,
+                Some(1_700_000_000_123_456_789),
+            ),
+            ("0.0000000019", TimeUnit::Second, Some(1)),
+            ("-.5", TimeUnit::Microsecond, Some(-500)),
+            ("+5.", TimeUnit::Nanosecond, Some(5)),
+            ("9223372036854775807", TimeUnit::Nanosecond, Some(i64::MAX)),
+            ("9223372036854775808", TimeUnit::Nanosecond, None),
+            ("1e30", TimeUnit::Second, None),
+            ("0e99999", TimeUnit::Second, Some(0)),
+            ("1e99999999999", TimeUnit::Second, None),
+            ("1e-99999", TimeUnit::Second, Some(0)),
+            ("", TimeUnit::Second, None),
+            (".", TimeUnit::Second, None),
+            ("1,5", TimeUnit::Second, None),
+            ("nan", TimeUnit::Second, None),
+        ];
+        for (text, unit, ns) in cases {
+            assert_eq!(parse(text, unit), ns, "{text}");
+        }
+    }
+
+    #[test]
+    fn names_and_sizes_tell_the_unit() {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        assert_eq!(column(&names(&["x", "#timestamp [ns]"])), Some(1));
+        assert_eq!(column(&names(&["Time_ms", crate::csv::TIMESTAMP])), Some(1));
+        assert_eq!(column(&names(&["x", "y"])), None);
+        let cases = [
+            ("#timestamp [ns]", Some("ns")),
+            ("Time_ms", Some("ms")),
+            ("t (s)", Some("s")),
+            ("wheels", None),
+            ("time", None),
+        ];
+        for (name, unit) in cases {
+            assert_eq!(unit_of_name(name).map(word), unit, "{name}");
+        }
+        let cases = [
+            ("1700000000", Some("s")),
+            ("1700000000.5", Some("s")),
+            ("1700000000123", Some("ms")),
+            ("1403636579758555392", Some("ns")),
+            ("0.5", Some("s")),
+            ("12", None),
+        ];
+        for (text, unit) in cases {
+            assert_eq!(unit_of_size(text).map(word), unit, "{text}");
+        }
+    }
+}

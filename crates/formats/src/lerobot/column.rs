@@ -1,0 +1,117 @@
+//! Frames on their way into a file: a buffer for each column.
+
+use super::meta::lists_of;
+use super::stats::Stats;
+use super::{Feature, Kind, LerobotError, image};
+use arrow_array::{Array, ArrayRef, BinaryArray, BooleanArray, StringArray, StructArray, make_array};
+use arrow_buffer::{Buffer, MutableBuffer};
+use arrow_data::ArrayData;
+use arrow_schema::DataType;
+use rayon::prelude::*;
+use robocache_device::{Dtype, Values};
+use std::sync::Arc;
+
+/// The frames of a feature that are not written yet, and its statistics.
+pub(super) struct Column {
+    pub feature: Feature,
+    pub stats: Stats,
+    /// Row-major; of images their pixels.
+    data: MutableBuffer,
+}
+
+impl Column {
+    pub fn new(feature: Feature) -> Self {
+        let stats = match feature.kind {
+            Kind::Image => Stats::of_images(feature.shape[2]),
+            _ => Stats::of_numbers(&feature.shape),
+        };
+        let data = MutableBuffer::new(0);
+        Self { feature, stats, data }
+    }
+
+    /// Appends a frame. The caller has checked that it is one.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.data.extend_from_slice(bytes);
+    }
+
+    /// Bytes that wait.
+    pub fn waiting(&self) -> usize {
+        self.data.len()
+    }
+
+    /// Forgets the frames past so many.
+    pub fn truncate(&mut self, frames: usize) {
+        self.data.truncate(frames * self.feature.bytes());
+    }
+
+    /// The frames that wait, as a column of the file; the statistics have counted them.
+    pub fn flush(&mut self) -> Result<ArrayRef, LerobotError> {
+        let data: Buffer = std::mem::take(&mut self.data).into();
+        let (feature, stats) = (&self.feature, &mut self.stats);
+        if feature.kind == Kind::Image {
+            let images: Vec<&[u8]> = data.chunks_exact(feature.bytes()).collect();
+            let count = || images.iter().for_each(|pixels| stats.add_image(pixels));
+            rayon::join(count, || images_of(&images, feature)).1
+        } else {
+            stats.add_numbers(&to_f64(feature, &data));
+            Ok(numbers_of(data, feature))
+        }
+    }
+}
+
+fn to_f64(feature: &Feature, data: &[u8]) -> Vec<f64> {
+    let dtype = feature.kind.dtype().unwrap_or(Dtype::UInt8);
+    let values = Values::new(dtype, data);
+    macro_rules! widened {
+        ($($dtype:ident: $T:ty),*) => {
+            match dtype {
+                $(Dtype::$dtype => values.as_slice::<$T>().iter().map(|&value| value as f64).collect(),)*
+                Dtype::Float64 => values.as_slice::<f64>().to_vec(),
+                Dtype::Float16 | Dtype::BFloat16 => unreachable!("no dataset has them"),
+            }
+        };
+    }
+    widened!(Float32: f32, Int8: i8, Int16: i16, Int32: i32, Int64: i64, UInt8: u8, UInt16: u16, UInt32: u32, UInt64: u64)
+}
+
+/// A column of numbers, in the type that [`Feature::arrow_type`] says.
+fn numbers_of(data: Buffer, feature: &Feature) -> ArrayRef {
+    let elements = data.len() / feature.kind.dtype().map_or(1, Dtype::size);
+    let flat: ArrayRef = if feature.kind == Kind::Bool {
+        Arc::new(BooleanArray::from_iter(data.iter().map(|&value| Some(value != 0))))
+    } else {
+        let kind = feature.kind.dtype().unwrap_or(Dtype::UInt8).arrow_type();
+        let array = ArrayData::builder(kind).len(elements).add_buffer(data);
+        // SAFETY: the buffer has that many elements of the type, and a number has no other demands.
+        make_array(unsafe { array.build_unchecked() })
+    };
+    match feature.shape.as_slice() {
+        [1] => flat,
+        [n] => {
+            let array = ArrayData::builder(feature.arrow_type())
+                .len(elements / n)
+                .add_child_data(flat.to_data());
+            // SAFETY: the child has n elements for each row, of the type that the list says.
+            make_array(unsafe { array.build_unchecked() })
+        }
+        axes => lists_of(flat, axes),
+    }
+}
+
+fn images_of(images: &[&[u8]], feature: &Feature) -> Result<ArrayRef, LerobotError> {
+    let files: Vec<Vec<u8>> = images
+        .par_iter()
+        .map(|pixels| image::encode(pixels, &feature.shape))
+        .collect::<Result<_, _>>()
+        .map_err(|problem| LerobotError::feature(&feature.name, problem))?;
+    let DataType::Struct(fields) = feature.arrow_type() else {
+        unreachable!("an image is a struct")
+    };
+    let bytes = BinaryArray::from_iter_values(&files);
+    let path = StringArray::new_null(files.len());
+    Ok(Arc::new(StructArray::new(
+        fields,
+        vec![Arc::new(bytes), Arc::new(path)],
+        None,
+    )))
+}

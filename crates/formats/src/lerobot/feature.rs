@@ -1,0 +1,188 @@
+//! What a frame holds.
+
+use super::LerobotError;
+use arrow_schema::{DataType, Field, Fields};
+use robocache_device::Dtype;
+use std::sync::Arc;
+
+/// The most axes that a feature of LeRobot's has.
+const MOST_AXES: usize = 5;
+
+/// One column of a dataset.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Feature {
+    /// Its name, such as `observation.state`. LeRobot takes what begins with `observation` for input of a policy and what begins
+    /// with `action` for its output; it carries the rest along.
+    pub name: String,
+    /// What its elements are.
+    pub kind: Kind,
+    /// The shape of one frame of it, without the axis of frames: `[D]`, `[K, D]`, of images `[height, width, channels]`.
+    pub shape: Vec<usize>,
+    /// What its elements are called, one for each along an axis, or none.
+    pub names: Vec<String>,
+}
+
+/// What the elements of a feature are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Numbers; float16 and bfloat16 have no place in a dataset.
+    Numbers(Dtype),
+    /// 0 or 1, as bytes here.
+    Bool,
+    /// An image of bytes, gray or red, green and blue; a PNG in the files.
+    Image,
+    /// What robocache can't read, by its name in `info.json`: `video`, `string`.
+    Other(String),
+}
+
+impl Kind {
+    /// The kind of that name in `info.json`.
+    pub(super) fn from_name(name: &str) -> Self {
+        match (name, Dtype::from_name(name)) {
+            ("bool", _) => Self::Bool,
+            ("image", _) => Self::Image,
+            (_, Some(dtype)) if Self::Numbers(dtype).is_written() => Self::Numbers(dtype),
+            _ => Self::Other(name.to_owned()),
+        }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        match self {
+            Self::Numbers(dtype) => dtype.name(),
+            Self::Bool => "bool",
+            Self::Image => "image",
+            Self::Other(name) => name,
+        }
+    }
+
+    /// The type of its elements in memory; `None` of what can't be read.
+    pub(super) fn dtype(&self) -> Option<Dtype> {
+        match self {
+            Self::Numbers(dtype) => Some(*dtype),
+            Self::Bool | Self::Image => Some(Dtype::UInt8),
+            Self::Other(_) => None,
+        }
+    }
+
+    fn is_written(&self) -> bool {
+        !matches!(self, Self::Other(_) | Self::Numbers(Dtype::Float16 | Dtype::BFloat16))
+    }
+}
+
+impl Feature {
+    /// One whose elements have no names.
+    pub fn new(name: impl Into<String>, kind: Kind, shape: impl Into<Vec<usize>>) -> Self {
+        Self {
+            name: name.into(),
+            kind,
+            shape: shape.into(),
+            names: Vec::new(),
+        }
+    }
+
+    /// The same, with names of its elements.
+    pub fn with_names(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.names = names.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Elements of a frame.
+    pub fn len(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// Whether a frame has no element, which no feature of a dataset is.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes that its elements take in a frame in memory.
+    pub(super) fn bytes(&self) -> usize {
+        self.len() * self.kind.dtype().map_or(0, Dtype::size)
+    }
+
+    /// Whether LeRobot's loader has it as a single number.
+    pub(super) fn is_scalar(&self) -> bool {
+        self.shape == [1]
+    }
+
+    /// Checks what a dataset says of it, or is to say.
+    pub(super) fn check(&self) -> Result<(), LerobotError> {
+        let refused = |problem: String| Err(LerobotError::feature(&self.name, problem));
+        if self.name.is_empty() || self.name.contains('/') || self.name.ends_with("_is_pad") {
+            return refused(
+                "it is no name of a feature (allowed: text without `/` that does not end with `_is_pad`)".to_owned(),
+            );
+        }
+        let elements = self.shape.iter().try_fold(1usize, |product, &n| product.checked_mul(n));
+        let is_small = elements.is_some_and(|elements| (1..=1 << 28).contains(&elements));
+        if !is_small || self.shape.len() > MOST_AXES {
+            let allowed = format!("1 to {MOST_AXES} axes, each of 1 or more, 2^28 elements in all");
+            return refused(format!("`shape` is {:?} (allowed: {allowed})", self.shape));
+        }
+        if self.kind == Kind::Image && !matches!(self.shape[..], [_, _, 1 | 3]) {
+            let allowed = "[height, width, channels] with 1 or 3 channels";
+            return refused(format!("`shape` of an image is {:?} (allowed: {allowed})", self.shape));
+        }
+        Ok(())
+    }
+
+    /// Checks that it can be written, too.
+    pub(super) fn check_written(&self) -> Result<(), LerobotError> {
+        self.check()?;
+        if !self.kind.is_written() {
+            let allowed = "float32, float64, int8 to int64, uint8 to uint64, bool, image";
+            let problem = format!("a dataset has no {} of ours (allowed: {allowed})", self.kind.name());
+            return Err(LerobotError::feature(&self.name, problem));
+        }
+        Ok(())
+    }
+
+    /// The type of its column in the files, as LeRobot has it.
+    pub(super) fn arrow_type(&self) -> DataType {
+        let element = match &self.kind {
+            Kind::Image => {
+                let field = |name, kind| Field::new(name, kind, true);
+                return DataType::Struct(Fields::from(vec![
+                    field("bytes", DataType::Binary),
+                    field("path", DataType::Utf8),
+                ]));
+            }
+            Kind::Bool => DataType::Boolean,
+            kind => kind.dtype().map_or(DataType::Null, Dtype::arrow_type),
+        };
+        match self.shape.as_slice() {
+            [1] => element,
+            [n] => DataType::FixedSizeList(element_of(element), *n as i32),
+            axes => axes.iter().fold(element, |inner, _| DataType::List(element_of(inner))),
+        }
+    }
+}
+
+/// The field of a list's elements, as Arrow's C++ library calls it.
+pub(super) fn element_of(kind: DataType) -> Arc<Field> {
+    Arc::new(Field::new("element", kind, true))
+}
+
+/// The columns that every dataset has beside its features, in this order.
+pub(super) fn bookkeeping() -> [Feature; 5] {
+    let whole = |name: &str| Feature::new(name, Kind::Numbers(Dtype::Int64), [1]);
+    [
+        Feature::new(TIMESTAMP, Kind::Numbers(Dtype::Float32), [1]),
+        whole(FRAME_INDEX),
+        whole(EPISODE_INDEX),
+        whole(INDEX),
+        whole(TASK_INDEX),
+    ]
+}
+
+/// Whether it is a column that LeRobot fills itself.
+pub(super) fn is_bookkeeping(name: &str) -> bool {
+    [TIMESTAMP, FRAME_INDEX, EPISODE_INDEX, INDEX, TASK_INDEX].contains(&name)
+}
+
+pub(super) const TIMESTAMP: &str = "timestamp";
+pub(super) const FRAME_INDEX: &str = "frame_index";
+pub(super) const EPISODE_INDEX: &str = "episode_index";
+pub(super) const INDEX: &str = "index";
+pub(super) const TASK_INDEX: &str = "task_index";

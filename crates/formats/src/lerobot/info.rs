@@ -1,0 +1,228 @@
+//! `meta/info.json` and the list of tasks, read.
+
+use super::feature::is_bookkeeping;
+use super::files::guarded;
+use super::meta::{INFO, TASKS, TASKS_V2};
+use super::{Dataset, Feature, Kind, LerobotError, Version};
+use arrow_array::Array;
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use arrow_schema::DataType;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use robocache_stream::file;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+use std::fmt;
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::Path;
+
+/// The longest text that is read.
+const MOST_BYTES: u64 = 64 << 20;
+
+#[derive(Deserialize)]
+struct InfoText {
+    codebase_version: String,
+    fps: f64,
+    robot_type: Option<String>,
+    total_frames: u64,
+    features: FeaturesText,
+}
+
+/// In the order of the file.
+struct FeaturesText(Vec<(String, FeatureText)>);
+
+#[derive(Deserialize)]
+struct FeatureText {
+    dtype: String,
+    shape: Vec<usize>,
+    #[serde(default)]
+    names: Value,
+}
+
+impl<'de> Deserialize<'de> for FeaturesText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Entries;
+
+        impl<'de> Visitor<'de> for Entries {
+            type Value = FeaturesText;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object with an entry for each feature")
+            }
+
+            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<FeaturesText, M::Error> {
+                let mut entries = Vec::new();
+                while let Some(entry) = map.next_entry()? {
+                    entries.push(entry);
+                }
+                Ok(FeaturesText(entries))
+            }
+        }
+
+        deserializer.deserialize_map(Entries)
+    }
+}
+
+fn read_text(path: &Path) -> Result<String, LerobotError> {
+    let mut text = String::new();
+    let file = file::open(path).map_err(LerobotError::io(path))?;
+    file.take(MOST_BYTES + 1)
+        .read_to_string(&mut text)
+        .map_err(LerobotError::io(path))?;
+    if text.len() as u64 > MOST_BYTES {
+        return Err(LerobotError::file(
+            path,
+            format!("it is longer than {MOST_BYTES} bytes"),
+        ));
+    }
+    Ok(text)
+}
+
+/// What the dataset says of itself, and how many frames it says to have.
+pub(super) fn read_info(folder: &Path) -> Result<(Dataset, u64), LerobotError> {
+    let path = folder.join(INFO);
+    let wrong = |problem: String| LerobotError::file(&path, problem);
+    let info: InfoText = serde_json::from_str(&read_text(&path)?).map_err(|error| wrong(error.to_string()))?;
+    let version = Version::ALL
+        .into_iter()
+        .find(|version| version.name() == info.codebase_version);
+    let version = version.ok_or_else(|| {
+        let came = &info.codebase_version;
+        let allowed = "v3.0, v2.1; LeRobot has scripts that convert older ones";
+        wrong(format!("`codebase_version` is `{came}` (allowed: {allowed})"))
+    })?;
+    if !(info.fps >= 1.0 && info.fps <= f64::from(u32::MAX) && info.fps.fract() == 0.0) {
+        return Err(wrong(format!(
+            "`fps` is {} (allowed: a whole number, 1 or more)",
+            info.fps
+        )));
+    }
+    let FeaturesText(features) = info.features;
+    let features = features.into_iter().filter(|(name, _)| !is_bookkeeping(name));
+    let features = features.map(|(name, text)| {
+        let feature = Feature::new(name, Kind::from_name(&text.dtype), text.shape).with_names(leaves(&text.names));
+        feature.check().map(|()| feature)
+    });
+    let dataset = Dataset {
+        version,
+        fps: info.fps as u32,
+        robot_type: info.robot_type,
+        features: features.collect::<Result<_, _>>()?,
+    };
+    Ok((dataset, info.total_frames))
+}
+
+/// The texts in lists and objects of them.
+fn leaves(names: &Value) -> Vec<String> {
+    match names {
+        Value::String(name) => vec![name.clone()],
+        Value::Array(list) => list.iter().flat_map(leaves).collect(),
+        Value::Object(map) => map.values().flat_map(leaves).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// The tasks by their indices.
+pub(super) fn read_tasks(folder: &Path, version: Version) -> Result<Vec<String>, LerobotError> {
+    let (path, listed) = match version {
+        Version::V2_1 => {
+            let path = folder.join(TASKS_V2);
+            let listed = tasks_of_lines(&read_text(&path)?);
+            (path, listed)
+        }
+        Version::V3_0 => {
+            let path = folder.join(TASKS);
+            let file = file::open(&path).map_err(LerobotError::io(&path))?;
+            (path, tasks_of_table(file))
+        }
+    };
+    let wrong = |problem: String| LerobotError::file(&path, problem);
+    let mut listed = listed.map_err(wrong)?;
+    listed.sort();
+    let is_counted = listed.iter().enumerate().all(|(i, (index, _))| *index == i as i64);
+    if !is_counted {
+        let came: Vec<i64> = listed.iter().map(|(index, _)| *index).collect();
+        return Err(wrong(format!(
+            "`task_index` is {came:?} (allowed: 0, 1, 2, ..., each once)"
+        )));
+    }
+    Ok(listed.into_iter().map(|(_, task)| task).collect())
+}
+
+fn tasks_of_lines(text: &str) -> Result<Vec<(i64, String)>, String> {
+    #[derive(Deserialize)]
+    struct Line {
+        task_index: i64,
+        task: String,
+    }
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    lines
+        .map(|(i, line)| match serde_json::from_str::<Line>(line) {
+            Ok(line) => Ok((line.task_index, line.task)),
+            Err(error) => Err(format!("line {}: {error}", i + 1)),
+        })
+        .collect()
+}
+
+fn tasks_of_table(file: File) -> Result<Vec<(i64, String)>, String> {
+    let batches = guarded(|| {
+        let reader = ParquetRecordBatchReaderBuilder::try_new(file)?.build()?;
+        Ok(reader.collect::<Result<Vec<_>, _>>()?)
+    })?;
+    let mut tasks = Vec::new();
+    for batch in batches {
+        // Pandas calls an index that has no name `__index_level_0__`.
+        let texts = ["task", "__index_level_0__"]
+            .iter()
+            .find_map(|name| batch.column_by_name(name));
+        let columns = batch.column_by_name("task_index").zip(texts);
+        let came = || {
+            format!(
+                "columns {:?} (allowed: `task_index` int64, `task` string)",
+                batch.schema().fields()
+            )
+        };
+        let (indices, texts) = columns.ok_or_else(came)?;
+        let indices = indices.as_primitive_opt::<Int64Type>().ok_or_else(came)?;
+        let texts: Vec<Option<&str>> = match texts.data_type() {
+            DataType::Utf8 => texts.as_string::<i32>().iter().collect(),
+            DataType::LargeUtf8 => texts.as_string::<i64>().iter().collect(),
+            _ => return Err(came()),
+        };
+        for (index, text) in indices.iter().zip(texts) {
+            match index.zip(text) {
+                Some((index, text)) => tasks.push((index, text.to_owned())),
+                None => return Err("a task is null".to_owned()),
+            }
+        }
+    }
+    Ok(tasks)
+}
+
+/// The data files in the order of their frames.
+pub(super) fn data_files(folder: &Path) -> Result<Vec<std::path::PathBuf>, LerobotError> {
+    let data = folder.join("data");
+    let mut files = Vec::new();
+    for chunk in fs::read_dir(&data).map_err(LerobotError::io(&data))? {
+        let chunk = chunk.map_err(LerobotError::io(&data))?.path();
+        if !chunk.is_dir() {
+            continue;
+        }
+        for file in fs::read_dir(&chunk).map_err(LerobotError::io(&chunk))? {
+            let file = file.map_err(LerobotError::io(&chunk))?.path();
+            if file.extension().is_some_and(|extension| extension == "parquet") {
+                files.push(file);
+            }
+        }
+    }
+    if files.is_empty() {
+        return Err(LerobotError::file(
+            &data,
+            "no data files (allowed: Parquet files in folders such as chunk-000)",
+        ));
+    }
+    files.sort();
+    Ok(files)
+}

@@ -1,0 +1,356 @@
+//! What a dataset says of itself: the files in `meta`.
+
+use super::feature::{bookkeeping, element_of};
+use super::files::create_file;
+use super::stats::Summary;
+use super::{Dataset, Feature, Kind, LerobotError, Version, Written};
+use arrow_array::{ArrayRef, Float64Array, Int64Array, ListArray, RecordBatch, StringArray};
+use arrow_buffer::OffsetBuffer;
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use parquet::arrow::ArrowWriter;
+use serde::Serialize;
+use serde::ser::{SerializeMap, Serializer};
+use serde_json::{Map, Value, json};
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+pub(super) const INFO: &str = "meta/info.json";
+pub(super) const TASKS: &str = "meta/tasks.parquet";
+pub(super) const TASKS_V2: &str = "meta/tasks.jsonl";
+const STATS: &str = "meta/stats.json";
+const EPISODES: &str = "meta/episodes/chunk-000/file-000.parquet";
+const EPISODES_V2: &str = "meta/episodes.jsonl";
+const STATS_V2: &str = "meta/episodes_stats.jsonl";
+
+/// A data file of version 3.0 ends with the episode in which it reaches this, and a folder with this many files. Both are
+/// LeRobot's own.
+pub(super) const FILE_MB: usize = 100;
+pub(super) const CHUNK: usize = 1000;
+
+/// Rows of episodes that are written together.
+const EPISODES_TOGETHER: usize = 256;
+
+/// What makes pandas take the texts for the index of the table, as LeRobot does.
+const PANDAS: &str = r#"{"index_columns": ["task"], "column_indexes": [], "columns": [
+    {"name": "task_index", "field_name": "task_index", "pandas_type": "int64", "numpy_type": "int64", "metadata": null},
+    {"name": "task", "field_name": "task", "pandas_type": "unicode", "numpy_type": "object", "metadata": null}]}"#;
+
+/// An episode, as far as it has come.
+#[derive(Default)]
+pub(super) struct Episode {
+    pub index: usize,
+    /// Frames before it.
+    pub start: usize,
+    pub length: usize,
+    /// In the order in which they came first.
+    pub tasks: Vec<usize>,
+    /// The data file that it is in.
+    pub file: usize,
+    pub stats: Vec<(String, Summary)>,
+}
+
+impl Episode {
+    /// The one behind it, of which nothing has come.
+    pub fn next(&self) -> Self {
+        Self {
+            index: self.index + 1,
+            start: self.start + self.length,
+            ..Self::default()
+        }
+    }
+}
+
+/// Where episodes are listed.
+pub(super) struct Episodes {
+    folder: PathBuf,
+    /// Episodes that are not in the file yet, with their tasks.
+    waiting: Vec<(Episode, Vec<String>)>,
+    file: EpisodesFile,
+}
+
+enum EpisodesFile {
+    /// Made with the first episodes.
+    V3_0(Option<Box<ArrowWriter<File>>>),
+    V2_1 {
+        episodes: Lines,
+        stats: Lines,
+    },
+}
+
+impl Episodes {
+    pub fn create(folder: &Path, version: Version) -> Result<Self, LerobotError> {
+        let file = match version {
+            Version::V3_0 => EpisodesFile::V3_0(None),
+            Version::V2_1 => EpisodesFile::V2_1 {
+                episodes: Lines::create(folder.join(EPISODES_V2))?,
+                stats: Lines::create(folder.join(STATS_V2))?,
+            },
+        };
+        Ok(Self {
+            folder: folder.to_owned(),
+            waiting: Vec::new(),
+            file,
+        })
+    }
+
+    pub fn add(&mut self, episode: Episode, tasks: &[String]) -> Result<(), LerobotError> {
+        let tasks = episode.tasks.iter().map(|&task| tasks[task].clone()).collect();
+        match &mut self.file {
+            EpisodesFile::V2_1 { episodes, stats } => {
+                let index = episode.index;
+                episodes.write(&json!({"episode_index": index, "tasks": tasks, "length": episode.length}))?;
+                stats.write(&json!({"episode_index": index, "stats": stats_of(&episode.stats)}))
+            }
+            EpisodesFile::V3_0(_) => {
+                self.waiting.push((episode, tasks));
+                if self.waiting.len() == EPISODES_TOGETHER {
+                    self.flush()
+                } else {
+                    Ok(())
+                }
+            }
+        }
+    }
+
+    fn flush(&mut self) -> Result<(), LerobotError> {
+        let EpisodesFile::V3_0(writer) = &mut self.file else {
+            return Ok(());
+        };
+        let path = self.folder.join(EPISODES);
+        let wrong = |error: parquet::errors::ParquetError| LerobotError::file(&path, error);
+        let batch = rows_of(&self.waiting).map_err(|error| LerobotError::file(&path, error))?;
+        let writer = match writer {
+            Some(writer) => writer,
+            none => none.insert(Box::new(create_file(&path, &batch.schema(), None)?)),
+        };
+        self.waiting.clear();
+        writer.write(&batch).and_then(|()| writer.flush()).map_err(wrong)
+    }
+
+    /// Ends the list, and writes that of the tasks.
+    pub fn finish(mut self, tasks: &[String]) -> Result<(), LerobotError> {
+        if !self.waiting.is_empty() {
+            self.flush()?;
+        }
+        match self.file {
+            EpisodesFile::V2_1 { episodes, stats } => {
+                episodes.finish()?;
+                stats.finish()?;
+                let mut lines = Lines::create(self.folder.join(TASKS_V2))?;
+                for (task_index, task) in tasks.iter().enumerate() {
+                    lines.write(&json!({"task_index": task_index, "task": task}))?;
+                }
+                lines.finish()
+            }
+            EpisodesFile::V3_0(writer) => {
+                if let Some(writer) = writer {
+                    let path = self.folder.join(EPISODES);
+                    writer.close().map_err(|error| LerobotError::file(&path, error))?;
+                }
+                write_tasks(&self.folder.join(TASKS), tasks)
+            }
+        }
+    }
+}
+
+fn write_tasks(path: &Path, tasks: &[String]) -> Result<(), LerobotError> {
+    let schema: SchemaRef = Arc::new(Schema::new(vec![
+        Field::new("task_index", DataType::Int64, true),
+        Field::new("task", DataType::Utf8, true),
+    ]));
+    let wrong = |error: parquet::errors::ParquetError| LerobotError::file(path, error);
+    let mut writer = create_file(path, &schema, Some(("pandas", PANDAS.to_owned())))?;
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(Int64Array::from_iter_values(0..tasks.len() as i64)),
+        Arc::new(StringArray::from_iter_values(tasks)),
+    ];
+    let batch = RecordBatch::try_new(schema, columns).map_err(|error| LerobotError::file(path, error))?;
+    writer.write(&batch).map_err(wrong)?;
+    writer.close().map_err(wrong)?;
+    Ok(())
+}
+
+/// What a column has of an episode.
+type Number = fn(&Episode) -> usize;
+
+/// Episodes as rows of version 3.0.
+fn rows_of(episodes: &[(Episode, Vec<String>)]) -> Result<RecordBatch, arrow_schema::ArrowError> {
+    let mut columns: Vec<(String, ArrayRef)> = Vec::new();
+    let whole: [(&str, Number); 8] = [
+        ("episode_index", |episode| episode.index),
+        ("length", |episode| episode.length),
+        ("data/chunk_index", |episode| episode.file / CHUNK),
+        ("data/file_index", |episode| episode.file % CHUNK),
+        ("dataset_from_index", |episode| episode.start),
+        ("dataset_to_index", |episode| episode.start + episode.length),
+        ("meta/episodes/chunk_index", |_| 0),
+        ("meta/episodes/file_index", |_| 0),
+    ];
+    for (name, of) in whole {
+        let values = episodes.iter().map(|(episode, _)| of(episode) as i64);
+        columns.push((name.to_owned(), Arc::new(Int64Array::from_iter_values(values))));
+    }
+    let texts: Vec<&String> = episodes.iter().flat_map(|(_, tasks)| tasks).collect();
+    let lengths = OffsetBuffer::from_lengths(episodes.iter().map(|(_, tasks)| tasks.len()));
+    let tasks = ListArray::new(
+        element_of(DataType::Utf8),
+        lengths,
+        Arc::new(StringArray::from_iter_values(texts)),
+        None,
+    );
+    columns.insert(1, ("tasks".to_owned(), Arc::new(tasks)));
+    let first = episodes.first().map_or(&[][..], |(episode, _)| &episode.stats);
+    for (i, (feature, summary)) in first.iter().enumerate() {
+        for (j, (stat, _)) in summary.values.iter().enumerate() {
+            let values = episodes
+                .iter()
+                .flat_map(|(episode, _)| episode.stats[i].1.values[j].1.iter().copied());
+            let flat: ArrayRef = Arc::new(Float64Array::from_iter_values(values));
+            columns.push((format!("stats/{feature}/{stat}"), lists_of(flat, &summary.shape)));
+        }
+        let counts = episodes.iter().map(|(episode, _)| episode.stats[i].1.count as i64);
+        let counts: ArrayRef = Arc::new(Int64Array::from_iter_values(counts));
+        columns.push((format!("stats/{feature}/count"), lists_of(counts, &[1])));
+    }
+    RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(name, column)| (name, column, true)))
+}
+
+/// Lists in lists, one axis each.
+pub(super) fn lists_of(flat: ArrayRef, shape: &[usize]) -> ArrayRef {
+    shape.iter().rev().fold(flat, |inner, &n| {
+        let field = element_of(inner.data_type().clone());
+        let offsets = OffsetBuffer::from_lengths(std::iter::repeat_n(n, inner.len() / n));
+        Arc::new(ListArray::new(field, offsets, inner, None))
+    })
+}
+
+fn stats_of(stats: &[(String, Summary)]) -> Value {
+    stats
+        .iter()
+        .map(|(feature, summary)| (feature.clone(), summary.json()))
+        .collect::<Map<_, _>>()
+        .into()
+}
+
+/// Version 2.1 has them for each episode alone.
+pub(super) fn write_stats(folder: &Path, version: Version, stats: &[(String, Summary)]) -> Result<(), LerobotError> {
+    match version {
+        Version::V3_0 => write_json(&folder.join(STATS), &stats_of(stats)),
+        Version::V2_1 => Ok(()),
+    }
+}
+
+/// `meta/info.json`, its features in their order.
+#[derive(Serialize)]
+struct InfoText<'a> {
+    codebase_version: &'static str,
+    robot_type: Option<&'a str>,
+    total_episodes: usize,
+    total_frames: usize,
+    total_tasks: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    total_videos: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    total_chunks: Option<usize>,
+    chunks_size: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data_files_size_in_mb: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    video_files_size_in_mb: Option<usize>,
+    fps: u32,
+    splits: Value,
+    data_path: &'static str,
+    video_path: Option<&'a str>,
+    features: FeaturesText<'a>,
+}
+
+struct FeaturesText<'a>(&'a [Feature]);
+
+impl Serialize for FeaturesText<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let own = bookkeeping();
+        let mut map = serializer.serialize_map(None)?;
+        for feature in self.0.iter().chain(&own) {
+            let names = match (&feature.kind, feature.names.is_empty()) {
+                (Kind::Image, true) => json!(["height", "width", "channels"]),
+                (_, true) => Value::Null,
+                (_, false) => json!(feature.names),
+            };
+            let about = json!({"dtype": feature.kind.name(), "shape": feature.shape, "names": names});
+            map.serialize_entry(&feature.name, &about)?;
+        }
+        map.end()
+    }
+}
+
+pub(super) fn write_info(folder: &Path, dataset: &Dataset, written: &Written) -> Result<(), LerobotError> {
+    let is_v3 = dataset.version == Version::V3_0;
+    let info = InfoText {
+        codebase_version: dataset.version.name(),
+        robot_type: dataset.robot_type.as_deref(),
+        total_episodes: written.episodes,
+        total_frames: written.frames,
+        total_tasks: written.tasks.len(),
+        total_videos: (!is_v3).then_some(0),
+        total_chunks: (!is_v3).then_some(written.episodes.div_ceil(CHUNK)),
+        chunks_size: CHUNK,
+        data_files_size_in_mb: is_v3.then_some(FILE_MB),
+        video_files_size_in_mb: is_v3.then_some(200),
+        fps: dataset.fps,
+        splits: json!({"train": format!("0:{}", written.episodes)}),
+        data_path: if is_v3 {
+            "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
+        } else {
+            "data/chunk-{episode_chunk:03d}/episode_{episode_index:06d}.parquet"
+        },
+        video_path: None,
+        features: FeaturesText(&dataset.features),
+    };
+    write_json(&folder.join(INFO), &info)
+}
+
+/// What the library `datasets` takes the columns of a file for, if nobody tells it.
+pub(super) fn huggingface(features: impl Iterator<Item = Feature>) -> Value {
+    let of = |feature: &Feature| {
+        let value = json!({"dtype": feature.kind.name(), "_type": "Value"});
+        match (&feature.kind, feature.shape.as_slice()) {
+            (Kind::Image, _) => json!({"_type": "Image"}),
+            (_, [1]) => value,
+            (_, [n]) => json!({"feature": value, "length": n, "_type": "Sequence"}),
+            (kind, shape) => json!({"shape": shape, "dtype": kind.name(), "_type": format!("Array{}D", shape.len())}),
+        }
+    };
+    let features: Map<String, Value> = features.map(|feature| (feature.name.clone(), of(&feature))).collect();
+    json!({"info": {"features": features}})
+}
+
+fn write_json(path: &Path, value: &impl Serialize) -> Result<(), LerobotError> {
+    let text = serde_json::to_string_pretty(value).map_err(|error| LerobotError::file(path, error))?;
+    fs::write(path, text + "\n").map_err(LerobotError::io(path))
+}
+
+/// A file with a JSON object in each line.
+struct Lines {
+    path: PathBuf,
+    file: BufWriter<File>,
+}
+
+impl Lines {
+    fn create(path: PathBuf) -> Result<Self, LerobotError> {
+        let folder = path.parent().unwrap_or(&path);
+        fs::create_dir_all(folder).map_err(LerobotError::io(folder))?;
+        let file = File::create(&path).map_err(LerobotError::io(&path))?;
+        let file = BufWriter::new(file);
+        Ok(Self { path, file })
+    }
+
+    fn write(&mut self, line: &Value) -> Result<(), LerobotError> {
+        writeln!(self.file, "{line}").map_err(LerobotError::io(&self.path))
+    }
+
+    fn finish(mut self) -> Result<(), LerobotError> {
+        self.file.flush().map_err(LerobotError::io(&self.path))
+    }
+}

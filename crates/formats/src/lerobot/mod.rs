@@ -1,0 +1,118 @@
+//! Datasets of [LeRobot](https://github.com/huggingface/lerobot), as folders: versions 2.1 and 3.0 written, both read.
+//!
+//! ```text
+//! meta/info.json                                the features, frames a second, how many of everything
+//! meta/stats.json                               of each feature, by which policies normalise          version 3.0
+//! meta/tasks.parquet, meta/episodes/...         what was done, and which frames are of which episode  version 3.0
+//! meta/{tasks,episodes,episodes_stats}.jsonl    the same                                              version 2.1
+//! data/chunk-000/file-000.parquet               a row a frame, episode after episode                  version 3.0
+//! data/chunk-000/episode_000000.parquet         a file an episode                                     version 2.1
+//! ```
+//!
+//! A frame's `timestamp` is `frame_index / fps`: a dataset knows no other times, so that what is known of them goes into
+//! features of its own. Images are PNGs in the data files. Video is neither read nor written.
+//!
+//! Of the statistics min, max, mean, standard deviation and count are of all frames. Quantiles are exact up to 65,536 frames, past
+//! that they are those of every second, fourth, ... frame. What is not finite is left out of them. Those of images are of every pixel.
+//!
+//! ```
+//! use robocache_formats::lerobot::{Dataset, Feature, Kind, Reader, Version, Writer};
+//! use robocache_device::{Dtype, Values};
+//!
+//! # let folder = std::env::temp_dir().join(format!("robocache-lerobot-{}", std::process::id()));
+//! # let _ = std::fs::remove_dir_all(&folder);
+//! let state = Feature::new("observation.state", Kind::Numbers(Dtype::Float32), [2]).with_names(["shoulder", "elbow"]);
+//! let dataset = Dataset { features: vec![state], ..Dataset::new(Version::V3_0, 30) };
+//! let mut writer = Writer::create(&folder, dataset)?;
+//! for episode in [[[0.0, 0.5], [0.1, 0.5]], [[0.7, 0.1], [0.8, 0.1]]] {
+//!     for angles in &episode {
+//!         writer.set(0, Values::from_f32(angles))?;
+//!         writer.end_frame("reach for the cup")?;
+//!     }
+//!     writer.end_episode()?;
+//! }
+//! writer.finish()?;
+//!
+//! let mut reader = Reader::open(&folder)?;
+//! let mut elbows = Vec::new();
+//! while let Some(frames) = reader.next_frames()? {
+//!     for frame in 0..frames.len() {
+//!         elbows.push((frames.episode(frame), frames.values(0, frame).as_slice::<f32>()[1]));
+//!     }
+//! }
+//! assert_eq!(elbows, [(0, 0.5), (0, 0.5), (1, 0.1), (1, 0.1)]);
+//! # std::fs::remove_dir_all(&folder)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod column;
+mod error;
+mod feature;
+mod files;
+mod image;
+mod info;
+mod meta;
+mod reader;
+mod stats;
+mod writer;
+
+pub use error::LerobotError;
+pub use feature::{Feature, Kind};
+pub use reader::{Frames, Reader};
+pub use writer::Writer;
+
+/// The version of a dataset's form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Version {
+    V2_1,
+    V3_0,
+}
+
+impl Version {
+    const ALL: [Self; 2] = [Self::V2_1, Self::V3_0];
+
+    /// As `meta/info.json` has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::V2_1 => "v2.1",
+            Self::V3_0 => "v3.0",
+        }
+    }
+}
+
+/// What a dataset says of itself.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Dataset {
+    /// Its form.
+    pub version: Version,
+    /// Frames a second, 1 or more.
+    pub fps: u32,
+    /// Which robot it is of.
+    pub robot_type: Option<String>,
+    /// What a frame holds, without the columns that every dataset has.
+    pub features: Vec<Feature>,
+}
+
+impl Dataset {
+    /// One without features yet, of no robot in particular.
+    pub fn new(version: Version, fps: u32) -> Self {
+        Self {
+            version,
+            fps,
+            robot_type: None,
+            features: Vec::new(),
+        }
+    }
+}
+
+/// What a dataset came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// Episodes.
+    pub episodes: usize,
+    /// Frames of all episodes.
+    pub frames: usize,
+    /// Tasks, in the order in which they came first.
+    pub tasks: Vec<String>,
+}

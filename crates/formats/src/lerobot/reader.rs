@@ -1,0 +1,379 @@
+//! Datasets, read frame by frame.
+
+use super::feature::{EPISODE_INDEX, FRAME_INDEX, TASK_INDEX};
+use super::files::guarded;
+use super::{Dataset, Feature, Kind, LerobotError, image, info};
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_buffer::Buffer;
+use arrow_schema::DataType;
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
+use robocache_device::{Dtype, Values};
+use robocache_stream::file;
+use std::path::{Path, PathBuf};
+use std::vec;
+
+/// Frames that are read together.
+const BATCH: usize = 512;
+
+/// Reads a dataset, frame by frame, in the order of its files.
+pub struct Reader {
+    folder: PathBuf,
+    dataset: Dataset,
+    tasks: Vec<String>,
+    /// Those that are not open yet.
+    files: vec::IntoIter<PathBuf>,
+    file: Option<(PathBuf, ParquetRecordBatchReader)>,
+    /// Frames that were read, and those that there should be.
+    frames: u64,
+    expected: u64,
+    /// The episode and the frame read last.
+    last: Option<(i64, i64)>,
+}
+
+/// Some frames of a dataset.
+pub struct Frames {
+    episodes: Vec<i64>,
+    indices: Vec<i64>,
+    tasks: Vec<i64>,
+    columns: Vec<Column>,
+}
+
+struct Column {
+    feature: Feature,
+    data: Data,
+}
+
+enum Data {
+    Numbers(Buffer),
+    /// PNGs.
+    Images(ArrayRef),
+}
+
+impl Reader {
+    /// Opens the dataset in `folder`.
+    ///
+    /// # Errors
+    /// A folder without a dataset of version 2.1 or 3.0; what it says of itself can't be.
+    pub fn open(folder: impl AsRef<Path>) -> Result<Self, LerobotError> {
+        let folder = folder.as_ref();
+        let (dataset, expected) = info::read_info(folder)?;
+        Ok(Self {
+            tasks: info::read_tasks(folder, dataset.version)?,
+            files: info::data_files(folder)?.into_iter(),
+            file: None,
+            frames: 0,
+            expected,
+            last: None,
+            folder: folder.to_owned(),
+            dataset,
+        })
+    }
+
+    /// What it says of itself.
+    pub fn dataset(&self) -> &Dataset {
+        &self.dataset
+    }
+
+    /// The tasks, by their indices.
+    pub fn tasks(&self) -> &[String] {
+        &self.tasks
+    }
+
+    /// Keeps the features for which `keep` returns true; the others are not read.
+    pub fn retain(&mut self, keep: impl FnMut(&Feature) -> bool) {
+        self.dataset.features.retain(keep);
+    }
+
+    /// The next frames; `None` at the end.
+    ///
+    /// # Errors
+    /// A feature that can't be read, such as a video. A file that is damaged or is not what `meta/info.json` says: the next call
+    /// goes on behind it. At the end, once: another number of frames than there should be.
+    pub fn next_frames(&mut self) -> Result<Option<Frames>, LerobotError> {
+        loop {
+            let Some((path, batches)) = &mut self.file else {
+                let Some(path) = self.files.next() else {
+                    return self.end();
+                };
+                let batches = open(&path, &self.dataset.features)?;
+                self.file = Some((path, batches));
+                continue;
+            };
+            let next = guarded(|| Ok(batches.next().transpose()?));
+            let batch = next.and_then(|batch| batch.map(|batch| self.dataset.frames(&batch)).transpose());
+            let wrong = |problem| LerobotError::file(path, problem);
+            let frames = batch.and_then(|frames| match frames {
+                Some(frames) => follow(&mut self.last, &frames, self.tasks.len()).map(|()| Some(frames)),
+                None => Ok(None),
+            });
+            match frames.map_err(wrong) {
+                Ok(Some(frames)) => {
+                    self.frames += frames.len() as u64;
+                    return Ok(Some(frames));
+                }
+                Ok(None) => self.file = None,
+                Err(error) => {
+                    self.file = None;
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    fn end(&mut self) -> Result<Option<Frames>, LerobotError> {
+        let (came, expected) = (self.frames, std::mem::replace(&mut self.expected, self.frames));
+        if came == expected {
+            return Ok(None);
+        }
+        let path = self.folder.join("data");
+        let problem = format!("{came} frames could be read, and meta/info.json has {expected} `total_frames`");
+        Err(LerobotError::file(&path, problem))
+    }
+}
+
+/// Opens a data file, for the columns that are read.
+fn open(path: &Path, features: &[Feature]) -> Result<ParquetRecordBatchReader, LerobotError> {
+    for feature in features {
+        if let Kind::Other(kind) = &feature.kind {
+            let problem = format!(
+                "it is {kind}, which is not read (allowed: numbers, bool, image; leave it out, or write it as images with LeRobot)"
+            );
+            return Err(LerobotError::feature(&feature.name, problem));
+        }
+    }
+    let file = file::open(path).map_err(LerobotError::io(path))?;
+    let opened = guarded(|| {
+        let builder = ParquetRecordBatchReaderBuilder::try_new(file)?;
+        let bookkeeping = [EPISODE_INDEX, FRAME_INDEX, TASK_INDEX];
+        let wanted = features.iter().map(|feature| feature.name.as_str()).chain(bookkeeping);
+        let mut roots = Vec::new();
+        for name in wanted {
+            match builder.schema().index_of(name) {
+                Ok(root) => roots.push(root),
+                Err(_) => return Ok(Err(format!("no column `{name}`, which meta/info.json says there is"))),
+            }
+        }
+        let mask = ProjectionMask::roots(builder.parquet_schema(), roots);
+        Ok(Ok(builder.with_projection(mask).with_batch_size(BATCH).build()?))
+    });
+    opened.flatten().map_err(|problem| LerobotError::file(path, problem))
+}
+
+/// Checks that frames come one after the other, episode by episode, and that their tasks are known.
+fn follow(last: &mut Option<(i64, i64)>, frames: &Frames, tasks: usize) -> Result<(), String> {
+    for frame in 0..frames.len() {
+        let (episode, index, task) = (frames.episodes[frame], frames.indices[frame], frames.tasks[frame]);
+        let is_next = match *last {
+            Some((before, index_before)) if episode == before => index == index_before + 1,
+            Some((before, _)) => episode > before && index == 0,
+            None => episode >= 0 && index == 0,
+        };
+        if !is_next {
+            let before = last.map_or("at the beginning".to_owned(), |(episode, index)| {
+                format!("behind frame {index} of episode {episode}")
+            });
+            let allowed = "the next frame, or frame 0 of a later episode";
+            return Err(format!(
+                "frame {index} of episode {episode} {before} (allowed: {allowed})"
+            ));
+        }
+        if !(0..tasks as i64).contains(&task) {
+            let allowed = format!("less than {tasks}, as many as there are tasks");
+            return Err(format!(
+                "`task_index` {task} of frame {index} of episode {episode} (allowed: {allowed})"
+            ));
+        }
+        *last = Some((episode, index));
+    }
+    Ok(())
+}
+
+impl Dataset {
+    fn frames(&self, batch: &RecordBatch) -> Result<Frames, String> {
+        let whole = |name: &str| -> Result<Vec<i64>, String> {
+            let feature = Feature::new(name, Kind::Numbers(Dtype::Int64), [1]);
+            let buffer = numbers_of(column(batch, name)?, &feature)?;
+            Ok(Values::new(Dtype::Int64, &buffer).as_slice().to_vec())
+        };
+        let columns = self.features.iter().map(|feature| {
+            let array = column(batch, &feature.name)?;
+            let data = match feature.kind {
+                Kind::Image => images_of(array, feature).map(Data::Images),
+                _ => numbers_of(array, feature).map(Data::Numbers),
+            };
+            let data = data.map_err(|problem| format!("column `{}` {problem}", feature.name))?;
+            let feature = feature.clone();
+            Ok(Column { feature, data })
+        });
+        Ok(Frames {
+            columns: columns.collect::<Result<_, String>>()?,
+            episodes: whole(EPISODE_INDEX)?,
+            indices: whole(FRAME_INDEX)?,
+            tasks: whole(TASK_INDEX)?,
+        })
+    }
+}
+
+fn column<'a>(batch: &'a RecordBatch, name: &str) -> Result<&'a ArrayRef, String> {
+    batch.column_by_name(name).ok_or_else(|| format!("no column `{name}`"))
+}
+
+/// The elements of a column, one after the other.
+fn numbers_of(array: &ArrayRef, feature: &Feature) -> Result<Buffer, String> {
+    let mut array = array.clone();
+    for (axis, &n) in feature.shape.iter().enumerate() {
+        if axis == 0 && feature.is_scalar() && !is_list(array.data_type()) {
+            break;
+        }
+        array = inner_of(&array, n)?;
+    }
+    if array.null_count() > 0 {
+        return Err("has nulls (allowed: a value in every frame)".to_owned());
+    }
+    let dtype = feature.kind.dtype().unwrap_or(Dtype::UInt8);
+    let allowed = if feature.kind == Kind::Bool {
+        DataType::Boolean
+    } else {
+        dtype.arrow_type()
+    };
+    if *array.data_type() != allowed {
+        return Err(format!(
+            "is of {} (allowed: {allowed}, as meta/info.json says)",
+            array.data_type()
+        ));
+    }
+    if feature.kind == Kind::Bool {
+        let bytes: Vec<u8> = array.as_boolean().values().iter().map(u8::from).collect();
+        return Ok(bytes.into());
+    }
+    let data = array.to_data();
+    let size = dtype.size();
+    Ok(data.buffers()[0].slice_with_length(data.offset() * size, data.len() * size))
+}
+
+fn is_list(kind: &DataType) -> bool {
+    matches!(
+        kind,
+        DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..)
+    )
+}
+
+/// The elements of lists, each of which has `n`.
+fn inner_of(array: &ArrayRef, n: usize) -> Result<ArrayRef, String> {
+    if array.null_count() > 0 {
+        return Err("has nulls (allowed: a value in every frame)".to_owned());
+    }
+    let wrong = |came: usize| Err(format!("has a list of {came} (allowed: {n}, as meta/info.json says)"));
+    match array.data_type() {
+        DataType::FixedSizeList(..) => {
+            let lists = array.as_fixed_size_list();
+            let came = lists.value_length() as usize;
+            if came == n {
+                Ok(lists.values().clone())
+            } else {
+                wrong(came)
+            }
+        }
+        DataType::List(_) => {
+            let lists = array.as_list::<i32>();
+            match lists.offsets().lengths().find(|&came| came != n) {
+                Some(came) => wrong(came),
+                None => Ok(lists.values().slice(lists.offsets()[0] as usize, lists.len() * n)),
+            }
+        }
+        DataType::LargeList(_) => {
+            let lists = array.as_list::<i64>();
+            match lists.offsets().lengths().find(|&came| came != n) {
+                Some(came) => wrong(came),
+                None => Ok(lists.values().slice(lists.offsets()[0] as usize, lists.len() * n)),
+            }
+        }
+        other => Err(format!("is of {other} (allowed: lists of {n}, as meta/info.json says)")),
+    }
+}
+
+fn images_of(array: &ArrayRef, feature: &Feature) -> Result<ArrayRef, String> {
+    let bytes = array.as_struct_opt().and_then(|images| images.column_by_name("bytes"));
+    let Some(bytes) = bytes.filter(|bytes| matches!(bytes.data_type(), DataType::Binary | DataType::LargeBinary))
+    else {
+        return Err(format!(
+            "is of {} (allowed: a struct with `bytes`, of a PNG)",
+            array.data_type()
+        ));
+    };
+    if bytes.null_count() > 0 || array.null_count() > 0 {
+        let allowed = "images in the file itself, not as paths";
+        return Err(format!(
+            "has an image without `bytes` (allowed: {allowed}); {} frames",
+            feature.name
+        ));
+    }
+    Ok(bytes.clone())
+}
+
+impl Frames {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.episodes.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.episodes.is_empty()
+    }
+
+    /// The episode of a frame.
+    ///
+    /// # Panics
+    /// If there is no such frame; the same holds for what follows.
+    pub fn episode(&self, frame: usize) -> i64 {
+        self.episodes[frame]
+    }
+
+    /// Which frame of its episode a frame is, from 0.
+    pub fn index(&self, frame: usize) -> i64 {
+        self.indices[frame]
+    }
+
+    /// What was done in a frame: an index of [`Reader::tasks`].
+    pub fn task(&self, frame: usize) -> usize {
+        self.tasks[frame] as usize
+    }
+
+    /// The elements of a feature, by its index in [`Dataset::features`], row-major; of bools bytes of 0 or 1.
+    ///
+    /// # Panics
+    /// If it is an image.
+    pub fn values(&self, feature: usize, frame: usize) -> Values<'_> {
+        let Column { feature, data } = &self.columns[feature];
+        match data {
+            Data::Numbers(buffer) => {
+                let values = Values::new(feature.kind.dtype().unwrap_or(Dtype::UInt8), buffer);
+                values.slice(frame * feature.len(), (frame + 1) * feature.len())
+            }
+            Data::Images(_) => panic!("`{}` is an image", feature.name),
+        }
+    }
+
+    /// The pixels of an image, row-major with its channels side by side.
+    ///
+    /// # Errors
+    /// What is no PNG, or has another shape than the feature.
+    ///
+    /// # Panics
+    /// If it is none.
+    pub fn image(&self, feature: usize, frame: usize) -> Result<Vec<u8>, LerobotError> {
+        let Column { feature, data } = &self.columns[feature];
+        let file = match data {
+            Data::Images(files) if *files.data_type() == DataType::Binary => files.as_binary::<i32>().value(frame),
+            Data::Images(files) => files.as_binary::<i64>().value(frame),
+            Data::Numbers(_) => panic!("`{}` is no image", feature.name),
+        };
+        image::decode(file, &feature.shape).map_err(|problem| {
+            let (episode, index) = (self.episodes[frame], self.indices[frame]);
+            LerobotError::feature(&feature.name, format!("frame {index} of episode {episode}: {problem}"))
+        })
+    }
+}

@@ -1,0 +1,384 @@
+//! Datasets, written frame by frame.
+
+use super::column::Column;
+use super::feature::{bookkeeping, is_bookkeeping};
+use super::files::create_file;
+use super::meta::{self, CHUNK, Episode, Episodes, FILE_MB};
+use super::{Dataset, Feature, Kind, LerobotError, Version, Written};
+use arrow_array::RecordBatch;
+use arrow_schema::{Field, Schema, SchemaRef};
+use parquet::arrow::ArrowWriter;
+use rayon::prelude::*;
+use robocache_device::{Dtype, Values};
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Frames are written together: so many, or fewer that take this many bytes.
+const BATCH_FRAMES: usize = 4096;
+const BATCH_BYTES: usize = 32 << 20;
+
+/// A row group of a file is in memory until it ends: it does where it takes this many bytes, and with its episode.
+const ROW_GROUP_BYTES: usize = 64 << 20;
+
+/// Writes a dataset into a new folder, frame by frame.
+///
+/// For each frame every feature is [set](Self::set) once, then [`end_frame`](Self::end_frame) says what was done. Frames of an episode
+/// are `1 / fps` s apart: their `timestamp` is `frame_index / fps`, whatever their own times were.
+///
+/// `meta/info.json` is written by [`finish`](Self::finish) alone: a folder without it is no dataset. Memory holds a row group of at most
+/// 64 MiB and a batch more, the statistics, and of each episode a row.
+pub struct Writer {
+    folder: PathBuf,
+    dataset: Dataset,
+    schema: SchemaRef,
+    /// The features, then those of [`bookkeeping`].
+    columns: Vec<Column>,
+    /// Whether the frame at hand has each feature.
+    is_set: Vec<bool>,
+    /// Frames that wait to be written.
+    waiting: usize,
+    tasks: Vec<String>,
+    task_indices: HashMap<String, usize>,
+    episode: Episode,
+    episodes: Episodes,
+    file: Option<DataFile>,
+    /// Data files that are full.
+    files: usize,
+}
+
+struct DataFile {
+    path: PathBuf,
+    writer: ArrowWriter<File>,
+}
+
+impl Writer {
+    /// Makes the folder, which must not be there yet, or be empty.
+    ///
+    /// # Errors
+    /// A folder with something in it, or that can't be made; features that a dataset can't have, or none; `fps` 0.
+    pub fn create(folder: impl AsRef<Path>, dataset: Dataset) -> Result<Self, LerobotError> {
+        let folder = folder.as_ref().to_owned();
+        check(&folder, &dataset)?;
+        let data = folder.join("data");
+        fs::create_dir_all(&data).map_err(LerobotError::io(&data))?;
+        let features = dataset.features.iter().cloned().chain(bookkeeping());
+        let columns: Vec<Column> = features.map(Column::new).collect();
+        let fields = columns.iter().map(|column| {
+            let feature = &column.feature;
+            Field::new(&feature.name, feature.arrow_type(), true)
+        });
+        Ok(Self {
+            schema: Arc::new(Schema::new(fields.collect::<Vec<_>>())),
+            is_set: vec![false; dataset.features.len()],
+            episodes: Episodes::create(&folder, dataset.version)?,
+            columns,
+            waiting: 0,
+            tasks: Vec::new(),
+            task_indices: HashMap::new(),
+            episode: Episode::default(),
+            file: None,
+            files: 0,
+            folder,
+            dataset,
+        })
+    }
+
+    /// Sets a feature of the frame at hand, by its index in [`Dataset::features`]: its elements, row-major; of bools bytes of 0 or
+    /// 1, of an image its pixels.
+    ///
+    /// # Errors
+    /// Another type or another number of elements than the feature's; a feature that is set already.
+    ///
+    /// # Panics
+    /// If there is no such feature.
+    pub fn set(&mut self, feature: usize, values: Values<'_>) -> Result<(), LerobotError> {
+        let Feature { name, kind, shape, .. } = &self.columns[feature].feature;
+        let dtype = kind.dtype().unwrap_or(Dtype::UInt8);
+        if values.dtype() != dtype {
+            let problem = format!("a frame has {} (allowed: {dtype}, {shape:?})", values.dtype());
+            return Err(LerobotError::feature(name, problem));
+        }
+        self.set_bytes(feature, values.bytes())
+    }
+
+    /// As [`set`](Self::set), with the bytes of the elements.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Panics
+    /// As there.
+    pub fn set_bytes(&mut self, feature: usize, bytes: &[u8]) -> Result<(), LerobotError> {
+        let column = &mut self.columns[..self.is_set.len()][feature];
+        let Feature { name, kind, shape, .. } = &column.feature;
+        let refused = |problem: String| Err(LerobotError::feature(name, problem));
+        let expected = column.feature.bytes();
+        if bytes.len() != expected {
+            let came = bytes.len();
+            return refused(format!(
+                "a frame has {came} bytes (allowed: {expected}, {} {shape:?})",
+                kind.name()
+            ));
+        }
+        if *kind == Kind::Bool && bytes.iter().any(|&byte| byte > 1) {
+            return refused("a bool is neither 0 nor 1".to_owned());
+        }
+        if std::mem::replace(&mut self.is_set[feature], true) {
+            return refused("it is set twice in a frame".to_owned());
+        }
+        column.push(bytes);
+        Ok(())
+    }
+
+    /// Ends the frame at hand, in which this task was done.
+    ///
+    /// # Errors
+    /// A feature that is not set: the frame is as if it had not been begun. A file that can't be written.
+    pub fn end_frame(&mut self, task: &str) -> Result<(), LerobotError> {
+        if let Some(missing) = self.is_set.iter().position(|is_set| !is_set) {
+            self.drop_frame();
+            return Err(LerobotError::feature(
+                &self.columns[missing].feature.name,
+                "a frame has no value of it",
+            ));
+        }
+        self.is_set.fill(false);
+        let task_index = self.task(task);
+        let Episode {
+            index, start, length, ..
+        } = self.episode;
+        let timestamp = (length as f64 / f64::from(self.dataset.fps)) as f32;
+        let whole = [length, index, start + length, task_index].map(|number| number as i64);
+        let features = self.dataset.features.len();
+        self.columns[features].push(&timestamp.to_le_bytes());
+        for (column, number) in self.columns[features + 1..].iter_mut().zip(whole) {
+            column.push(&number.to_le_bytes());
+        }
+        self.episode.length += 1;
+        self.waiting += 1;
+        let bytes: usize = self.columns.iter().map(Column::waiting).sum();
+        if self.waiting >= BATCH_FRAMES || bytes >= BATCH_BYTES {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Takes back what was set of the frame at hand.
+    fn drop_frame(&mut self) {
+        self.is_set.fill(false);
+        for column in &mut self.columns {
+            column.truncate(self.waiting);
+        }
+    }
+
+    /// Ends the episode. One without a frame is none.
+    ///
+    /// # Errors
+    /// A file that can't be written.
+    pub fn end_episode(&mut self) -> Result<(), LerobotError> {
+        self.drop_frame();
+        if self.episode.length == 0 {
+            return Ok(());
+        }
+        self.flush()?;
+        let next = self.episode.next();
+        let mut ended = std::mem::replace(&mut self.episode, next);
+        ended.file = self.files;
+        ended.stats = self
+            .columns
+            .par_iter_mut()
+            .map(|column| (column.feature.name.clone(), column.stats.end_episode()))
+            .collect();
+        self.episodes.add(ended, &self.tasks)?;
+        if let Some(file) = &mut self.file {
+            file.writer
+                .flush()
+                .map_err(|error| LerobotError::file(&file.path, error))?;
+            let is_full = file.writer.bytes_written() >= FILE_MB << 20;
+            if is_full || self.dataset.version == Version::V2_1 {
+                self.close_file()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the dataset, and the episode at hand.
+    ///
+    /// # Errors
+    /// A file that can't be written; no frame at all.
+    pub fn finish(mut self) -> Result<Written, LerobotError> {
+        self.end_episode()?;
+        self.close_file()?;
+        let written = Written {
+            episodes: self.episode.index,
+            frames: self.episode.start,
+            tasks: self.tasks,
+        };
+        if written.frames == 0 {
+            return Err(LerobotError::file(
+                &self.folder,
+                "no frame came, and LeRobot opens no empty dataset",
+            ));
+        }
+        self.episodes.finish(&written.tasks)?;
+        let stats = self
+            .columns
+            .par_iter()
+            .map(|column| (column.feature.name.clone(), column.stats.whole()));
+        meta::write_stats(&self.folder, self.dataset.version, &stats.collect::<Vec<_>>())?;
+        meta::write_info(&self.folder, &self.dataset, &written)?;
+        Ok(written)
+    }
+
+    fn task(&mut self, task: &str) -> usize {
+        let known = self.task_indices.get(task).copied();
+        let index = known.unwrap_or_else(|| {
+            self.task_indices.insert(task.to_owned(), self.tasks.len());
+            self.tasks.push(task.to_owned());
+            self.tasks.len() - 1
+        });
+        if !self.episode.tasks.contains(&index) {
+            self.episode.tasks.push(index);
+        }
+        index
+    }
+
+    /// Writes the frames that wait.
+    fn flush(&mut self) -> Result<(), LerobotError> {
+        if self.waiting == 0 {
+            return Ok(());
+        }
+        self.waiting = 0;
+        let arrays = self
+            .columns
+            .par_iter_mut()
+            .map(Column::flush)
+            .collect::<Result<Vec<_>, _>>()?;
+        let file = match self.file.take() {
+            Some(file) => file,
+            None => DataFile::create(self.next_path(), &self.schema, &self.dataset)?,
+        };
+        let file = self.file.insert(file);
+        let batch = RecordBatch::try_new(self.schema.clone(), arrays);
+        let batch = batch.map_err(|error| LerobotError::file(&file.path, error))?;
+        let DataFile { path, writer } = file;
+        let written = writer.write(&batch);
+        let is_full = writer.in_progress_size() >= ROW_GROUP_BYTES;
+        let written = written.and_then(|()| if is_full { writer.flush() } else { Ok(()) });
+        written.map_err(|error| LerobotError::file(path, error))
+    }
+
+    fn next_path(&self) -> PathBuf {
+        let number = self.files;
+        let file = match self.dataset.version {
+            Version::V2_1 => format!("data/chunk-{:03}/episode_{number:06}.parquet", number / CHUNK),
+            Version::V3_0 => format!("data/chunk-{:03}/file-{:03}.parquet", number / CHUNK, number % CHUNK),
+        };
+        self.folder.join(file)
+    }
+
+    fn close_file(&mut self) -> Result<(), LerobotError> {
+        if let Some(DataFile { path, writer }) = self.file.take() {
+            writer.close().map_err(|error| LerobotError::file(&path, error))?;
+            self.files += 1;
+        }
+        Ok(())
+    }
+}
+
+/// Checks what is to be written, and where.
+fn check(folder: &Path, dataset: &Dataset) -> Result<(), LerobotError> {
+    if fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some()) {
+        return Err(LerobotError::file(
+            folder,
+            "there is something in the folder (allowed: an empty or a new one)",
+        ));
+    }
+    if dataset.fps == 0 {
+        return Err(LerobotError::file(folder, "`fps` is 0 (allowed: 1 or more)"));
+    }
+    if dataset.features.is_empty() {
+        return Err(LerobotError::file(folder, "no features (allowed: one or more)"));
+    }
+    dataset.check()
+}
+
+impl Dataset {
+    /// Checks that its features can be written.
+    ///
+    /// # Errors
+    /// The first that can't: by its name, its type or its shape, or as there is another of its name.
+    pub fn check(&self) -> Result<(), LerobotError> {
+        for (i, feature) in self.features.iter().enumerate() {
+            feature.check_written()?;
+            if is_bookkeeping(&feature.name) {
+                let own = bookkeeping().map(|feature| feature.name).join(", ");
+                let problem = format!("a dataset fills it itself (as {own})");
+                return Err(LerobotError::feature(&feature.name, problem));
+            }
+            if self.features[..i].iter().any(|other| other.name == feature.name) {
+                return Err(LerobotError::feature(&feature.name, "there are two of this name"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl DataFile {
+    fn create(path: PathBuf, schema: &SchemaRef, dataset: &Dataset) -> Result<Self, LerobotError> {
+        let features = dataset.features.iter().cloned().chain(bookkeeping());
+        let writer = create_file(
+            &path,
+            schema,
+            Some(("huggingface", meta::huggingface(features).to_string())),
+        )?;
+        Ok(Self { path, writer })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+
+    /// Of a long episode not all is in memory: its row groups are of a bounded size, and its frames are those that were set.
+    #[test]
+    fn a_long_episode_has_several_row_groups() {
+        let folder = std::env::temp_dir().join(format!("robocache-row-groups-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        const VALUES: usize = 1 << 20;
+        const FRAMES: usize = 50;
+        let features = vec![Feature::new("noise", Kind::Numbers(Dtype::Float32), [VALUES])];
+        let dataset = Dataset {
+            features,
+            ..Dataset::new(Version::V3_0, 30)
+        };
+        let mut writer = Writer::create(&folder, dataset).unwrap();
+        let mut state = 1u32;
+        let mut noise = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            f32::from_bits(0x3f80_0000 | state >> 9)
+        };
+        for _ in 0..FRAMES {
+            let values: Vec<f32> = (0..VALUES).map(|_| noise()).collect();
+            writer.set(0, Values::from_f32(&values)).unwrap();
+            writer.end_frame("").unwrap();
+        }
+        writer.finish().unwrap();
+        let file = File::open(folder.join("data/chunk-000/file-000.parquet")).unwrap();
+        let reader = SerializedFileReader::new(file).unwrap();
+        let groups = reader.metadata().row_groups();
+        assert!(groups.len() >= 3, "{} row groups", groups.len());
+        for group in groups {
+            let bytes = group.compressed_size() as usize;
+            assert!(
+                bytes <= ROW_GROUP_BYTES + BATCH_BYTES + (8 << 20),
+                "a row group of {bytes} bytes"
+            );
+        }
+        assert_eq!(groups.iter().map(|group| group.num_rows()).sum::<i64>(), FRAMES as i64);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

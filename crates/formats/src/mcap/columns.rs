@@ -1,0 +1,207 @@
+//! Values of messages, field by field, until they are Arrow.
+
+use super::types::{Count, Kind, Type};
+use arrow_array::{
+    ArrayRef, BinaryArray, BooleanArray, FixedSizeListArray, ListArray, NullArray, StringArray, StructArray, make_array,
+};
+use arrow_buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow_data::ArrayData;
+use arrow_schema::ArrowError;
+use arrow_schema::{DataType, Fields};
+use robocache_device::Dtype;
+use std::sync::Arc;
+
+/// The columns of the fields of a type.
+pub(super) fn of(of: &Type) -> Vec<Column> {
+    let fields = of.fields.iter();
+    fields.map(|field| Column::new(&field.kind, field.count)).collect()
+}
+
+/// The struct that columns become. `fields` are those that their type becomes.
+pub(super) fn finish(columns: Vec<Column>, fields: &Fields, rows: usize) -> Result<StructArray, String> {
+    let columns = columns
+        .into_iter()
+        .zip(fields)
+        .map(|(column, field)| column.finish(field.data_type()));
+    let columns = columns.collect::<Result<Vec<_>, _>>()?;
+    StructArray::try_new_with_length(fields.clone(), columns, None, rows).map_err(|error| error.to_string())
+}
+
+/// A message becomes no more values than this that it does not hold: in some encodings an element that takes two bytes is
+/// a struct of thousands.
+const MOST_FILLED: usize = 1 << 22;
+
+/// How many values stand for what a message does not hold.
+#[derive(Default)]
+pub(super) struct Filled(usize);
+
+impl Filled {
+    /// Adds a row that is not there.
+    pub fn add(&mut self, column: &mut Column) -> Result<(), String> {
+        self.0 += column.add_absent();
+        match self.0 {
+            ..=MOST_FILLED => Ok(()),
+            _ => Err(format!("more than {MOST_FILLED} values that are not there")),
+        }
+    }
+}
+
+/// Values of a field, of as many messages or elements as were read.
+pub(super) enum Column {
+    Bools(Vec<bool>),
+    Numbers {
+        dtype: Dtype,
+        /// Little-endian.
+        values: Vec<u8>,
+        /// The rows that have none, whose bytes are 0.
+        absent: Vec<usize>,
+    },
+    /// Texts, or bytes: where each ends, and all of them.
+    Texts(Vec<i32>, Vec<u8>),
+    Structs {
+        columns: Vec<Column>,
+        rows: usize,
+        /// Whether something of the next row is there.
+        is_open: bool,
+    },
+    Lists(Vec<i32>, Box<Column>),
+    /// What is not decoded.
+    Opaque(usize),
+}
+
+impl Column {
+    fn new(kind: &Kind, count: Count) -> Self {
+        let numbers = |dtype| Self::Numbers {
+            dtype,
+            values: Vec::new(),
+            absent: Vec::new(),
+        };
+        let one = match kind {
+            Kind::Bool => Self::Bools(Vec::new()),
+            Kind::Flag => numbers(Dtype::UInt8),
+            Kind::Number(dtype) => numbers(*dtype),
+            Kind::Text | Kind::Bytes => Self::Texts(vec![0], Vec::new()),
+            Kind::Struct(inner) => Self::Structs {
+                columns: of(inner),
+                rows: 0,
+                is_open: false,
+            },
+            Kind::Opaque => Self::Opaque(0),
+        };
+        match count {
+            Count::One => one,
+            _ => Self::Lists(vec![0], Box::new(one)),
+        }
+    }
+
+    /// How many rows there are.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Bools(values) => values.len(),
+            Self::Numbers { dtype, values, .. } => values.len() / dtype.size(),
+            Self::Texts(offsets, _) | Self::Lists(offsets, _) => offsets.len() - 1,
+            Self::Structs { rows, .. } | Self::Opaque(rows) => *rows,
+        }
+    }
+
+    /// Adds a row that is not there: a null, an empty text or list, or a struct of these. Returns how many values that is.
+    fn add_absent(&mut self) -> usize {
+        match self {
+            Self::Bools(values) => values.push(false),
+            Self::Numbers { dtype, values, absent } => {
+                absent.push(values.len() / dtype.size());
+                values.resize(values.len() + dtype.size(), 0);
+            }
+            Self::Texts(offsets, _) | Self::Lists(offsets, _) => offsets.extend(offsets.last().copied()),
+            Self::Structs { columns, rows, .. } => {
+                *rows += 1;
+                return columns.iter_mut().map(Self::add_absent).sum();
+            }
+            Self::Opaque(rows) => *rows += 1,
+        }
+        1
+    }
+
+    /// Adds a number, little-endian.
+    pub fn add_number(&mut self, number: &[u8]) {
+        if let Self::Numbers { values, .. } = self {
+            values.extend_from_slice(number);
+        }
+    }
+
+    /// Adds a text, or bytes.
+    pub fn add_text(&mut self, text: &[u8]) -> Result<(), String> {
+        if let Self::Texts(offsets, bytes) = self {
+            bytes.extend_from_slice(text);
+            offsets.push(end(bytes.len(), "texts of more than 2^31 - 1 bytes")?);
+        }
+        Ok(())
+    }
+
+    /// Ends a row of a list with the elements that were added.
+    pub fn end_list(&mut self) -> Result<(), String> {
+        if let Self::Lists(offsets, items) = self {
+            offsets.push(end(items.len(), "more than 2^31 - 1 elements")?);
+        }
+        Ok(())
+    }
+
+    /// Drops all rows of numbers or texts from one on.
+    pub fn truncate(&mut self, len: usize) {
+        match self {
+            Self::Numbers { dtype, values, absent } => {
+                values.truncate(len * dtype.size());
+                // They are in their order.
+                absent.truncate(absent.partition_point(|&row| row < len));
+            }
+            Self::Texts(offsets, bytes) if len + 1 < offsets.len() => {
+                offsets.truncate(len + 1);
+                bytes.truncate(offsets[len] as usize);
+            }
+            _ => {}
+        }
+    }
+
+    fn finish(self, data_type: &DataType) -> Result<ArrayRef, String> {
+        let failed = |error: ArrowError| error.to_string();
+        Ok(match (self, data_type) {
+            (Self::Bools(values), _) => Arc::new(BooleanArray::from(values)),
+            (Self::Numbers { dtype, values, absent }, _) => {
+                let rows = values.len() / dtype.size();
+                let mut is_there = vec![true; if absent.is_empty() { 0 } else { rows }];
+                absent.iter().for_each(|&row| is_there[row] = false);
+                let data = ArrayData::builder(dtype.arrow_type())
+                    .len(rows)
+                    .nulls((!absent.is_empty()).then(|| NullBuffer::from(is_there)))
+                    .add_buffer(Buffer::from_vec(values));
+                make_array(data.align_buffers(true).build().map_err(failed)?)
+            }
+            (Self::Texts(offsets, bytes), data_type) => {
+                let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
+                let bytes = Buffer::from_vec(bytes);
+                match data_type {
+                    DataType::Binary => Arc::new(BinaryArray::try_new(offsets, bytes, None).map_err(failed)?),
+                    _ => Arc::new(StringArray::try_new(offsets, bytes, None).map_err(failed)?),
+                }
+            }
+            (Self::Structs { columns, rows, .. }, DataType::Struct(fields)) => Arc::new(finish(columns, fields, rows)?),
+            (Self::Lists(offsets, items), DataType::List(item)) => {
+                let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
+                let items = items.finish(item.data_type())?;
+                Arc::new(ListArray::try_new(item.clone(), offsets, items, None).map_err(failed)?)
+            }
+            (Self::Lists(offsets, items), DataType::FixedSizeList(item, size)) => {
+                let items = items.finish(item.data_type())?;
+                let rows = offsets.len() - 1;
+                let list = FixedSizeListArray::try_new_with_length(item.clone(), *size, items, None, rows);
+                Arc::new(list.map_err(failed)?)
+            }
+            (Self::Opaque(rows), _) => Arc::new(NullArray::new(rows)),
+            (_, other) => return Err(format!("no {other}")),
+        })
+    }
+}
+
+fn end(len: usize, too_many: &str) -> Result<i32, String> {
+    i32::try_from(len).map_err(|_| too_many.to_owned())
+}

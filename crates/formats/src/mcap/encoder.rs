@@ -1,0 +1,97 @@
+//! Messages in CDR, the serialization of ROS 2, as they are written.
+
+use super::form::datatype;
+use robocache_device::Dtype;
+use robocache_stream::Message;
+
+/// A message in CDR, little-endian.
+#[derive(Default)]
+pub(super) struct Cdr {
+    pub bytes: Vec<u8>,
+}
+
+impl Cdr {
+    /// The bytes before the message.
+    const HEAD: [u8; 4] = [0, 1, 0, 0];
+
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.bytes.extend(Self::HEAD);
+    }
+
+    pub fn align(&mut self, size: usize) {
+        let at = (self.bytes.len() - Self::HEAD.len()).next_multiple_of(size);
+        self.bytes.resize(at + Self::HEAD.len(), 0);
+    }
+
+    /// A number, at a multiple of its size.
+    pub fn put<const N: usize>(&mut self, number: &[u8; N]) {
+        self.align(N);
+        self.bytes.extend(number);
+    }
+
+    pub fn text(&mut self, text: &str) {
+        // A zero would end it.
+        let text = text.replace('\0', " ");
+        self.put(&(text.len() as u32 + 1).to_le_bytes());
+        self.bytes.extend_from_slice(text.as_bytes());
+        self.bytes.push(0);
+    }
+
+    pub fn texts(&mut self, texts: &[String]) {
+        self.put(&(texts.len() as u32).to_le_bytes());
+        texts.iter().for_each(|text| self.text(text));
+    }
+
+    /// Numbers of `size` bytes.
+    pub fn list(&mut self, size: usize, bytes: &[u8]) {
+        self.put(&((bytes.len() / size) as u32).to_le_bytes());
+        if !bytes.is_empty() {
+            self.align(size);
+            self.bytes.extend_from_slice(bytes);
+        }
+    }
+
+    /// The header of a message.
+    pub fn header(&mut self, message: &Message) {
+        let stamp_ns = message.timestamp_ns();
+        let sec = stamp_ns.div_euclid(1_000_000_000);
+        let is_stamp = i32::try_from(sec);
+        self.put(&is_stamp.unwrap_or(0).to_le_bytes());
+        let nanosec = if is_stamp.is_ok() {
+            stamp_ns.rem_euclid(1_000_000_000) as u32
+        } else {
+            0
+        };
+        self.put(&nanosec.to_le_bytes());
+        self.text(&message.header.frame_id);
+    }
+
+    /// A PointCloud2 of points that `fill` appends.
+    pub fn cloud(
+        &mut self,
+        message: &Message,
+        columns: &[(&str, Dtype)],
+        points: usize,
+        fill: impl FnOnce(&mut Vec<u8>),
+    ) {
+        self.header(message);
+        self.put(&1u32.to_le_bytes());
+        self.put(&(points as u32).to_le_bytes());
+        self.put(&(columns.len() as u32).to_le_bytes());
+        let mut step = 0u32;
+        for (name, dtype) in columns {
+            self.text(name);
+            self.put(&step.to_le_bytes());
+            self.bytes.push(datatype(*dtype).unwrap_or(0));
+            self.put(&1u32.to_le_bytes());
+            step += dtype.size() as u32;
+        }
+        self.bytes.push(0); // little-endian
+        self.put(&step.to_le_bytes());
+        self.put(&(step * points as u32).to_le_bytes());
+        self.put(&(step * points as u32).to_le_bytes());
+        fill(&mut self.bytes);
+        self.bytes.push(0); // some coordinates may be no numbers
+    }
+}

@@ -1,0 +1,165 @@
+//! Images of ROS: `sensor_msgs/Image` as tensors `[H, W, C]`.
+
+use super::tally::Unfit;
+use super::types::has_all;
+use arrow_array::StructArray;
+use arrow_array::cast::AsArray;
+use arrow_array::types::{UInt8Type, UInt32Type};
+use arrow_schema::Fields;
+use robocache_device::Dtype;
+use robocache_stream::{Cells, Message, MetadataRef};
+
+/// The fields of a `sensor_msgs/Image`, and those of a `foxglove.RawImage`.
+const IMAGES: [&[&str]; 2] = [
+    &["header", "height", "width", "encoding", "is_bigendian", "step", "data"],
+    &["timestamp", "frame_id", "width", "height", "encoding", "step", "data"],
+];
+/// Those of compressed ones.
+const COMPRESSED: [&[&str]; 2] = [
+    &["header", "format", "data"],
+    &["timestamp", "frame_id", "data", "format"],
+];
+/// The key under which dora's nodes say how an image is encoded.
+const ENCODING: &str = "encoding";
+
+/// What an image is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Plain,
+    Compressed,
+}
+
+impl Kind {
+    /// That of a message of these fields, if it is an image.
+    pub fn of(fields: &Fields) -> Option<Self> {
+        let are = |kinds: [&[&str]; 2]| kinds.iter().any(|names| has_all(fields, names));
+        match (are(IMAGES), are(COMPRESSED)) {
+            (true, _) => Some(Self::Plain),
+            (_, true) => Some(Self::Compressed),
+            _ => None,
+        }
+    }
+
+    /// Makes the payload of `message` the image: of a plain one `[H, W, C]` without what stands behind its rows, of a
+    /// compressed one its bytes.
+    pub fn read(self, payload: &StructArray, message: &mut Message) -> Result<(), Unfit> {
+        let useless = |problem: &str| Unfit::Useless(problem.to_owned());
+        let text = |name: &str| {
+            payload
+                .column_by_name(name)?
+                .as_string_opt::<i32>()
+                .map(|text| text.value(0))
+        };
+        let number =
+            |name: &str| Some(payload.column_by_name(name)?.as_primitive_opt::<UInt32Type>()?.value(0) as usize);
+        let bytes = payload
+            .column_by_name("data")
+            .and_then(|data| data.as_list_opt::<i32>());
+        let bytes = bytes.and_then(|bytes| bytes.values().as_primitive_opt::<UInt8Type>());
+        let data = bytes.ok_or_else(|| useless("`data` is no list of uint8"))?.values();
+        if self == Self::Compressed {
+            let format = text("format").ok_or_else(|| useless("`format` is no text"))?;
+            message.header.other.set(ENCODING).assign(MetadataRef::String(format));
+            message.rows = data.len();
+            message.add_column("", Dtype::UInt8, Cells::One).data.copy_from(data);
+            return Ok(());
+        }
+        let encoding = text("encoding").ok_or_else(|| useless("`encoding` is no text"))?;
+        let parts = [number("height"), number("width"), number("step")];
+        let [Some(height), Some(width), Some(step)] = parts else {
+            return Err(useless("`height`, `width` or `step` is no uint32"));
+        };
+        let (dtype, channels) =
+            pixel(encoding).ok_or_else(|| useless(&format!("encoding `{encoding}`, whose pixels are not known")))?;
+        let is_big = payload
+            .column_by_name("is_bigendian")
+            .and_then(|flag| flag.as_primitive_opt::<UInt8Type>());
+        let is_big = is_big.is_some_and(|flag| flag.value(0) != 0);
+        let row = width.saturating_mul(channels * dtype.size());
+        if row > step || step.checked_mul(height).is_none_or(|all| all > data.len()) && height > 0 {
+            return Err(Unfit::Broken(format!(
+                "{height} rows of {step} bytes in {} (needed: {row} a row for {width} pixels of `{encoding}`)",
+                data.len()
+            )));
+        }
+        message.header.other.set(ENCODING).assign(MetadataRef::String(encoding));
+        message.header.shape.set([height as i64, width as i64, channels as i64]);
+        message.rows = height * width * channels;
+        let column = message.add_column("", dtype, Cells::One);
+        if row == step {
+            column.data.copy_from(&data[..row * height]);
+        } else {
+            column.data.resize(row * height);
+            let rows = column.data.bytes_mut().chunks_exact_mut(row.max(1));
+            rows.zip(data.chunks(step.max(1)))
+                .for_each(|(to, from)| to.copy_from_slice(&from[..row]));
+        }
+        if is_big && dtype.size() > 1 {
+            column
+                .data
+                .bytes_mut()
+                .chunks_exact_mut(dtype.size())
+                .for_each(<[u8]>::reverse);
+        }
+        Ok(())
+    }
+}
+
+/// The type of a pixel's values, and how many it has: `sensor_msgs/image_encodings.hpp`.
+fn pixel(encoding: &str) -> Option<(Dtype, usize)> {
+    Some(match encoding {
+        "mono8" => (Dtype::UInt8, 1),
+        "rgb8" | "bgr8" => (Dtype::UInt8, 3),
+        "rgba8" | "bgra8" => (Dtype::UInt8, 4),
+        "mono16" => (Dtype::UInt16, 1),
+        "rgb16" | "bgr16" => (Dtype::UInt16, 3),
+        "rgba16" | "bgra16" => (Dtype::UInt16, 4),
+        "yuv422" | "yuv422_yuy2" | "uyvy" | "yuyv" => (Dtype::UInt8, 2),
+        _ if encoding.starts_with("bayer_") && encoding.ends_with("16") => (Dtype::UInt16, 1),
+        _ if encoding.starts_with("bayer_") => (Dtype::UInt8, 1),
+        _ => {
+            let (bits, rest) = encoding.split_at_checked(encoding.find(|c: char| !c.is_ascii_digit())?)?;
+            let channels = match rest.get(1..)?.strip_prefix('C')? {
+                "" => 1,
+                channels => channels.parse().ok().filter(|channels| (1..=64).contains(channels))?,
+            };
+            let dtype = match (bits, rest.get(..1)?) {
+                ("8", "U") => Dtype::UInt8,
+                ("8", "S") => Dtype::Int8,
+                ("16", "U") => Dtype::UInt16,
+                ("16", "S") => Dtype::Int16,
+                ("32", "S") => Dtype::Int32,
+                ("32", "F") => Dtype::Float32,
+                ("64", "F") => Dtype::Float64,
+                _ => return None,
+            };
+            (dtype, channels)
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pixels_of_opencv_and_of_ros() {
+        let cases = [
+            ("rgb8", Some((Dtype::UInt8, 3))),
+            ("16UC1", Some((Dtype::UInt16, 1))),
+            ("32FC", Some((Dtype::Float32, 1))),
+            ("8SC4", Some((Dtype::Int8, 4))),
+            ("64FC12", Some((Dtype::Float64, 12))),
+            ("bayer_rggb16", Some((Dtype::UInt16, 1))),
+            ("8UC0", None),
+            ("24UC1", None),
+            ("", None),
+            ("8", None),
+            ("8é", None),
+            ("nv21", None),
+        ];
+        for (encoding, pixels) in cases {
+            assert_eq!(pixel(encoding), pixels, "{encoding}");
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! Messages in Protocol Buffers, to Arrow: the wire format, read by what a [descriptor](super::descriptor) says of it.
+//!
+//! A field that comes again replaces the first one, or is merged into it; one of another wire type is unknown, and skipped.
+//! Plain numbers that are not there are 0. Where the schema can tell, they are null.
+
+use super::columns::{self, Column, Filled};
+use super::types::{Field, Kind, Type};
+use arrow_array::StructArray;
+use arrow_schema::Fields;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// How the fields of a type travel, in their order.
+pub(super) struct Layout {
+    pub fields: Vec<Tag>,
+    /// Which field has which number.
+    pub places: HashMap<u64, usize>,
+}
+
+pub(super) struct Tag {
+    pub form: Form,
+    pub absent: Absent,
+}
+
+/// How a value travels.
+pub(super) enum Form {
+    Bool,
+    Varint,
+    /// Signed, in zigzag.
+    Zigzag,
+    Fixed,
+    /// Texts, and bytes that are elements.
+    Text,
+    /// Bytes that are numbers.
+    Bytes,
+    Struct(Arc<Layout>),
+    Opaque,
+}
+
+/// What stands for a number that is not there.
+pub(super) enum Absent {
+    Null,
+    /// Little-endian, of the size of its type.
+    Value(Vec<u8>),
+}
+
+/// Reads a message into a struct of one row. `fields` are those that the type becomes.
+pub(super) fn read(layout: &Layout, of: &Type, fields: &Fields, data: &[u8]) -> Result<StructArray, String> {
+    let mut columns = columns::of(of);
+    let mut decoder = Decoder::default();
+    decoder.read(layout, of, &mut columns, 0, data)?;
+    decoder.close(layout, of, &mut columns, 0)?;
+    columns::finish(columns, fields, 1)
+}
+
+#[derive(Default)]
+struct Decoder {
+    filled: Filled,
+}
+
+impl Decoder {
+    /// Reads what a part of a message has of a row.
+    fn read(
+        &mut self,
+        layout: &Layout,
+        of: &Type,
+        columns: &mut [Column],
+        row: usize,
+        data: &[u8],
+    ) -> Result<(), String> {
+        let mut wire = Wire::new(data);
+        while let Some((number, value)) = wire.next()? {
+            if let Some(&at) = layout.places.get(&number) {
+                let field = &of.fields[at];
+                self.field(&layout.fields[at].form, field, &mut columns[at], row, value)
+                    .map_err(|problem| format!("`{}`: {problem}", field.name))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn field(
+        &mut self,
+        form: &Form,
+        field: &Field,
+        column: &mut Column,
+        row: usize,
+        value: Value<'_>,
+    ) -> Result<(), String> {
+        match (form, column, value, &field.kind) {
+            (
+                Form::Struct(layout),
+                Column::Structs { columns, rows, is_open },
+                Value::Bytes(data),
+                Kind::Struct(of),
+            ) => {
+                *is_open = true;
+                self.read(layout, of, columns, *rows, data)
+            }
+            (Form::Struct(layout), Column::Lists(_, items), Value::Bytes(data), Kind::Struct(of)) => {
+                let Column::Structs { columns, rows, .. } = &mut **items else {
+                    return Ok(());
+                };
+                self.read(layout, of, columns, *rows, data)?;
+                self.close(layout, of, columns, *rows)?;
+                *rows += 1;
+                Ok(())
+            }
+            (Form::Bytes, Column::Lists(offsets, items), Value::Bytes(data), _) => {
+                items.truncate(offsets.last().map_or(0, |&from| from as usize));
+                items.add_number(data);
+                Ok(())
+            }
+            (Form::Text, Column::Lists(_, items), Value::Bytes(data), kind) => add_text(items, kind, data),
+            (Form::Text, column, Value::Bytes(data), kind) => {
+                column.truncate(row);
+                add_text(column, kind, data)
+            }
+            (form, Column::Lists(_, items), Value::Bytes(packed), _) => {
+                let mut wire = Wire::new(packed);
+                while let Some(value) = form.next_packed(&mut wire, size(items))? {
+                    form.number(value, size(items), |number| items.add_number(number));
+                }
+                Ok(())
+            }
+            (form, Column::Lists(_, items), value, _) => {
+                form.number(value, size(items), |number| items.add_number(number));
+                Ok(())
+            }
+            (form, column, value, _) => {
+                form.number(value, size(column), |number| {
+                    column.truncate(row);
+                    column.add_number(number);
+                });
+                Ok(())
+            }
+        }
+    }
+
+    /// Ends a row: what it has not is added.
+    fn close(&mut self, layout: &Layout, of: &Type, columns: &mut [Column], row: usize) -> Result<(), String> {
+        for ((tag, field), column) in layout.fields.iter().zip(&of.fields).zip(columns) {
+            match (column, &tag.form, &field.kind) {
+                (
+                    Column::Structs {
+                        columns,
+                        rows,
+                        is_open: is_open @ true,
+                    },
+                    Form::Struct(layout),
+                    Kind::Struct(of),
+                ) => {
+                    self.close(layout, of, columns, *rows)?;
+                    *rows += 1;
+                    *is_open = false;
+                }
+                (column @ Column::Lists(..), ..) => column.end_list()?,
+                (column, ..) if column.len() == row => {
+                    self.filled.add(column)?;
+                    if let Absent::Value(value) = &tag.absent {
+                        column.truncate(row);
+                        column.add_number(value);
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+fn add_text(column: &mut Column, kind: &Kind, data: &[u8]) -> Result<(), String> {
+    match kind {
+        Kind::Text => column.add_text(String::from_utf8_lossy(data).as_bytes()),
+        _ => column.add_text(data),
+    }
+}
+
+/// How many bytes a number of a column has.
+fn size(column: &Column) -> usize {
+    match column {
+        Column::Numbers { dtype, .. } => dtype.size(),
+        _ => 0,
+    }
+}
+
+impl Form {
+    /// The bytes of a number of a size. A value of another wire type has none.
+    fn number(&self, value: Value<'_>, size: usize, take: impl FnOnce(&[u8])) {
+        match (self, value) {
+            (Self::Bool, Value::Varint(value)) => take(&[u8::from(value != 0)]),
+            (Self::Varint, Value::Varint(value)) => take(&value.to_le_bytes()[..size]),
+            (Self::Zigzag, Value::Varint(value)) => {
+                let value = if size == 4 { u64::from(value as u32) } else { value };
+                take(&((value >> 1) ^ (value & 1).wrapping_neg()).to_le_bytes()[..size]);
+            }
+            (Self::Fixed, Value::Fixed32(bytes)) if size == 4 => take(&bytes),
+            (Self::Fixed, Value::Fixed64(bytes)) if size == 8 => take(&bytes),
+            _ => {}
+        }
+    }
+
+    /// The next one of numbers that stand side by side.
+    fn next_packed<'a>(&self, wire: &mut Wire<'a>, size: usize) -> Result<Option<Value<'a>>, String> {
+        let has_numbers = matches!(self, Self::Bool | Self::Varint | Self::Zigzag | Self::Fixed);
+        if wire.rest.is_empty() || !has_numbers {
+            return Ok(None);
+        }
+        Ok(Some(match (self, size) {
+            (Self::Fixed, 4) => Value::Fixed32(wire.array()?),
+            (Self::Fixed, _) => Value::Fixed64(wire.array()?),
+            _ => Value::Varint(wire.varint()?),
+        }))
+    }
+}
+
+/// A value as it travels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Value<'a> {
+    Varint(u64),
+    Fixed64([u8; 8]),
+    /// Of so many bytes, or of a group.
+    Bytes(&'a [u8]),
+    Fixed32([u8; 4]),
+}
+
+/// The fields of a message, one after the other.
+pub(super) struct Wire<'a> {
+    rest: &'a [u8],
+    len: usize,
+}
+
+const START_GROUP: u64 = 3;
+const END_GROUP: u64 = 4;
+
+impl<'a> Wire<'a> {
+    pub fn new(data: &'a [u8]) -> Self {
+        Self {
+            rest: data,
+            len: data.len(),
+        }
+    }
+
+    /// The number of the next field, and its value.
+    pub fn next(&mut self) -> Result<Option<(u64, Value<'a>)>, String> {
+        if self.rest.is_empty() {
+            return Ok(None);
+        }
+        let (number, wire_type) = self.tag()?;
+        let value = match wire_type {
+            START_GROUP => self.group(number)?,
+            wire_type => self.value(wire_type)?,
+        };
+        Ok(Some((number, value)))
+    }
+
+    fn tag(&mut self) -> Result<(u64, u64), String> {
+        let at = self.at();
+        let tag = self.varint()?;
+        match tag >> 3 {
+            number @ 1..=0x1fff_ffff => Ok((number, tag & 7)),
+            number => Err(format!("field number {number} at byte {at} (allowed: 1 to 536870911)")),
+        }
+    }
+
+    fn value(&mut self, wire_type: u64) -> Result<Value<'a>, String> {
+        let at = self.at();
+        Ok(match wire_type {
+            0 => Value::Varint(self.varint()?),
+            1 => Value::Fixed64(self.array()?),
+            2 => {
+                let length = self.varint()?;
+                Value::Bytes(self.take(length)?)
+            }
+            5 => Value::Fixed32(self.array()?),
+            END_GROUP => return Err(format!("the end of a group at byte {at} that did not begin")),
+            _ => return Err(format!("wire type {wire_type} at byte {at} (allowed: 0 to 5)")),
+        })
+    }
+
+    /// What stands in a group that began, groups in it among them.
+    fn group(&mut self, number: u64) -> Result<Value<'a>, String> {
+        let (from, mut open) = (self.rest, vec![number]);
+        while let Some(&innermost) = open.last() {
+            let at = self.at();
+            match self.tag()? {
+                (number, START_GROUP) => open.push(number),
+                (number, END_GROUP) if number == innermost => {
+                    open.pop();
+                    if open.is_empty() {
+                        let inside = at - (self.len - from.len());
+                        return Ok(Value::Bytes(&from[..inside]));
+                    }
+                }
+                (number, END_GROUP) => {
+                    return Err(format!(
+                        "the end of group {number} at byte {at}, and {innermost} is open"
+                    ));
+                }
+                (_, wire_type) => {
+                    self.value(wire_type)?;
+                }
+            }
+        }
+        Ok(Value::Bytes(&[]))
+    }
+
+    fn varint(&mut self) -> Result<u64, String> {
+        let mut value = 0;
+        for (i, &byte) in self.rest.iter().take(10).enumerate() {
+            value |= u64::from(byte & 0x7f) << (7 * i);
+            if byte < 0x80 {
+                self.rest = &self.rest[i + 1..];
+                return Ok(value);
+            }
+        }
+        Err(format!("no end of the number at byte {} of {}", self.at(), self.len))
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], String> {
+        let mut array = [0; N];
+        array.copy_from_slice(self.take(N as u64)?);
+        Ok(array)
+    }
+
+    fn take(&mut self, bytes: u64) -> Result<&'a [u8], String> {
+        let taken = usize::try_from(bytes).ok().and_then(|n| self.rest.split_at_checked(n));
+        let (taken, rest) = taken.ok_or_else(|| format!("{bytes} bytes at byte {} of {}", self.at(), self.len))?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    fn at(&self) -> usize {
+        self.len - self.rest.len()
+    }
+}

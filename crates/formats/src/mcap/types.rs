@@ -1,0 +1,250 @@
+//! Types of messages, as a bag describes them.
+
+use arrow_schema::{DataType, Field as ArrowField, Fields};
+use robocache_device::Dtype;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// A type has no more values and structs than this, those of sequences counted once.
+const MOST_VALUES: usize = 65_536;
+
+/// A struct: its fields in their order.
+#[derive(Debug, PartialEq)]
+pub(super) struct Type {
+    pub fields: Vec<Field>,
+    /// How many values and structs it has, those of sequences counted once.
+    values: usize,
+}
+
+#[derive(Debug, PartialEq)]
+pub(super) struct Field {
+    pub name: String,
+    pub kind: Kind,
+    pub count: Count,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Kind {
+    /// A boolean that stays one, as the selector wants it in a cloud.
+    Bool,
+    /// A boolean that becomes 0 or 1.
+    Flag,
+    Number(Dtype),
+    Text,
+    /// Bytes among others; those of one field are numbers.
+    Bytes,
+    Struct(Arc<Type>),
+    /// What is not decoded, such as a message within itself.
+    Opaque,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Count {
+    One,
+    /// As many, always.
+    Array(usize),
+    /// As many as a message says.
+    Sequence,
+}
+
+impl Kind {
+    fn arrow_type(&self) -> DataType {
+        match self {
+            Self::Bool => DataType::Boolean,
+            Self::Flag => DataType::UInt8,
+            Self::Number(dtype) => dtype.arrow_type(),
+            Self::Text => DataType::Utf8,
+            Self::Bytes => DataType::Binary,
+            Self::Opaque => DataType::Null,
+            Self::Struct(of) => DataType::Struct(of.arrow_fields()),
+        }
+    }
+}
+
+impl Type {
+    /// The fields of the Arrow struct that a message becomes: as the ROS 2 bridge sends it, but for arrays, whose length is
+    /// in their type.
+    pub fn arrow_fields(&self) -> Fields {
+        let fields = self.fields.iter().map(|field| {
+            let one = field.kind.arrow_type();
+            let item = || Arc::new(ArrowField::new("item", one.clone(), true));
+            let all = match field.count {
+                Count::One => one,
+                Count::Array(n) => DataType::FixedSizeList(item(), n as i32),
+                Count::Sequence => DataType::List(item()),
+            };
+            ArrowField::new(&field.name, all, true)
+        });
+        fields.collect()
+    }
+
+    /// Whether there are no values in it, but for structs without any.
+    pub fn is_empty(&self) -> bool {
+        let is_empty = |field: &Field| matches!(&field.kind, Kind::Struct(of) if of.is_empty());
+        self.fields.iter().all(is_empty)
+    }
+
+    /// The type with these fields.
+    ///
+    /// # Errors
+    /// More values than a type may have, or two fields of a name.
+    pub fn new(fields: Vec<Field>) -> Result<Arc<Self>, String> {
+        let mut names = HashSet::with_capacity(fields.len());
+        if let Some(twice) = fields.iter().find(|field| !names.insert(field.name.as_str())) {
+            return Err(format!("a type with two fields `{}`", twice.name));
+        }
+        let of = |field: &Field| match &field.kind {
+            Kind::Struct(of) => of.values.saturating_add(1),
+            _ => 1,
+        };
+        let values = fields.iter().map(of).fold(0, usize::saturating_add);
+        match values {
+            ..=MOST_VALUES => Ok(Arc::new(Self { fields, values })),
+            _ => Err(format!("a type of {values} values (allowed: {MOST_VALUES})")),
+        }
+    }
+}
+
+/// The type that a `ros2msg` schema describes: the fields of `name`, then those of the types in it, each behind a line of `=`
+/// and its name.
+pub(super) fn from_ros2msg(name: &str, text: &str) -> Result<Arc<Type>, String> {
+    let mut texts = HashMap::from([
+        ("builtin_interfaces/Time".to_owned(), "int32 sec\nuint32 nanosec"),
+        ("builtin_interfaces/Duration".to_owned(), "int32 sec\nuint32 nanosec"),
+    ]);
+    let mut current = (short(name), 0);
+    let mut at = 0;
+    let mut lines = text.split_inclusive('\n').peekable();
+    while let Some(line) = lines.next() {
+        let from = at;
+        at += line.len();
+        let is_rule = line.trim().len() >= 40 && line.trim().bytes().all(|byte| byte == b'=');
+        let next = lines.peek().and_then(|next| next.trim().strip_prefix("MSG:"));
+        if let Some(next) = next.filter(|_| is_rule) {
+            let (name, begins) = std::mem::replace(&mut current, (short(next.trim()), 0));
+            texts.insert(name, &text[begins..from]);
+            at += lines.next().map_or(0, str::len);
+            current.1 = at;
+        }
+    }
+    texts.insert(current.0, &text[current.1..]);
+    let mut types = Types {
+        texts,
+        made: HashMap::new(),
+        open: Vec::new(),
+    };
+    types.find(&short(name))
+}
+
+/// `package/Name` of a type, which may stand as `package/msg/Name`.
+fn short(name: &str) -> String {
+    let name = name.trim();
+    match (name.split_once('/'), name.rsplit_once('/')) {
+        (Some((package, _)), Some((_, name))) => format!("{package}/{name}"),
+        _ => name.to_owned(),
+    }
+}
+
+struct Types<'a> {
+    texts: HashMap<String, &'a str>,
+    made: HashMap<String, Arc<Type>>,
+    /// Those that are being made.
+    open: Vec<String>,
+}
+
+impl Types<'_> {
+    fn find(&mut self, name: &str) -> Result<Arc<Type>, String> {
+        if let Some(made) = self.made.get(name) {
+            return Ok(made.clone());
+        }
+        if self.open.iter().any(|open| open == name) || self.open.len() > 32 {
+            return Err(format!("type `{name}` is in itself, or 32 deep in others"));
+        }
+        let Some(&text) = self.texts.get(name) else {
+            return Err(format!("type `{name}` is not described"));
+        };
+        self.open.push(name.to_owned());
+        let package = name.split_once('/').map_or("", |(package, _)| package).to_owned();
+        let keeps_bools = name == "sensor_msgs/PointCloud2";
+        let mut fields = Vec::new();
+        for line in text.lines() {
+            let line = line.split('#').next().unwrap_or_default().trim();
+            if line.is_empty() {
+                continue;
+            }
+            if let Some(field) = self.field(&package, line, keeps_bools)? {
+                fields.push(field);
+            }
+        }
+        if fields.is_empty() {
+            // The byte that a struct without fields travels as.
+            fields.push(Field {
+                name: "structure_needs_at_least_one_member".to_owned(),
+                kind: Kind::Number(Dtype::UInt8),
+                count: Count::One,
+            });
+        }
+        self.open.pop();
+        let made = Type::new(fields)?;
+        self.made.insert(name.to_owned(), made.clone());
+        Ok(made)
+    }
+
+    /// The field that a line describes; `None` for a constant.
+    fn field(&mut self, package: &str, line: &str, keeps_bools: bool) -> Result<Option<Field>, String> {
+        let refused = || format!("line `{line}` is no field (allowed: a type and a name)");
+        let (of, rest) = line.split_once(char::is_whitespace).ok_or_else(refused)?;
+        let rest = rest.trim_start();
+        let name_end = rest
+            .find(|c: char| !(c.is_alphanumeric() || c == '_'))
+            .unwrap_or(rest.len());
+        let (name, behind) = rest.split_at(name_end);
+        if name.is_empty() {
+            return Err(refused());
+        }
+        if behind.trim_start().starts_with('=') {
+            return Ok(None);
+        }
+        let (of, count) = match of.strip_suffix(']').and_then(|of| of.rsplit_once('[')) {
+            None => (of, Count::One),
+            Some((of, "")) => (of, Count::Sequence),
+            Some((of, bound)) if bound.starts_with("<=") => (of, Count::Sequence),
+            Some((of, n)) => match n.parse() {
+                Ok(n @ 1..=0x7fff_ffff) => (of, Count::Array(n)),
+                _ => return Err(refused()),
+            },
+        };
+        // A bound on a text's length.
+        let of = of.split_once("<=").map_or(of, |(of, _)| of);
+        let kind = match of {
+            "bool" if keeps_bools => Kind::Bool,
+            "bool" => Kind::Flag,
+            "byte" | "char" | "uint8" => Kind::Number(Dtype::UInt8),
+            "int8" => Kind::Number(Dtype::Int8),
+            "int16" => Kind::Number(Dtype::Int16),
+            "uint16" => Kind::Number(Dtype::UInt16),
+            "int32" => Kind::Number(Dtype::Int32),
+            "uint32" => Kind::Number(Dtype::UInt32),
+            "int64" => Kind::Number(Dtype::Int64),
+            "uint64" => Kind::Number(Dtype::UInt64),
+            "float32" => Kind::Number(Dtype::Float32),
+            "float64" => Kind::Number(Dtype::Float64),
+            "string" => Kind::Text,
+            "wstring" => return Err(format!("`{line}`: a wstring (allowed: string)")),
+            "Header" => Kind::Struct(self.find("std_msgs/Header")?),
+            "time" | "Time" if package == "builtin_interfaces" => Kind::Struct(self.find("builtin_interfaces/Time")?),
+            other if other.contains('/') => Kind::Struct(self.find(&short(other))?),
+            other => Kind::Struct(self.find(&format!("{package}/{other}"))?),
+        };
+        Ok(Some(Field {
+            name: name.to_owned(),
+            kind,
+            count,
+        }))
+    }
+}
+
+/// Whether these are the fields, in any order.
+pub(super) fn has_all(fields: &Fields, names: &[&str]) -> bool {
+    fields.len() == names.len() && names.iter().all(|name| fields.find(name).is_some())
+}

@@ -1,0 +1,102 @@
+//! The occupied cells of voxel grids, as clouds to be looked at.
+
+use super::encoder::Cdr;
+use robocache_device::{Dtype, Values};
+use robocache_stream::Message;
+
+/// Where the cells of a grid are, and how large.
+struct Grid {
+    origin_m: [f64; 3],
+    size_m: [f64; 3],
+    shape: [usize; 3],
+}
+
+impl Grid {
+    fn of(message: &Message) -> Option<Self> {
+        let header = &message.header;
+        let numbers = |list: &[f64]| <[f64; 3]>::try_from(list).ok();
+        let [x, y, z] = header.grid_shape[..] else { return None };
+        Some(Self {
+            origin_m: numbers(&header.origin_m)?,
+            size_m: numbers(&header.voxel_size_m)?,
+            shape: [
+                usize::try_from(x).ok()?,
+                usize::try_from(y).ok()?,
+                usize::try_from(z).ok()?,
+            ],
+        })
+    }
+
+    fn cells(&self) -> usize {
+        self.shape.iter().copied().fold(1, usize::saturating_mul)
+    }
+
+    /// The centre of a cell, m.
+    fn centre(&self, cell: [f64; 3]) -> [f32; 3] {
+        std::array::from_fn(|axis| (self.origin_m[axis] + (cell[axis] + 0.5) * self.size_m[axis]) as f32)
+    }
+
+    /// The centre of a cell by its place in the order of cells.
+    fn centre_of(&self, cell: usize) -> [f32; 3] {
+        let [_, y, z] = self.shape;
+        self.centre([cell / (y * z), cell / z % y, cell % z].map(|at| at as f64))
+    }
+}
+
+/// Writes the cells of a grid that hold something; `None` where the message is no grid.
+pub(super) fn cloud(message: &Message, data: &mut Cdr) -> Option<()> {
+    let grid = Grid::of(message)?;
+    let names = &message.header.channels[..];
+    if names.iter().any(|name| ["x", "y", "z"].contains(&name.as_str())) {
+        return None;
+    }
+    let mut points: Vec<f32> = Vec::new();
+    let with_channels = match (message.column("coords"), message.column("features"), message.flat()) {
+        (Some(coords), Some(features), _) if coords.dtype == Dtype::Int32 && features.dtype == Dtype::Float32 => {
+            let (coords, features) = (coords.values(), features.values());
+            if features.len() != message.rows * names.len() || coords.len() != message.rows * 3 {
+                return None;
+            }
+            let rows = coords.as_slice::<i32>().chunks_exact(3).enumerate();
+            for (row, cell) in rows {
+                points.extend(grid.centre([0, 1, 2].map(|axis| f64::from(cell[axis]))));
+                points.extend(&features.as_slice::<f32>()[row * names.len()..(row + 1) * names.len()]);
+            }
+            true
+        }
+        (_, _, Some(values)) if values.dtype() == Dtype::UInt8 && values.len() == grid.cells().div_ceil(8) => {
+            let bits = values.as_slice::<u8>();
+            let occupied = (0..grid.cells()).filter(|cell| bits[cell / 8] >> (cell % 8) & 1 == 1);
+            occupied.for_each(|cell| points.extend(grid.centre_of(cell)));
+            false
+        }
+        (_, _, Some(values)) if values.len() == grid.cells().checked_mul(names.len())? && !names.is_empty() => {
+            dense(&grid, values, names.len(), &mut points);
+            true
+        }
+        _ => return None,
+    };
+    let mut columns = vec![("x", Dtype::Float32), ("y", Dtype::Float32), ("z", Dtype::Float32)];
+    if with_channels {
+        columns.extend(names.iter().map(|name| (name.as_str(), Dtype::Float32)));
+    }
+    let count = points.len() / columns.len();
+    data.cloud(message, &columns, count, |out| {
+        out.extend_from_slice(bytemuck::cast_slice(&points))
+    });
+    Some(())
+}
+
+/// The cells of `[C, X, Y, Z]` with a value that is not 0.
+fn dense(grid: &Grid, values: Values<'_>, channels: usize, points: &mut Vec<f32>) {
+    let cells = grid.cells();
+    let mut floats = vec![0.0; values.len()];
+    values.to_f32(&mut floats);
+    for cell in 0..cells {
+        let of_cell = || (0..channels).map(|channel| floats[channel * cells + cell]);
+        if of_cell().any(|value| value != 0.0) {
+            points.extend(grid.centre_of(cell));
+            points.extend(of_cell());
+        }
+    }
+}

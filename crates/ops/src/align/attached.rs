@@ -1,0 +1,277 @@
+//! The messages of attached streams, and which of them a window has.
+
+use super::{Aligner, AttachedSpec, Pushed, SampleError, Target, Timeline};
+use std::collections::VecDeque;
+
+/// The messages of the attached streams of an [`Aligner`], each as an item of the caller's: the message itself, or its
+/// number.
+///
+/// The [`Timeline`] has the times of the messages and says what is due, as for a modality with `previous`. Here is what
+/// came with the times. Messages go in with [`push`](Self::push); [`select`](Self::select) finds those of a window;
+/// [`next_released`](Self::next_released) gives back what is held no more.
+///
+/// ```
+/// use robocache_device::{Placement, Values};
+/// use robocache_ops::align::{Aligner, AttachConfig, Attached, ModalityConfig};
+/// use robocache_ops::fuse::FuseConfig;
+/// use robocache_time::Interpolation;
+///
+/// let config = FuseConfig {
+///     rate_hz: 100.0,
+///     modalities: vec![ModalityConfig {
+///         input: "arm".into(),
+///         dim: 1,
+///         interpolation: Some(Interpolation::Previous),
+///         ..ModalityConfig::default()
+///     }],
+///     attach: vec![AttachConfig { input: "voxels".into(), ..AttachConfig::default() }],
+///     ..FuseConfig::default()
+/// };
+/// let mut aligner = Aligner::new(&config, &Placement::cpu("an example"))?;
+/// let mut grids = Attached::new(aligner.timeline());
+///
+/// const MS: i64 = 1_000_000;
+/// grids.push(&mut aligner, 0, 4 * MS, 100, || "the grid of 4 ms")?;
+/// grids.push(&mut aligner, 0, 14 * MS, 100, || "the grid of 14 ms")?;
+/// aligner.push(0, 10 * MS, Values::from_f32(&[1.0]))?;
+/// let target = aligner.due().ok_or("both are past 10 ms")?;
+/// grids.select(aligner.timeline(), &target);
+/// assert_eq!(grids.members(0).collect::<Vec<_>>(), [&"the grid of 4 ms"]);
+/// assert_eq!((grids.index(), grids.age_ns()), (&[0][..], &[6 * MS][..]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Attached<M> {
+    streams: Vec<Stream<M>>,
+    /// `[T, A]`, row-major, of the last window: which of the distinct messages, -1 none; and its age, ns.
+    index: Vec<i64>,
+    age_ns: Vec<i64>,
+    released: Vec<(usize, M)>,
+}
+
+struct Stream<M> {
+    spec: AttachedSpec,
+    /// Its place in the timeline.
+    stream: usize,
+    /// What came with each time of its history, in the same order.
+    slots: VecDeque<Slot<M>>,
+    /// The number of the first of them in its history.
+    first: u64,
+    /// The bytes of all.
+    held: usize,
+    /// Up to this number it is known which are of no use to any row.
+    judged: u64,
+    /// Those up to this number were given up.
+    emptied: u64,
+    /// The distinct messages of the last window: their places among the slots, ascending.
+    members: Vec<usize>,
+}
+
+/// `None`: it was given up.
+struct Slot<M> {
+    item: Option<M>,
+    bytes: usize,
+}
+
+/// What the arrival of a message did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Arrival {
+    /// As of a sample.
+    pub pushed: Pushed,
+    /// So many messages that a row may have needed were given up for `max_held_mb`, the oldest first.
+    pub dropped: usize,
+}
+
+/// Why a message was dropped. The stream goes on.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum AttachError {
+    /// Its stamp is no time.
+    #[error(transparent)]
+    Stamp(#[from] SampleError),
+    /// It is larger than all that may be held.
+    #[error("it takes {came} bytes (allowed: {allowed}, `max_held_mb`)")]
+    TooLarge {
+        /// What it takes.
+        came: usize,
+        /// `max_held_mb`.
+        allowed: usize,
+    },
+}
+
+impl<M> Attached<M> {
+    /// For the attached streams of a timeline; empty.
+    pub fn new(timeline: &Timeline) -> Self {
+        let streams = timeline.attached().iter().enumerate().map(|(i, spec)| Stream {
+            spec: spec.clone(),
+            stream: timeline.modalities() + i,
+            slots: VecDeque::new(),
+            first: 0,
+            held: 0,
+            judged: 0,
+            emptied: 0,
+            members: Vec::new(),
+        });
+        Self {
+            streams: streams.collect(),
+            index: Vec::new(),
+            age_ns: Vec::new(),
+            released: Vec::new(),
+        }
+    }
+
+    /// A message of an attached stream with this stamp, ns, that takes so many bytes has come. `item` makes what is held of
+    /// it; it is not called where the message is dropped at once. Ask what is [`due`](Aligner::due) after each one.
+    ///
+    /// # Errors
+    /// Why it was dropped. It leaves no trace then, not even of its stamp.
+    ///
+    /// # Panics
+    /// If there is no such stream.
+    pub fn push(
+        &mut self,
+        aligner: &mut Aligner,
+        attached: usize,
+        stamp_ns: i64,
+        bytes: usize,
+        item: impl FnOnce() -> M,
+    ) -> Result<Arrival, AttachError> {
+        let Self { streams, released, .. } = self;
+        let of = &mut streams[attached];
+        let mut release = |item| released.push((attached, item));
+        let allowed = of.spec.max_held;
+        if bytes > allowed {
+            return Err(AttachError::TooLarge { came: bytes, allowed });
+        }
+        let timeline = &mut aligner.timeline;
+        timeline.check(of.stream, stamp_ns, 0)?;
+        let (pushed, place) = timeline.push_time(of.stream, stamp_ns);
+        of.follow(timeline, &mut release);
+        let mut dropped = 0;
+        if let Some(place) = place {
+            let at = (place.number - of.first) as usize;
+            let item = Some(item());
+            of.held += bytes;
+            of.judged = of.judged.min(place.number);
+            of.emptied = of.emptied.min(place.number);
+            if place.replaces {
+                of.give_up(at).into_iter().for_each(&mut release);
+                of.slots[at] = Slot { item, bytes };
+            } else {
+                of.slots.insert(at, Slot { item, bytes });
+            }
+            dropped = of.make_room(timeline, &mut release);
+        }
+        Ok(Arrival { pushed, dropped })
+    }
+
+    /// Finds the messages of the window of a target that is due: for each row the newest one at or before it, which is
+    /// never newer than the row, if it is not older than `max_age_ms`.
+    pub fn select(&mut self, timeline: &Timeline, target: &Target) {
+        let (rows, streams) = (timeline.window(), self.streams.len());
+        for list in [&mut self.index, &mut self.age_ns] {
+            list.clear();
+            list.resize(rows * streams, -1);
+        }
+        for (i, of) in self.streams.iter_mut().enumerate() {
+            of.follow(timeline, &mut |item| self.released.push((i, item)));
+            of.members.clear();
+            let history = timeline.history(of.stream);
+            for row in rows - of.spec.rows..rows {
+                let at_row = timeline.row(target, row);
+                let newest = history.until(at_row.time_ns).checked_sub(1);
+                let Some(newest) = newest.filter(|_| at_row.is_there) else {
+                    continue;
+                };
+                let age = at_row.time_ns - history.times()[newest];
+                let is_too_old = of.spec.max_age.is_some_and(|most| age > most);
+                if is_too_old || of.slots[newest].item.is_none() {
+                    continue;
+                }
+                // Rows ascend, and with them what is the newest.
+                if of.members.last() != Some(&newest) {
+                    of.members.push(newest);
+                }
+                let at = row * streams + i;
+                (self.index[at], self.age_ns[at]) = (of.members.len() as i64 - 1, age);
+            }
+        }
+    }
+
+    /// The distinct messages of an attached stream in the window that was [selected](Self::select) last, oldest first.
+    pub fn members(&self, attached: usize) -> impl ExactSizeIterator<Item = &M> + Clone {
+        let Stream { slots, members, .. } = &self.streams[attached];
+        members.iter().map(|&at| match &slots[at].item {
+            Some(item) => item,
+            None => unreachable!("a member is held until the next call that changes something"),
+        })
+    }
+
+    /// For each row of that window and attached stream, `[T, A]` row-major: which of its distinct messages, -1 none.
+    pub fn index(&self) -> &[i64] {
+        &self.index
+    }
+
+    /// For each row and attached stream, `[T, A]` row-major: the row's time minus that of its message, ns, -1 none.
+    pub fn age_ns(&self) -> &[i64] {
+        &self.age_ns
+    }
+
+    /// Bytes of an attached stream that are held.
+    pub fn held_bytes(&self, attached: usize) -> usize {
+        self.streams[attached].held
+    }
+
+    /// What is held no more, with its attached stream.
+    pub fn next_released(&mut self) -> Option<(usize, M)> {
+        self.released.pop()
+    }
+}
+
+impl<M> Stream<M> {
+    /// Gives up what its history has forgotten.
+    fn follow(&mut self, timeline: &Timeline, release: &mut impl FnMut(M)) {
+        let first = timeline.history(self.stream).first();
+        while self.first < first {
+            if !self.slots.is_empty() {
+                self.give_up(0).into_iter().for_each(&mut *release);
+                self.slots.pop_front();
+            }
+            self.first += 1;
+        }
+    }
+
+    fn give_up(&mut self, at: usize) -> Option<M> {
+        let item = self.slots[at].item.take();
+        if item.is_some() {
+            self.held -= self.slots[at].bytes;
+        }
+        item
+    }
+
+    /// Gives messages up until no more is held than may be: first those that no row can have, then the oldest. Returns how
+    /// many of the latter.
+    fn make_room(&mut self, timeline: &Timeline, release: &mut impl FnMut(M)) -> usize {
+        let times = timeline.history(self.stream).times();
+        self.judged = self.judged.max(self.first);
+        while self.held > self.spec.max_held {
+            let at = (self.judged - self.first) as usize;
+            let (Some(&from), Some(&next)) = (times.get(at), times.get(at + 1)) else {
+                break;
+            };
+            self.judged += 1;
+            let until = self.spec.max_age.map_or(next, |most| next.min(from + most + 1));
+            if !timeline.awaits_row_in(from, until) {
+                self.give_up(at).into_iter().for_each(&mut *release);
+            }
+        }
+        let mut dropped = 0;
+        self.emptied = self.emptied.max(self.first);
+        while self.held > self.spec.max_held && self.emptied < self.first + self.slots.len() as u64 {
+            if let Some(item) = self.give_up((self.emptied - self.first) as usize) {
+                release(item);
+                dropped += 1;
+            }
+            self.emptied += 1;
+        }
+        dropped
+    }
+}

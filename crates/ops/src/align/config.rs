@@ -1,0 +1,251 @@
+use super::TriggerConfig;
+pub use crate::channel_groups::GroupConfig;
+use robocache_device::Dtype;
+use robocache_stream::{FromConfig, Reading, Wanted};
+use robocache_time::{Interpolation, QuaternionOrder};
+use serde::Deserialize;
+
+/// What align and fuse do: the sections `align:` and `fuse:` of a configuration.
+///
+/// ```
+/// use robocache_ops::align::{AlignConfig, ModalityConfig};
+/// use robocache_time::Interpolation;
+///
+/// let config = AlignConfig {
+///     rate_hz: 50.0,
+///     window: 16,
+///     modalities: vec![ModalityConfig {
+///         input: "force".into(),
+///         dim: 6,
+///         interpolation: Some(Interpolation::Linear),
+///         max_gap_ms: Some(50.0),
+///         ..ModalityConfig::default()
+///     }],
+///     ..AlignConfig::default()
+/// };
+/// ```
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AlignConfig {
+    /// Targets per second: they lie at whole multiples of `round(1e9 / rate_hz)` ns.
+    pub rate_hz: f64,
+    /// T, the rows of an observation.
+    #[serde(default = "one")]
+    pub window: usize,
+    /// Grid steps between the rows of a window.
+    #[serde(default = "one")]
+    pub stride: usize,
+    /// Grid steps between observations.
+    #[serde(default = "one")]
+    pub emit_every: usize,
+    /// For how long a target waits for a stream that is behind the newest one; `None`: for ever.
+    #[serde(default)]
+    pub max_wait_ms: Option<f64>,
+    /// What makes an observation; `None`: the grid.
+    #[serde(default)]
+    pub trigger: Option<TriggerConfig>,
+    /// The type of the published values.
+    #[serde(default = "float32")]
+    pub dtype: Dtype,
+    /// What stands where there is no valid value.
+    #[serde(default)]
+    pub fill_value: f32,
+    /// The streams, in the order of the last axis.
+    pub modalities: Vec<ModalityConfig>,
+    /// Streams of messages that are tied to the observations as they are, such as voxel grids. Only fuse has them.
+    #[serde(default)]
+    pub attach: Vec<AttachConfig>,
+}
+
+/// One stream of an [`AlignConfig`].
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModalityConfig {
+    /// The input it comes from.
+    pub input: String,
+    /// Values a sample.
+    pub dim: usize,
+    /// Where the values stand in a struct, and the stamp. `None`: where that is recognised.
+    #[serde(default)]
+    pub from: Option<FromConfig>,
+    /// How values between samples are found; may be left out where every group says it.
+    #[serde(default)]
+    pub interpolation: Option<Interpolation>,
+    /// By how much its stamps are later than the capture: a sample's time is its stamp minus this.
+    #[serde(default)]
+    pub latency_ms: f64,
+    /// See [`Limits::max_age`](robocache_time::Limits::max_age).
+    #[serde(default)]
+    pub max_age_ms: Option<f64>,
+    /// See [`Limits::max_gap`](robocache_time::Limits::max_gap).
+    #[serde(default)]
+    pub max_gap_ms: Option<f64>,
+    /// See [`Limits::extrapolate`](robocache_time::Limits::extrapolate).
+    #[serde(default)]
+    pub extrapolate_ms: Option<f64>,
+    /// `slerp`: of the two quaternions of a rotation, the one with w >= 0. `None`: false.
+    #[serde(default)]
+    pub canonical: Option<bool>,
+    /// `slerp`: where w stands. `None`: `xyzw`.
+    #[serde(default)]
+    pub order: Option<QuaternionOrder>,
+    /// The least time between two samples, as far as targets need to know: none is waited for that would come sooner.
+    #[serde(default)]
+    pub min_period_ms: Option<f64>,
+    /// How late a sample may come and still be sorted in before it is used.
+    #[serde(default)]
+    pub reorder_ms: f64,
+    /// Whether a target waits for this stream.
+    #[serde(default = "yes")]
+    pub wait: bool,
+    /// A stamp that goes back by more than this is a clock jump; at least `reorder_ms`. `None`: 1000, or `reorder_ms`
+    /// where that is more.
+    #[serde(default)]
+    pub reset_ms: Option<f64>,
+    /// A stamp that is further ahead than this of its stream's newest, and of the newest of every stream that is waited
+    /// for, is a clock jump. `None`: 10,000 with `max_wait_ms`, else no stamp is.
+    #[serde(default)]
+    pub jump_ms: Option<f64>,
+    /// Groups of channels with rules of their own; together they cover each channel once.
+    #[serde(default)]
+    pub groups: Vec<GroupConfig>,
+}
+
+/// A stream of an [`AlignConfig`] whose messages are tied to the observations as they are: the key `attach`.
+///
+/// `Default` has no input yet; everything else is as it is where a configuration file leaves it out.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AttachConfig {
+    /// The input it comes from.
+    pub input: String,
+    /// The output on which those of a window are published, and the name of their column in `observation`.
+    #[serde(default = "grids")]
+    pub output: String,
+    /// As of [`ModalityConfig`]; its columns are those of a cloud.
+    #[serde(default)]
+    pub from: Option<FromConfig>,
+    /// How many of the newest rows have messages. `None`: all.
+    #[serde(default)]
+    pub rows: Option<usize>,
+    /// How old a message may be at a row. `None`: no limit.
+    #[serde(default)]
+    pub max_age_ms: Option<f64>,
+    /// By how much its stamps are later than the capture: a message's time is its stamp minus this.
+    #[serde(default)]
+    pub latency_ms: f64,
+    /// The least time between two messages, as far as targets need to know: none is waited for that would come sooner.
+    #[serde(default)]
+    pub min_period_ms: Option<f64>,
+    /// How late a message may come and still be sorted in before it is used.
+    #[serde(default)]
+    pub reorder_ms: f64,
+    /// Whether a target waits for this stream.
+    #[serde(default = "yes")]
+    pub wait: bool,
+    /// As of [`ModalityConfig`].
+    #[serde(default)]
+    pub reset_ms: Option<f64>,
+    /// As of [`ModalityConfig`].
+    #[serde(default)]
+    pub jump_ms: Option<f64>,
+    /// The most of its messages that is held, MiB.
+    #[serde(default = "quarter_gib")]
+    pub max_held_mb: f64,
+}
+
+impl Default for AttachConfig {
+    fn default() -> Self {
+        Self {
+            input: String::new(),
+            output: grids(),
+            from: None,
+            rows: None,
+            max_age_ms: None,
+            latency_ms: 0.0,
+            min_period_ms: None,
+            reorder_ms: 0.0,
+            wait: yes(),
+            reset_ms: None,
+            jump_ms: None,
+            max_held_mb: quarter_gib(),
+        }
+    }
+}
+
+impl Default for AlignConfig {
+    /// 50 Hz and no modality yet; everything else as it is where a configuration file leaves it out.
+    fn default() -> Self {
+        Self {
+            rate_hz: 50.0,
+            window: one(),
+            stride: one(),
+            emit_every: one(),
+            max_wait_ms: None,
+            trigger: None,
+            dtype: float32(),
+            fill_value: 0.0,
+            modalities: Vec::new(),
+            attach: Vec::new(),
+        }
+    }
+}
+
+impl Default for ModalityConfig {
+    /// No input and no channel yet; everything else as it is where a configuration file leaves it out.
+    fn default() -> Self {
+        Self {
+            input: String::new(),
+            dim: 0,
+            from: None,
+            interpolation: None,
+            latency_ms: 0.0,
+            max_age_ms: None,
+            max_gap_ms: None,
+            extrapolate_ms: None,
+            canonical: None,
+            order: None,
+            min_period_ms: None,
+            reorder_ms: 0.0,
+            wait: yes(),
+            reset_ms: None,
+            jump_ms: None,
+            groups: Vec::new(),
+        }
+    }
+}
+
+impl AlignConfig {
+    /// D, the columns of all modalities side by side.
+    pub fn columns(&self) -> usize {
+        self.modalities.iter().map(|modality| modality.dim).sum()
+    }
+
+    /// How the inputs are read: those of the modalities, then of the attached streams.
+    pub fn readings(&self) -> impl Iterator<Item = Reading> {
+        let modalities = self.modalities.iter();
+        let samples = modalities.map(|modality| Reading::samples(modality.dim, modality.from.clone()));
+        let attached = self.attach.iter();
+        samples.chain(attached.map(|attach| Reading::cloud(Wanted::Every, attach.from.clone())))
+    }
+}
+
+fn one() -> usize {
+    1
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn grids() -> String {
+    "grids".to_owned()
+}
+
+fn quarter_gib() -> f64 {
+    256.0
+}
+
+fn float32() -> Dtype {
+    Dtype::Float32
+}

@@ -1,0 +1,125 @@
+//! The samples of a message.
+
+use super::aligner::Sample;
+use super::cuda::DeviceSample;
+use super::{Aligner, DeviceFailure, PushError, Pushed};
+use robocache_device::Values;
+use robocache_stream::{Message, SamplesError};
+
+/// A cursor over the samples of a message. One sample is pushed at a time, since what it makes due comes before the next.
+///
+/// ```
+/// # use robocache_device::Placement;
+/// # use robocache_ops::align::{AlignConfig, Aligner};
+/// # use robocache_stream::Message;
+/// fn take(aligner: &mut Aligner, modality: usize, message: &Message) -> Result<(), Box<dyn std::error::Error>> {
+///     let mut samples = aligner.samples(modality, message)?;
+///     while let Some(pushed) = aligner.push_next(&mut samples, message) {
+///         pushed?;
+///         while let Some(target) = aligner.due() {
+///             let mut values = vec![0f32; aligner.outputs()[0].layout().rows];
+///             aligner.window(target).write(0, &mut values);
+///         }
+///     }
+///     Ok(())
+/// }
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Samples {
+    modality: usize,
+    next_row: usize,
+    stamp_ns: i64,
+    /// Rows up to this stamp were taken from an earlier message.
+    taken_until: Option<i64>,
+}
+
+impl Samples {
+    /// The modality that they are of.
+    pub fn modality(&self) -> usize {
+        self.modality
+    }
+
+    /// The stamp of the sample that was pushed last, ns.
+    pub fn stamp_ns(&self) -> i64 {
+        self.stamp_ns
+    }
+}
+
+/// The newest row that was taken from the observations of an input.
+#[derive(Clone, Copy)]
+pub(super) struct NewestRow {
+    stamp_ns: i64,
+    epoch: i64,
+}
+
+/// Observations that go back by more, or go back in a new epoch, come from a clock that was set back, ns.
+const OBSERVATIONS_RESET: i64 = 1_000_000_000;
+
+impl Aligner {
+    /// Begins with the samples of a message: one sample, or one for each of its `timestamps_ns`.
+    ///
+    /// Rows that an aligning node upstream masked are no samples. Of a message that is an observation itself, neither are
+    /// the rows that an earlier one held: a window repeats all rows but the newest.
+    ///
+    /// # Errors
+    /// [`SamplesError`]: the message holds no samples of this modality.
+    pub fn samples(&mut self, modality: usize, message: &Message) -> Result<Samples, SamplesError> {
+        message.check_samples(self.timeline.dim(modality))?;
+        message.check_fields(self.timeline.fields(modality))?;
+        Ok(Samples {
+            modality,
+            next_row: 0,
+            stamp_ns: *message.header.timestamp_ns,
+            taken_until: self.taken_until(modality, message),
+        })
+    }
+
+    /// Pushes the next sample of a message; `None` where there is none left. Ask what is [`due`](Self::due) after each one.
+    ///
+    /// The message must be the one that [`samples`](Self::samples) got.
+    pub fn push_next(&mut self, samples: &mut Samples, message: &Message) -> Option<Result<Pushed, PushError>> {
+        while let Some((row, stamp)) = message.next_sample(&mut samples.next_row) {
+            if samples.taken_until.is_some_and(|until| stamp <= until) {
+                continue;
+            }
+            samples.stamp_ns = stamp;
+            let sample = self.sample(samples.modality, row, message);
+            return Some(sample.and_then(|sample| self.push_sample(samples.modality, stamp, sample)));
+        }
+        None
+    }
+
+    /// A row of a message. Where it is the only one, it is the whole payload, whatever its length.
+    fn sample<'a>(&self, modality: usize, row: usize, message: &'a Message) -> Result<Sample<'a>, PushError> {
+        let dim = self.timeline.dim(modality);
+        let elements = |len: usize| match message.header.timestamps_ns.len() {
+            0 | 1 => 0..len,
+            _ => row * dim..(row + 1) * dim,
+        };
+        if let Some(tensor) = message.on_device() {
+            let sample = DeviceSample::of(tensor, elements(tensor.len));
+            return Ok(Sample::Device(sample.map_err(DeviceFailure::from)?));
+        }
+        let values = message.flat().unwrap_or(Values::from_f32(&[]));
+        let elements = elements(values.len());
+        Ok(Sample::Host(values.slice(elements.start, elements.end)))
+    }
+
+    /// The stamp up to which the rows of an observation were taken from an earlier one.
+    fn taken_until(&mut self, modality: usize, message: &Message) -> Option<i64> {
+        if message.header.modalities.is_empty() {
+            return None;
+        }
+        let newest = message.stamps().last().copied()?;
+        let before = self.newest_rows[modality].filter(|before| {
+            let back = before.stamp_ns.saturating_sub(newest);
+            back <= 0 || (back <= OBSERVATIONS_RESET && before.epoch == *message.header.epoch)
+        });
+        let until = before.map(|before| before.stamp_ns);
+        self.newest_rows[modality] = Some(NewestRow {
+            stamp_ns: until.map_or(newest, |until| until.max(newest)),
+            epoch: *message.header.epoch,
+        });
+        until
+    }
+}

@@ -1,0 +1,648 @@
+//! The histories of the streams, and which observation is due.
+
+mod clock;
+mod due;
+mod requests;
+mod trigger;
+
+use clock::Pace;
+use requests::Ask;
+
+pub use requests::Refusal;
+pub use trigger::Row;
+
+use super::AlignConfig;
+use super::spec::{AttachedSpec, Spec, StreamSpec, Trigger, latency_ns, max_wait_ns};
+use crate::ConfigError;
+use crate::channel_groups::Group;
+use robocache_device::{Dtype, Values};
+use robocache_stream::{History, Insert, Place};
+use robocache_time::{Limits, TimeGrid, is_stamp_in_range};
+use std::collections::VecDeque;
+
+/// Why a sample was dropped. The stream goes on.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum SampleError {
+    /// It has the wrong number of values.
+    #[error("a sample has {came} values, not {expected} (`dim`)")]
+    WrongLength {
+        /// The modality's `dim`.
+        expected: usize,
+        /// The length that came.
+        came: usize,
+    },
+    /// It has a NaN or an infinity, or what is one in float32.
+    #[error("value {channel} of a sample is {value}, not finite in float32")]
+    NonFinite {
+        /// The first such channel.
+        channel: usize,
+        /// Its value.
+        value: f32,
+    },
+    /// Channels that are to be a rotation are none, or far from unit length.
+    #[error(
+        "channels {from} to {to} of a sample are no rotation for `{mode}` (allowed: directions of a norm of 1e-6 to 1e18)"
+    )]
+    NoRotation {
+        /// The first of the channels.
+        from: usize,
+        /// The channel after the last of them.
+        to: usize,
+        /// The interpolation.
+        mode: &'static str,
+    },
+    /// Its stamp is out of range.
+    #[error("stamp {0} ns is out of range (allowed: +-2^61)")]
+    StampOutOfRange(i64),
+    /// The values of its stream are on a device, and it came to the [`Timeline`] instead of to the
+    /// [`Aligner`](super::Aligner), which keeps them there.
+    #[error("the samples of this stream are on a device, and one came to the host")]
+    Elsewhere,
+}
+
+/// What the arrival of a sample did, beside adding to its history.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pushed {
+    /// It lies at or before a target that was sent already, or is too soon.
+    pub late: bool,
+    /// It is this many ns from another sample of its stream, less than `min_period_ms`.
+    pub too_soon_ns: Option<i64>,
+    /// The history was full and dropped its oldest sample.
+    pub overflowed: bool,
+    /// The stream's clock jumped by this many ns: its history was cleared, and the grid starts anew.
+    pub jumped_ns: Option<i64>,
+}
+
+/// What somebody should be told of the streams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// The grid started without a stream.
+    StartedWithout {
+        /// The modality.
+        modality: usize,
+        /// By how much its newest sample was behind the first target; `None`: it had no sample.
+        behind_ns: Option<i64>,
+    },
+    /// A sample of a stream is too far ahead of the others: targets neither wait for the stream nor follow it.
+    Aside {
+        /// The modality.
+        modality: usize,
+        /// By how much it is ahead.
+        ahead_ns: i64,
+    },
+    /// Targets follow another stream from now on, which went on while there was no observation: a clock jump.
+    Moved {
+        /// The modality that they follow.
+        modality: usize,
+        /// By how much its newest sample is ahead of those that they followed; negative: behind.
+        by_ns: i64,
+    },
+    /// More targets fell due at once than anybody could take. They were skipped: this counts as a clock jump.
+    Skipped {
+        /// The number of targets.
+        targets: i64,
+    },
+    /// A device was lost, and with it samples that were nowhere else.
+    SamplesLost {
+        /// The modality.
+        modality: usize,
+        /// The number of samples.
+        samples: usize,
+    },
+}
+
+/// An observation that is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Its time, ns: the newest row of the window.
+    pub time_ns: i64,
+    /// How often the clock of a stream has jumped.
+    pub epoch: i64,
+    /// Late samples so far, of all streams.
+    pub late_samples: i64,
+    /// The request that it answers, as [`Timeline::ask`] numbered it.
+    pub request: Option<u64>,
+    /// Whether its time follows from stamps alone, and not from when a request or a tick came.
+    pub is_deterministic: bool,
+}
+
+/// Where a stream stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamState {
+    /// Whether targets wait for it while it is open: `wait` of its configuration.
+    pub waits: bool,
+    /// Whether it is open.
+    pub open: bool,
+    /// The capture time of its newest sample, ns; `None` before the first.
+    pub newest_ns: Option<i64>,
+    /// The capture time of the oldest sample in its history, ns.
+    pub oldest_ns: Option<i64>,
+    /// A stamp that goes back by more is a clock jump, ns.
+    pub reset_ns: i64,
+}
+
+/// What is known of each value of a window.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Masks {
+    /// The targets, T, ascending, ns.
+    pub timestamps_ns: Vec<i64>,
+    /// `[T, M]`, row-major: 1 where every group of the modality has a valid value, else 0.
+    pub valid: Vec<i64>,
+    /// `[T, M]`, row-major: target minus the newest sample at or before it, -1 where there is none, ns.
+    pub age_ns: Vec<i64>,
+    /// M: rows of the modality that are not valid because the published type can't hold their values.
+    pub overflows: Vec<i64>,
+}
+
+/// The histories of the streams, and which observation is due: all of align and fuse but the values.
+///
+/// It knows no device and no clock but that of the stamps. [`Aligner`](super::Aligner) adds the values.
+pub struct Timeline {
+    grid: TimeGrid,
+    window: i64,
+    stride: i64,
+    emit_every: i64,
+    max_wait: Option<i64>,
+    trigger: Trigger,
+    /// Those of the modalities, then the attached ones.
+    streams: Vec<Stream>,
+    attached: Vec<AttachedSpec>,
+    /// The time before which no target comes any more, ns: on the grid that of the next one. `None` before the first
+    /// target, or where they are to begin anew.
+    next: Option<i64>,
+    /// The newest target that was sent, ns. It outlives a new start, so that no time is sent twice.
+    last_sent: Option<i64>,
+    /// The trigger's timer has ticked since the last target.
+    ticked: bool,
+    /// The requests that wait, in the order in which they came; how many came so far; those refused since that was asked.
+    asks: VecDeque<Ask>,
+    asked: u64,
+    refused: VecDeque<(u64, Refusal)>,
+    /// The newest time so far of the streams that lead, ns.
+    last_clock: Option<i64>,
+    /// With ticks and requests: what was due when the samples of streams were counted anew, ns.
+    due_mark: Option<i64>,
+    /// Samples that no window from this time on needs are forgotten, and no other has come since, ns.
+    forgotten_before: Option<i64>,
+    notices: Vec<Notice>,
+    epoch: i64,
+    late_samples: i64,
+    dtype: Dtype,
+    fill_value: f32,
+}
+
+struct Stream {
+    spec: StreamSpec,
+    /// How many samples its values need at most at or before a target, and how many after it.
+    needs: [usize; 2],
+    has_rotations: bool,
+    /// With `min_period_ms`: the newest time up to which no sample can come any more that is in time.
+    settled: Option<i64>,
+    open: bool,
+    late_samples: i64,
+    pace: Pace,
+    history: History,
+    /// The sample that has just come, in float32.
+    sample: Vec<f32>,
+}
+
+impl Timeline {
+    /// Checks a configuration and makes the histories.
+    ///
+    /// # Errors
+    /// Those of [`Spec::new`].
+    pub fn new(config: &AlignConfig) -> Result<Self, ConfigError> {
+        Spec::new(config).map(Self::from)
+    }
+
+    /// The inputs of the streams, in order: those of the modalities, then the attached ones.
+    pub fn inputs(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.streams.iter().map(|stream| stream.spec.input.as_str())
+    }
+
+    /// M, the number of modalities.
+    pub fn modalities(&self) -> usize {
+        self.streams.len() - self.attached.len()
+    }
+
+    /// The attached streams, in order. The first is stream M, after the modalities.
+    pub fn attached(&self) -> &[AttachedSpec] {
+        &self.attached
+    }
+
+    /// Values in a sample of a modality.
+    pub fn dim(&self, modality: usize) -> usize {
+        self.streams[modality].spec.dim
+    }
+
+    /// What the values of a modality are called, where its configuration takes them by name.
+    pub(super) fn fields(&self, modality: usize) -> &[String] {
+        &self.streams[modality].spec.fields
+    }
+
+    /// T, the rows of an observation.
+    pub fn window(&self) -> usize {
+        self.window as usize
+    }
+
+    /// The time between observations of the grid, ns.
+    pub fn period_ns(&self) -> i64 {
+        self.grid.period().saturating_mul(self.emit_every)
+    }
+
+    /// The type of the published values.
+    pub fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+
+    /// What stands where there is no valid value.
+    pub fn fill_value(&self) -> f32 {
+        self.fill_value
+    }
+
+    /// Adds a sample with its stamp (ns) to the history of its modality. Ask what is [`due`](Self::due) after each one, so
+    /// that a message of several samples gives the same observations as a message for each.
+    ///
+    /// # Errors
+    /// Why the sample was dropped; the stream goes on.
+    pub fn push(&mut self, modality: usize, stamp_ns: i64, sample: Values<'_>) -> Result<Pushed, SampleError> {
+        if self.rows_are_elsewhere(modality) {
+            return Err(SampleError::Elsewhere);
+        }
+        self.read(modality, stamp_ns, sample)?;
+        let insert = |stream: &mut Stream, time| stream.history.insert(time, &stream.sample);
+        Ok(self.arrive(modality, stamp_ns, insert))
+    }
+
+    /// Checks a sample whose values are not on the host.
+    pub(super) fn check(&self, modality: usize, stamp_ns: i64, len: usize) -> Result<(), SampleError> {
+        let expected = self.dim(modality);
+        if !is_stamp_in_range(stamp_ns) {
+            return Err(SampleError::StampOutOfRange(stamp_ns));
+        }
+        if len != expected {
+            return Err(SampleError::WrongLength { expected, came: len });
+        }
+        Ok(())
+    }
+
+    /// Checks a sample, and returns its values in float32.
+    pub(super) fn read(&mut self, modality: usize, stamp_ns: i64, sample: Values<'_>) -> Result<&[f32], SampleError> {
+        self.check(modality, stamp_ns, sample.len())?;
+        let stream = &mut self.streams[modality];
+        sample.to_f32(&mut stream.sample);
+        if let Some(channel) = stream.sample.iter().position(|value| !value.is_finite()) {
+            return Err(SampleError::NonFinite {
+                channel,
+                value: stream.sample[channel],
+            });
+        }
+        if stream.has_rotations {
+            for group in &stream.spec.groups {
+                check_rotation(group, &stream.sample[group.from..group.to])?;
+            }
+        }
+        Ok(&stream.sample)
+    }
+
+    /// Adds the time of a checked sample to the history of a modality whose rows are on a device. Returns where its row
+    /// belongs there, if it is kept.
+    pub(super) fn push_time(&mut self, modality: usize, stamp_ns: i64) -> (Pushed, Option<Place>) {
+        let mut row = None;
+        let pushed = self.arrive(modality, stamp_ns, |stream, time| {
+            let inserted;
+            (inserted, row) = stream.history.insert_time(time);
+            inserted
+        });
+        (pushed, row)
+    }
+
+    /// Whether the rows of a modality are on a device.
+    pub fn rows_are_elsewhere(&self, modality: usize) -> bool {
+        self.streams[modality].history.rows_are_elsewhere()
+    }
+
+    /// Keeps only the times of a modality's samples from now on. The caller keeps the rows.
+    pub(super) fn send_rows_elsewhere(&mut self, modality: usize) {
+        self.streams[modality].history.send_rows_elsewhere();
+    }
+
+    /// Keeps the rows of a modality again: takes those of all its samples back from a device.
+    pub(super) fn put_rows_back(&mut self, modality: usize, rows: &[f32]) {
+        self.streams[modality].history.put_rows_back(rows);
+    }
+
+    /// Adds the values of a sample that has arrived already: its history is on the host again, and the values were lost on
+    /// their way to a device.
+    ///
+    /// # Errors
+    /// As [`push`](Self::push).
+    pub fn restore(&mut self, modality: usize, stamp_ns: i64, sample: Values<'_>) -> Result<(), SampleError> {
+        self.read(modality, stamp_ns, sample)?;
+        let stream = &mut self.streams[modality];
+        stream.history.insert(stamp_ns - stream.spec.latency, &stream.sample);
+        self.forgotten_before = None;
+        Ok(())
+    }
+
+    /// Gives up the samples whose rows are on a device, which was lost. Their streams begin anew on the host, and the grid
+    /// goes on.
+    pub fn forget_elsewhere(&mut self) {
+        for (modality, stream) in self.streams.iter_mut().enumerate() {
+            if stream.history.rows_are_elsewhere() {
+                let samples = stream.history.times().len();
+                self.notices.push(Notice::SamplesLost { modality, samples });
+                stream.history.bring_rows_back();
+                stream.settled = None;
+            }
+        }
+    }
+
+    /// Takes a checked sample: opens its stream, looks for a clock jump, counts it where it is late. `insert` adds it to
+    /// the history.
+    fn arrive(&mut self, modality: usize, stamp_ns: i64, insert: impl FnOnce(&mut Stream, i64) -> Insert) -> Pushed {
+        self.streams[modality].open = true;
+        let time = stamp_ns - self.streams[modality].spec.latency;
+        let before = self.clock();
+        let jumped_ns = self.jump(modality, time);
+        let is_first = !self.asks.is_empty() && before.is_none();
+        let stream = &mut self.streams[modality];
+        let old = stream.history.newest();
+        if jumped_ns.is_some() {
+            stream.clear();
+        }
+        let too_soon_ns = stream.too_soon(time);
+        let overflowed = insert(stream, time) == Insert::Overflowed;
+        stream.settle();
+        let settles = stream.settles_from() < i64::MAX;
+        self.forgotten_before = self.forgotten_before.filter(|&before| time > before && !settles);
+        if jumped_ns.is_some() {
+            self.restart();
+        }
+        self.follow(modality, before, old, jumped_ns.is_some());
+        if is_first {
+            self.judge_waiting();
+        }
+        let was_sent = self.not_again().is_some_and(|sent| time <= sent);
+        let late = was_sent || too_soon_ns.is_some();
+        self.late_samples += i64::from(late);
+        self.streams[modality].late_samples += i64::from(late);
+        Pushed {
+            late,
+            too_soon_ns,
+            overflowed,
+            jumped_ns,
+        }
+    }
+
+    /// Closes a stream: no target waits for it until it has a sample again.
+    pub fn close(&mut self, modality: usize) {
+        self.streams[modality].open = false;
+        self.last_clock = self.clock();
+    }
+
+    /// Opens a stream: targets wait for it.
+    pub fn open(&mut self, modality: usize) {
+        self.streams[modality].open = true;
+        self.last_clock = self.clock();
+    }
+
+    /// Sets the latency of a stream. The samples in its history move with it; this is no clock jump.
+    ///
+    /// # Errors
+    /// A latency that is none, as in a configuration.
+    pub fn set_latency_ms(&mut self, modality: usize, ms: f64) -> Result<(), ConfigError> {
+        let latency = latency_ns("latency_ms", ms)?;
+        let before = self.clock();
+        let stream = &mut self.streams[modality];
+        let moved = stream.spec.latency - latency;
+        stream.history.shift(moved);
+        stream.settled = stream.settled.map(|settled| settled + moved);
+        stream.spec.latency = latency;
+        stream.pace.shift(moved);
+        self.forgotten_before = None;
+        self.judge_moved(modality, before);
+        Ok(())
+    }
+
+    /// Sets for how long a target waits for a stream that is behind; `None`: for ever.
+    ///
+    /// # Errors
+    /// A wait that is none, as in a configuration.
+    pub fn set_max_wait_ms(&mut self, ms: Option<f64>) -> Result<(), ConfigError> {
+        self.max_wait = max_wait_ns(ms)?;
+        self.pace_anew();
+        Ok(())
+    }
+
+    /// Drains what somebody should be told, in the order in which it happened.
+    pub fn take_notices(&mut self) -> impl Iterator<Item = Notice> + '_ {
+        self.notices.drain(..)
+    }
+
+    /// Late samples of a modality so far: those at or before a target that was sent already.
+    pub fn late_samples(&self, modality: usize) -> i64 {
+        self.streams[modality].late_samples
+    }
+
+    /// How often the clock of a stream has jumped.
+    pub fn epoch(&self) -> i64 {
+        self.epoch
+    }
+
+    /// The least `max_age_ms` and `max_gap_ms` of the groups of a stream, ns, where there is one.
+    pub fn limits_ns(&self, stream: usize) -> [Option<i64>; 2] {
+        let least = |limit: fn(&Limits) -> i64| {
+            let groups = self.streams[stream].spec.groups.iter();
+            let limits = groups.map(|group| limit(&group.rule.limits));
+            limits.min().filter(|&limit| limit < i64::MAX)
+        };
+        [least(|limits| limits.max_age), least(|limits| limits.max_gap)]
+    }
+
+    /// Where a stream stands.
+    pub fn stream(&self, modality: usize) -> StreamState {
+        let stream = &self.streams[modality];
+        StreamState {
+            waits: stream.spec.waits,
+            open: stream.open,
+            newest_ns: stream.history.newest(),
+            oldest_ns: stream.history.oldest(),
+            reset_ns: stream.spec.reset,
+        }
+    }
+
+    /// Whether a row of an observation that is still to come may lie in `from..to`, ns.
+    pub(super) fn awaits_row_in(&self, from: i64, to: i64) -> bool {
+        if self.trigger != Trigger::Grid {
+            return from < to;
+        }
+        let steps = (self.window - 1) * self.stride;
+        let oldest_row = self.next.map(|next| self.back(self.earliest(next), steps));
+        let from = from.max(oldest_row.unwrap_or(i64::MIN));
+        from < to && self.grid.time(self.grid.index_at_or_after(from)) < to
+    }
+
+    /// The samples of a stream.
+    pub(super) fn history(&self, modality: usize) -> &History {
+        &self.streams[modality].history
+    }
+
+    /// The groups of a modality, in the order of their channels.
+    pub(super) fn groups(&self, modality: usize) -> &[Group] {
+        &self.streams[modality].spec.groups
+    }
+}
+
+/// Checks that the channels of a group are a rotation, where they are to be one.
+pub(super) fn check_rotation(group: &Group, channels: &[f32]) -> Result<(), SampleError> {
+    match group.rule.takes(channels) {
+        true => Ok(()),
+        false => Err(SampleError::NoRotation {
+            from: group.from,
+            to: group.to,
+            mode: group.rule.mode.name(),
+        }),
+    }
+}
+
+impl From<Spec> for Timeline {
+    fn from(spec: Spec) -> Self {
+        Self {
+            grid: spec.grid,
+            window: spec.window,
+            stride: spec.stride,
+            emit_every: spec.emit_every,
+            max_wait: spec.max_wait,
+            trigger: spec.trigger,
+            streams: spec.streams.into_iter().map(Stream::new).collect(),
+            attached: spec.attached,
+            next: None,
+            last_sent: None,
+            ticked: false,
+            asks: VecDeque::new(),
+            asked: 0,
+            refused: VecDeque::new(),
+            last_clock: None,
+            due_mark: None,
+            forgotten_before: None,
+            notices: Vec::new(),
+            epoch: 0,
+            late_samples: 0,
+            dtype: spec.dtype,
+            fill_value: spec.fill_value,
+        }
+    }
+}
+
+impl Stream {
+    fn new(spec: StreamSpec) -> Self {
+        Self {
+            needs: spec.needs(),
+            has_rotations: spec.has_rotations(),
+            settled: None,
+            open: true,
+            late_samples: 0,
+            pace: Pace::default(),
+            history: History::new(spec.dim, spec.history_limit),
+            sample: vec![0.0; spec.dim],
+            spec,
+        }
+    }
+
+    /// Whether targets wait for this stream: it is open, and its configuration says so.
+    fn is_waited_for(&self) -> bool {
+        self.open && self.spec.waits
+    }
+
+    /// Forgets every sample.
+    fn clear(&mut self) {
+        self.history.clear();
+        self.settled = None;
+    }
+
+    /// The newest time that the stream is past: no sample that comes in order, or late by up to `reorder_ms`, changes a
+    /// value at or before it.
+    ///
+    /// A mode that looks ahead needs a settled sample at or after the target, or one more after that; one that does not only
+    /// needs the time to have passed, or, with `min_period_ms`, that no other sample can come so soon.
+    fn watermark(&self) -> Option<i64> {
+        let settled_until = self.history.newest()? - self.spec.reorder;
+        let [_, ahead] = self.needs;
+        if ahead == 0 {
+            let silent_until = self.settled.map(|settled| settled.saturating_add(self.ahead()));
+            return silent_until.max(Some(settled_until));
+        }
+        if ahead == 1 && self.spec.reorder == 0 {
+            return Some(settled_until);
+        }
+        let settled = self
+            .history
+            .until(self.settled.map_or(settled_until, |settled| settled.max(settled_until)));
+        settled.checked_sub(ahead).map(|newest| self.history.times()[newest])
+    }
+
+    /// With `min_period_ms`: finds the newest settled sample. Samples up to `reorder_ms` before the newest are settled, and
+    /// after those each one that follows by less than twice `min_period_ms`, because nothing fits between.
+    fn settle(&mut self) {
+        let (times, min_period) = (self.history.times(), self.spec.min_period);
+        let Some(newest) = times.last().filter(|_| min_period > 0) else {
+            return;
+        };
+        let in_order = self.history.until(newest - self.spec.reorder);
+        let mut settled = self.settled.max(in_order.checked_sub(1).map(|i| times[i]));
+        if let Some(settled) = &mut settled {
+            for &time in &times[self.history.until(*settled)..] {
+                if time - *settled >= 2 * min_period {
+                    break;
+                }
+                *settled = time;
+            }
+        }
+        self.settled = settled;
+    }
+
+    /// From where on samples tell which is the newest settled one, ns.
+    fn settles_from(&self) -> i64 {
+        match self.spec.min_period > 0 && self.spec.reorder > 0 {
+            true => self.settled.unwrap_or(i64::MIN),
+            false => i64::MAX,
+        }
+    }
+
+    /// The time that the newest sample must have for the stream to be [past](Self::watermark) a time, if there is a sample
+    /// with which it is. Where samples may be `reorder_ms` late, no sample decides, but how far they have come.
+    fn past_with(&self, time: i64) -> Option<i64> {
+        let reorder = self.spec.reorder;
+        if reorder > 0 && self.watermark()? < time {
+            return None;
+        }
+        let [_, ahead] = self.needs;
+        if ahead == 0 && reorder > 0 {
+            return Some(time + reorder);
+        }
+        let first = self.history.until(time.saturating_sub(self.ahead() + 1));
+        let with = self.history.times().get(first + ahead.saturating_sub(1))?;
+        Some(with + reorder)
+    }
+
+    /// How far past its newest sample the stream can be, ns.
+    fn ahead(&self) -> i64 {
+        match self.needs {
+            [_, 0] => (self.spec.min_period - 1).max(0),
+            _ => 0,
+        }
+    }
+
+    /// How far a sample at `time` is from the nearest one of its stream, ns, if that is less than `min_period_ms`.
+    fn too_soon(&self, time: i64) -> Option<i64> {
+        if self.spec.min_period == 0 {
+            return None;
+        }
+        let (times, until) = (self.history.times(), self.history.until(time));
+        let before = until.checked_sub(1).map(|i| time - times[i]);
+        let after = times.get(until).map(|&after| after - time);
+        let nearest = before.into_iter().chain(after).min();
+        nearest.filter(|&distance| distance < self.spec.min_period)
+    }
+}

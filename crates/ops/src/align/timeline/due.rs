@@ -1,0 +1,348 @@
+//! When an observation is due: the watermark rule, which target comes next, the first one, clock jumps, and streams that hold
+//! up others.
+
+use super::{Notice, Stream, Target, Timeline, Trigger};
+use crate::align::Rows;
+use crate::align::spec::LOOKS_BACK;
+
+/// More targets than this falling due at once count as a clock jump: nobody could take them. Without `max_wait_ms` a stream
+/// may have waited for another for days, so the bound is wide; with it, `jump_ms` is the bound.
+const MAX_TARGETS_AT_ONCE: i64 = 1 << 32;
+
+/// With `max_wait_ms`: a first target further behind what is due already is skipped, ns.
+const START_HORIZON: i64 = 1_000_000_000;
+
+/// The target that comes next, due or not.
+pub(super) struct Next {
+    pub time_ns: i64,
+    /// Streams that are behind at the start are left behind.
+    pub leaves_behind: bool,
+    /// The request that it answers.
+    pub request: Option<u64>,
+    pub is_deterministic: bool,
+}
+
+impl Next {
+    pub fn at(time_ns: i64) -> Self {
+        Self {
+            time_ns,
+            leaves_behind: false,
+            request: None,
+            is_deterministic: true,
+        }
+    }
+}
+
+impl Timeline {
+    /// The next observation that is due, if one is. Its window can be read until the next call, which drops what no window
+    /// needs any more.
+    pub fn due(&mut self) -> Option<Target> {
+        let due = self.next_due();
+        self.ticked = false;
+        due
+    }
+
+    /// The trigger's timer ticks: the next call of [`due`](Self::due) gives the observation of the newest time that is due,
+    /// if that is newer than the last one.
+    pub fn tick(&mut self) {
+        self.ticked = true;
+    }
+
+    fn next_due(&mut self) -> Option<Target> {
+        let until = self.due_until();
+        let next = match self.trigger {
+            Trigger::Grid => self.next_on_grid(until)?,
+            Trigger::Stream {
+                leader,
+                every,
+                min_interval,
+                ..
+            } => self.next_of_leader(leader, every, min_interval)?,
+            Trigger::Timer(_) => self.next_at_tick(until?)?,
+            Trigger::Request(_) => self.next_asked(until)?,
+        };
+        if until.is_none_or(|until| until < next.time_ns) {
+            return None;
+        }
+        Some(self.send(next))
+    }
+
+    /// Counts a target as sent.
+    fn send(&mut self, next: Next) -> Target {
+        let (time, sent) = (next.time_ns, self.not_again());
+        if next.leaves_behind {
+            self.notice_streams_behind(time);
+        }
+        match self.trigger {
+            Trigger::Grid => self.next = Some(time.saturating_add(self.period_ns())),
+            // One that asks for its time may be answered before targets begin.
+            Trigger::Request(_) if self.next.is_none() => {}
+            _ => self.next = Some(time.saturating_add(1)),
+        }
+        self.last_sent = Some(sent.map_or(time, |sent| sent.max(time)));
+        if next.request.is_some() {
+            self.asks.pop_front();
+        }
+        if self.trigger == Trigger::Grid {
+            self.count_anew();
+        }
+        Target {
+            time_ns: time,
+            epoch: self.epoch,
+            late_samples: self.late_samples,
+            request: next.request,
+            is_deterministic: next.is_deterministic,
+        }
+    }
+
+    fn next_on_grid(&mut self, until: Option<i64>) -> Option<Next> {
+        if let (Some(next), Some(until)) = (self.next, until)
+            && until.saturating_sub(next) / self.grid.period() > MAX_TARGETS_AT_ONCE
+        {
+            let anew = self.at_or_before(until);
+            let targets = (anew - next) / self.grid.period();
+            self.notices.push(Notice::Skipped { targets });
+            self.epoch += 1;
+            self.next = Some(anew);
+        }
+        let Some(next) = self.next else {
+            return self.first_target();
+        };
+        self.forget(self.earliest(next));
+        Some(Next::at(next))
+    }
+
+    /// The earliest target of the grid that may come before the next one: a clock jump lets the grid start anew right after
+    /// the last one sent, whatever `emit_every` is.
+    pub(super) fn earliest(&self, next: i64) -> i64 {
+        self.back(next, self.emit_every - 1)
+    }
+
+    /// The first sample of the leader that is the `every`-th after the last target or later, and `min_interval` after it.
+    /// Where targets begin anew, it is the first one at or after the [start](Self::start) that was not sent already.
+    fn next_of_leader(&mut self, leader: usize, every: usize, min_interval: i64) -> Option<Next> {
+        let sent = self.not_again();
+        let runs = self.next.is_some();
+        if let Some(sent) = sent.filter(|_| runs) {
+            self.forget_for_leader(leader, sent);
+        }
+        let start = if runs { None } else { Some(self.start()?) };
+        let history = &self.streams[leader].history;
+        let (times, first_at) = (history.times(), |time: i64| history.until(time.saturating_sub(1)));
+        let mut at = start.map_or(0, first_at);
+        if let Some(sent) = sent {
+            let follows = history.until(sent) + if runs { every - 1 } else { 0 };
+            at = at.max(follows).max(first_at(sent.saturating_add(min_interval)));
+        }
+        let mut next = Next::at(*times.get(at)?);
+        if let Some(due) = self.due_at_start(next.time_ns).filter(|_| !runs) {
+            next.time_ns = times[history.until(due) - 1];
+            next.leaves_behind = true;
+        }
+        Some(next)
+    }
+
+    /// The newest time that is due, where the timer has ticked and that is newer than the last target.
+    fn next_at_tick(&mut self, until: i64) -> Option<Next> {
+        if !self.has_begun(until) {
+            return None;
+        }
+        // What is due may go back before the next tick: where a stream opens again, or where all are closed.
+        self.forget(until - LOOKS_BACK);
+        let is_newer = self.last_sent.is_none_or(|sent| until > sent);
+        (self.ticked && is_newer).then(|| Next {
+            is_deterministic: false,
+            ..Next::at(until)
+        })
+    }
+
+    /// Whether targets that ticks and requests choose run, which they do from the [start](Self::start) on. Nothing is forgotten
+    /// before, or the start would move.
+    pub(super) fn has_begun(&mut self, until: i64) -> bool {
+        if self.next.is_none()
+            && let Some(start) = self.start().filter(|&start| start <= until)
+        {
+            self.last_sent = self.not_again();
+            self.next = Some(start);
+        }
+        self.next.is_some()
+    }
+
+    /// By how much the newest sample of the streams that are waited for would be past a target when it falls due, if all
+    /// samples came in the order of their times, ns. So it does not depend on when they really come.
+    pub fn wait_ns(&self, target: &Target) -> i64 {
+        let time = target.time_ns;
+        let clock = self.clock();
+        let waits = || {
+            let waits = self.streams.iter().filter(|stream| stream.spec.waits);
+            waits.filter(|stream| !stream.is_aside(clock))
+        };
+        let mut past = waits().filter_map(|stream| stream.past_with(time)).max();
+        if let Some(wait) = self.max_wait {
+            let over = |stream: &Stream| {
+                let first = stream.history.until(time.saturating_add(wait).saturating_sub(1));
+                stream.history.times().get(first).copied()
+            };
+            let is_missing = |stream: &Stream| stream.open && stream.past_with(time).is_none();
+            if waits().any(is_missing) {
+                past = None;
+            }
+            past = past.into_iter().chain(waits().filter_map(over).min()).min();
+        }
+        past.or(clock).map_or(0, |newest| newest - time)
+    }
+
+    /// The time up to which targets are due: every stream that holds them up is past it, or `max_wait_ms` is over.
+    pub(super) fn due_until(&self) -> Option<i64> {
+        let clock = self.clock()?;
+        let mut watermarks = self.holding_up().map(Stream::watermark);
+        let all_are_past = match watermarks.next() {
+            Some(first) => {
+                first.and_then(|first| watermarks.try_fold(first, |until, watermark| Some(until.min(watermark?))))
+            }
+            None => Some(clock),
+        };
+        all_are_past.max(self.max_wait.map(|wait| clock - wait))
+    }
+
+    /// The first target, and whether it leaves streams behind.
+    ///
+    /// It is the first at which every stream that is waited for has a sample, or has been waited for long enough, and none
+    /// that was sent already. Where that lies more than a second behind what `max_wait_ms` has made due, it is the newest
+    /// target that is due instead.
+    fn first_target(&self) -> Option<Next> {
+        let period = self.grid.period();
+        let first = self.grid.time(self.grid.index_at_or_after(self.start()?));
+        let mut next = Next::at(self.not_again().map_or(first, |sent| first.max(sent + period)));
+        if let Some(due) = self.due_at_start(next.time_ns) {
+            next.time_ns = self.at_or_before(due);
+            next.leaves_behind = true;
+        }
+        Some(next)
+    }
+
+    /// The last time of the grid at or before `time`.
+    pub(super) fn at_or_before(&self, time: i64) -> i64 {
+        self.grid.time(self.grid.index_at_or_before(time))
+    }
+
+    /// With `max_wait_ms`: the time that it has made due, whatever is missing, if a first target is so far behind that the
+    /// clocks of streams disagree. Until a second stream has spoken, only its first sample tells that: it may be slow.
+    fn due_at_start(&self, first: i64) -> Option<i64> {
+        let (wait, clock) = (self.max_wait?, self.clock()?);
+        let waits = self.streams.iter().filter(|stream| stream.spec.waits);
+        let mut firsts = waits.filter_map(|stream| stream.history.oldest());
+        let judged_by = match (firsts.next(), firsts.next()) {
+            (Some(only), None) => only,
+            _ => clock,
+        };
+        let is_far = (judged_by - wait).saturating_sub(first) > START_HORIZON;
+        is_far.then_some(clock - wait)
+    }
+
+    /// The earliest time at which every stream that is waited for has a sample, or has been waited for long enough.
+    fn start(&self) -> Option<i64> {
+        let firsts = || self.streams.iter().filter_map(|stream| stream.history.oldest());
+        let (earliest, clock) = (firsts().min()?, self.clock());
+        let mut start = None;
+        let waits = self.streams.iter().filter(|stream| stream.spec.waits);
+        for stream in waits.filter(|stream| !stream.is_aside(clock)) {
+            let wait_over = self.max_wait.map(|wait| earliest + wait);
+            let ready = match (stream.history.oldest(), wait_over) {
+                (Some(first), Some(over)) => first.min(over),
+                (Some(first), None) => first,
+                (None, _) if !stream.open => continue,
+                (None, Some(over)) => over,
+                (None, None) => return None,
+            };
+            start = start.max(Some(ready));
+        }
+        Some(start.unwrap_or(earliest))
+    }
+
+    /// The target up to which none is sent again, ns: the newest one sent, unless targets begin anew because time itself
+    /// went back. The time of targets that are a leader's samples is that of its clock.
+    pub(super) fn not_again(&self) -> Option<i64> {
+        // With `min_period_ms`, a target may have been sent before there was a sample as new as it.
+        let newest = || match self.trigger {
+            Trigger::Stream { leader, .. } => {
+                let leader = &self.streams[leader];
+                Some(leader.history.newest()?.saturating_add(leader.ahead()))
+            }
+            _ => self.clock_with_ahead(),
+        };
+        let went_back = |sent: i64| self.next.is_none() && newest().is_some_and(|newest| newest < sent);
+        self.last_sent.filter(|&sent| !went_back(sent))
+    }
+
+    pub(super) fn waited_for(&self) -> impl Iterator<Item = &Stream> {
+        self.streams.iter().filter(|stream| stream.is_waited_for())
+    }
+
+    /// By how much a sample at `time` jumps from its stream's newest, if it is a clock jump: back by more than `reset_ms`,
+    /// or, where the stream [always leads](Self::always_leads) or none waits for it, ahead by more than `jump_ms` of that and
+    /// of the newest of every stream that is waited for.
+    pub(super) fn jump(&self, modality: usize, time: i64) -> Option<i64> {
+        let stream = &self.streams[modality];
+        let own = time - stream.history.newest()?;
+        if own < -stream.spec.reset {
+            return Some(own);
+        }
+        let limit = self.jump_limit(modality)?;
+        let mut others = self.streams.iter().enumerate().filter(|&(i, _)| i != modality);
+        let is_ahead = |newest: i64| time - newest > limit;
+        let is_alone = others.all(|(_, other)| !other.is_waited_for() || other.history.newest().is_none_or(is_ahead));
+        let may_jump = !stream.spec.waits || self.always_leads(modality);
+        (own > limit && may_jump && is_alone).then_some(own)
+    }
+
+    /// Lets targets begin anew on what the histories hold, after a clock jump.
+    pub(super) fn restart(&mut self) {
+        self.epoch += 1;
+        self.next = None;
+        self.due_mark = None;
+        self.refuse_after_jump();
+    }
+
+    /// Notes which streams have no sample at or after `time`, where the grid starts without them.
+    fn notice_streams_behind(&mut self, time: i64) {
+        for (modality, stream) in self.streams.iter().enumerate() {
+            let newest = stream.history.newest();
+            if stream.is_waited_for() && newest.is_none_or(|newest| newest < time) {
+                let behind_ns = newest.map(|newest| time - newest);
+                self.notices.push(Notice::StartedWithout { modality, behind_ns });
+            }
+        }
+    }
+
+    /// Drops the samples that neither the window of a target at `time` nor a later one needs.
+    pub(super) fn forget(&mut self, time: i64) {
+        let oldest_row = self.back(time, (self.window - 1) * self.stride);
+        self.forget_before(oldest_row);
+    }
+
+    /// The same after the target of a leader.
+    fn forget_for_leader(&mut self, leader: usize, sent: i64) {
+        let Trigger::Stream {
+            rows: Rows::Samples, ..
+        } = self.trigger
+        else {
+            return self.forget(sent);
+        };
+        let oldest_row = self.sample_before(leader, sent, (self.window - 1) * self.stride);
+        if oldest_row.is_there {
+            self.forget_before(oldest_row.time_ns);
+        }
+    }
+
+    fn forget_before(&mut self, oldest_row: i64) {
+        if self.forgotten_before == Some(oldest_row) {
+            return;
+        }
+        self.forgotten_before = Some(oldest_row);
+        for stream in &mut self.streams {
+            let oldest = oldest_row.min(stream.settles_from());
+            stream.history.forget_before(oldest, stream.needs[0]);
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Requests for observations: which are taken, which wait, and which are refused.
+
+use super::due::Next;
+use super::{Timeline, Trigger};
+use crate::align::spec::LOOKS_BACK;
+use robocache_time::is_stamp_in_range;
+use robocache_time::ns_to_s;
+
+/// Requests that wait at most.
+const MOST_WAITING: usize = 256;
+
+/// A request may ask for a time so far ahead of the newest sample, ns.
+const MOST_AHEAD: i64 = 10_000_000_000;
+
+/// Why a request gets no observation.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// Too many wait.
+    #[error("{MOST_WAITING} requests wait already (allowed: {MOST_WAITING})")]
+    TooMany,
+    /// The time that it asks for is out of range.
+    #[error("it asks for {0} ns, which is out of range (allowed: +-2^61)")]
+    OutOfRange(i64),
+    /// What it asks for may be forgotten.
+    #[error(
+        "it asks for {asked_ns} ns, {:.3} s before the newest time that is due (allowed: up to {} s before it)",
+        ns_to_s(*behind_ns),
+        LOOKS_BACK / 1_000_000_000
+    )]
+    LongPast {
+        /// The time that it asks for, ns.
+        asked_ns: i64,
+        /// By how much that is too old, from the newest time that is due, ns.
+        behind_ns: i64,
+    },
+    /// The time that it asks for is not near.
+    #[error(
+        "it asks for {asked_ns} ns, {:.3} s ahead of the newest sample (allowed: up to {} s ahead)",
+        ns_to_s(*ahead_ns),
+        MOST_AHEAD / 1_000_000_000
+    )]
+    FarAhead {
+        /// The time that it asks for, ns.
+        asked_ns: i64,
+        /// How far that is ahead of the newest sample, ns.
+        ahead_ns: i64,
+    },
+    /// What its time means has changed.
+    #[error("a clock jumped while it waited for {0} ns")]
+    Jumped(i64),
+    /// Nothing will make it due any more.
+    #[error("every stream that is waited for is closed, and no sample is as new as what it asks for")]
+    Closed,
+}
+
+/// A request that waits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ask {
+    number: u64,
+    /// The time that it asks for, ns; `None`: the newest one that is due.
+    time_ns: Option<i64>,
+}
+
+impl Timeline {
+    /// Takes a request for the observation of a time, or for the newest one that is due, and returns its number. Requests
+    /// are answered in the order in which they come: [`Target::request`](super::Target::request). Ask what is
+    /// [`due`](Self::due) after each one, and then what was [refused](Self::take_refused).
+    ///
+    /// # Errors
+    /// Why it is refused at once.
+    ///
+    /// # Panics
+    /// If the trigger is another one.
+    pub fn ask(&mut self, time_ns: Option<i64>) -> Result<u64, Refusal> {
+        assert!(matches!(self.trigger, Trigger::Request(_)), "the trigger is no request");
+        if let Some(time) = time_ns {
+            self.judge(time)?;
+        }
+        if self.asks.len() == MOST_WAITING {
+            return Err(Refusal::TooMany);
+        }
+        let number = self.asked;
+        self.asked += 1;
+        self.asks.push_back(Ask { number, time_ns });
+        Ok(number)
+    }
+
+    /// How many requests wait.
+    pub fn waiting_requests(&self) -> usize {
+        self.asks.len()
+    }
+
+    /// Takes the next request that waited and is refused.
+    pub fn take_refused(&mut self) -> Option<(u64, Refusal)> {
+        self.refused.pop_front()
+    }
+
+    /// Whether a request may ask for a time. Before the first sample there is nothing to tell that by.
+    fn judge(&self, asked_ns: i64) -> Result<(), Refusal> {
+        if !is_stamp_in_range(asked_ns) {
+            return Err(Refusal::OutOfRange(asked_ns));
+        }
+        self.judge_ahead(asked_ns)?;
+        if let Some(behind_ns) = self.due_until().map(|until| until - asked_ns)
+            && behind_ns > LOOKS_BACK
+        {
+            return Err(Refusal::LongPast { asked_ns, behind_ns });
+        }
+        Ok(())
+    }
+
+    fn judge_ahead(&self, asked_ns: i64) -> Result<(), Refusal> {
+        match self.clock().map(|newest| asked_ns - newest) {
+            Some(ahead_ns) if ahead_ns > MOST_AHEAD => Err(Refusal::FarAhead { asked_ns, ahead_ns }),
+            _ => Ok(()),
+        }
+    }
+
+    /// The first sample of all is there: now it can be told what requests that wait may ask for.
+    pub(super) fn judge_waiting(&mut self) {
+        let mut asks = std::mem::take(&mut self.asks);
+        asks.retain(|ask| match ask.time_ns.map(|time| self.judge(time)) {
+            Some(Err(refusal)) => {
+                self.refused.push_back((ask.number, refusal));
+                false
+            }
+            _ => true,
+        });
+        self.asks = asks;
+    }
+
+    /// A clock jumped: the times that requests wait for may be of another clock now.
+    pub(super) fn refuse_after_jump(&mut self) {
+        let refused = &mut self.refused;
+        self.asks.retain(|ask| {
+            refused.extend(ask.time_ns.map(|time| (ask.number, Refusal::Jumped(time))));
+            ask.time_ns.is_none()
+        });
+    }
+
+    /// The target of the first request that waits. Refuses those that nothing can make due.
+    pub(super) fn next_asked(&mut self, until: Option<i64>) -> Option<Next> {
+        let has_begun = until.is_some_and(|until| self.has_begun(until));
+        if let Some(until) = until.filter(|_| has_begun) {
+            let asked = self.asks.iter().filter_map(|ask| ask.time_ns).min();
+            let oldest = until - LOOKS_BACK;
+            self.forget(asked.map_or(oldest, |asked| asked.min(oldest)));
+        }
+        while let Some(&Ask { number, time_ns }) = self.asks.front() {
+            let due = match time_ns {
+                Some(time) => until.filter(|&until| until >= time).and(time_ns),
+                None => until.filter(|_| has_begun),
+            };
+            if let Some(due) = due {
+                return Some(Next {
+                    request: Some(number),
+                    is_deterministic: time_ns.is_some(),
+                    ..Next::at(due)
+                });
+            }
+            // The newest sample is another one where a stream was closed, or its latency changed.
+            let refusal = match time_ns.map(|time| self.judge_ahead(time)) {
+                _ if self.waited_for().next().is_none() => Refusal::Closed,
+                Some(Err(refusal)) => refusal,
+                _ => return None,
+            };
+            self.asks.pop_front();
+            self.refused.push_back((number, refusal));
+        }
+        None
+    }
+}

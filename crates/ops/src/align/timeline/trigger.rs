@@ -1,0 +1,102 @@
+//! What makes an observation, and where the rows of its window are.
+
+use super::{Target, Timeline, Trigger};
+use crate::align::Rows;
+
+/// A row of a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Its time, ns.
+    pub time_ns: i64,
+    /// Whether there is one: not where its time is that of a sample before the first one of the trigger's stream. Nothing
+    /// in it is valid then, and its time goes on before that sample in steps of the grid.
+    pub is_there: bool,
+}
+
+impl Timeline {
+    /// What makes an observation: `grid`, or the key of the trigger.
+    pub fn trigger(&self) -> &'static str {
+        match self.trigger {
+            Trigger::Grid => "grid",
+            Trigger::Stream { .. } => "stream",
+            Trigger::Request(_) => "request",
+            Trigger::Timer(_) => "timer",
+        }
+    }
+
+    /// The modality whose samples are the targets.
+    pub fn leader(&self) -> Option<usize> {
+        match self.trigger {
+            Trigger::Stream { leader, .. } => Some(leader),
+            _ => None,
+        }
+    }
+
+    /// How many samples of the leader come to a target; 1 without one.
+    pub fn every(&self) -> u64 {
+        match self.trigger {
+            Trigger::Stream { every, .. } => every as u64,
+            _ => 1,
+        }
+    }
+
+    /// The least time between targets that are a leader's samples, ns; 0 without one.
+    pub fn min_interval_ns(&self) -> i64 {
+        match self.trigger {
+            Trigger::Stream { min_interval, .. } => min_interval,
+            _ => 0,
+        }
+    }
+
+    /// The input of requests or ticks, which is that of no modality.
+    pub fn trigger_input(&self) -> Option<&str> {
+        match &self.trigger {
+            Trigger::Request(input) | Trigger::Timer(input) => Some(input),
+            _ => None,
+        }
+    }
+
+    /// A row of the window of a target, the oldest first.
+    pub fn row(&self, target: &Target, row: usize) -> Row {
+        let steps = (self.window - 1 - row as i64) * self.stride;
+        match self.trigger {
+            Trigger::Stream {
+                leader,
+                rows: Rows::Samples,
+                ..
+            } => self.sample_before(leader, target.time_ns, steps),
+            _ => Row {
+                time_ns: self.back(target.time_ns, steps),
+                is_there: true,
+            },
+        }
+    }
+
+    /// So many samples of a stream before its newest one at or before `time`.
+    pub(super) fn sample_before(&self, modality: usize, time: i64, samples: i64) -> Row {
+        let history = &self.streams[modality].history;
+        let at = history.until(time) as i64 - 1 - samples;
+        match usize::try_from(at).ok().and_then(|at| history.times().get(at)) {
+            Some(&time_ns) => Row {
+                time_ns,
+                is_there: true,
+            },
+            None => Row {
+                time_ns: self.back(history.oldest().unwrap_or(time), -at),
+                is_there: false,
+            },
+        }
+    }
+
+    /// So many grid steps before `time`, ns.
+    pub(super) fn back(&self, time: i64, steps: i64) -> i64 {
+        let distance = steps.checked_mul(self.grid.period());
+        match distance.and_then(|distance| time.checked_sub(distance)) {
+            Some(back) => back,
+            None => {
+                let time = i128::from(time) - i128::from(steps) * i128::from(self.grid.period());
+                time.clamp(i64::MIN.into(), i64::MAX.into()) as i64
+            }
+        }
+    }
+}

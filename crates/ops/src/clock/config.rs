@@ -1,0 +1,92 @@
+use serde::Deserialize;
+
+/// Which inputs get host time, and how: the section `clock:` of a configuration.
+///
+/// ```
+/// use robocache_ops::clock::{ClockConfig, ClockInput};
+///
+/// let lidar = ClockInput { input: "lidar".into(), ..ClockInput::default() };
+/// let config = ClockConfig { inputs: vec![lidar] };
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClockConfig {
+    /// The inputs. Each comes out under its own name.
+    pub inputs: Vec<ClockInput>,
+}
+
+/// One input of a [`ClockConfig`].
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClockInput {
+    /// Its name.
+    pub input: String,
+    /// The clock that stamps it.
+    #[serde(default)]
+    pub clock: ClockKind,
+    /// The least time from a sample's capture to its publication. It can't be seen from one side, and is subtracted.
+    #[serde(default)]
+    pub latency_ms: f64,
+    /// The messages of how much time make the estimate of a `device` clock.
+    #[serde(default = "sixty")]
+    pub window_s: f64,
+    /// After how much time an estimate is used.
+    #[serde(default = "ten")]
+    pub lock_s: f64,
+    /// A clock that is off by more was set anew.
+    #[serde(default = "hundred")]
+    pub reset_ms: f64,
+}
+
+impl Default for ClockInput {
+    /// Without a name, and with what the YAML has where a key is absent.
+    fn default() -> Self {
+        Self {
+            input: String::new(),
+            clock: ClockKind::default(),
+            latency_ms: 0.0,
+            window_s: sixty(),
+            lock_s: ten(),
+            reset_ms: hundred(),
+        }
+    }
+}
+
+/// The clock that an input is stamped by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ClockKind {
+    /// One of its own, that runs freely: its offset and skew are estimated.
+    #[default]
+    Device,
+    /// The host's `CLOCK_REALTIME`: stamps are passed on as they are.
+    Realtime,
+    /// The host's `CLOCK_MONOTONIC`, as V4L2 stamps frames.
+    Monotonic,
+    /// The host's `CLOCK_BOOTTIME`, as libcamera does.
+    Boottime,
+}
+
+impl ClockKind {
+    /// Its name in a configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Device => "device",
+            Self::Realtime => "realtime",
+            Self::Monotonic => "monotonic",
+            Self::Boottime => "boottime",
+        }
+    }
+}
+
+fn sixty() -> f64 {
+    60.0
+}
+
+fn ten() -> f64 {
+    10.0
+}
+
+fn hundred() -> f64 {
+    100.0
+}

@@ -1,0 +1,228 @@
+//! Puts the stamps of devices on the clock of the host: [`Clocks`].
+//!
+//! A device with a clock of its own (a lidar without PTP, an IMU on USB) is seen through messages that come late by a
+//! constant and a jitter. [`DeviceClock`] estimates its offset and skew from them, as
+//! `docs/semantics.md` defines it; [`HostClock`] adds what lies between two clocks of the host.
+//! Work for a message and memory are bounded: the hull of a window has at most some thousand vertices.
+//!
+//! ```
+//! use robocache_ops::clock::{ClockConfig, ClockInput, Clocks};
+//!
+//! const MS: i64 = 1_000_000;
+//! let imu = ClockInput { input: "imu".into(), ..ClockInput::default() };
+//! let mut clocks = Clocks::new(&ClockConfig { inputs: vec![imu] })?;
+//! for i in 0..2000 {
+//!     // Every 10 ms; its clock begins at 0 and is 20 ppm slow. Two of three messages are late.
+//!     let (device, host) = (i * 10 * MS, 5_000 * MS + i * 10 * MS + i * 200 + (i % 3) * 4 * MS);
+//!     let (stamp, _) = clocks.push(0, device, Some(host));
+//!     assert_eq!(stamp.is_locked, i >= 1000);
+//!     if stamp.is_locked {
+//!         assert!((stamp.host_ns - (host - (i % 3) * 4 * MS)).abs() < 1000);
+//!         assert!((stamp.skew * 1e6 - 20.0).abs() < 0.1);
+//!     }
+//! }
+//! # Ok::<(), robocache_ops::ConfigError>(())
+//! ```
+
+mod config;
+mod device;
+mod host;
+mod hull;
+mod spec;
+
+pub use config::{ClockConfig, ClockInput, ClockKind};
+pub use device::DeviceClock;
+pub use host::{HostClock, difference_ns, now_ns};
+pub use spec::{ClockSpec, InputSpec};
+
+use super::ConfigError;
+use std::fmt;
+use std::time::{Duration, Instant};
+
+/// What lies between two clocks of the host is read again after so long.
+const READ_EVERY: Duration = Duration::from_secs(1);
+
+/// A stamp in host time, and how it was found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stamp {
+    /// Host time, ns since 1970.
+    pub host_ns: i64,
+    /// Host time minus the device's.
+    pub offset_ns: i64,
+    /// How much more than a second passes on the host in a second of the device; 0 while it is not known.
+    pub skew: f64,
+    /// How far the earliest messages of each thirtieth of the window lie above the estimate, as the root of the mean
+    /// square.
+    pub sigma_ns: i64,
+    /// Whether it is of the estimate. Otherwise it is the time of publication, less the latency.
+    pub is_locked: bool,
+    /// How often host time went back so far.
+    pub epoch: i64,
+}
+
+impl Stamp {
+    /// Host time of another sample of the message with device time `device_ns`, where this stamp is of `newest_ns`.
+    pub fn of_sample(&self, newest_ns: i64, device_ns: i64) -> i64 {
+        let before = i128::from(newest_ns) - i128::from(device_ns);
+        let stretched = before + (before as f64 * self.skew).round() as i128;
+        device::clamp(i128::from(self.host_ns) - stretched)
+    }
+
+    /// `host_ns`, of a message without a stamp of its own.
+    fn of_publication(published_ns: i64, host_ns: i64, epoch: i64) -> Self {
+        Self {
+            host_ns,
+            offset_ns: host_ns.saturating_sub(published_ns),
+            skew: 0.0,
+            sigma_ns: 0,
+            is_locked: false,
+            epoch,
+        }
+    }
+}
+
+/// What becomes of a clock that somebody must be told.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Notice {
+    /// From here on the estimate is used.
+    Locked,
+    /// The device's clock was set by so much, or the host's by as much in the other direction. The estimate begins anew.
+    Reset {
+        /// By how much.
+        ns: i64,
+    },
+    /// The device said nothing for so long that the estimate begins anew.
+    Silence {
+        /// For how long.
+        ns: i64,
+    },
+    /// The device's clock stands still, or goes at another pace.
+    Pace {
+        /// ns of the device in an ns of the host.
+        ratio: f64,
+    },
+    /// A clock of the host was set.
+    HostClock {
+        /// By how much.
+        ns: i64,
+    },
+}
+
+impl Notice {
+    /// What warnings of this kind are counted as.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Locked => "locked",
+            Self::Reset { .. } => "clock reset",
+            Self::Silence { .. } => "silence",
+            Self::Pace { .. } => "pace of the clock",
+            Self::HostClock { .. } => "host clock set",
+        }
+    }
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = robocache_time::ns_to_s;
+        match *self {
+            Self::Locked => write!(f, "its stamps are in host time from here on"),
+            Self::Reset { ns } => write!(
+                f,
+                "its clock was set by {:+.3} s against the host's: its stamps are times of publication until it is known again",
+                seconds(ns)
+            ),
+            Self::Silence { ns } => write!(
+                f,
+                "it said nothing for {:.0} s: its stamps are times of publication until its clock is known again",
+                seconds(ns)
+            ),
+            Self::Pace { ratio } => write!(
+                f,
+                "its stamps go on by {ratio:.3e} ns in a nanosecond (needed: `timestamp_ns` in ns, the capture time of each message)"
+            ),
+            Self::HostClock { ns } => write!(
+                f,
+                "the real-time clock was set by {:+.3} s against the one that stamps it",
+                seconds(ns)
+            ),
+        }
+    }
+}
+
+/// The clocks of several inputs.
+pub struct Clocks {
+    clocks: Vec<Clock>,
+}
+
+enum Clock {
+    Device(Box<DeviceClock>),
+    Host {
+        kind: ClockKind,
+        clock: HostClock,
+        difference_ns: i64,
+        read: Instant,
+    },
+}
+
+impl Clocks {
+    /// The clocks of a configuration.
+    ///
+    /// # Errors
+    /// What can't work, or a clock that this system does not have.
+    pub fn new(config: &ClockConfig) -> Result<Self, ConfigError> {
+        let spec = ClockSpec::new(config)?;
+        let clocks = spec.inputs().iter().enumerate().map(|(i, input)| {
+            if input.clock == ClockKind::Device {
+                return Ok(Clock::Device(Box::new(DeviceClock::new(input))));
+            }
+            let difference_ns = difference_ns(input.clock).ok_or_else(|| {
+                let problem = format!(
+                    "`{}`: this system has no such clock (allowed here: device, realtime)",
+                    input.clock.name()
+                );
+                ConfigError::new(format!("inputs[{i}].clock"), problem)
+            })?;
+            Ok(Clock::Host {
+                kind: input.clock,
+                clock: HostClock::new(input),
+                difference_ns,
+                read: Instant::now(),
+            })
+        });
+        Ok(Self {
+            clocks: clocks.collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// Host time of a message of an input with stamp `stamp_ns`, and what became of its clock. `published_ns` is when it
+    /// was published, by the host's real-time clock; where it is `None`, that is now.
+    pub fn push(&mut self, input: usize, stamp_ns: i64, published_ns: Option<i64>) -> (Stamp, Option<Notice>) {
+        match &mut self.clocks[input] {
+            Clock::Device(clock) => clock.push(stamp_ns, published_ns.unwrap_or_else(now_ns)),
+            Clock::Host {
+                kind,
+                clock,
+                difference_ns: difference,
+                read,
+            } => {
+                let now = Instant::now();
+                if now.duration_since(*read) >= READ_EVERY {
+                    *read = now;
+                    *difference = difference_ns(*kind).unwrap_or(*difference);
+                }
+                clock.push(stamp_ns, *difference)
+            }
+        }
+    }
+
+    /// Host time of a message of an input that has no stamp and was published at `published_ns`: that, less the latency.
+    pub fn push_unstamped(&mut self, input: usize, published_ns: i64) -> Stamp {
+        match &mut self.clocks[input] {
+            Clock::Device(clock) => clock.push_unstamped(published_ns),
+            Clock::Host { clock, .. } => clock.push_unstamped(published_ns),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

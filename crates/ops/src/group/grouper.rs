@@ -1,0 +1,211 @@
+use super::approximate::Approximate;
+use super::epsilon::Epsilon;
+use super::exact::Exact;
+use super::spec::{InputSpec, PolicySpec, Spec};
+use super::{ConfigError, DropReason, Entry, GroupingConfig, Ledger, Outcome};
+use robocache_time::is_stamp_in_range;
+
+/// Groups messages of several streams in sets, one of each.
+///
+/// Messages go in with [`push`](Self::push), in order of arrival, each as an item of the caller's: the message itself, or
+/// its number. After each, [`next_outcome`](Self::next_outcome) gives them back: as members of a set, or as dropped, with
+/// the reason. What is held is bounded by `queue_size` and `max_held_mb`.
+pub struct Grouper<M> {
+    policy: Policy<M>,
+    inputs: Vec<Input>,
+    ledger: Ledger<M>,
+    max_held: usize,
+}
+
+enum Policy<M> {
+    Approximate(Approximate<M>),
+    Exact(Exact<M>),
+    Epsilon(Epsilon<M>),
+}
+
+struct Input {
+    spec: InputSpec,
+    /// Its newest time since the last clock jump.
+    newest: Option<i64>,
+}
+
+/// What the arrival of a message did, beside the outcomes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Arrival {
+    /// The clock of its stream jumped by this many ns: everything that waited was dropped.
+    pub jumped_ns: Option<i64>,
+    /// It is so many ns after the message before it, which is less than `min_period_ms`: sets may not be the best.
+    pub too_close_ns: Option<i64>,
+    /// It was dropped at once.
+    pub dropped: Option<DropReason>,
+}
+
+/// A stamp that is no time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("stamp {0} ns is out of range (allowed: +-2^61)")]
+pub struct StampError(pub i64);
+
+impl<M> Grouper<M> {
+    /// A grouper for the inputs of a configuration, all open.
+    ///
+    /// # Errors
+    /// The first key whose value is not allowed, the value, and what is.
+    pub fn new(config: &GroupingConfig) -> Result<Self, ConfigError> {
+        let Spec {
+            policy,
+            queue_size,
+            max_held,
+            inputs,
+        } = Spec::new(config)?;
+        let policy = match policy {
+            PolicySpec::Approximate { penalty, max_span } => {
+                let min_periods = inputs.iter().map(|input| input.min_period);
+                Policy::Approximate(Approximate::new(min_periods, queue_size, penalty, max_span))
+            }
+            PolicySpec::Exact => Policy::Exact(Exact::new(inputs.len(), queue_size)),
+            PolicySpec::Epsilon { max_span } => Policy::Epsilon(Epsilon::new(inputs.len(), queue_size, max_span)),
+        };
+        Ok(Self {
+            policy,
+            ledger: Ledger::new(inputs.len()),
+            inputs: inputs.into_iter().map(|spec| Input { spec, newest: None }).collect(),
+            max_held,
+        })
+    }
+
+    /// The ids of the inputs.
+    pub fn inputs(&self) -> impl Iterator<Item = &str> {
+        self.inputs.iter().map(|input| input.spec.name.as_str())
+    }
+
+    /// A message of an input with this stamp, ns, and payload of so many bytes has come. `item` makes what is held of it;
+    /// it is not called where the message is dropped at once.
+    ///
+    /// # Errors
+    /// A stamp that is no time. The message is not held.
+    ///
+    /// # Panics
+    /// If there is no such input.
+    pub fn push(
+        &mut self,
+        input: usize,
+        stamp_ns: i64,
+        bytes: usize,
+        item: impl FnOnce() -> M,
+    ) -> Result<Arrival, StampError> {
+        if !is_stamp_in_range(stamp_ns) {
+            return Err(StampError(stamp_ns));
+        }
+        let time = stamp_ns - self.inputs[input].spec.latency;
+        let jumped_ns = self.jump(input, time);
+        let Input { spec, newest } = &mut self.inputs[input];
+        let since = newest.map(|newest| time - newest);
+        *newest = (*newest).max(Some(time));
+        let reason = match since {
+            Some(since) if since < 0 && !matches!(self.policy, Policy::Exact(_)) => Some(DropReason::OutOfOrder),
+            _ => (bytes > self.max_held).then_some(DropReason::Memory),
+        };
+        let arrival = Arrival {
+            jumped_ns,
+            too_close_ns: since.filter(|since| (0..spec.min_period).contains(since)),
+            dropped: reason,
+        };
+        if let Some(reason) = reason {
+            self.ledger.count(input, reason);
+            return Ok(arrival);
+        }
+        self.ledger.hold(input, bytes);
+        let item = item();
+        let entry = Entry { time, bytes, item };
+        match &mut self.policy {
+            Policy::Approximate(policy) => policy.push(input, entry, &mut self.ledger),
+            Policy::Exact(policy) => policy.push(input, entry, &mut self.ledger),
+            Policy::Epsilon(policy) => policy.push(input, entry, &mut self.ledger),
+        }
+        while self.ledger.held() > self.max_held {
+            let greatest = self.ledger.greatest();
+            match &mut self.policy {
+                Policy::Approximate(policy) => policy.drop_oldest(greatest, DropReason::Memory, &mut self.ledger),
+                Policy::Exact(policy) => policy.drop_first(DropReason::Memory, &mut self.ledger),
+                Policy::Epsilon(policy) => policy.drop_oldest(greatest, DropReason::Memory, &mut self.ledger),
+            }
+        }
+        Ok(arrival)
+    }
+
+    /// By how much the clock of a stream has jumped, where it has. Everything that waits is then dropped.
+    fn jump(&mut self, input: usize, time: i64) -> Option<i64> {
+        let Input { spec, newest } = &self.inputs[input];
+        let by = time - (*newest)?;
+        let is_ahead_of_all = |jump: i64| {
+            let newest = self.inputs.iter().filter_map(|input| input.newest);
+            newest.into_iter().all(|newest| time - newest > jump)
+        };
+        if by >= -spec.reset && !spec.jump.is_some_and(is_ahead_of_all) {
+            return None;
+        }
+        self.ledger.epoch += 1;
+        self.clear(DropReason::Jump);
+        // The other streams jump too, soon or already: that is this jump, not another.
+        self.inputs.iter_mut().for_each(|input| input.newest = None);
+        Some(by)
+    }
+
+    /// Drops everything that waits.
+    fn clear(&mut self, reason: DropReason) {
+        match &mut self.policy {
+            Policy::Approximate(policy) => policy.clear(reason, &mut self.ledger),
+            Policy::Exact(policy) => policy.clear(reason, &mut self.ledger),
+            Policy::Epsilon(policy) => policy.clear(reason, &mut self.ledger),
+        }
+    }
+
+    /// Nothing more comes on any input: what still waits is in no set.
+    pub fn finish(&mut self) {
+        self.clear(DropReason::Left);
+    }
+
+    /// What became of a message, in the order in which it was known; `None` where no more is known.
+    pub fn next_outcome(&mut self) -> Option<Outcome<M>> {
+        self.ledger.next()
+    }
+
+    /// Nothing more comes on an input, so that a set may be known to be the best without its next message.
+    pub fn close(&mut self, input: usize) {
+        if let Policy::Approximate(policy) = &mut self.policy {
+            policy.close(input, &mut self.ledger);
+        }
+    }
+
+    /// An input is open, again.
+    pub fn open(&mut self, input: usize) {
+        if let Policy::Approximate(policy) = &mut self.policy {
+            policy.open(input);
+        }
+    }
+
+    /// How many messages of an input are in no set for this reason, so far.
+    pub fn dropped(&self, input: usize, reason: DropReason) -> u64 {
+        self.ledger.dropped(input, reason)
+    }
+
+    /// How many sets there were so far.
+    pub fn sets(&self) -> i64 {
+        self.ledger.sets()
+    }
+
+    /// Bytes of payload that are held.
+    pub fn held_bytes(&self) -> usize {
+        self.ledger.held()
+    }
+
+    /// The most of them that are held.
+    pub fn max_held_bytes(&self) -> usize {
+        self.max_held
+    }
+
+    /// The newest time of an input since the last clock jump, ns.
+    pub fn newest_ns(&self, input: usize) -> Option<i64> {
+        self.inputs[input].newest
+    }
+}

@@ -1,0 +1,394 @@
+//! By how much one channel lags behind another, found offline by cross-correlation: [`Correlator`].
+//!
+//! Two sensors that see the same movement (joint speeds and the motion of a camera, a command and its feedback) are alike
+//! but for a lag. Both channels are differentiated, because levels correlate at every lag, and put on common steps; the
+//! lag is where they correlate best. Where it can't be known, that is refused: [`LatencyError`].
+//!
+//! ```
+//! use robocache_ops::latency::{Channel, Correlator, LatencyConfig};
+//!
+//! // The same movement, every 2 ms and every 33 ms; the second stream is stamped 40 ms late.
+//! let movement = |ns: i64| {
+//!     let t = ns as f64 * 1e-9;
+//!     (3.1 * t).sin() + 0.6 * (7.7 * t + 1.0).sin() + 0.5 * (11.3 * t * (1.0 + 0.02 * t)).cos()
+//! };
+//! let times = |step: i64| (0..30_000 / step).map(|i| i * step * 1_000_000).collect::<Vec<_>>();
+//! let (joint_ns, camera_ns) = (times(2), times(33));
+//! let joint: Vec<f64> = joint_ns.iter().map(|&ns| movement(ns)).collect();
+//! let camera: Vec<f64> = camera_ns.iter().map(|&ns| movement(ns - 40_000_000)).collect();
+//!
+//! let correlator = Correlator::new(&LatencyConfig::default())?;
+//! let a = Channel { times_ns: &joint_ns, values: &joint };
+//! let b = Channel { times_ns: &camera_ns, values: &camera };
+//! let latency = correlator.latency(a, b)?;
+//! assert!((latency.lag_ms - 40.0).abs() < 0.5);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod correlate;
+
+pub use correlate::correlation;
+
+use super::ConfigError;
+
+/// How latencies are looked for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LatencyConfig {
+    /// The least and the greatest lag, ms; above 0 where the second channel comes later.
+    pub range_ms: (f64, f64),
+    /// The distance of the common steps, ms. Lags are found to a fraction of it.
+    pub step_ms: f64,
+    /// Differences are taken over so much time, ms: longer is steadier with noise, shorter is finer.
+    pub smooth_ms: f64,
+    /// Samples further apart are not interpolated between, ms.
+    pub max_gap_ms: f64,
+    /// Where the channels correlate less, there is no lag.
+    pub min_peak: f64,
+    /// Where a second peak is so much of the first one, it can't be known which is the lag.
+    pub max_second: f64,
+}
+
+impl Default for LatencyConfig {
+    fn default() -> Self {
+        Self {
+            range_ms: (-500.0, 500.0),
+            step_ms: 1.0,
+            smooth_ms: 20.0,
+            max_gap_ms: 200.0,
+            min_peak: 0.3,
+            max_second: 0.9,
+        }
+    }
+}
+
+/// One value over time.
+#[derive(Clone, Copy, Debug)]
+pub struct Channel<'a> {
+    /// The times of the samples, ns, ascending. Of two with the same time, the later one counts.
+    pub times_ns: &'a [i64],
+    /// The samples. One that is not finite is left out.
+    pub values: &'a [f64],
+}
+
+/// A lag, and how sure it is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Latency {
+    /// By how much the second channel is later than the first, ms: its `latency_ms`, where that of the first is 0.
+    pub lag_ms: f64,
+    /// How well the channels correlate at this lag, up to 1.
+    pub peak: f64,
+    /// The highest other peak, where there is one: its lag, ms, and its height.
+    pub second: Option<(f64, f64)>,
+    /// The standard deviation of the correlation of channels that move as much and have nothing to do with each other.
+    pub noise: f64,
+    /// The correlation at every step of the range.
+    pub curve: Curve,
+}
+
+/// The correlation of two channels over their lag.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Curve {
+    /// The lag of the first value, ms.
+    pub first_ms: f64,
+    /// The distance of the values, ms.
+    pub step_ms: f64,
+    /// The correlation, -1 to 1.
+    pub values: Vec<f64>,
+}
+
+impl Curve {
+    /// The lag of a value, ms.
+    pub fn lag_ms(&self, index: f64) -> f64 {
+        self.first_ms + index * self.step_ms
+    }
+}
+
+/// Why a latency can't be known.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LatencyError {
+    /// A channel has times and values that do not go together.
+    #[error("channel {channel}: {problem}")]
+    Channel {
+        /// `a` or `b`.
+        channel: char,
+        /// What came, and what is allowed.
+        problem: String,
+    },
+    /// A channel hardly moves.
+    #[error("channel {channel} hardly moves: it changes {changes} times (needed: {needed} or more)")]
+    Still {
+        /// `a` or `b`.
+        channel: char,
+        /// How often its value changes.
+        changes: usize,
+        /// How often it would have to.
+        needed: usize,
+    },
+    /// The channels have too little time in common.
+    #[error("the channels have {common_s:.1} s in common (needed: {needed_s:.1} s, four times the greatest lag)")]
+    Short {
+        /// How much, s.
+        common_s: f64,
+        /// How much they would have to have.
+        needed_s: f64,
+    },
+    /// They have more in common than can be computed at these steps.
+    #[error("the channels have {steps} steps in common (allowed: {allowed}; parts of a recording are as good)")]
+    Long {
+        /// How many.
+        steps: i128,
+        /// How many there may be.
+        allowed: i128,
+    },
+    /// No correlation would stand out.
+    #[error(
+        "chance alone correlates them by {chance:.2} (allowed: up to {allowed:.2}): they move too slowly for the {common_s:.1} s that they have in common (needed: more time, or quicker movement)"
+    )]
+    Slow {
+        /// The standard deviation of the correlation by chance.
+        chance: f64,
+        /// What it may be.
+        allowed: f64,
+        /// How much time they have in common, s.
+        common_s: f64,
+    },
+    /// The channels do not correlate.
+    #[error(
+        "the highest correlation is {peak:.2}, at {lag_ms:.1} ms (needed: {needed:.2}; the lowest is {trough:.2}: one with another sign is of a channel that is inverted)"
+    )]
+    Weak {
+        /// The highest.
+        peak: f64,
+        /// Its lag, ms.
+        lag_ms: f64,
+        /// What it would have to be.
+        needed: f64,
+        /// The lowest.
+        trough: f64,
+    },
+    /// They correlate better where one of them is taken with the other sign.
+    #[error(
+        "the lowest correlation, {trough:.2} at {trough_ms:.1} ms, is further from 0 than the highest, {peak:.2} at {lag_ms:.1} ms: a channel that is inverted (allowed: both with the same sign)"
+    )]
+    Inverted {
+        /// The highest.
+        peak: f64,
+        /// Its lag, ms.
+        lag_ms: f64,
+        /// The lowest.
+        trough: f64,
+        /// Its lag, ms.
+        trough_ms: f64,
+    },
+    /// They correlate best at an end of the range.
+    #[error("the correlation is highest at {lag_ms:.1} ms, an end of the range (allowed: a peak within it)")]
+    AtEnd {
+        /// That end, ms.
+        lag_ms: f64,
+    },
+    /// They correlate as well at another lag.
+    #[error(
+        "a peak of {peak:.2} at {lag_ms:.1} ms and one of {second:.2} at {second_ms:.1} ms: a movement that repeats itself (allowed: a second peak of {allowed:.2} of the first)"
+    )]
+    Ambiguous {
+        /// The first peak.
+        peak: f64,
+        /// Its lag, ms.
+        lag_ms: f64,
+        /// The second one.
+        second: f64,
+        /// Its lag, ms.
+        second_ms: f64,
+        /// How much of the first one it may be.
+        allowed: f64,
+    },
+}
+
+/// A channel that changes less often does not move.
+const LEAST_CHANGES: usize = 10;
+
+/// A peak stands out if it is so many standard deviations of chance.
+const DEVIATIONS: f64 = 5.0;
+
+/// Three hours at 1 ms.
+const MOST_STEPS: i128 = 10_800_000;
+
+/// Finds latencies.
+#[derive(Clone, Copy, Debug)]
+pub struct Correlator {
+    config: LatencyConfig,
+    step_ns: i64,
+    /// In steps.
+    first: i64,
+    last: i64,
+    half_smooth: i64,
+    max_gap_ns: i64,
+}
+
+impl Correlator {
+    /// Checks a configuration.
+    ///
+    /// # Errors
+    /// The key, what came and what is allowed.
+    pub fn new(config: &LatencyConfig) -> Result<Self, ConfigError> {
+        let refused = |key: &str, problem: String| Err(ConfigError::new(key, problem));
+        let LatencyConfig {
+            range_ms: (from, to),
+            step_ms,
+            smooth_ms,
+            max_gap_ms,
+            ..
+        } = *config;
+        if !(0.01..=1000.0).contains(&step_ms) {
+            return refused("step_ms", format!("{step_ms} (allowed: 0.01 to 1000 ms)"));
+        }
+        let is_range = from < to && from >= -60_000.0 && to <= 60_000.0 && to - from >= 4.0 * step_ms;
+        if !is_range {
+            let problem = format!("{from} to {to} (allowed: at least 4 steps of {step_ms}, from -60000 to 60000 ms)");
+            return refused("range_ms", problem);
+        }
+        if !(step_ms..=10_000.0).contains(&smooth_ms) {
+            return refused(
+                "smooth_ms",
+                format!("{smooth_ms} (allowed: `step_ms`, {step_ms}, to 10000 ms)"),
+            );
+        }
+        if !(0.01..=60_000.0).contains(&max_gap_ms) {
+            return refused("max_gap_ms", format!("{max_gap_ms} (allowed: 0.01 to 60000 ms)"));
+        }
+        for (key, share) in [("min_peak", config.min_peak), ("max_second", config.max_second)] {
+            if !(0.0..=1.0).contains(&share) {
+                return refused(key, format!("{share} (allowed: 0 to 1)"));
+            }
+        }
+        Ok(Self {
+            config: *config,
+            step_ns: robocache_time::ms_to_ns(step_ms),
+            first: (from / step_ms).ceil() as i64,
+            last: (to / step_ms).floor() as i64,
+            half_smooth: ((smooth_ms / step_ms / 2.0).round() as i64).max(1),
+            max_gap_ns: robocache_time::ms_to_ns(max_gap_ms),
+        })
+    }
+
+    /// The lag of `b` behind `a`.
+    ///
+    /// # Errors
+    /// Why it can't be known.
+    pub fn latency(&self, a: Channel<'_>, b: Channel<'_>) -> Result<Latency, LatencyError> {
+        let (start, steps) = self.common(a, b)?;
+        let speed = |channel: Channel<'_>| {
+            correlate::speed(channel, start, steps, self.step_ns, self.half_smooth, self.max_gap_ns)
+        };
+        let (a, b) = (speed(a), speed(b));
+        let values = correlation(&a, &b, self.first, self.last);
+        let noise = correlate::chance(&a, &b);
+        let config = &self.config;
+        let curve = Curve {
+            first_ms: self.first as f64 * config.step_ms,
+            step_ms: config.step_ms,
+            values,
+        };
+        let values = &curve.values;
+        let order = |a: &usize, b: &usize| values[*a].total_cmp(&values[*b]);
+        let best = (0..values.len()).max_by(order).unwrap_or(0);
+        let lowest = (0..values.len()).min_by(order).unwrap_or(0);
+        let trough = values[lowest];
+        let allowed = 1.0 / DEVIATIONS;
+        if !noise.is_finite() || noise > allowed {
+            return Err(LatencyError::Slow {
+                chance: noise,
+                allowed,
+                common_s: steps as f64 * self.step_ns as f64 / 1e9,
+            });
+        }
+        let needed = config.min_peak.max(DEVIATIONS * noise);
+        if values[best] < needed {
+            return Err(LatencyError::Weak {
+                peak: values[best],
+                lag_ms: curve.lag_ms(best as f64),
+                needed,
+                trough,
+            });
+        }
+        if best == 0 || best == values.len() - 1 {
+            let lag_ms = curve.lag_ms(best as f64);
+            return Err(LatencyError::AtEnd { lag_ms });
+        }
+        if -trough > values[best] {
+            return Err(LatencyError::Inverted {
+                peak: values[best],
+                lag_ms: curve.lag_ms(best as f64),
+                trough,
+                trough_ms: curve.lag_ms(lowest as f64),
+            });
+        }
+        let (place, peak) = correlate::vertex(values[best - 1], values[best], values[best + 1]);
+        let lag_ms = curve.lag_ms(best as f64 + place);
+        let second = correlate::second_peak(values, best).map(|at| (curve.lag_ms(at as f64), values[at]));
+        if let Some((second_ms, second)) = second.filter(|(_, second)| *second > config.max_second * values[best]) {
+            return Err(LatencyError::Ambiguous {
+                peak,
+                lag_ms,
+                second,
+                second_ms,
+                allowed: config.max_second,
+            });
+        }
+        Ok(Latency {
+            lag_ms,
+            peak,
+            second,
+            noise,
+            curve,
+        })
+    }
+
+    /// Where the time begins that both channels have, and how many steps it has.
+    fn common(&self, a: Channel<'_>, b: Channel<'_>) -> Result<(i64, usize), LatencyError> {
+        let ends = |channel, of: Channel<'_>| {
+            let refused = |problem| Err(LatencyError::Channel { channel, problem });
+            let (times, values) = (of.times_ns, of.values);
+            if times.len() != values.len() {
+                let problem = format!("{} times and {} values (allowed: as many)", times.len(), values.len());
+                return refused(problem);
+            }
+            if let Some(at) = times.windows(2).position(|pair| pair[1] < pair[0]) {
+                let problem = format!("time {} is before the one before it (allowed: ascending times)", at + 1);
+                return refused(problem);
+            }
+            let finite = values.iter().filter(|value| value.is_finite());
+            let changes = finite.clone().zip(finite.skip(1)).filter(|(a, b)| a != b).count();
+            if changes < LEAST_CHANGES {
+                let needed = LEAST_CHANGES;
+                return Err(LatencyError::Still {
+                    channel,
+                    changes,
+                    needed,
+                });
+            }
+            Ok((times[0], times[times.len() - 1]))
+        };
+        let ((from_a, to_a), (from_b, to_b)) = (ends('a', a)?, ends('b', b)?);
+        let (start, end) = (from_a.max(from_b), to_a.min(to_b));
+        let step = i128::from(self.step_ns);
+        let steps = (i128::from(end) - i128::from(start)).max(0) / step + 1;
+        let needed = 4 * i128::from(self.last.abs().max(self.first.abs())) + 2 * i128::from(self.half_smooth);
+        if steps < needed {
+            let seconds = |steps: i128| (steps * step) as f64 / 1e9;
+            return Err(LatencyError::Short {
+                common_s: seconds(steps - 1),
+                needed_s: seconds(needed),
+            });
+        }
+        if steps > MOST_STEPS {
+            let allowed = MOST_STEPS;
+            return Err(LatencyError::Long { steps, allowed });
+        }
+        Ok((start, steps as usize))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,65 @@
+//! The operations, and what is asked of recordings offline: [`latency`], [`offsets`], [`stamps`]. Each operation has a configuration
+//! that is checked once, and a CPU implementation that is its specification.
+//!
+//! An operation writes into buffers that its caller owns and allocates nothing per message in steady state.
+
+pub mod align;
+mod channel_groups;
+pub mod clock;
+pub mod fuse;
+pub mod group;
+pub mod latency;
+pub mod offsets;
+pub mod resample;
+pub mod stamps;
+pub mod voxelize;
+
+use robocache_stream::{FromConfig, FromError};
+use robocache_time::Interpolation;
+
+/// A configuration that asks for something impossible.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{key}: {problem}")]
+pub struct ConfigError {
+    /// The key, from the operation's section on, such as `modalities[2].dim`.
+    pub key: String,
+    /// What came, and what is allowed.
+    pub problem: String,
+}
+
+impl ConfigError {
+    /// The value at `key` is not allowed, for the reason in `problem`.
+    pub fn new(key: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self {
+            key: key.into(),
+            problem: problem.into(),
+        }
+    }
+}
+
+/// A duration in milliseconds from a configuration, in ns; `key` names it in the error.
+pub fn duration_ns(key: impl FnOnce() -> String, ms: f64) -> Result<i64, ConfigError> {
+    if (0.0..=1e12).contains(&ms) {
+        Ok(robocache_time::ms_to_ns(ms))
+    } else {
+        Err(ConfigError::new(
+            key(),
+            format!("{ms} is no duration (allowed: 0 to 1e12 ms)"),
+        ))
+    }
+}
+
+/// Checks the key `from` of the input at `at`; `dim` is how many values a sample has, `None` of a cloud.
+pub fn check_from(at: &str, from: Option<&FromConfig>, dim: Option<usize>) -> Result<(), ConfigError> {
+    let checked = from.map_or(Ok(()), |from| from.check(dim));
+    checked.map_err(|FromError { key, problem }| ConfigError::new(format!("{at}.from.{key}"), problem))
+}
+
+/// The refusal of a limit that its interpolation has no use for, so that nobody relies on it.
+pub fn unused_limit(key: impl Into<String>, interpolation: Option<Interpolation>) -> ConfigError {
+    let (name, allowed) = match interpolation {
+        Some(mode) => (mode.name(), mode.limits().join(", ")),
+        None => ("its interpolation", "none".to_owned()),
+    };
+    ConfigError::new(key, format!("`{name}` has no use for it (allowed with it: {allowed})"))
+}

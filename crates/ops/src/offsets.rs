@@ -1,0 +1,674 @@
+//! By how much the clocks that stamp the streams of a recording differ, as far as the arrivals of their messages tell.
+//!
+//! A message arrives a little after its capture, whatever the stream. So arrival minus stamp is nearly the same for all
+//! streams whose stamps are of one clock, and a stream whose clock is 2.5 s ahead stands out by 2.5 s. Jitter, stalls and
+//! bursts only make messages late: of each quarter of a second the least delay counts, and the median of those of
+//! `WINDOW` such parts. Streams are compared with each other in each window, so that a clock that is set in the middle is
+//! seen, and a drift is seen once it has become large.
+//!
+//! ```
+//! use robocache_ops::offsets::{Offsets, Severity};
+//!
+//! const MS: i64 = 1_000_000;
+//! let mut offsets = Offsets::new([("camera", 0), ("joints", 0), ("force", 0)]);
+//! for i in 0..1000 {
+//!     let at = i * 10 * MS;
+//!     // The camera's clock is 2.5 s ahead; all arrive 3 ms after the capture.
+//!     offsets.add(0, at + 2500 * MS, at + 3 * MS);
+//!     offsets.add(1, at, at + 3 * MS);
+//!     offsets.add(2, at, at + 3 * MS);
+//! }
+//! let found = offsets.judge();
+//! assert_eq!((found.len(), found[0].stream.as_str()), (1, "camera"));
+//! assert_eq!((found[0].ahead_ns, found[0].severity()), (2500 * MS, Severity::Refused));
+//! ```
+
+use robocache_stream::Message;
+use robocache_time::{ns_to_ms, ns_to_s};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// A stream that is off by more is told of,
+pub const WARNED_NS: i64 = 100_000_000;
+
+/// and one that is off by this or more is refused.
+pub const REFUSED_NS: i64 = 1_000_000_000;
+
+/// Parts of arrival time of which the least delay counts, ns.
+const PART_NS: i64 = 250_000_000;
+
+/// Parts that are judged together.
+const WINDOW: i64 = 16;
+
+/// So many parts with a message are judged at once; a slow stream is judged over as many windows as it takes.
+const LEAST_PARTS: usize = 4;
+
+/// Pace is that from a part to the one that is so many later.
+const PACE_PARTS: usize = 8;
+
+/// A stream with fewer messages, such as a map that does not change, may be of any time.
+const LEAST_MESSAGES: u64 = 8;
+
+/// By which share the pace of arrivals may differ from that of stamps. Otherwise arrivals are those of a replay, and tell
+/// nothing.
+const MOST_DRIFT: f64 = 0.02;
+
+/// So much of a difference is jitter, ns.
+const JITTER_NS: i64 = 50_000_000;
+
+/// What is known of the arrivals of some streams.
+#[derive(Clone, Debug, Default)]
+pub struct Offsets {
+    streams: Vec<Stream>,
+}
+
+#[derive(Clone, Debug)]
+struct Stream {
+    name: String,
+    latency_ns: i64,
+    messages: u64,
+    /// By the part of arrival time.
+    parts: BTreeMap<i64, Part>,
+}
+
+/// Of the messages of a part, that with the least delay.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    stamp_ns: i64,
+    arrival_ns: i64,
+}
+
+impl Part {
+    fn delay_ns(&self) -> i64 {
+        self.arrival_ns.saturating_sub(self.stamp_ns)
+    }
+}
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// [`WARNED_NS`] or more.
+    Warned,
+    /// [`REFUSED_NS`] or more.
+    Refused,
+}
+
+/// A stream whose stamps are off.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Offset {
+    /// Its name.
+    pub stream: String,
+    /// By how much its stamps are ahead of those of the others, beyond what its `latency_ms` says, where it is worst; below 0
+    /// they are behind, or its messages take so long to arrive.
+    pub ahead_ns: i64,
+    /// By how much its stamps are ahead of their arrival there.
+    pub of_arrival_ns: i64,
+    /// How long after the first arrival of all streams it was first so; 0: from the start.
+    pub from_ns: i64,
+    /// The streams that it is compared with, and by how much the stamps of each are ahead of their arrival.
+    pub others: Vec<(String, i64)>,
+    /// Whether most streams agree with each other and not with this one. Otherwise it may be the others that are wrong.
+    pub is_outvoted: bool,
+    /// The unit that its stamps are in, where they are the time of their arrival in another one than ns.
+    pub unit: Option<&'static str>,
+}
+
+impl Offset {
+    /// How bad it is.
+    pub fn severity(&self) -> Severity {
+        match self.ahead_ns.saturating_abs() {
+            REFUSED_NS.. => Severity::Refused,
+            _ => Severity::Warned,
+        }
+    }
+}
+
+impl fmt::Display for Offset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = |ns: i64| format!("{:.3} s", ns_to_s(ns.saturating_abs()));
+        let side = |ns: i64| if ns < 0 { "behind" } else { "ahead of" };
+        let names = |others: &[(String, i64)]| {
+            let names: Vec<String> = others.iter().map(|(name, _)| format!("`{name}`")).collect();
+            names.join(", ")
+        };
+        let (name, ahead_ns) = (&self.stream, self.ahead_ns);
+        write!(
+            f,
+            "`{name}`: its stamps are {} {} those of {}, by when they arrived",
+            seconds(ahead_ns),
+            side(ahead_ns),
+            names(&self.others)
+        )?;
+        if self.from_ns > 0 {
+            write!(f, ", from {} after the start on", seconds(self.from_ns))?;
+        }
+        if !self.is_outvoted {
+            let own = |ns: i64| format!("{} {} their arrival", seconds(ns), side(ns));
+            write!(
+                f,
+                "; which of them is wrong can't be told: its own are {}",
+                own(self.of_arrival_ns)
+            )?;
+            for (other, ns) in &self.others {
+                write!(f, ", those of `{other}` {}", own(*ns))?;
+            }
+        }
+        if let Some(unit) = self.unit {
+            return write!(f, " (they look like the time in {unit}; needed: `timestamp_ns` in ns)");
+        }
+        let (by_ms, way) = (
+            ns_to_ms(ahead_ns.saturating_abs()),
+            if ahead_ns < 0 { "lower" } else { "raise" },
+        );
+        write!(
+            f,
+            " (if it is so in every run, {way} its `latency_ms` by {by_ms:.0}; else put `robocache-clock` before the recorder"
+        )?;
+        if ahead_ns < 0 {
+            write!(f, "; if its messages take that long to arrive, its stamps are right")?;
+        }
+        write!(f, ")")
+    }
+}
+
+impl Offsets {
+    /// Nothing so far of these streams, each with its `latency_ms` in ns.
+    pub fn new<N: Into<String>>(streams: impl IntoIterator<Item = (N, i64)>) -> Self {
+        let streams = streams.into_iter().map(|(name, latency_ns)| Stream {
+            name: name.into(),
+            latency_ns,
+            messages: 0,
+            parts: BTreeMap::new(),
+        });
+        Self {
+            streams: streams.collect(),
+        }
+    }
+
+    /// Which of the streams has this name.
+    pub fn index(&self, name: &str) -> Option<usize> {
+        self.streams.iter().position(|stream| stream.name == name)
+    }
+
+    /// Takes a message of the stream at an index, if it says when it arrived. The stamps of observations are targets, and of no
+    /// clock.
+    pub fn message(&mut self, stream: usize, message: &Message) {
+        let header = &message.header;
+        let newest_ns = header.timestamp_ns.get().or(header.timestamps_ns.iter().max());
+        if let (Some(&stamp_ns), Some(arrival_ns)) = (newest_ns, message.arrival_ns)
+            && !header.modalities.is_present()
+        {
+            self.add(stream, stamp_ns, arrival_ns);
+        }
+    }
+
+    /// Takes the stamp and the arrival of a message of the stream at an index. Memory is that of four pairs for each second of
+    /// arrival time in which the stream speaks.
+    pub fn add(&mut self, stream: usize, stamp_ns: i64, arrival_ns: i64) {
+        if !robocache_time::is_stamp_in_range(stamp_ns) || !robocache_time::is_stamp_in_range(arrival_ns) {
+            return;
+        }
+        let stream = &mut self.streams[stream];
+        stream.messages += 1;
+        let came = Part { stamp_ns, arrival_ns };
+        let part = stream.parts.entry(arrival_ns.div_euclid(PART_NS)).or_insert(came);
+        if came.delay_ns() < part.delay_ns() {
+            *part = came;
+        }
+    }
+
+    /// The streams whose stamps are off by [`WARNED_NS`] or more, in their order.
+    ///
+    /// There are none where arrivals tell nothing, as of a recording that was played as fast as it goes, and none of a single
+    /// stream.
+    pub fn judge(&self) -> Vec<Offset> {
+        let heard: Vec<&Stream> = self.streams.iter().filter(|of| of.messages >= LEAST_MESSAGES).collect();
+        let mut drifts: Vec<f64> = heard.iter().flat_map(|stream| stream.drifts()).collect();
+        drifts.sort_unstable_by(f64::total_cmp);
+        // A clock of another pace, or one that was set, is that of a few streams.
+        if drifts
+            .get(drifts.len().saturating_sub(1) / 2)
+            .is_none_or(|&drift| drift > MOST_DRIFT)
+        {
+            return Vec::new();
+        }
+        let start = heard
+            .iter()
+            .filter_map(|stream| Some(*stream.parts.first_key_value()?.0))
+            .min();
+        let Some(start) = start.filter(|_| heard.len() > 1) else {
+            return Vec::new();
+        };
+        let windows: Vec<BTreeMap<i64, i64>> = heard.iter().map(|stream| stream.windows(start)).collect();
+        let mut ends: Vec<i64> = windows.iter().flat_map(|windows| windows.keys().copied()).collect();
+        ends.sort_unstable();
+        ends.dedup();
+        let mut delays: Vec<Option<i64>> = vec![None; heard.len()];
+        let mut worst: Vec<Option<Offset>> = vec![None; heard.len()];
+        for (k, end) in ends.into_iter().enumerate() {
+            for (delay, windows) in delays.iter_mut().zip(&windows) {
+                *delay = windows.get(&end).copied().or(*delay);
+            }
+            for (at, mut offset) in compare(&heard, &delays) {
+                // What a stream said last stands until it speaks again, but what it is blamed for is of what it says.
+                if !windows[at].contains_key(&end) {
+                    continue;
+                }
+                let before = &worst[at];
+                let first_ns = if k == 0 {
+                    0
+                } else {
+                    (end - WINDOW + 1 - start).max(0).saturating_mul(PART_NS)
+                };
+                offset.from_ns = before.as_ref().map_or(first_ns, |before| before.from_ns);
+                let is_worse = |before: &Offset| {
+                    (offset.is_outvoted, offset.ahead_ns.saturating_abs())
+                        > (before.is_outvoted, before.ahead_ns.saturating_abs())
+                };
+                if before.as_ref().is_none_or(is_worse) {
+                    worst[at] = Some(offset);
+                }
+            }
+        }
+        let mut found: Vec<Offset> = worst.into_iter().flatten().collect();
+        // As long as there were two of them it could not be told; later it could.
+        let outvoted = |found: &[Offset], name: &str| found.iter().any(|of| of.is_outvoted && of.stream == name);
+        let guilty: Vec<String> = found
+            .iter()
+            .map(|of| of.stream.clone())
+            .filter(|name| outvoted(&found, name))
+            .collect();
+        found.retain(|of| of.is_outvoted || !of.others.iter().all(|(other, _)| guilty.contains(other)));
+        found
+    }
+}
+
+impl Stream {
+    /// From each part to one that follows, by which share of it the time that passes on arrival differs from that of the stamps.
+    fn drifts(&self) -> Vec<f64> {
+        let parts: Vec<&Part> = self.parts.values().collect();
+        let step = (parts.len() / 2).clamp(1, PACE_PARTS);
+        let pairs = parts.iter().zip(parts.iter().skip(step));
+        let drift = |(a, b): (&&Part, &&Part)| {
+            let stamps_ns = b.stamp_ns.saturating_sub(a.stamp_ns);
+            let arrivals_ns = b.arrival_ns.saturating_sub(a.arrival_ns);
+            let apart_ns = arrivals_ns
+                .saturating_sub(stamps_ns)
+                .saturating_abs()
+                .saturating_sub(JITTER_NS);
+            apart_ns.max(0) as f64 / stamps_ns.saturating_abs().max(arrivals_ns).max(1) as f64
+        };
+        pairs.map(drift).collect()
+    }
+
+    /// The unit of its stamps, where they are the time of their arrival in another one than ns.
+    fn unit(&self) -> Option<&'static str> {
+        let (_, part) = self.parts.first_key_value()?;
+        robocache_time::unit_of_stamp(part.stamp_ns, part.arrival_ns)
+    }
+
+    /// The delays by the last part of the windows that they are of, in the order of time.
+    fn windows(&self, start: i64) -> BTreeMap<i64, i64> {
+        let mut windows = BTreeMap::new();
+        let mut parts = self.parts.iter().peekable();
+        let mut gathered: Vec<i64> = Vec::new();
+        while let Some((&at, part)) = parts.next() {
+            gathered.push(part.delay_ns());
+            let end = |at: i64| start + ((at - start).div_euclid(WINDOW) + 1) * WINDOW - 1;
+            let is_last = parts.peek().is_none();
+            let is_over = parts.peek().is_none_or(|(next, _)| end(**next) > end(at));
+            let is_enough = gathered.len() >= LEAST_PARTS || is_last && windows.is_empty();
+            if is_over && is_enough {
+                windows.extend(middle(&mut gathered).map(|delay| (end(at), delay)));
+                gathered.clear();
+            }
+        }
+        windows
+    }
+}
+
+/// The streams that are off, by index.
+///
+/// The clock of all lies where the sum of the distances to the streams is least: between the two middle ones of the ends of
+/// what each stream allows, which is from its delay to that plus its latency. Where those two are far apart, as with two
+/// streams, it can't be told who is wrong.
+fn compare(streams: &[&Stream], delays: &[Option<i64>]) -> Vec<(usize, Offset)> {
+    let known: Vec<(usize, i64)> = delays
+        .iter()
+        .enumerate()
+        .filter_map(|(i, delay)| Some((i, (*delay)?)))
+        .collect();
+    let allowed = |&(i, delay): &(usize, i64)| {
+        let latency = streams[i].latency_ns;
+        (
+            delay.saturating_add(latency.min(0)),
+            delay.saturating_add(latency.max(0)),
+        )
+    };
+    let mut ends: Vec<i64> = known
+        .iter()
+        .map(allowed)
+        .flat_map(|(least, most)| [least, most])
+        .collect();
+    ends.sort_unstable();
+    if known.len() < 2 {
+        return Vec::new();
+    }
+    let (low, high) = (ends[known.len() - 1], ends[known.len()]);
+    let is_agreed = high.saturating_sub(low) < WARNED_NS;
+    let off = |stream: &(usize, i64)| {
+        let (least, most) = allowed(stream);
+        // A delay that is less than that of the others is of a stamp ahead of theirs.
+        match is_agreed {
+            true if most < low => low.saturating_sub(most),
+            true => high.saturating_sub(least).min(0),
+            false if most <= low => high.saturating_sub(most),
+            false if least >= high => low.saturating_sub(least),
+            false => 0,
+        }
+    };
+    let found = known.iter().filter_map(|stream| {
+        let ahead_ns = off(stream);
+        let others = known.iter().filter(|other| {
+            let theirs = off(other);
+            other.0 != stream.0
+                && if is_agreed {
+                    theirs.saturating_abs() < WARNED_NS
+                } else {
+                    theirs.signum() == -ahead_ns.signum()
+                }
+        });
+        (ahead_ns.saturating_abs() >= WARNED_NS).then(|| {
+            let offset = Offset {
+                stream: streams[stream.0].name.clone(),
+                ahead_ns,
+                of_arrival_ns: stream.1.saturating_neg(),
+                from_ns: 0,
+                others: others
+                    .map(|&(i, delay)| (streams[i].name.clone(), delay.saturating_neg()))
+                    .collect(),
+                is_outvoted: is_agreed,
+                unit: streams[stream.0].unit(),
+            };
+            (stream.0, offset)
+        })
+    });
+    found.collect()
+}
+
+/// The middle value, the lower one of two.
+fn middle(values: &mut [i64]) -> Option<i64> {
+    let at = values.len().checked_sub(1)? / 2;
+    Some(*values.select_nth_unstable(at).1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: i64 = 1_000_000;
+    const S: i64 = 1000 * MS;
+    const START: i64 = 1_700_000_000 * S;
+
+    /// A stream: its rate, the offset of its clock at a time since the start, and from when to when it speaks, ns.
+    struct Made<'a> {
+        name: &'a str,
+        rate_hz: i64,
+        latency_ms: i64,
+        ahead_ms: &'a dyn Fn(i64) -> i64,
+        speaks: std::ops::Range<i64>,
+    }
+
+    fn made<'a>(name: &'a str, rate_hz: i64, ahead_ms: &'a dyn Fn(i64) -> i64) -> Made<'a> {
+        Made {
+            name,
+            rate_hz,
+            latency_ms: 0,
+            ahead_ms,
+            speaks: 0..20 * S,
+        }
+    }
+
+    /// What is found, as `stream by ms`, with a `?` where it can't be told who is wrong. `arrive` makes an arrival of a capture
+    /// time since the start.
+    fn found(streams: &[Made<'_>], arrive: impl Fn(i64) -> i64) -> Vec<String> {
+        let mut offsets = Offsets::new(streams.iter().map(|made| (made.name, made.latency_ms * MS)));
+        let mut state = 7_u64;
+        for (stream, made) in streams.iter().enumerate() {
+            let step = S / made.rate_hz;
+            for captured in (0..)
+                .map(|i| made.speaks.start + i * step)
+                .take_while(|at| *at < made.speaks.end)
+            {
+                // Late by 2 ms, and often by up to 80 ms.
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let jitter = if state >> 63 == 1 {
+                    (state >> 33) as i64 % (80 * MS)
+                } else {
+                    0
+                };
+                let stamp = START + captured + (made.ahead_ms)(captured) * MS;
+                offsets.add(stream, stamp, START + arrive(captured) + 2 * MS + jitter);
+            }
+        }
+        let said = offsets.judge().into_iter().map(|of| {
+            let mark = if of.is_outvoted { "" } else { "?" };
+            let from = if of.from_ns > 0 {
+                format!(" from {}", of.from_ns / S)
+            } else {
+                String::new()
+            };
+            format!("{} {:+.1}{mark}{from}", of.stream, (of.ahead_ns as f64) * 1e-9)
+        });
+        said.collect()
+    }
+
+    fn live(captured: i64) -> i64 {
+        captured
+    }
+
+    #[test]
+    fn the_stream_whose_clock_is_off_is_named() {
+        let right = |_| 0;
+        for (ahead_ms, said) in [
+            (2500, &["camera +2.5"][..]),
+            (-2500, &["camera -2.5"]),
+            (200, &["camera +0.2"]),
+            (-400, &["camera -0.4"]),
+            (80, &[]),
+            (0, &[]),
+            (-90_000_000, &["camera -90000.0"]),
+        ] {
+            let off = move |_| ahead_ms;
+            for rate_hz in [2, 30, 1000] {
+                let streams = [
+                    made("camera", rate_hz, &off),
+                    made("joints", 500, &right),
+                    made("force", 1000, &right),
+                ];
+                assert_eq!(found(&streams, live), said, "{ahead_ms} at {rate_hz} Hz");
+            }
+        }
+    }
+
+    #[test]
+    fn of_two_streams_both_are_named_as_of_two_against_two() {
+        let (right, off) = (|_| 0, |_| 2500);
+        assert_eq!(
+            found(&[made("camera", 30, &off), made("joints", 500, &right)], live),
+            ["camera +2.5?", "joints -2.5?"]
+        );
+        let four = ["a", "b", "c", "d"].map(|name| made(name, 100, if name < "c" { &off } else { &right }));
+        assert_eq!(found(&four, live), ["a +2.5?", "b +2.5?", "c -2.5?", "d -2.5?"]);
+        assert_eq!(found(&four[..3], live), ["c -2.5"]);
+        assert_eq!(found(&four[..1], live), [] as [&str; 0]);
+        // A third that begins late tells.
+        let mut late = made("force", 100, &right);
+        late.speaks = 9 * S..20 * S;
+        assert_eq!(
+            found(&[made("camera", 30, &off), made("joints", 500, &right), late], live),
+            ["camera +2.5"]
+        );
+    }
+
+    #[test]
+    fn a_latency_accounts_for_stamps_up_to_it() {
+        let right = |_| 0;
+        for (ahead_ms, latency_ms, said) in [
+            (2500, 2500, &[][..]),
+            (2500, 2450, &[]),
+            (2500, 2000, &["camera +0.5"]),
+            (-2500, -2500, &[]),
+            (-2500, 2500, &["camera -2.5"]),
+            // Stamped on arrival, 200 ms after the capture: what arrives tells nothing of it.
+            (0, 200, &[]),
+        ] {
+            let off = move |_| ahead_ms;
+            let mut camera = made("camera", 30, &off);
+            camera.latency_ms = latency_ms;
+            let streams = [camera, made("joints", 500, &right), made("force", 1000, &right)];
+            assert_eq!(found(&streams, live), said, "{ahead_ms} with {latency_ms}");
+        }
+    }
+
+    #[test]
+    fn a_clock_that_is_set_or_drifts_is_seen() {
+        let right = |_| 0;
+        let others = || [made("joints", 500, &right), made("force", 1000, &right)];
+        for by in [2500, -2500] {
+            for at in [3, 10, 16] {
+                let set = move |t: i64| if t < at * S { 0 } else { by };
+                let [joints, force] = others();
+                let said = found(&[made("camera", 30, &set), joints, force], live);
+                let from = at / 4 * 4;
+                // In a window in which it is set, most parts count.
+                let (now, next) = (
+                    format!("camera {:+.1} from {from}", by as f64 / 1e3),
+                    format!("camera {:+.1} from {}", by as f64 / 1e3, from + 4),
+                );
+                assert!(said == [now] || said == [next], "{by} at {at}: {said:?}");
+            }
+        }
+        let drifts = |t: i64| t / S * 20;
+        let [joints, force] = others();
+        let said = found(&[made("camera", 30, &drifts), joints, force], live);
+        assert_eq!(said, ["camera +0.4 from 4"]);
+    }
+
+    #[test]
+    fn arrivals_that_tell_nothing_raise_no_alarm() {
+        let (right, off) = (|_| 0, |_| 2500);
+        let streams = || {
+            [
+                made("camera", 30, &off),
+                made("joints", 500, &right),
+                made("force", 1000, &right),
+            ]
+        };
+        // Played as fast as it goes, in bursts; twice as fast; half as fast.
+        for (what, arrive) in [
+            ("at once", (|_| 0) as fn(i64) -> i64),
+            ("fast", |t| t / 50),
+            ("bursts", |t| t / (5 * S) * 100 * MS),
+            ("twice", |t| t / 2),
+            ("half", |t| 2 * t),
+        ] {
+            assert_eq!(found(&streams(), arrive), [] as [&str; 0], "{what}");
+        }
+        // When a bag was recorded is the stamp itself.
+        let mut offsets = Offsets::new([("a", 0), ("b", 200 * MS), ("c", -300 * MS)]);
+        for i in 0..600 {
+            (0..3).for_each(|stream| offsets.add(stream, i * 33 * MS, i * 33 * MS));
+        }
+        assert_eq!(offsets.judge(), []);
+    }
+
+    #[test]
+    fn stalls_late_starts_ends_and_maps_raise_no_alarm() {
+        let right = |_| 0;
+        // The recorder stood still for 3 s, at the start and later: then all comes at once.
+        let stall = |t: i64| {
+            if t < 3 * S {
+                3 * S
+            } else if (10 * S..13 * S).contains(&t) {
+                13 * S
+            } else {
+                t
+            }
+        };
+        let streams = || {
+            [
+                made("camera", 30, &right),
+                made("joints", 500, &right),
+                made("slow", 1, &right),
+            ]
+        };
+        assert_eq!(found(&streams(), stall), [] as [&str; 0]);
+        let [mut camera, mut joints, slow] = streams();
+        (camera.speaks, joints.speaks) = (12 * S..20 * S, 0..5 * S);
+        assert_eq!(found(&[camera, joints, slow], live), [] as [&str; 0]);
+        // A map is of long ago, and comes again now and then.
+        let of_old = |t: i64| -1_000_000 - t / MS;
+        let mut map = made("map", 1, &of_old);
+        map.speaks = 0..7 * S;
+        let [camera, joints, slow] = streams();
+        assert_eq!(found(&[camera, joints, slow, map], live), [] as [&str; 0]);
+    }
+
+    #[test]
+    fn a_few_absurd_stamps_are_no_offset_and_nothing_is_too_strange() {
+        let strange = |t: i64| if t % (3 * S) == 0 { 86_400_000 } else { 0 };
+        let right = |_| 0;
+        let streams = [
+            made("camera", 30, &strange),
+            made("joints", 500, &right),
+            made("force", 1000, &right),
+        ];
+        assert_eq!(found(&streams, live), [] as [&str; 0]);
+        let ends = [i64::MIN, i64::MAX, 0, 1 << 61, -(1 << 61), 1];
+        let mut offsets = Offsets::new([("a", i64::MAX), ("b", i64::MIN), ("c", 0)]);
+        for (i, stamp) in ends.iter().cycle().take(600).enumerate() {
+            offsets.add(i % 3, *stamp, ends[i / 7 % 6]);
+        }
+        offsets.judge();
+        assert_eq!(Offsets::default().judge(), []);
+        // Fewer messages than a stream needs.
+        let mut offsets = Offsets::new([("a", 0), ("b", 0)]);
+        (0..7).for_each(|i| (0..2).for_each(|stream| offsets.add(stream, i * S + stream as i64 * 5 * S, i * S)));
+        assert_eq!(offsets.judge(), []);
+    }
+
+    #[test]
+    fn it_says_how_far_in_which_direction_and_what_to_do() {
+        let (right, off, late) = (|_| 0, |_| 2500, |_| -300);
+        let said = |streams: &[Made<'_>]| {
+            let mut offsets = Offsets::new(streams.iter().map(|made| (made.name, 0)));
+            for (stream, made) in streams.iter().enumerate() {
+                for at in (0..400).map(|i| i * 50 * MS) {
+                    offsets.add(stream, START + at + (made.ahead_ms)(at) * MS, START + at + 2 * MS);
+                }
+            }
+            offsets.judge().iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        let [joints, force] = [made("joints", 20, &right), made("force", 20, &right)];
+        assert_eq!(
+            said(&[made("camera", 20, &off), joints, force]),
+            [
+                "`camera`: its stamps are 2.500 s ahead of those of `joints`, `force`, by when they arrived (if it is so in every run, raise \
+              its `latency_ms` by 2500; else put `robocache-clock` before the recorder)"
+            ]
+        );
+        let said = said(&[made("camera", 20, &late), made("joints", 20, &right)]);
+        assert_eq!(
+            said[0],
+            "`camera`: its stamps are 0.300 s behind those of `joints`, by when they arrived; which of them is wrong can't be told: its \
+             own are 0.302 s behind their arrival, those of `joints` 0.002 s behind their arrival (if it is so in every run, lower its \
+             `latency_ms` by 300; else put `robocache-clock` before the recorder; if its messages take that long to arrive, its stamps \
+             are right)"
+        );
+        assert!(
+            said[1].starts_with("`joints`: its stamps are 0.300 s ahead of those of `camera`"),
+            "{said:?}"
+        );
+    }
+}

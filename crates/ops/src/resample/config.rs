@@ -1,0 +1,41 @@
+pub use crate::channel_groups::GroupConfig;
+use robocache_time::{Interpolation, QuaternionOrder};
+use serde::Deserialize;
+
+/// The section `resample:` of a configuration.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub struct ResampleConfig {
+    /// How a value between samples is found; `linear` by default.
+    pub interpolation: Interpolation,
+    /// But for `previous` and `nearest`: the largest distance between the two samples around a target, ms. `None`: no limit.
+    pub max_gap_ms: Option<f64>,
+    /// `previous` and `nearest`: the largest distance from a target to its sample, ms. `None`: no limit.
+    pub max_age_ms: Option<f64>,
+    /// But for `previous` and `nearest`: for how long the last sample is held, ms. `None`: 0.
+    pub extrapolate_ms: Option<f64>,
+    /// `slerp`: of the two quaternions of a rotation, the one with w >= 0. `None`: false.
+    pub canonical: Option<bool>,
+    /// `slerp`: where w stands. `None`: `xyzw`.
+    pub order: Option<QuaternionOrder>,
+    /// Groups of channels with rules of their own; together they cover each channel of every batch once. Where there is
+    /// none, all channels are one.
+    pub groups: Vec<GroupConfig>,
+    /// The values of a target that has none; a NaN is allowed.
+    pub fill_value: f32,
+}
+
+impl Default for ResampleConfig {
+    fn default() -> Self {
+        Self {
+            interpolation: Interpolation::Linear,
+            max_gap_ms: None,
+            max_age_ms: None,
+            extrapolate_ms: None,
+            canonical: None,
+            order: None,
+            groups: Vec::new(),
+            fill_value: 0.0,
+        }
+    }
+}

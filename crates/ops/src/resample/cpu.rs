@@ -1,0 +1,345 @@
+use super::spec::Spec;
+use super::{ResampleConfig, Trajectories};
+use crate::ConfigError;
+use half::{bf16, f16};
+use robocache_device::{Dtype, Float};
+use robocache_time::blend::{self, Rows, Written};
+use robocache_time::pick;
+use std::ops::Range;
+
+/// What became of a batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ResampleCounters {
+    /// Trajectories.
+    pub rows: u64,
+    /// Targets over all rows.
+    pub targets: u64,
+    /// Targets without a valid value.
+    pub invalid: u64,
+    /// Samples that were dropped for a NaN or an infinity in them.
+    pub dropped_nonfinite: u64,
+    /// Targets without a valid value because the type can't hold what it would be.
+    pub dropped_overflow: u64,
+}
+
+impl std::ops::AddAssign for ResampleCounters {
+    fn add_assign(&mut self, other: Self) {
+        self.rows += other.rows;
+        self.targets += other.targets;
+        self.invalid += other.invalid;
+        self.dropped_nonfinite += other.dropped_nonfinite;
+        self.dropped_overflow += other.dropped_overflow;
+    }
+}
+
+/// Resamples batches of trajectories on the CPU. Once it has seen its largest trajectory it allocates nothing.
+pub struct CpuResampler {
+    spec: Spec,
+    /// One for each part that a large batch is cut into.
+    scratch: Vec<Kept>,
+}
+
+/// A batch with so many bytes of values is shared among the cores. For less, waking them costs more than it saves.
+const PARALLEL_BYTES: usize = 1 << 20;
+
+/// A batch is cut into so many parts for each core, so that trajectories of unlike length even out.
+const PARTS_PER_CORE: usize = 4;
+
+/// The samples of a trajectory that count, where some are not finite or share a time with a later one.
+#[derive(Default)]
+struct Kept {
+    times: Vec<i64>,
+    indices: Vec<usize>,
+}
+
+impl CpuResampler {
+    /// A resampler of that configuration.
+    ///
+    /// # Errors
+    /// The key that is not allowed.
+    pub fn new(config: &ResampleConfig) -> Result<Self, ConfigError> {
+        Ok(Self::from_spec(Spec::new(config)?))
+    }
+
+    pub(super) fn from_spec(spec: Spec) -> Self {
+        let parts = PARTS_PER_CORE * rayon::current_num_threads();
+        Self {
+            spec,
+            scratch: (0..parts).map(|_| Kept::default()).collect(),
+        }
+    }
+
+    /// Writes the value at each target to `values` (row by row, `[T, D]` each, of the batch's type) and whether it is
+    /// valid to `valid` (0/1, T a row).
+    ///
+    /// # Panics
+    /// If `values` are not [`Trajectories::output_bytes`] aligned for the batch's type, or `valid` is not one byte for
+    /// each target.
+    pub fn run(&mut self, batch: &Trajectories<'_>, values: &mut [u8], valid: &mut [u8]) -> ResampleCounters {
+        assert_eq!(
+            values.len(),
+            batch.output_bytes(),
+            "one value for each target and channel"
+        );
+        assert_eq!(valid.len(), batch.targets(), "one byte for each target");
+        let parts = if batch.values().bytes().len() < PARALLEL_BYTES {
+            1
+        } else {
+            self.scratch.len()
+        };
+        let part = Part {
+            spec: &self.spec,
+            batch,
+            rows: 0..batch.rows,
+        };
+        let scratch = &mut self.scratch[..parts];
+        match batch.dtype() {
+            Dtype::Float64 => part.share::<f64>(scratch, bytemuck::cast_slice_mut(values), valid),
+            Dtype::Float16 => part.share::<f16>(scratch, bytemuck::cast_slice_mut(values), valid),
+            Dtype::BFloat16 => part.share::<bf16>(scratch, bytemuck::cast_slice_mut(values), valid),
+            _ => part.share::<f32>(scratch, bytemuck::cast_slice_mut(values), valid),
+        }
+    }
+}
+
+/// Some of the rows of a batch.
+struct Part<'a> {
+    spec: &'a Spec,
+    batch: &'a Trajectories<'a>,
+    rows: Range<usize>,
+}
+
+impl Part<'_> {
+    /// Divides and conquers: halves the rows and the scratch memory until a part has one piece of each, and runs the
+    /// parts in parallel. Rows are independent, so the result does not depend on the cut.
+    fn share<T: Float>(self, scratch: &mut [Kept], values: &mut [T], valid: &mut [u8]) -> ResampleCounters {
+        let Self { spec, batch, rows } = self;
+        if let ([kept], _) | ([kept, ..], 0 | 1) = (&mut *scratch, rows.len()) {
+            return Self { spec, batch, rows }.dispatch(kept, values, valid);
+        }
+        let middle = rows.start + rows.len() / 2;
+        let targets = batch.row_targets(middle).start - batch.row_targets(rows.start).start;
+        let (scratch, other_scratch) = scratch.split_at_mut(scratch.len() / 2);
+        let (values, other_values) = values.split_at_mut(targets * batch.dim);
+        let (valid, other_valid) = valid.split_at_mut(targets);
+        let half = |rows| Self { spec, batch, rows };
+        let (mut one, other) = rayon::join(
+            || half(rows.start..middle).share(scratch, values, valid),
+            || half(middle..rows.end).share(other_scratch, other_values, other_valid),
+        );
+        one += other;
+        one
+    }
+
+    /// Runs the code compiled for AVX2 where the CPU has it. The result is the same: each lane computes what a scalar
+    /// would.
+    fn dispatch<T: Float>(&self, kept: &mut Kept, values: &mut [T], valid: &mut [u8]) -> ResampleCounters {
+        #[cfg(target_arch = "x86_64")]
+        if std::arch::is_x86_feature_detected!("avx2") {
+            // SAFETY: the CPU has AVX2.
+            return unsafe { self.run_avx2(kept, values, valid) };
+        }
+        self.run_typed(kept, values, valid)
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2")]
+    fn run_avx2<T: Float>(&self, kept: &mut Kept, values: &mut [T], valid: &mut [u8]) -> ResampleCounters {
+        self.run_typed(kept, values, valid)
+    }
+
+    #[inline(always)]
+    fn run_typed<T: Float>(&self, kept: &mut Kept, values: &mut [T], valid: &mut [u8]) -> ResampleCounters {
+        let Self { spec, batch, rows } = self;
+        let dim = batch.dim;
+        let mut counters = ResampleCounters {
+            rows: rows.len() as u64,
+            targets: valid.len() as u64,
+            ..ResampleCounters::default()
+        };
+        let mut done = 0;
+        for row in rows.clone() {
+            let times = batch.row_times(row);
+            let samples: &[T] = batch.row_values(row);
+            let targets = &batch.targets[batch.row_targets(row)];
+            let span = done..done + targets.len();
+            done = span.end;
+            let out = &mut values[span.start * dim..span.end * dim];
+            let valid = &mut valid[span];
+            if spec.is_grouped {
+                counters.dropped_nonfinite += kept.choose(times, samples, dim, |sample| spec.takes(sample));
+                spec.grouped_row(kept, samples, dim, targets, out, valid, &mut counters);
+            } else if !batch.has_ties && all_moderate_ahead(samples) {
+                let sample = |i: usize| &samples[i * dim..][..dim];
+                spec.row::<T, true>(times, sample, targets, out, valid, &mut counters);
+            } else {
+                counters.dropped_nonfinite += kept.choose(times, samples, dim, |_| true);
+                let sample = |i: usize| &samples[kept.indices[i] * dim..][..dim];
+                spec.row::<T, false>(&kept.times, sample, targets, out, valid, &mut counters);
+            }
+        }
+        counters
+    }
+}
+
+impl Spec {
+    /// One trajectory, whose times ascend strictly.
+    #[inline(always)]
+    fn row<'a, T: Float, const IS_MODERATE: bool>(
+        &self,
+        times: &[i64],
+        sample: impl Fn(usize) -> &'a [T],
+        targets: &[i64],
+        out: &mut [T],
+        valid: &mut [u8],
+        counters: &mut ResampleCounters,
+    ) {
+        let mut until = 0;
+        let fill = T::from_f32(self.fill);
+        let dim = out.len() / targets.len().max(1);
+        for (i, (&target, valid)) in targets.iter().zip(valid).enumerate() {
+            let out = &mut out[i * dim..][..dim];
+            until = at_or_before(times, until, target);
+            let picked = pick(times, until, target, self.mode, &self.limits);
+            let written = blend::write(picked, &sample, IS_MODERATE, fill, out);
+            counters.invalid += u64::from(written != Written::Value);
+            counters.dropped_overflow += u64::from(written == Written::Overflow);
+            *valid = u8::from(written == Written::Value);
+        }
+    }
+
+    /// Whether every group can use its channels of a finite sample.
+    fn takes<T: Float>(&self, sample: &[T]) -> bool {
+        self.groups(sample.len())
+            .all(|group| group.rule.takes(&sample[group.from..group.to]))
+    }
+
+    /// One trajectory, group by group.
+    #[expect(clippy::too_many_arguments, reason = "the samples, the targets and the answer")]
+    fn grouped_row<T: Float>(
+        &self,
+        kept: &Kept,
+        samples: &[T],
+        dim: usize,
+        targets: &[i64],
+        out: &mut [T],
+        valid: &mut [u8],
+        counters: &mut ResampleCounters,
+    ) {
+        let mut found = 0;
+        let until = |row: usize| {
+            found = at_or_before(&kept.times, found, targets[row]);
+            found
+        };
+        let rows = Rows {
+            targets,
+            out,
+            columns: dim,
+            channels: 0..dim,
+            fill: T::from_f32(self.fill),
+        };
+        let groups = self.groups(dim).map(|group| (group.from..group.to, group.rule));
+        let sample = |i: usize| &samples[kept.indices[i] * dim..][..dim];
+        rows.write(&kept.times, groups, until, sample, |row, written| {
+            counters.invalid += u64::from(written != Written::Value);
+            counters.dropped_overflow += u64::from(written == Written::Overflow);
+            valid[row] = u8::from(written == Written::Value);
+        });
+    }
+}
+
+/// Whether all samples of a trajectory are [moderate](Float::all_moderate).
+///
+/// It is the first to read them, and a batch takes as long as that does. It prefetches a few kilobytes ahead, further
+/// than the CPU does by itself.
+#[inline(always)]
+fn all_moderate_ahead<T: Float>(samples: &[T]) -> bool {
+    const PIECE_BYTES: usize = 2048;
+    const PIECES_AHEAD: usize = 4;
+    let pieces = samples.chunks(PIECE_BYTES / size_of::<T>());
+    let mut ahead = pieces.clone().skip(PIECES_AHEAD);
+    let mut moderate = true;
+    for piece in pieces {
+        if let Some(later) = ahead.next() {
+            prefetch(later);
+        }
+        moderate &= T::all_moderate(piece);
+    }
+    moderate
+}
+
+/// Prefetches `values` into the second-level cache.
+#[inline(always)]
+fn prefetch<T: Float>(values: &[T]) {
+    #[cfg(target_arch = "x86_64")]
+    for line in values.chunks(64 / size_of::<T>()) {
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        // SAFETY: a prefetch is a hint that reads nothing, and every x86-64 has SSE.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(line.as_ptr().cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = values;
+}
+
+impl Kept {
+    /// Keeps the finite samples that are taken, and of several at one time the last. Returns how many were not.
+    #[inline(always)]
+    fn choose<T: Float>(&mut self, times: &[i64], samples: &[T], dim: usize, takes: impl Fn(&[T]) -> bool) -> u64 {
+        self.times.clear();
+        self.indices.clear();
+        let mut dropped = 0;
+        for (i, (&time, sample)) in times.iter().zip(samples.chunks_exact(dim)).enumerate() {
+            if !T::all_finite(sample) || !takes(sample) {
+                dropped += 1;
+                continue;
+            }
+            if self.times.last() == Some(&time) {
+                self.times.pop();
+                self.indices.pop();
+            }
+            self.times.push(time);
+            self.indices.push(i);
+        }
+        dropped
+    }
+}
+
+/// Counts those of the ascending `times` that are at or before `target`. `guess` is the count for the previous target.
+#[inline(always)]
+fn at_or_before(times: &[i64], guess: usize, target: i64) -> usize {
+    let mut until = guess;
+    if until > 0 && times[until - 1] > target {
+        return times[..until].partition_point(|&t| t <= target);
+    }
+    // Ascending targets rarely pass more than a few times. Counting those has no branch that depends on them.
+    const STEP: usize = 8;
+    for _ in 0..2 {
+        let Some(next) = times[until..].first_chunk::<STEP>() else {
+            break;
+        };
+        let passed: usize = next.iter().map(|&t| usize::from(t <= target)).sum();
+        until += passed;
+        if passed < STEP {
+            return until;
+        }
+    }
+    until + times[until..].partition_point(|&t| t <= target)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bracket_is_found_from_any_guess() {
+        for len in [0, 1, 7, 8, 9, 40] {
+            let times: Vec<i64> = (0..len).map(|i| i * 10).collect();
+            for target in -11..len * 10 + 11 {
+                let expected = times.partition_point(|&t| t <= target);
+                for guess in 0..=times.len() {
+                    assert_eq!(at_or_before(&times, guess, target), expected, "{len} {target} {guess}");
+                }
+            }
+        }
+    }
+}

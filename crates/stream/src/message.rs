@@ -1,0 +1,555 @@
+use crate::arrow::Text;
+use crate::{Header, MessageError, MetadataRef, Payload};
+use arrow_array::{Array, ArrayRef};
+use arrow_schema::FieldRef;
+use robocache_device::cuda::{Budget, CudaError, DeviceBuf, Gpu};
+use robocache_device::{Dtype, HostBuf, HostMemory, Values};
+use std::borrow::Cow;
+
+/// How many elements a row of a column has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cells {
+    /// One.
+    One,
+    /// The same number in each row (Arrow: FixedSizeList).
+    Fixed(usize),
+    /// Any number; this many over all rows (Arrow: List with 32-bit offsets).
+    Ragged(usize),
+    /// A text of any number of bytes, uint8 in UTF-8; this many over all rows (Arrow: Utf8).
+    Text(usize),
+}
+
+impl Cells {
+    /// Whether rows may differ in their number of elements, so that the column has offsets.
+    pub fn has_offsets(self) -> bool {
+        matches!(self, Self::Ragged(_) | Self::Text(_))
+    }
+}
+
+/// The name, type and size of one column of a payload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ColumnLayout {
+    /// The field's name; empty for the only column of a flat array.
+    pub name: Cow<'static, str>,
+    /// The type of its elements.
+    pub dtype: Dtype,
+    /// How many elements a row has.
+    pub cells: Cells,
+}
+
+/// The form of a payload: a flat primitive array, or a struct of columns with as many rows each.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Layout {
+    /// Rows of the Arrow array; for a flat array its length.
+    pub rows: usize,
+    /// The columns. One without a name is a flat array; otherwise the payload is a StructArray.
+    pub columns: Vec<ColumnLayout>,
+}
+
+impl Layout {
+    /// A flat array of `len` elements.
+    pub fn flat(dtype: Dtype, len: usize) -> Self {
+        Self {
+            rows: len,
+            columns: vec![ColumnLayout {
+                name: Cow::Borrowed(""),
+                dtype,
+                cells: Cells::One,
+            }],
+        }
+    }
+
+    /// Whether it is a flat array and not a struct.
+    pub fn is_flat(&self) -> bool {
+        matches!(self.columns.as_slice(), [only] if only.name.is_empty())
+    }
+}
+
+impl ColumnLayout {
+    /// Elements over all of `rows`.
+    pub fn len(&self, rows: usize) -> usize {
+        match self.cells {
+            Cells::One => rows,
+            Cells::Fixed(n) => rows * n,
+            Cells::Ragged(total) | Cells::Text(total) => total,
+        }
+    }
+}
+
+/// One column of a received message.
+pub struct Column {
+    /// The field's name; empty for the only column of a flat array.
+    pub name: String,
+    /// The type of its elements.
+    pub dtype: Dtype,
+    /// How many elements a row has.
+    pub cells: Cells,
+    /// The elements of all rows.
+    pub data: HostBuf,
+    /// The integer type that the values came in, where nulls were among them: they are float64, with NaN for a null.
+    pub integers: Option<Dtype>,
+    /// With [`Cells::Ragged`] and [`Cells::Text`]: row i is elements `offsets[i]..offsets[i + 1]`, from 0. Otherwise empty.
+    pub offsets: Vec<i32>,
+    /// With [`Cells::Ragged`]: the rows that are null, or of integers some of which are, ascending. What those rows hold is
+    /// of no meaning. A float that is null is NaN. With [`Cells::Text`]: the rows that are null, whose text is empty.
+    pub null_rows: Vec<usize>,
+}
+
+impl Column {
+    /// The elements of all rows.
+    pub fn values(&self) -> Values<'_> {
+        Values::new(self.dtype, self.data.bytes())
+    }
+
+    /// The elements of one row of a ragged column.
+    pub fn row(&self, row: usize) -> Values<'_> {
+        self.values()
+            .slice(self.offsets[row] as usize, self.offsets[row + 1] as usize)
+    }
+
+    /// The type that its elements came in by name, or `text`.
+    pub fn type_name(&self) -> &'static str {
+        match self.cells {
+            Cells::Text(_) => "text",
+            _ => self.integers.unwrap_or(self.dtype).name(),
+        }
+    }
+
+    /// The texts of all rows; `None` where it is no column of text.
+    pub fn texts(&self) -> Option<impl ExactSizeIterator<Item = &str>> {
+        let Cells::Text(_) = self.cells else { return None };
+        let rows = 0..self.offsets.len().saturating_sub(1);
+        Some(rows.map(|row| std::str::from_utf8(self.row(row).bytes()).unwrap_or_default()))
+    }
+}
+
+impl Default for Column {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            dtype: Dtype::Float32,
+            cells: Cells::One,
+            data: HostBuf::default(),
+            integers: None,
+            offsets: Vec::new(),
+            null_rows: Vec::new(),
+        }
+    }
+}
+
+/// A column of a received message that was not copied: it is in the way only of an operation that asks for it.
+#[derive(Clone, Debug)]
+pub struct Skipped {
+    /// Its name and Arrow type.
+    pub field: FieldRef,
+    /// Why it was not.
+    pub reason: &'static str,
+}
+
+/// A flat tensor in the memory of a device. What wrote it has been waited for.
+pub struct DeviceTensor {
+    /// Where its elements begin.
+    pub memory: DeviceBuf,
+    /// Their type.
+    pub dtype: Dtype,
+    /// How many there are.
+    pub len: usize,
+}
+
+/// A message: what it says of itself, and its payload, in memory that is reused.
+#[derive(Default)]
+pub struct Message {
+    /// Its metadata. Boxed, as messages move from queue to queue.
+    pub header: Box<Header>,
+    /// When it came to this host, ns since 1970 by this host's real-time clock, where that is known: when dora's event was
+    /// taken, or what a recording says. It is no metadata, and is not sent. Where an operation publishes a message to
+    /// another one of its process, it is that of the message that it was made from.
+    pub arrival_ns: Option<i64>,
+    /// When its sender published it, ns since 1970, where that is known: dora's own stamp, by the clock of the sender. Like
+    /// `arrival_ns` it is not sent, and goes on in the process.
+    pub published_ns: Option<i64>,
+    /// Whether it came with a payload or metadata that can't be read. Its payload is empty then.
+    pub is_unread: bool,
+    /// Rows of the Arrow array.
+    pub rows: usize,
+    /// Where the columns get their memory from.
+    memory: HostMemory,
+    columns: Vec<Column>,
+    used: usize,
+    skipped: Vec<Skipped>,
+    /// The tensor in place of the columns, or memory of an earlier use.
+    device: Option<Box<DeviceTensor>>,
+    is_on_device: bool,
+}
+
+impl Message {
+    /// An empty message, whose payload gets its memory from `memory`.
+    pub fn new(memory: &HostMemory) -> Self {
+        Self {
+            memory: memory.clone(),
+            ..Self::default()
+        }
+    }
+
+    /// An empty message, whose payload gets its memory from where this one's has it.
+    pub fn new_like(&self) -> Self {
+        Self::new(&self.memory)
+    }
+
+    /// Capture time of the newest sample, ns; 0 where the header has none.
+    pub fn timestamp_ns(&self) -> i64 {
+        *self.header.timestamp_ns
+    }
+
+    /// Makes it empty, keeping its memory.
+    pub fn clear(&mut self) {
+        self.header.clear();
+        self.clear_payload();
+    }
+
+    /// Leaves it with what of its header could be read.
+    pub fn make_unread(&mut self) {
+        self.clear_payload();
+        self.is_unread = true;
+    }
+
+    pub(super) fn clear_payload(&mut self) {
+        self.arrival_ns = None;
+        self.published_ns = None;
+        self.is_unread = false;
+        self.rows = 0;
+        self.used = 0;
+        self.skipped.clear();
+        self.is_on_device = false;
+    }
+
+    /// Makes it a copy of another message, keeping its memory. What is on a device is not copied.
+    pub fn copy_from(&mut self, other: &Self) {
+        self.clear_payload();
+        self.header.copy_from(&other.header);
+        self.arrival_ns = other.arrival_ns;
+        self.published_ns = other.published_ns;
+        self.rows = other.rows;
+        for column in other.columns() {
+            let copy = self.add_column(&column.name, column.dtype, column.cells);
+            copy.data.copy_from(column.data.bytes());
+            copy.integers = column.integers;
+            copy.offsets.extend_from_slice(&column.offsets);
+            copy.null_rows.extend_from_slice(&column.null_rows);
+        }
+        self.skipped.clone_from(&other.skipped);
+    }
+
+    /// Makes it a copy of an Arrow array with this metadata, keeping its memory.
+    ///
+    /// A null becomes NaN, as a value that is not there. A time becomes int64 nanoseconds. A column of a struct that can't
+    /// be read is skipped: [`skipped`](Self::skipped). Where the metadata say that the payload is in a ring, there
+    /// is none yet: [`take_resident`](Self::take_resident).
+    ///
+    /// # Errors
+    /// An array of a type that no operation takes; metadata that can't be, or that the array contradicts. The payload is of
+    /// no use then.
+    pub fn read<'a>(
+        &mut self,
+        metadata: impl IntoIterator<Item = (&'a str, MetadataRef<'a>)>,
+        array: &ArrayRef,
+    ) -> Result<(), MessageError> {
+        self.read_with(metadata, |message| message.copy(array, Text::Read))
+    }
+
+    /// As [`read`](Self::read), with what `payload` makes of the message once its header is read.
+    pub(super) fn read_with<'a>(
+        &mut self,
+        metadata: impl IntoIterator<Item = (&'a str, MetadataRef<'a>)>,
+        payload: impl FnOnce(&mut Self) -> Result<(), MessageError>,
+    ) -> Result<(), MessageError> {
+        self.clear_payload();
+        let header = self.header.read(metadata);
+        if self.header.is_resident() {
+            return header;
+        }
+        payload(self)?;
+        header?;
+        self.check()
+    }
+
+    /// Makes its payload a copy of an Arrow array. The header is read.
+    pub(super) fn copy(&mut self, array: &ArrayRef, text: Text) -> Result<(), MessageError> {
+        let is_bfloat16 = *self.header.dtype == *Dtype::BFloat16.name();
+        self.rows = array.len();
+        super::arrow::read(array, is_bfloat16, text, self).map_err(|why| MessageError::ArrowType {
+            came: array.data_type().to_string(),
+            why,
+        })
+    }
+
+    /// Checks the header against the payload: its element type, shape and lengths. Where `dtype` is bfloat16, which travels
+    /// as uint16, a payload of uint16 becomes one of bfloat16.
+    ///
+    /// [`read`](Self::read) has checked what it made.
+    ///
+    /// # Errors
+    /// What they do not agree on.
+    pub fn check(&mut self) -> Result<(), MessageError> {
+        if *self.header.dtype == *Dtype::BFloat16.name() {
+            let is_flat = self.flat().is_some();
+            for column in self.columns_mut() {
+                if (is_flat || column.name == "values") && column.dtype == Dtype::UInt16 {
+                    column.dtype = Dtype::BFloat16;
+                }
+            }
+        }
+        self.check_unchanged()
+    }
+
+    /// [`check`](Self::check) of a message that is to stay as it is: bfloat16 must be that already.
+    pub fn check_unchanged(&self) -> Result<(), MessageError> {
+        self.check_dtype()?;
+        let len = match (self.on_device(), self.flat()) {
+            (Some(tensor), _) => Some(tensor.len),
+            (None, values) => values.map(|values| values.len()),
+        };
+        self.header.check(len)
+    }
+
+    fn check_dtype(&self) -> Result<(), MessageError> {
+        let Some(name) = self.header.dtype.get() else {
+            return Ok(());
+        };
+        let refused = |came, allowed| {
+            let key = super::key::dtype;
+            Err(MessageError::Metadata { key, came, allowed })
+        };
+        let Some(dtype) = Dtype::from_name(name) else {
+            let allowed = "float32, float64, float16, bfloat16, int8 to int64, uint8 to uint64";
+            return refused(format!("`{name}`"), allowed);
+        };
+        let is_flat = self.flat().is_some();
+        for column in self
+            .columns()
+            .iter()
+            .filter(|column| is_flat || column.name == "values")
+        {
+            let came = column.integers.unwrap_or(column.dtype);
+            if dtype == Dtype::BFloat16 && column.dtype == Dtype::UInt16 {
+                let allowed = "a payload of bfloat16, which `Message::check` makes of uint16";
+                return refused(format!("`{name}`, the payload is {came}"), allowed);
+            }
+            if dtype != came {
+                let allowed = "the payload's type, or bfloat16 with a payload of UInt16";
+                return refused(format!("`{name}`, the payload is {came}"), allowed);
+            }
+        }
+        Ok(())
+    }
+
+    /// The columns of the payload.
+    pub fn columns(&self) -> &[Column] {
+        &self.columns[..self.used]
+    }
+
+    /// The columns of the payload, to write.
+    pub fn columns_mut(&mut self) -> &mut [Column] {
+        &mut self.columns[..self.used]
+    }
+
+    /// The columns that came and were not copied, such as booleans.
+    pub fn skipped(&self) -> &[Skipped] {
+        &self.skipped
+    }
+
+    /// Notes a column that is not copied.
+    pub fn skip(&mut self, field: &FieldRef, reason: &'static str) {
+        let field = field.clone();
+        self.skipped.push(Skipped { field, reason });
+    }
+
+    /// The column of that name.
+    pub fn column(&self, name: &str) -> Option<&Column> {
+        self.columns().iter().find(|column| column.name == name)
+    }
+
+    /// The elements, where the payload is a flat array.
+    pub fn flat(&self) -> Option<Values<'_>> {
+        match self.columns() {
+            [only] if only.name.is_empty() => Some(only.values()),
+            _ => None,
+        }
+    }
+
+    /// The elements, where the payload is a flat array that is on a device. Such a message has no columns.
+    pub fn on_device(&self) -> Option<&DeviceTensor> {
+        self.device.as_deref().filter(|_| self.is_on_device)
+    }
+
+    /// Appends a column and returns it, to be filled. Its memory is that of an earlier use.
+    pub fn add_column(&mut self, name: &str, dtype: Dtype, cells: Cells) -> &mut Column {
+        if self.used == self.columns.len() {
+            self.columns.push(Column {
+                data: HostBuf::new(&self.memory),
+                ..Column::default()
+            });
+        }
+        let column = &mut self.columns[self.used];
+        self.used += 1;
+        column.name.clear();
+        column.name.push_str(name);
+        column.dtype = dtype;
+        column.cells = cells;
+        column.integers = None;
+        column.offsets.clear();
+        column.null_rows.clear();
+        column
+    }
+
+    /// Bytes of the payload.
+    pub fn bytes(&self) -> usize {
+        self.columns().iter().map(|column| column.data.len()).sum()
+    }
+
+    /// Bytes that it holds, whether they are used or not, on the host and on a device.
+    pub fn capacity(&self) -> usize {
+        let on_device = self.device.as_ref().map_or(0, |tensor| tensor.memory.capacity());
+        let on_host: usize = self.columns.iter().map(|column| column.data.capacity()).sum();
+        on_device + on_host
+    }
+
+    /// Makes it a copy on the host of a message that is on a device, keeping its memory.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn fetch(&mut self, other: &Self) -> Result<(), CudaError> {
+        self.copy_from(other);
+        if let Some(tensor) = other.on_device() {
+            let column = self.add_column("", tensor.dtype, Cells::One);
+            column.data.resize(tensor.len * tensor.dtype.size());
+            tensor.memory.fetch(0, column.data.bytes_mut())?;
+        }
+        Ok(())
+    }
+
+    /// Gives the memory on a device back.
+    pub fn release_device(&mut self) {
+        self.device = None;
+        self.is_on_device = false;
+    }
+
+    /// Makes it a message with a tensor of `len` elements on a device, in memory that counts in `budget`, and an empty
+    /// header. Returns both, to be filled.
+    ///
+    /// # Errors
+    /// No memory; what the driver says.
+    pub fn lay_out_on_device(
+        &mut self,
+        dtype: Dtype,
+        len: usize,
+        gpu: &Gpu,
+        budget: &Budget,
+    ) -> Result<(&mut DeviceBuf, &mut Header), CudaError> {
+        self.clear();
+        self.rows = len;
+        let tensor = match self.device.take() {
+            Some(mut tensor) if tensor.memory.is_of(gpu, budget) => {
+                (tensor.dtype, tensor.len) = (dtype, len);
+                tensor
+            }
+            _ => {
+                let memory = DeviceBuf::new(gpu, budget);
+                Box::new(DeviceTensor { memory, dtype, len })
+            }
+        };
+        let tensor = self.device.insert(tensor);
+        tensor.memory.reserve(len * dtype.size())?;
+        self.is_on_device = true;
+        Ok((&mut tensor.memory, &mut self.header))
+    }
+
+    /// Makes it a message of this layout with what `fill` writes into it.
+    pub fn write(&mut self, layout: &Layout, fill: impl FnOnce(&mut Payload<'_>, &mut Header)) {
+        self.header.clear();
+        self.lay_out(layout);
+        let Self {
+            header, columns, used, ..
+        } = self;
+        fill(&mut Payload::in_columns(&mut columns[..*used]), header);
+    }
+
+    /// Makes `layout` that of its payload, keeping the memory of names that are there already.
+    pub fn layout_into(&self, layout: &mut Layout) {
+        layout.rows = self.rows;
+        layout.columns.truncate(self.used);
+        for (i, column) in self.columns().iter().enumerate() {
+            match layout.columns.get_mut(i) {
+                Some(there) => {
+                    if there.name != column.name {
+                        there.name = column.name.clone().into();
+                    }
+                    (there.dtype, there.cells) = (column.dtype, column.cells);
+                }
+                None => layout.columns.push(ColumnLayout {
+                    name: column.name.clone().into(),
+                    dtype: column.dtype,
+                    cells: column.cells,
+                }),
+            }
+        }
+    }
+
+    /// Gives it a payload of this layout, and returns its columns, to be filled. The header stays.
+    pub fn lay_out(&mut self, layout: &Layout) -> &mut [Column] {
+        self.clear_payload();
+        self.rows = layout.rows;
+        for spec in &layout.columns {
+            let column = self.add_column(&spec.name, spec.dtype, spec.cells);
+            column.data.resize(spec.len(layout.rows) * spec.dtype.size());
+            if spec.cells.has_offsets() {
+                column.offsets.resize(layout.rows + 1, 0);
+            }
+        }
+        self.columns_mut()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_reused_without_traces_of_its_last_content() {
+        let mut message = Message::default();
+        message
+            .add_column("x", Dtype::Float32, Cells::One)
+            .data
+            .copy_from(&[0; 8]);
+        message
+            .add_column("y", Dtype::Float64, Cells::One)
+            .data
+            .copy_from(&[0; 16]);
+        message.header.modalities.set(["camera", "force"]);
+        message.header.epoch.set(3);
+        assert_eq!(message.bytes(), 24);
+        let mut copy = Message::default();
+        copy.copy_from(&message);
+        assert_eq!(copy.header, message.header);
+        message.clear();
+        assert_eq!(*message.header, Header::default());
+        message
+            .add_column("", Dtype::UInt8, Cells::One)
+            .data
+            .copy_from(&[1, 2, 3]);
+        assert_eq!(message.columns().len(), 1);
+        assert_eq!(message.flat().unwrap().bytes(), [1, 2, 3]);
+        assert!(message.column("y").is_none());
+    }
+
+    #[test]
+    fn ragged_rows_are_slices_of_their_column() {
+        let mut message = Message::default();
+        let column = message.add_column("values", Dtype::Float32, Cells::Ragged(3));
+        column.data.copy_from(bytemuck::cast_slice(&[1.0f32, 2.0, 3.0]));
+        column.offsets.extend([0, 0, 2, 3]);
+        assert_eq!(column.row(0).len(), 0);
+        assert_eq!(column.row(1).as_slice::<f32>(), [1.0, 2.0]);
+        assert_eq!(column.row(2).as_slice::<f32>(), [3.0]);
+    }
+}

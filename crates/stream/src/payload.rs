@@ -1,0 +1,115 @@
+use super::{Column, Layout, Message};
+use robocache_device::{Dtype, Primitive};
+use std::ops::Range;
+
+/// The payload of a message that is being published, as memory to fill: every element of every column.
+///
+/// A message for the dataflow is written where it is sent from, which may be shared memory; nothing is copied later.
+pub struct Payload<'a>(Memory<'a>);
+
+enum Memory<'a> {
+    /// The columns of a message that stays in this process.
+    Message(&'a mut [Column]),
+    /// The body of an Arrow IPC message, which holds the columns one after the other.
+    Body(&'a mut [u8], &'a [ColumnSpan]),
+}
+
+/// The bytes of a column in the body of a message: its offsets, then its data.
+pub struct ColumnSpan {
+    /// The type of its elements.
+    pub dtype: Dtype,
+    /// The bytes of its offsets; empty without offsets.
+    pub offsets: Range<usize>,
+    /// The bytes of its elements.
+    pub data: Range<usize>,
+}
+
+impl<'a> Payload<'a> {
+    /// The memory of `message`, which is given this layout and keeps its header. [`Message::write`] gives both at once.
+    pub fn in_message(message: &'a mut Message, layout: &Layout) -> Self {
+        Self(Memory::Message(message.lay_out(layout)))
+    }
+
+    pub(super) fn in_columns(columns: &'a mut [Column]) -> Self {
+        Self(Memory::Message(columns))
+    }
+
+    /// Fills it with a copy of the payload of a message of the same layout.
+    pub fn copy_from(&mut self, message: &Message) {
+        for (i, column) in message.columns().iter().enumerate() {
+            self.column::<u8>(i).copy_from_slice(column.data.bytes());
+            self.offsets(i).copy_from_slice(&column.offsets);
+        }
+    }
+
+    /// Writes into the body of an Arrow IPC message.
+    pub fn in_body(body: &'a mut [u8], spans: &'a [ColumnSpan]) -> Self {
+        Self(Memory::Body(body, spans))
+    }
+
+    fn dtype(&self, i: usize) -> Dtype {
+        match &self.0 {
+            Memory::Message(columns) => columns[i].dtype,
+            Memory::Body(_, spans) => spans[i].dtype,
+        }
+    }
+
+    /// The elements of column `i`, of type `T`, or their bytes, of type `u8`.
+    ///
+    /// # Panics
+    /// If there is no such column, or the layout gives it another type.
+    #[track_caller]
+    pub fn column<T: Primitive>(&mut self, i: usize) -> &mut [T] {
+        self.dtype(i).assert_is::<T>();
+        bytemuck::cast_slice_mut(match &mut self.0 {
+            Memory::Message(columns) => columns[i].data.bytes_mut(),
+            Memory::Body(body, spans) => &mut body[spans[i].data.clone()],
+        })
+    }
+
+    /// The elements of the first two columns.
+    ///
+    /// # Panics
+    /// If there are not two, or the layout gives them other types.
+    #[track_caller]
+    pub fn columns<T: Primitive, U: Primitive>(&mut self) -> (&mut [T], &mut [U]) {
+        self.dtype(0).assert_is::<T>();
+        self.dtype(1).assert_is::<U>();
+        let (first, second) = match &mut self.0 {
+            Memory::Message(columns) => {
+                let (first, others) = columns.split_at_mut(1);
+                (first[0].data.bytes_mut(), others[0].data.bytes_mut())
+            }
+            Memory::Body(body, spans) => two_of(body, &spans[0].data, &spans[1].data),
+        };
+        (bytemuck::cast_slice_mut(first), bytemuck::cast_slice_mut(second))
+    }
+
+    /// The offsets of the rows of the first two columns.
+    pub fn both_offsets(&mut self) -> (&mut [i32], &mut [i32]) {
+        match &mut self.0 {
+            Memory::Message(columns) => {
+                let (first, others) = columns.split_at_mut(1);
+                (&mut first[0].offsets, &mut others[0].offsets)
+            }
+            Memory::Body(body, spans) => {
+                let (first, second) = two_of(body, &spans[0].offsets, &spans[1].offsets);
+                (bytemuck::cast_slice_mut(first), bytemuck::cast_slice_mut(second))
+            }
+        }
+    }
+
+    /// The offsets of the rows of column `i`, one more than there are rows, from 0; empty where it is not ragged.
+    pub fn offsets(&mut self, i: usize) -> &mut [i32] {
+        match &mut self.0 {
+            Memory::Message(columns) => &mut columns[i].offsets,
+            Memory::Body(body, spans) => bytemuck::cast_slice_mut(&mut body[spans[i].offsets.clone()]),
+        }
+    }
+}
+
+/// Two ranges of a body, the first of which ends before the second begins.
+fn two_of<'a>(body: &'a mut [u8], first: &Range<usize>, second: &Range<usize>) -> (&'a mut [u8], &'a mut [u8]) {
+    let (before, after) = body.split_at_mut(second.start);
+    (&mut before[first.clone()], &mut after[..second.len()])
+}

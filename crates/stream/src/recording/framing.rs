@@ -1,0 +1,479 @@
+//! The framing of an Arrow IPC file: `ARROW1`, a stream of messages, an end marker, and a footer with the offset of each.
+//!
+//! The Arrow crate encodes and decodes the messages. What it does not offer is here: a footer in a file that still grows,
+//! reading a file without one, and custom metadata of a batch.
+
+#[cfg(target_os = "linux")]
+use super::map::Map;
+use arrow_buffer::Buffer;
+use arrow_ipc::convert::IpcSchemaEncoder;
+use arrow_ipc::{
+    self, Block, Footer, FooterBuilder, KeyValueBuilder, Message, MessageBuilder, MessageHeader, MetadataVersion,
+    RecordBatch, RecordBatchBuilder, Type, root_as_footer, root_as_message,
+};
+use arrow_schema::ArrowError;
+use arrow_schema::{DataType, Fields, Schema};
+use flatbuffers::FlatBufferBuilder;
+use std::fs::File;
+use std::io::{self, BufReader, Read, Seek, SeekFrom};
+#[cfg(target_os = "linux")]
+use std::sync::Arc;
+
+/// The start of a file: the magic, padded to 8 bytes, to which messages are aligned.
+pub(super) const START: [u8; 8] = *b"ARROW1\0\0";
+const MAGIC: &[u8] = b"ARROW1";
+const CONTINUATION: [u8; 4] = [0xff; 4];
+/// A continuation marker and a length of 0.
+const END_OF_STREAM: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
+/// What follows the footer: its length, and the magic.
+const TAIL: usize = 4 + MAGIC.len();
+/// Bytes of a footer for each batch.
+pub(super) const BLOCK: usize = size_of::<Block>();
+/// Footers up to this length are read whatever precedes them.
+const SHORT_FOOTER: u64 = 1 << 20;
+/// The longest header of a message. That of a batch holds the metadata of its rows, of which a message has at most
+/// [`MOST_METADATA`].
+const LONGEST_HEADER: u64 = 64 << 20;
+/// The most bytes that the metadata of one message may take as text.
+pub(super) const MOST_METADATA: usize = 16 << 20;
+/// Where the parts of a body begin is a multiple of this.
+const ALIGNMENT: i64 = 8;
+/// The most bytes of a body that belong to no part of it.
+const PADDING: u64 = 4096;
+
+/// In the metadata of the footer of a file whose recorder goes on. Its last footer has no such entry.
+const OPEN: &str = "robocache.open";
+
+/// Appends what follows the last batch so far: the end of the stream and the footer, which says if its recorder goes on.
+pub(super) fn push_footer(out: &mut Vec<u8>, schema: &Schema, blocks: &[Block], goes_on: bool) {
+    let mut builder = FlatBufferBuilder::new();
+    let dictionaries = builder.create_vector::<Block>(&[]);
+    let batches = builder.create_vector(blocks);
+    let schema = IpcSchemaEncoder::new().schema_to_fb_offset(&mut builder, schema);
+    let open = goes_on.then(|| {
+        let (key, value) = (builder.create_string(OPEN), builder.create_string("true"));
+        let mut entry = KeyValueBuilder::new(&mut builder);
+        entry.add_key(key);
+        entry.add_value(value);
+        let entry = entry.finish();
+        builder.create_vector(&[entry])
+    });
+    let mut footer = FooterBuilder::new(&mut builder);
+    footer.add_version(MetadataVersion::V5);
+    footer.add_schema(schema);
+    footer.add_dictionaries(dictionaries);
+    footer.add_recordBatches(batches);
+    if let Some(open) = open {
+        footer.add_custom_metadata(open);
+    }
+    let footer = footer.finish();
+    builder.finish(footer, None);
+    let footer = builder.finished_data();
+    out.extend_from_slice(&END_OF_STREAM);
+    out.extend_from_slice(footer);
+    out.extend_from_slice(&(footer.len() as i32).to_le_bytes());
+    out.extend_from_slice(MAGIC);
+}
+
+/// Adds an entry to the custom metadata of an encoded batch.
+pub(super) fn add_metadata(batch: &mut Vec<u8>, key: &str, text: &str) -> Result<(), ArrowError> {
+    let bad = |problem: &str| ArrowError::IpcError(problem.to_owned());
+    let body_at = block(0, batch).metaDataLength() as usize;
+    let message = root_as_message(&batch[8..body_at]).map_err(|error| bad(&error.to_string()))?;
+    let rows = message.header_as_record_batch().ok_or_else(|| bad("no batch"))?;
+    let mut builder = FlatBufferBuilder::new();
+    let nodes: Vec<_> = rows.nodes().into_iter().flatten().copied().collect();
+    let buffers: Vec<_> = rows.buffers().into_iter().flatten().copied().collect();
+    let (nodes, buffers) = (builder.create_vector(&nodes), builder.create_vector(&buffers));
+    let mut header = RecordBatchBuilder::new(&mut builder);
+    header.add_length(rows.length());
+    header.add_nodes(nodes);
+    header.add_buffers(buffers);
+    let header = header.finish();
+    let (key, text) = (builder.create_string(key), builder.create_string(text));
+    let mut entry = KeyValueBuilder::new(&mut builder);
+    entry.add_key(key);
+    entry.add_value(text);
+    let entry = entry.finish();
+    let entries = builder.create_vector(&[entry]);
+    let mut with = MessageBuilder::new(&mut builder);
+    with.add_version(message.version());
+    with.add_header_type(MessageHeader::RecordBatch);
+    with.add_header(header.as_union_value());
+    with.add_bodyLength(message.bodyLength());
+    with.add_custom_metadata(entries);
+    let with = with.finish();
+    builder.finish(with, None);
+    let header = builder.finished_data();
+    let len = header.len().next_multiple_of(8);
+    let mut bytes = Vec::with_capacity(8 + len + batch.len() - body_at);
+    bytes.extend_from_slice(&CONTINUATION);
+    bytes.extend_from_slice(&(len as u32).to_le_bytes());
+    bytes.extend_from_slice(header);
+    bytes.resize(8 + len, 0);
+    bytes.extend_from_slice(&batch[body_at..]);
+    *batch = bytes;
+    Ok(())
+}
+
+/// The block of a message of `bytes` that starts at `offset` of a file.
+pub(super) fn block(offset: u64, bytes: &[u8]) -> Block {
+    let header = u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
+    let metadata = 8 + header as usize;
+    Block::new(offset as i64, metadata as i32, (bytes.len() - metadata) as i64)
+}
+
+/// The messages of a file, from its start.
+pub(super) struct Messages {
+    file: BufReader<File>,
+    at: u64,
+    len: u64,
+    /// The batches by the footer, in file order; `None` without a valid footer.
+    batches: Option<Vec<Span>>,
+    /// Whether the footer says that the recorder goes on.
+    is_open: bool,
+    /// The file as memory, where bodies are not to be copied.
+    #[cfg(target_os = "linux")]
+    map: Option<Arc<Map>>,
+}
+
+#[derive(Clone, Copy)]
+struct Span {
+    at: u64,
+    len: u64,
+}
+
+/// Why the next message can't be had.
+#[derive(Debug)]
+pub(super) enum Stop {
+    /// The stream ended.
+    End,
+    /// The bytes that follow are not a whole message.
+    Torn(String),
+    /// The message is whole, but its contents make no sense.
+    Bad(String),
+    /// The contents are compressed, with this codec.
+    Compressed(&'static str),
+    Io(io::Error),
+}
+
+impl From<io::Error> for Stop {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::UnexpectedEof => Self::Torn("the file ends within a message".to_owned()),
+            _ => Self::Io(error),
+        }
+    }
+}
+
+impl From<ArrowError> for Stop {
+    fn from(error: ArrowError) -> Self {
+        Self::Bad(error.to_string())
+    }
+}
+
+/// A message of a file, whole and well formed.
+pub(super) struct Frame {
+    header: Vec<u8>,
+    pub body: Buffer,
+}
+
+impl Frame {
+    /// What it says of its body.
+    pub fn header(&self) -> Result<Message<'_>, Stop> {
+        root_as_message(&self.header).map_err(|error| Stop::Bad(error.to_string()))
+    }
+}
+
+/// Opens a file; `None` if it is not an Arrow IPC file. A file that breaks off within its first bytes has no messages.
+pub(super) fn open(mut file: File) -> io::Result<Option<Messages>> {
+    let len = file.seek(SeekFrom::End(0))?;
+    let (batches, is_open) = footer_batches(&mut file, len)?.unzip();
+    file.seek(SeekFrom::Start(0))?;
+    let mut file = BufReader::new(file);
+    let mut start = [0; START.len()];
+    let there = start.len().min(len as usize);
+    file.read_exact(&mut start[..there])?;
+    let magic = there.min(MAGIC.len());
+    if start[..magic] != MAGIC[..magic] {
+        return Ok(None);
+    }
+    Ok(Some(Messages {
+        file,
+        at: there as u64,
+        len,
+        batches,
+        is_open: is_open.unwrap_or(false),
+        #[cfg(target_os = "linux")]
+        map: None,
+    }))
+}
+
+/// The batches of a valid footer, and whether it says that the recorder goes on.
+fn footer_batches(file: &mut File, len: u64) -> io::Result<Option<(Vec<Span>, bool)>> {
+    let Some(tail_at) = len.checked_sub(TAIL as u64).filter(|&at| at >= START.len() as u64) else {
+        return Ok(None);
+    };
+    let mut tail = [0; TAIL];
+    file.seek(SeekFrom::Start(tail_at))?;
+    file.read_exact(&mut tail)?;
+    let [a, b, c, d, magic @ ..] = tail;
+    let footer_len = u64::from(u32::from_le_bytes([a, b, c, d]));
+    let footer_at = tail_at.checked_sub(footer_len).filter(|&at| at >= START.len() as u64);
+    let (true, Some(footer_at)) = (magic == MAGIC, footer_at) else {
+        return Ok(None);
+    };
+    // Don't allocate a wrong length: a long footer must follow an end of stream.
+    if footer_len > SHORT_FOOTER {
+        let mut end = [0; END_OF_STREAM.len()];
+        file.seek(SeekFrom::Start(footer_at - end.len() as u64))?;
+        file.read_exact(&mut end)?;
+        if end != END_OF_STREAM {
+            return Ok(None);
+        }
+    }
+    let mut footer = vec![0; footer_len as usize];
+    file.seek(SeekFrom::Start(footer_at))?;
+    file.read_exact(&mut footer)?;
+    let Ok(footer) = root_as_footer(&footer) else {
+        return Ok(None);
+    };
+    let mut entries = footer.custom_metadata().into_iter().flatten();
+    let is_open = entries.any(|entry| entry.key() == Some(OPEN));
+    Ok(spans(&footer, footer_at).map(|spans| (spans, is_open)))
+}
+
+/// The batches of a footer; `None` if it contradicts the file.
+fn spans(footer: &Footer<'_>, footer_at: u64) -> Option<Vec<Span>> {
+    let mut spans = Vec::new();
+    for block in footer.recordBatches().into_iter().flatten() {
+        let at = u64::try_from(block.offset()).ok()?;
+        let len = u64::try_from(i64::from(block.metaDataLength()).checked_add(block.bodyLength())?).ok()?;
+        let fits = at >= START.len() as u64 && block.bodyLength() >= 0 && at.checked_add(len)? <= footer_at;
+        fits.then(|| spans.push(Span { at, len }))?;
+    }
+    spans.sort_unstable_by_key(|span| span.at);
+    Some(spans)
+}
+
+impl Messages {
+    /// Leaves the bodies of messages in the file: they are loaded where they are looked at.
+    #[cfg(target_os = "linux")]
+    pub fn map(&mut self) -> io::Result<()> {
+        self.map = Some(Arc::new(Map::new(self.file.get_ref(), self.len)?));
+        Ok(())
+    }
+
+    /// Goes to the message that starts at `at`.
+    #[cfg(target_os = "linux")]
+    pub fn seek(&mut self, at: u64) -> io::Result<()> {
+        self.at = at;
+        self.file.seek(SeekFrom::Start(at)).map(|_| ())
+    }
+
+    /// Where the next message starts.
+    pub fn at(&self) -> u64 {
+        self.at
+    }
+
+    /// The bytes of the file that are still to be read.
+    pub fn left(&self) -> u64 {
+        self.len - self.at
+    }
+
+    /// How many batches there are by the footer; `None` without a valid one.
+    pub fn expected(&self) -> Option<usize> {
+        self.batches.as_ref().map(Vec::len)
+    }
+
+    /// Whether the recorder has not ended the file in order, or is still at it.
+    pub fn is_open(&self) -> bool {
+        self.is_open
+    }
+
+    /// Skips to the next batch by the footer, and says whether there is one.
+    pub fn skip(&mut self) -> io::Result<bool> {
+        let mut batches = self.batches.iter().flatten();
+        let Some(next) = batches.find(|span| span.at > self.at) else {
+            return Ok(false);
+        };
+        self.at = next.at;
+        self.file.seek(SeekFrom::Start(self.at))?;
+        Ok(true)
+    }
+
+    /// The next message.
+    pub fn next(&mut self) -> Result<Frame, Stop> {
+        let mut prefix = [0; 8];
+        if self.at == self.len {
+            return Err(Stop::Torn("the stream has no end".to_owned()));
+        }
+        self.file.read_exact(&mut prefix)?;
+        // Some writers pad the magic to a cache line, with zeros that no message starts with.
+        while prefix == [0; 8] && self.at < 64 {
+            self.at += 8;
+            self.file.read_exact(&mut prefix)?;
+        }
+        if prefix == END_OF_STREAM {
+            return Err(Stop::End);
+        }
+        let [a, b, c, d, size @ ..] = prefix;
+        if [a, b, c, d] != CONTINUATION {
+            return Err(Stop::Torn("no message starts here".to_owned()));
+        }
+        let rest = self.len - self.at - 8;
+        let size = u64::from(u32::from_le_bytes(size));
+        if size > rest.min(LONGEST_HEADER) {
+            return Err(Stop::Torn(format!(
+                "a header of {size} bytes (allowed: the {rest} to the file's end, and {LONGEST_HEADER})"
+            )));
+        }
+        let mut header = vec![0; size as usize];
+        self.file.read_exact(&mut header)?;
+        let message = root_as_message(&header).map_err(|error| Stop::Torn(error.to_string()))?;
+        let body = body_length(&message)?;
+        if body > rest - size {
+            return Err(Stop::Torn("the file ends within a message".to_owned()));
+        }
+        let len = 8 + size + body;
+        let known = self.batches.as_ref().and_then(|spans| {
+            let at = spans.binary_search_by_key(&self.at, |span| span.at);
+            at.ok().map(|at| spans[at].len)
+        });
+        if let Some(known) = known.filter(|&known| known != len) {
+            return Err(Stop::Torn(format!("a message of {len} bytes, the footer has {known}")));
+        }
+        let body = self.body(self.at + 8 + size, body)?;
+        self.at += len;
+        Ok(Frame { header, body })
+    }
+
+    /// The next so many bytes, which start at `at`.
+    fn body(&mut self, at: u64, bytes: u64) -> io::Result<Buffer> {
+        #[cfg(target_os = "linux")]
+        if let Some(map) = &self.map {
+            self.file.seek_relative(bytes as i64)?;
+            return Ok(map.buffer(at, bytes));
+        }
+        let _ = at;
+        let mut copy = vec![0; bytes as usize];
+        self.file.read_exact(&mut copy)?;
+        Ok(Buffer::from_vec(copy))
+    }
+}
+
+/// The length of a message's body, checked against its parts, as a wrong length must not be allocated.
+fn body_length(message: &Message<'_>) -> Result<u64, Stop> {
+    let batch = match message.header_type() {
+        MessageHeader::DictionaryBatch => message.header_as_dictionary_batch().and_then(|batch| batch.data()),
+        _ => message.header_as_record_batch(),
+    };
+    let torn = |problem: String| Stop::Torn(problem);
+    let body = u64::try_from(message.bodyLength()).map_err(|_| torn("a body of negative length".to_owned()))?;
+    if let Some(compression) = batch.and_then(|batch| batch.compression()) {
+        let codec = compression.codec();
+        return Err(Stop::Compressed(codec.variant_name().unwrap_or("an unknown codec")));
+    }
+    let mut end = 0;
+    for buffer in batch.and_then(|batch| batch.buffers()).into_iter().flatten() {
+        let there = u64::try_from(buffer.offset()).ok();
+        let there = there.zip(u64::try_from(buffer.length()).ok());
+        let there = there.and_then(|(offset, length)| offset.checked_add(length));
+        let there = there
+            .filter(|&end| end <= body)
+            .ok_or_else(|| torn("a part of a batch is outside of it".to_owned()))?;
+        let (at, length) = (buffer.offset(), buffer.length());
+        if length > 0 && (at % ALIGNMENT != 0 || (at as u64) < end) {
+            return Err(torn(format!(
+                "a part of a batch at byte {at} of its body (allowed: a multiple of {ALIGNMENT}, behind the part before it, \
+                 which ends at {end})"
+            )));
+        }
+        end = there.max(end);
+    }
+    for node in batch.and_then(|batch| batch.nodes()).into_iter().flatten() {
+        if !(0..=node.length()).contains(&node.null_count()) {
+            return Err(torn("a column has more nulls than rows".to_owned()));
+        }
+    }
+    if body - end > PADDING {
+        return Err(torn(format!("a body of {body} bytes whose parts take {end}")));
+    }
+    Ok(body)
+}
+
+/// Whether the Arrow crate can read a schema: it panics on others.
+pub(super) fn is_readable(schema: &arrow_ipc::Schema<'_>) -> bool {
+    // The depth is bounded, as the message has been verified.
+    fn fits(field: arrow_ipc::Field<'_>) -> bool {
+        let children = field.children();
+        let is_int = |int: arrow_ipc::Int<'_>| matches!(int.bitWidth(), 8 | 16 | 32 | 64);
+        let fits_itself = match field.type_type() {
+            Type::NONE => false,
+            Type::Int => field.type_as_int().is_some_and(is_int),
+            Type::FloatingPoint => {
+                let float = field.type_as_floating_point();
+                float.is_some_and(|float| float.precision().variant_name().is_some())
+            }
+            Type::Timestamp => {
+                let time = field.type_as_timestamp();
+                time.is_some_and(|time| time.unit().variant_name().is_some())
+            }
+            Type::Duration => {
+                let time = field.type_as_duration();
+                time.is_some_and(|time| time.unit().variant_name().is_some())
+            }
+            Type::List | Type::LargeList | Type::FixedSizeList => children.is_some_and(|children| children.len() == 1),
+            other => other.variant_name().is_some(),
+        };
+        let is_index = |dictionary: arrow_ipc::DictionaryEncoding<'_>| dictionary.indexType().is_some_and(is_int);
+        field.name().is_some()
+            && fits_itself
+            && field.dictionary().is_none_or(is_index)
+            && children.into_iter().flatten().all(fits)
+    }
+    schema.fields().is_some_and(|fields| fields.iter().all(fits))
+}
+
+/// Whether the columns of a batch have no more rows than an offset can count, and as many bits that say what is null,
+/// where they have nulls: Arrow's code relies on it. `None` where a column is of a type that no recording has.
+pub(super) fn lengths_fit(batch: &RecordBatch<'_>, fields: &Fields) -> Option<bool> {
+    let (nodes, buffers) = (batch.nodes()?, batch.buffers()?);
+    let (mut nodes, mut buffers) = (nodes.iter(), buffers.iter());
+    for field in fields {
+        let mut of = Some(field.data_type());
+        while let Some(data_type) = of {
+            let (node, nulls) = (nodes.next()?, buffers.next()?);
+            let bits = if node.null_count() > 0 {
+                nulls.length().saturating_mul(8)
+            } else {
+                i64::MAX
+            };
+            if node.length() > bits.min(i64::from(i32::MAX)) {
+                return Some(false);
+            }
+            of = match data_type {
+                DataType::List(item) => {
+                    if buffers.next()?.length() % size_of::<i32>() as i64 != 0 {
+                        return Some(false);
+                    }
+                    Some(item.data_type())
+                }
+                DataType::FixedSizeList(item, _) => Some(item.data_type()),
+                DataType::Utf8 => {
+                    if buffers.next()?.length() % size_of::<i32>() as i64 != 0 {
+                        return Some(false);
+                    }
+                    buffers.next()?;
+                    None
+                }
+                plain if plain.is_primitive() => {
+                    buffers.next()?;
+                    None
+                }
+                _ => return None,
+            };
+        }
+    }
+    Some(true)
+}

@@ -1,0 +1,543 @@
+use super::batch::{Batch, Plan};
+use super::framing::{self, Frame, Messages, Stop};
+use super::schema::METADATA;
+use super::{ReadError, files, text};
+use crate::Message;
+use crate::file;
+use arrow_ipc::convert::fb_to_schema;
+use arrow_ipc::reader::read_record_batch;
+use arrow_schema::SchemaRef;
+use std::collections::HashMap;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The order in which a [`Reader`] gives the messages of all streams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Order {
+    /// That of their `timestamp_ns`.
+    #[default]
+    Stamp,
+    /// That of their `arrival_ns`: as they came to the recorder.
+    Arrival,
+}
+
+/// Reads a recording: the messages of all its streams, in the order of their `timestamp_ns` or their `arrival_ns`.
+///
+/// Of messages with the same time those of the stream whose name sorts first come first. The messages of one stream keep
+/// the order in which they were recorded, also where their times go back. One batch of each stream is in memory at a time.
+///
+/// A stream may have several files, where its recorder was started again: they are read one after the other, each message with
+/// what the first one of its file says.
+///
+/// A file without a valid footer, as a process leaves it that dies during a write, is read up to its last whole batch, and
+/// then told as [`ReadError::Unfinished`]. Of a damaged file every whole batch is read; those behind the damage only with a
+/// footer.
+pub struct Reader {
+    streams: Vec<Stream>,
+    order: Order,
+}
+
+/// The files of a stream, one of which is open.
+pub(super) struct Stream {
+    name: String,
+    /// In the order in which they were written.
+    files: Vec<PathBuf>,
+    /// Which of them is open.
+    at_file: usize,
+    path: PathBuf,
+    /// Whether elements are not read before they are looked at.
+    is_mapped: bool,
+    /// Whether all files say when messages came, and have a valid footer.
+    has_arrivals: bool,
+    is_finished: bool,
+    messages: Messages,
+    schema: Option<(SchemaRef, Plan)>,
+    /// The batch with the next message, which is its row `row`.
+    batch: Option<Batch>,
+    row: usize,
+    /// Where that batch starts.
+    batch_at: u64,
+    /// Rows before this batch, of those that could be counted.
+    rows_before: u64,
+    /// Batches that were read, or told of as damaged.
+    batches: usize,
+    /// Whether the file has no further batch.
+    ended: bool,
+    /// Why there is no next batch, until it is returned.
+    failed: Option<ReadError>,
+}
+
+impl Reader {
+    /// Opens the recording in `folder`.
+    ///
+    /// # Errors
+    /// If there is no such folder or no stream in it, or a file is none of a recording. Columns that no tensor has are but
+    /// logged.
+    pub fn open(folder: impl AsRef<Path>) -> Result<Self, ReadError> {
+        let (reader, refused) = Self::open_readable(folder)?;
+        for error in refused {
+            match error {
+                // All that a stream has is there.
+                ReadError::UnknownColumns { .. } => tracing::warn!("{error}"),
+                error => return Err(error),
+            }
+        }
+        Ok(reader)
+    }
+
+    /// Opens those streams of the recording in `folder` that can be opened, and says of each other file why it can't.
+    ///
+    /// # Errors
+    /// If there is no such folder or no stream in it.
+    pub fn open_readable(folder: impl AsRef<Path>) -> Result<(Self, Vec<ReadError>), ReadError> {
+        let folder = folder.as_ref();
+        let io = |source| ReadError::Io {
+            path: folder.to_owned(),
+            source,
+        };
+        let files = files::streams(folder).map_err(io)?;
+        if files.is_empty() {
+            return Err(ReadError::NoStreams {
+                path: folder.to_owned(),
+            });
+        }
+        let (mut streams, mut refused) = (Vec::new(), Vec::new());
+        for (name, files) in files {
+            let (stream, problems) = Stream::open(name, files, false);
+            streams.extend(stream);
+            refused.extend(problems);
+        }
+        let order = Order::Stamp;
+        Ok((Self { streams, order }, refused))
+    }
+
+    /// Whether every stream says when its messages came, as [`Order::Arrival`] needs it.
+    pub fn has_arrivals(&self) -> bool {
+        self.streams.iter().all(|stream| stream.has_arrivals)
+    }
+
+    /// Gives the messages in another order.
+    ///
+    /// # Errors
+    /// A stream whose file does not say when its messages came.
+    pub fn in_order(mut self, order: Order) -> Result<Self, ReadError> {
+        if order == Order::Arrival
+            && let Some(stream) = self.streams.iter().find(|stream| !stream.has_arrivals)
+        {
+            return Err(ReadError::NoArrivals {
+                path: stream.path.clone(),
+            });
+        }
+        self.order = order;
+        Ok(self)
+    }
+
+    /// The names of the streams, sorted. [`next_into`](Self::next_into) gives their indices in this order, which is not that
+    /// of a graph's inputs.
+    pub fn streams(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.streams.iter().map(|stream| stream.name.as_str())
+    }
+
+    /// Whether the files of a stream, by its index in [`streams`](Self::streams), have valid footers: their writers ended in
+    /// order.
+    pub fn is_finished(&self, stream: usize) -> bool {
+        self.streams[stream].is_finished
+    }
+
+    /// The files of a stream, by its index in [`streams`](Self::streams), in the order in which they were written.
+    pub fn files(&self, stream: usize) -> &[PathBuf] {
+        &self.streams[stream].files
+    }
+
+    /// Keeps the streams for which `keep` returns true; the others are not read any further.
+    pub fn retain(&mut self, mut keep: impl FnMut(&str) -> bool) {
+        self.streams.retain(|stream| keep(&stream.name));
+    }
+
+    /// The time of the next message, ns, by which they are in order; `None` at the end.
+    pub fn next_timestamp_ns(&self) -> Option<i64> {
+        self.next_stamp().map(|(time, _)| time)
+    }
+
+    /// The time of the next message, ns, by which they are in order, and the index of its stream in [`streams`](Self::streams); `None` at the end.
+    pub fn next_stamp(&self) -> Option<(i64, usize)> {
+        let times = self.streams.iter().enumerate();
+        times
+            .filter_map(|(i, stream)| Some((stream.time_ns(self.order)?, i)))
+            .min()
+    }
+
+    /// Makes `message` the next one. Returns the index of its stream in [`streams`](Self::streams), `None` at the end.
+    ///
+    /// # Errors
+    /// A part of a file can't be read: the file, the offset, and what is wrong. All messages before it have been returned.
+    /// The next call goes on behind it.
+    pub fn next_into(&mut self, message: &mut Message) -> Result<Option<usize>, ReadError> {
+        for stream in &mut self.streams {
+            if let Some(error) = stream.failed.take() {
+                stream.failed = stream.next_batch().err();
+                return Err(error);
+            }
+        }
+        let Some((_, i)) = self.next_stamp() else {
+            return Ok(None);
+        };
+        self.streams[i].read(message);
+        Ok(Some(i))
+    }
+}
+
+impl Stream {
+    /// Opens those files that can be opened, the first of them to be read. Says of each other one why it can't; where that is
+    /// all of them, there is no stream.
+    pub fn open(name: String, files: Vec<PathBuf>, is_mapped: bool) -> (Option<Self>, Vec<ReadError>) {
+        let (mut stream, mut refused): (Option<Self>, _) = (None, Vec::new());
+        for path in files {
+            match Self::open_file(path, is_mapped) {
+                Ok(file) => {
+                    let plan = file.schema.as_ref().map(|(_, plan)| plan);
+                    refused.extend(plan.and_then(|plan| plan.unknown(&file.path)));
+                    match &mut stream {
+                        Some(stream) => {
+                            stream.has_arrivals &= file.has_arrivals;
+                            stream.is_finished &= file.is_finished;
+                            stream.files.push(file.path);
+                        }
+                        None => {
+                            stream = Some(Self {
+                                name: name.clone(),
+                                ..file
+                            })
+                        }
+                    }
+                }
+                Err(ReadError::Io { path, source }) if source.kind() == io::ErrorKind::NotFound => {
+                    refused.push(ReadError::MissingFile { path });
+                }
+                Err(error) => refused.push(error),
+            }
+        }
+        // The first file may have no message.
+        if let Some(stream) = stream.as_mut().filter(|it| it.batch.is_none() && it.failed.is_none()) {
+            stream.failed = stream.next_batch().err();
+        }
+        (stream, refused)
+    }
+
+    fn open_file(path: PathBuf, is_mapped: bool) -> Result<Self, ReadError> {
+        let messages = messages_of(&path, is_mapped)?;
+        let mut stream = Self {
+            name: String::new(),
+            files: vec![path.clone()],
+            at_file: 0,
+            is_mapped,
+            has_arrivals: true,
+            is_finished: messages.expected().is_some() && !messages.is_open(),
+            path,
+            messages,
+            schema: None,
+            batch: None,
+            row: 0,
+            batch_at: 0,
+            rows_before: 0,
+            batches: 0,
+            ended: false,
+            failed: None,
+        };
+        match stream.next_batch() {
+            // Other batches may be whole.
+            Err(error @ (ReadError::Damaged { .. } | ReadError::Row { .. })) if stream.schema.is_some() => {
+                stream.failed = Some(error);
+            }
+            Err(error @ (ReadError::Unfinished { .. } | ReadError::NotEnded { .. })) => stream.failed = Some(error),
+            result => result?,
+        }
+        stream.has_arrivals = stream.schema.as_ref().is_none_or(|(_, plan)| plan.has_arrivals());
+        Ok(stream)
+    }
+
+    /// Begins a file that was opened before.
+    fn begin(&mut self, at_file: usize) -> Result<(), ReadError> {
+        self.at_file = at_file;
+        self.path.clone_from(&self.files[at_file]);
+        self.ended = true;
+        self.messages = messages_of(&self.path, self.is_mapped)?;
+        self.ended = false;
+        (self.schema, self.batch) = (None, None);
+        (self.rows_before, self.batches) = (0, 0);
+        Ok(())
+    }
+
+    /// The batch that was read; `None` at the end.
+    ///
+    /// # Errors
+    /// Why it could not be read.
+    #[cfg(target_os = "linux")]
+    pub fn batch_at_hand(&mut self) -> Result<Option<AtHand<'_>>, ReadError> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        let at_hand = self.schema.as_ref().zip(self.batch.as_ref());
+        Ok(at_hand.map(|((_, plan), batch)| AtHand {
+            file: self.at_file,
+            at: self.batch_at,
+            timestamps_ns: plan.timestamps(batch).values(),
+            arrivals_ns: plan.arrivals(batch).map(|arrivals| &arrivals.values()[..]),
+            samples: plan.samples(batch),
+        }))
+    }
+
+    /// Keeps why there is no next batch.
+    #[cfg(target_os = "linux")]
+    pub fn fail(&mut self, error: ReadError) {
+        self.failed = Some(error);
+    }
+
+    /// Reads the batch that starts at `at` of a file.
+    #[cfg(target_os = "linux")]
+    pub fn go_to(&mut self, file: usize, at: u64) -> Result<(), ReadError> {
+        self.failed = None;
+        if file != self.at_file {
+            self.begin(file)?;
+            // The schema comes before all batches. What is wrong with the first of these was told.
+            let _ = self.next_batch();
+        }
+        self.messages.seek(at).map_err(|source| ReadError::Io {
+            path: self.path.clone(),
+            source,
+        })?;
+        self.ended = false;
+        self.next_batch()
+    }
+
+    /// Reads a message of the batch at hand.
+    #[cfg(target_os = "linux")]
+    pub fn read_row(&self, row: usize, message: &mut Message) -> Result<(), ReadError> {
+        match self.schema.as_ref().zip(self.batch.as_ref()) {
+            Some(((_, plan), batch)) if row < batch.rows.num_rows() => plan.read(batch, row, message),
+            _ => {
+                return Err(ReadError::Damaged {
+                    path: self.path.clone(),
+                    at: self.batch_at,
+                    problem: "the file was written over while it was read".to_owned(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn time_ns(&self, order: Order) -> Option<i64> {
+        let ((_, plan), batch) = self.schema.as_ref().zip(self.batch.as_ref())?;
+        let times = match order {
+            Order::Stamp => plan.timestamps(batch),
+            Order::Arrival => plan.arrivals(batch)?,
+        };
+        Some(times.value(self.row))
+    }
+
+    /// Reads the next message, which there is, and goes on to the one after it.
+    fn read(&mut self, message: &mut Message) {
+        let Some(((_, plan), batch)) = self.schema.as_ref().zip(self.batch.as_ref()) else {
+            return;
+        };
+        plan.read(batch, self.row, message);
+        self.row += 1;
+        if self.row == batch.rows.num_rows() {
+            self.failed = self.next_batch().err();
+        }
+    }
+
+    /// Goes on to the next batch that has a row; `batch` is `None` at the end. After an error, the next call goes on
+    /// behind what can't be read.
+    pub(super) fn next_batch(&mut self) -> Result<(), ReadError> {
+        if let Some(batch) = self.batch.take() {
+            self.rows_before += batch.rows.num_rows() as u64;
+        }
+        self.row = 0;
+        loop {
+            if self.ended {
+                if self.at_file + 1 == self.files.len() {
+                    return Ok(());
+                }
+                self.begin(self.at_file + 1)?;
+            }
+            let at = self.messages.at();
+            let batch = match self.messages.next() {
+                Ok(frame) => self.decode(&frame),
+                Err(stop) => Err(stop),
+            };
+            match batch {
+                Ok(Decoded::Schema(schema)) => {
+                    let plan = Plan::new(&self.path, &schema)?;
+                    self.schema = Some((schema, plan));
+                }
+                Ok(Decoded::Other) => {}
+                Ok(Decoded::Batch(Err((row, problem)), rows)) => {
+                    self.batches += 1;
+                    let row = self.rows_before + row as u64;
+                    self.rows_before += rows as u64;
+                    return Err(ReadError::Row {
+                        path: self.path.clone(),
+                        row,
+                        problem,
+                    });
+                }
+                Ok(Decoded::Batch(Ok(batch), rows)) => {
+                    self.batches += 1;
+                    if rows > 0 {
+                        self.batch = Some(batch);
+                        self.batch_at = at;
+                        return Ok(());
+                    }
+                }
+                Err(stop) => self.stopped(at, stop)?,
+            }
+        }
+    }
+
+    fn decode(&self, frame: &Frame) -> Result<Decoded, Stop> {
+        // The Arrow crate panics if damaged bytes make the parts of a batch contradict each other.
+        let decoded = catch_unwind(AssertUnwindSafe(|| self.decode_whole(frame)));
+        decoded.unwrap_or_else(|_| Err(Stop::Bad("parts that do not fit each other".to_owned())))
+    }
+
+    fn decode_whole(&self, frame: &Frame) -> Result<Decoded, Stop> {
+        let bad = |problem: &str| Stop::Bad(problem.to_owned());
+        let header = frame.header()?;
+        if let Some(schema) = header.header_as_schema() {
+            if self.schema.is_some() {
+                return Err(bad("a second schema"));
+            }
+            if !framing::is_readable(&schema) {
+                return Err(bad("a schema with a column whose type can't be"));
+            }
+            return Ok(Decoded::Schema(Arc::new(fb_to_schema(schema))));
+        }
+        let Some(batch) = header.header_as_record_batch() else {
+            return Ok(Decoded::Other);
+        };
+        let Some((schema, plan)) = &self.schema else {
+            return Err(bad("a batch before the schema"));
+        };
+        if framing::lengths_fit(&batch, schema.fields()) == Some(false) {
+            return Err(bad("a column with more rows than there can be"));
+        }
+        let projection = plan.projection.as_deref();
+        let (none, version) = (HashMap::new(), header.version());
+        let rows = read_record_batch(&frame.body, batch, schema.clone(), &none, projection, &version)?;
+        let mut differences = Vec::new();
+        for entry in header.custom_metadata().into_iter().flatten() {
+            if entry.key() == Some(METADATA) {
+                differences = text::objects(entry.value().unwrap_or_default()).map_err(Stop::Bad)?;
+                if differences.len() != rows.num_rows() {
+                    return Err(bad("metadata for another number of rows"));
+                }
+            }
+        }
+        let count = rows.num_rows();
+        let batch = Batch { rows, differences };
+        Ok(Decoded::Batch(plan.check(&batch).map(|()| batch), count))
+    }
+
+    /// Handles that there was no message at `at`.
+    fn stopped(&mut self, at: u64, stop: Stop) -> Result<(), ReadError> {
+        let path = || self.path.clone();
+        let damaged = |problem| ReadError::Damaged {
+            path: path(),
+            at,
+            problem,
+        };
+        let left = self.messages.left();
+        let unfinished = |problem| ReadError::Unfinished {
+            path: path(),
+            at,
+            left,
+            problem,
+        };
+        let error = match stop {
+            Stop::Io(source) => {
+                self.ended = true;
+                return Err(ReadError::Io { path: path(), source });
+            }
+            Stop::Compressed(codec) => {
+                self.ended = true;
+                return Err(ReadError::Compressed { path: path(), codec });
+            }
+            // The next message follows as if this one were good.
+            Stop::Bad(problem) => {
+                self.batches += 1;
+                return Err(damaged(problem));
+            }
+            Stop::Torn(problem) => Some(match self.messages.expected() {
+                Some(_) => damaged(problem),
+                None => unfinished(problem),
+            }),
+            Stop::End => match self.messages.expected() {
+                Some(expected) if expected > self.batches => Some(damaged(format!(
+                    "the stream ends after {} batches, the footer has {expected}",
+                    self.batches
+                ))),
+                Some(_) if self.messages.is_open() => Some(ReadError::NotEnded { path: path() }),
+                Some(_) => None,
+                None => Some(unfinished("the stream ends, and no valid footer follows".to_owned())),
+            },
+        };
+        match self.messages.skip() {
+            Ok(skipped) => self.ended = !skipped,
+            Err(source) => {
+                self.ended = true;
+                return Err(ReadError::Io { path: path(), source });
+            }
+        }
+        // Skipped batches have been reported.
+        self.batches = self
+            .messages
+            .expected()
+            .map_or(self.batches, |expected| expected.min(self.batches + 1));
+        error.map_or(Ok(()), Err)
+    }
+}
+
+/// The messages of a file, from its start.
+fn messages_of(path: &Path, is_mapped: bool) -> Result<Messages, ReadError> {
+    let io = |source: io::Error| ReadError::Io {
+        path: path.to_owned(),
+        source,
+    };
+    let Some(messages) = file::open(path).and_then(framing::open).map_err(io)? else {
+        return Err(ReadError::NotArrow { path: path.to_owned() });
+    };
+    #[cfg(target_os = "linux")]
+    if is_mapped {
+        let mut messages = messages;
+        messages.map().map_err(io)?;
+        return Ok(messages);
+    }
+    let _ = is_mapped;
+    Ok(messages)
+}
+
+/// A batch of messages.
+#[cfg(target_os = "linux")]
+pub(super) struct AtHand<'a> {
+    /// Which of the stream's files it is in.
+    pub file: usize,
+    /// Where it starts in the file.
+    pub at: u64,
+    pub timestamps_ns: &'a [i64],
+    pub arrivals_ns: Option<&'a [i64]>,
+    /// How many samples its messages have.
+    pub samples: usize,
+}
+
+/// What a message of a file holds.
+enum Decoded {
+    Schema(SchemaRef),
+    /// A batch, or the row that is no message, and how many rows there are.
+    Batch(Result<Batch, (usize, String)>, usize),
+    /// A dictionary, which no message needs.
+    Other,
+}

@@ -1,0 +1,481 @@
+use super::framing::{BLOCK, MOST_METADATA, START, add_metadata, block, push_footer};
+use super::pending::Pending;
+use super::schema::{Common, METADATA};
+use super::{WriteError, files};
+use crate::Message;
+use arrow_ipc::writer::{IpcWriteOptions, StreamWriter};
+use arrow_ipc::{Block, MetadataVersion};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tracing::error;
+
+/// The oldest message of a batch waits no longer than this before it is written.
+const FLUSH_AFTER: Duration = Duration::from_millis(500);
+/// A batch is written when its payloads have reached this, whatever their age.
+const FLUSH_BYTES: usize = 8 << 20;
+/// A footer grows with the recording, so one after every batch would make the work quadratic. All footers together take at
+/// most this share of what is recorded,
+const FOOTER_SHARE: u64 = 4;
+/// plus this much, so that a recording of minutes has one after every batch.
+const FOOTER_CREDIT: u64 = 1 << 20;
+
+/// Records streams into a folder, one file each.
+///
+/// Messages are collected and written as a batch half a second after the first of them at the latest, if
+/// [`tick`](Self::tick) is called when [`due`](Self::due) says. A process that dies leaves files that
+/// [`Reader`](super::Reader) reads up to their last whole batch, and any Arrow reader as a stream, from byte 8 on.
+///
+/// [`finish`](Self::finish) puts a footer behind the last batch, which makes the file one that any Arrow reader opens.
+/// In the first minutes every batch is followed by a footer, which says that the file goes on, and which the next batch
+/// overwrites; later only some are, so that the bytes written stay in proportion to what is recorded.
+///
+/// What was written survives the process. It survives a loss of power once the system has put it on the disk, which
+/// [`finish`](Self::finish) waits for.
+///
+/// Memory grows with the recording by 24 bytes a batch, and by nothing else.
+pub struct Writer {
+    folder: PathBuf,
+    streams: Vec<Stream>,
+    arrivals: Arrivals,
+    /// Whether the streams of an earlier process are gone on with.
+    goes_on: bool,
+    most_bytes: Option<usize>,
+}
+
+/// Which `arrival_ns` a recording keeps.
+enum Arrivals {
+    Not,
+    Of(Clock),
+    OfMessages,
+}
+
+/// When messages come, by the host's real-time clock at the start and its monotonic one since.
+struct Clock {
+    start: Instant,
+    start_ns: i64,
+    last_ns: i64,
+}
+
+impl Clock {
+    /// The time `now`, and after that of every earlier call.
+    fn next(&mut self, now: Instant) -> i64 {
+        let since = now.saturating_duration_since(self.start).as_nanos();
+        let now_ns = self.start_ns.saturating_add(i64::try_from(since).unwrap_or(i64::MAX));
+        self.last_ns = now_ns.max(self.last_ns.saturating_add(1));
+        self.last_ns
+    }
+}
+
+struct Stream {
+    name: String,
+    path: PathBuf,
+    file: File,
+    pending: Pending,
+    first_pending: Option<Instant>,
+    encoder: StreamWriter<Vec<u8>>,
+    blocks: Vec<Block>,
+    /// Where the next batch goes: the end of the last one.
+    end: u64,
+    /// Bytes that footers may take until the next one.
+    credit: u64,
+    /// Bytes of a footer without batches.
+    footer: u64,
+    /// What is in the file after `end`.
+    tail: Tail,
+    /// What no batch of several messages goes past.
+    most_bytes: Option<usize>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tail {
+    Nothing,
+    /// A footer which says that the file goes on.
+    Footer,
+    /// The last footer.
+    End,
+    /// What a write that failed left there.
+    Rest,
+}
+
+impl Writer {
+    /// A recording in `folder`, which is made if it is not there.
+    ///
+    /// # Errors
+    /// If the folder can't be made.
+    pub fn create(folder: impl Into<PathBuf>) -> Result<Self, WriteError> {
+        let folder = folder.into();
+        fs::create_dir_all(&folder).map_err(|source| WriteError::Io {
+            path: folder.clone(),
+            source,
+        })?;
+        Ok(Self {
+            folder,
+            streams: Vec::new(),
+            arrivals: Arrivals::Not,
+            goes_on: false,
+            most_bytes: None,
+        })
+    }
+
+    /// The recording of a run, such as that of a dataflow, in `folder`, which is made if it is not there. A process that
+    /// comes after another one of the same run goes on where that ended: each stream in a file of its own, behind those that
+    /// are there.
+    ///
+    /// # Errors
+    /// If the folder can't be made, or has a recording of another run, or of none.
+    pub fn create_or_go_on(folder: impl Into<PathBuf>, run: &str) -> Result<Self, WriteError> {
+        let mut new = Self::create(folder)?;
+        let io = |source| WriteError::Io {
+            path: new.folder.clone(),
+            source,
+        };
+        let file = new.folder.join(files::RUN);
+        let known = || fs::read_to_string(&file).ok().map(|text| text.trim().to_owned());
+        if known().as_deref() != Some(run) {
+            let there = files::streams(&new.folder).map_err(io)?;
+            if let Some(path) = there.into_values().flatten().next() {
+                return Err(WriteError::OtherRun { path, of: known() });
+            }
+            // Renamed, so that nobody reads half of it.
+            let half = new.folder.join(format!("{}-{}", files::RUN, std::process::id()));
+            fs::write(&half, format!("{run}\n")).map_err(io)?;
+            fs::rename(&half, &file).map_err(io)?;
+            if known().as_deref() != Some(run) {
+                let of = known();
+                return Err(WriteError::OtherRun { path: file, of });
+            }
+        }
+        new.goes_on = true;
+        Ok(new)
+    }
+
+    /// Keeps when each message is appended, in a column `arrival_ns`: ns since 1970, ascending over all streams, so that
+    /// [`Order::Arrival`](super::Order::Arrival) gives them in this order.
+    pub fn with_arrivals(mut self) -> Self {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.arrivals = Arrivals::Of(Clock {
+            start: Instant::now(),
+            start_ns: i64::try_from(since.as_nanos()).unwrap_or(0),
+            last_ns: i64::MIN,
+        });
+        self
+    }
+
+    /// Keeps the `arrival_ns` that messages come with, in streams whose first message has one. So what is converted keeps
+    /// when it came.
+    pub fn with_arrivals_of_messages(mut self) -> Self {
+        self.arrivals = Arrivals::OfMessages;
+        self
+    }
+
+    /// Has no batch of several messages with more than so many bytes. What is cut off a file is then at most that.
+    pub fn with_batches_of(mut self, bytes: usize) -> Self {
+        self.most_bytes = Some(bytes);
+        self
+    }
+
+    /// Checks that a stream of that name can be recorded.
+    ///
+    /// # Errors
+    /// If the name can't be that of a file, or there is a recording of it already; of a run that is gone on with, if another
+    /// process is still at it.
+    pub fn can_record(&self, stream: &str) -> Result<(), WriteError> {
+        let path = next_file(&self.folder, stream, self.goes_on)?;
+        if path.exists() {
+            return Err(WriteError::Exists { path });
+        }
+        Ok(())
+    }
+
+    /// Adds a message of `stream` that came at `now`, by the monotonic clock: how long messages wait for each other is
+    /// counted from there, and so is `arrival_ns`. The first one decides what the file's columns are. Metadata may change
+    /// from message to message.
+    ///
+    /// # Errors
+    /// If the message does not fit the stream's first one or has no form that can be recorded: it is not recorded, and
+    /// the recording can go on. If the file exists or can't be written.
+    pub fn append(&mut self, stream: &str, message: &Message, now: Instant) -> Result<(), WriteError> {
+        let arrival_ns = match &mut self.arrivals {
+            Arrivals::Not => None,
+            Arrivals::Of(clock) => Some(clock.next(now)),
+            Arrivals::OfMessages => message.arrival_ns,
+        };
+        let at = match self.streams.iter().position(|s| s.name == stream) {
+            Some(at) => at,
+            None => {
+                let has_arrival = arrival_ns.is_some();
+                let path = next_file(&self.folder, stream, self.goes_on)?;
+                let new = Stream::create(path, stream, message, has_arrival)?;
+                self.streams.push(Stream {
+                    most_bytes: self.most_bytes,
+                    ..new
+                });
+                self.streams.len() - 1
+            }
+        };
+        self.streams[at].append(message, arrival_ns, now)
+    }
+
+    /// Writes every batch whose time has come.
+    ///
+    /// # Errors
+    /// If a file can't be written. The other streams are written nevertheless.
+    pub fn tick(&mut self, now: Instant) -> Result<(), WriteError> {
+        self.each(|stream| stream.tick(now))
+    }
+
+    /// Writes every batch whose time has come, and calls `failed` for each stream that can't be written.
+    pub fn tick_each(&mut self, now: Instant, mut failed: impl FnMut(&str, WriteError)) {
+        for stream in &mut self.streams {
+            if let Err(error) = stream.tick(now) {
+                failed(&stream.name, error);
+            }
+        }
+    }
+
+    /// When [`tick`](Self::tick) has something to do next; `None` while no message waits.
+    pub fn due(&self) -> Option<Instant> {
+        self.streams.iter().filter_map(Stream::due).min()
+    }
+
+    /// Writes what waits, and waits until the system has put it on the disk. More messages may follow.
+    ///
+    /// # Errors
+    /// If a file can't be written. The other streams are written nevertheless.
+    pub fn finish(&mut self) -> Result<(), WriteError> {
+        self.each(|stream| {
+            stream.close()?;
+            stream.file.sync_all().map_err(|source| stream.io(source))
+        })
+    }
+
+    /// Calls `act` for all streams. Returns the first error, and logs the others.
+    fn each(&mut self, mut act: impl FnMut(&mut Stream) -> Result<(), WriteError>) -> Result<(), WriteError> {
+        let mut result = Ok(());
+        for error in self.streams.iter_mut().filter_map(|stream| act(stream).err()) {
+            match result {
+                Ok(()) => result = Err(error),
+                Err(_) => error!("{error}"),
+            }
+        }
+        result
+    }
+}
+
+impl Stream {
+    fn create(path: PathBuf, name: &str, first: &Message, has_arrival: bool) -> Result<Self, WriteError> {
+        let pending = Pending::new(Common::of(name, first, has_arrival)?);
+        let io = |source: io::Error| match source.kind() {
+            io::ErrorKind::AlreadyExists => WriteError::Exists { path: path.clone() },
+            _ => WriteError::Io {
+                path: path.clone(),
+                source,
+            },
+        };
+        let options = IpcWriteOptions::try_new(8, false, MetadataVersion::V5);
+        let encoder = options
+            .and_then(|options| StreamWriter::try_new_with_options(START.to_vec(), pending.schema(), options))
+            .map_err(|error| io(io::Error::other(error)))?;
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(&path)
+            .map_err(&io)?;
+        // Where nothing can be locked, nobody asks either.
+        #[cfg(unix)]
+        let _ = rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive);
+        let mut stream = Self {
+            name: name.to_owned(),
+            path: path.clone(),
+            file,
+            pending,
+            first_pending: None,
+            encoder,
+            blocks: Vec::new(),
+            end: 0,
+            credit: FOOTER_CREDIT,
+            footer: 0,
+            tail: Tail::Nothing,
+            most_bytes: None,
+        };
+        stream.write_encoded(true).map_err(io)?;
+        Ok(stream)
+    }
+
+    fn append(&mut self, message: &Message, arrival_ns: Option<i64>, now: Instant) -> Result<(), WriteError> {
+        self.pending.common().check(&self.name, message)?;
+        let fits = |most| self.pending.bytes() + message.bytes() <= most;
+        if !self.most_bytes.is_none_or(fits) {
+            self.flush()?;
+        }
+        let form = |problem| WriteError::Form {
+            stream: self.name.clone(),
+            problem,
+        };
+        // Offsets of a List column have 32 bits. An element takes at least a byte, unless the rows have none.
+        let size = message.bytes().max(message.rows);
+        if size > i32::MAX as usize - FLUSH_BYTES {
+            return Err(form(format!(
+                "a message of {size} bytes or rows (allowed: 2 GiB less 8 MiB)"
+            )));
+        }
+        let arrival_ns = match (arrival_ns, self.pending.common().has_arrival) {
+            (None, true) => {
+                return Err(form(
+                    "a message without `arrival_ns` (allowed: one, as the first has)".into(),
+                ));
+            }
+            (arrival_ns, _) => arrival_ns.unwrap_or(0),
+        };
+        self.pending.push(message, arrival_ns, MOST_METADATA).map_err(|size| {
+            form(format!(
+                "metadata that takes {size} bytes as text (allowed: {MOST_METADATA})"
+            ))
+        })?;
+        self.first_pending.get_or_insert(now);
+        if self.pending.bytes() >= self.most_bytes.unwrap_or(FLUSH_BYTES) || self.due().is_some_and(|due| due <= now) {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    fn due(&self) -> Option<Instant> {
+        self.first_pending.map(|first| first + FLUSH_AFTER)
+    }
+
+    fn tick(&mut self, now: Instant) -> Result<(), WriteError> {
+        match self.due() {
+            Some(due) if due <= now => self.flush(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes the rows that wait. They are dropped even if that fails, so that a full disk does not fill memory.
+    fn flush(&mut self) -> Result<(), WriteError> {
+        self.first_pending = None;
+        let rows = self.pending.rows();
+        if rows == 0 {
+            return Ok(());
+        }
+        let written = self.write_pending();
+        self.pending.clear();
+        written.map_err(|source| WriteError::Lost {
+            path: self.path.clone(),
+            lost: rows,
+            source,
+        })
+    }
+
+    /// Writes the rows that wait, and the last footer.
+    fn close(&mut self) -> Result<(), WriteError> {
+        self.flush()?;
+        if self.tail == Tail::End {
+            return Ok(());
+        }
+        self.credit = u64::MAX;
+        let written = self.write_encoded(false);
+        self.credit = 0;
+        written.map_err(|source| self.io(source))
+    }
+
+    fn write_pending(&mut self) -> io::Result<()> {
+        let encoded = self.pending.batch().and_then(|batch| {
+            self.encoder.write(&batch)?;
+            match self.pending.differences() {
+                Some(text) => add_metadata(self.encoder.get_mut(), METADATA, &text),
+                None => Ok(()),
+            }
+        });
+        if let Err(error) = encoded {
+            self.encoder.get_mut().clear();
+            return Err(io::Error::other(error));
+        }
+        self.blocks.push(block(self.end, self.encoder.get_ref()));
+        let written = self.write_encoded(true);
+        if written.is_err() {
+            self.blocks.pop();
+        }
+        written
+    }
+
+    /// Writes what the encoder made over the footer, and a new footer after it if one is due, in one write. The footer says
+    /// if the file `goes_on`.
+    fn write_encoded(&mut self, goes_on: bool) -> io::Result<()> {
+        let bytes = self.encoder.get_mut();
+        let added = bytes.len() as u64;
+        self.credit = self.credit.saturating_add(added / FOOTER_SHARE);
+        let has_footer = self.credit >= self.footer + (BLOCK * self.blocks.len()) as u64;
+        if has_footer {
+            push_footer(bytes, self.pending.schema(), &self.blocks, goes_on);
+            let footer = bytes.len() as u64 - added;
+            self.credit = self.credit.saturating_sub(footer);
+            self.footer = footer.saturating_sub((BLOCK * self.blocks.len()) as u64);
+        }
+        // Cut the old footer off first: a write that breaks off must not look like a whole file.
+        let cleared = match self.tail {
+            Tail::Nothing => Ok(()),
+            Tail::Footer | Tail::End | Tail::Rest => self.file.set_len(self.end),
+        };
+        self.tail = Tail::Rest;
+        let written = cleared
+            .and_then(|()| self.file.seek(SeekFrom::Start(self.end)))
+            .and_then(|_| self.file.write_all(bytes));
+        bytes.clear();
+        written?;
+        self.tail = match (has_footer, goes_on) {
+            (false, _) => Tail::Nothing,
+            (true, true) => Tail::Footer,
+            (true, false) => Tail::End,
+        };
+        self.end += added;
+        Ok(())
+    }
+
+    fn io(&self, source: io::Error) -> WriteError {
+        WriteError::Io {
+            path: self.path.clone(),
+            source,
+        }
+    }
+}
+
+/// The file in which a stream is recorded: its first, or where a recording is gone on with the one behind all that are there.
+fn next_file(folder: &Path, stream: &str, goes_on: bool) -> Result<PathBuf, WriteError> {
+    if stream.is_empty() || stream.starts_with('.') || stream.contains(['/', '\\']) {
+        return Err(WriteError::Name {
+            name: stream.to_owned(),
+        });
+    }
+    if !goes_on {
+        return Ok(files::part(folder, stream, 1));
+    }
+    let io = |source| WriteError::Io {
+        path: folder.to_owned(),
+        source,
+    };
+    let there = files::streams(folder).map_err(io)?.remove(stream).unwrap_or_default();
+    match there.iter().find(|path| is_locked(path)) {
+        Some(path) => Err(WriteError::Busy { path: path.clone() }),
+        None => Ok(files::part(folder, stream, files::number_after(&there))),
+    }
+}
+
+/// Whether a process that lives writes a file.
+fn is_locked(path: &Path) -> bool {
+    #[cfg(unix)]
+    if let Ok(file) = File::open(path) {
+        let locked = rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockShared);
+        return locked == Err(rustix::io::Errno::WOULDBLOCK);
+    }
+    let _ = path;
+    false
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        // Errors are lost here; `finish` returns them.
+        let _ = self.each(Stream::close);
+    }
+}

@@ -1,0 +1,346 @@
+//! Payloads that are in slots of a ring: how their columns lie there, and messages made of them.
+
+use super::{Cells, Column, ColumnSpan, Header, Layout, Message, MessageError, Payload};
+use robocache_device::Dtype;
+use robocache_device::ring::{Descriptor, Readers, RingError, SlotMut, Taken, Ticket};
+use std::borrow::Cow;
+use std::fmt::Write;
+use std::ops::Range;
+
+/// The columns of a payload begin at multiples of this.
+const ALIGNMENT: usize = 64;
+
+/// How a payload lies in a slot: column after column, of a ragged one the offsets and then the elements.
+///
+/// The text that describes it is what a [reader](Resident::columns) makes the same of: a line `rows N`, and one for each
+/// column with its type, the elements of a row (`1`, `xN` for N each, `~N` for any number, N in all, `tN` for a text, N bytes in all) and its name.
+#[derive(Default)]
+pub struct SlotLayout {
+    spans: Vec<ColumnSpan>,
+    bytes: usize,
+    text: String,
+}
+
+/// Lays columns of so many rows out, one after the other.
+struct Spans {
+    rows: usize,
+    bytes: usize,
+}
+
+impl Spans {
+    fn next(&mut self, dtype: Dtype, cells: Cells) -> ColumnSpan {
+        let (offsets, elements) = match cells {
+            Cells::One => (0, self.rows),
+            Cells::Fixed(n) => (0, n * self.rows),
+            Cells::Ragged(total) | Cells::Text(total) => (self.rows + 1, total),
+        };
+        let mut next = |len: usize| {
+            let start = self.bytes;
+            self.bytes += len.next_multiple_of(ALIGNMENT);
+            start..start + len
+        };
+        ColumnSpan {
+            dtype,
+            offsets: next(offsets * size_of::<i32>()),
+            data: next(elements * dtype.size()),
+        }
+    }
+}
+
+impl SlotLayout {
+    /// Makes it that of payloads of this layout.
+    pub fn set(&mut self, layout: &Layout) {
+        self.spans.clear();
+        self.text.clear();
+        let mut spans = Spans {
+            rows: layout.rows,
+            bytes: 0,
+        };
+        // Writing to a string can't fail.
+        let _ = write!(self.text, "rows {}", layout.rows);
+        for column in &layout.columns {
+            self.spans.push(spans.next(column.dtype, column.cells));
+            let _ = write!(self.text, "\n{} ", column.dtype);
+            let _ = match column.cells {
+                Cells::One => write!(self.text, "1"),
+                Cells::Fixed(n) => write!(self.text, "x{n}"),
+                Cells::Ragged(n) => write!(self.text, "~{n}"),
+                Cells::Text(n) => write!(self.text, "t{n}"),
+            };
+            let _ = write!(self.text, " {}", column.name);
+        }
+        self.bytes = spans.bytes;
+    }
+
+    /// Bytes of the slot that it takes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The text that describes it.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Where the elements of a column begin in the slot, and how many bytes they are.
+    pub fn column(&self, i: usize) -> (usize, usize) {
+        let data = &self.spans[i].data;
+        (data.start, data.len())
+    }
+
+    /// The slot as a payload to fill, where the CPU can write it.
+    pub fn payload<'a>(&'a self, slot: &'a mut SlotMut<'_>) -> Option<Payload<'a>> {
+        slot.bytes_mut().map(|bytes| Payload::in_body(bytes, &self.spans))
+    }
+
+    /// Copies the payload of a message of this layout to a slot.
+    ///
+    /// # Errors
+    /// What the device says.
+    pub fn write(&self, message: &Message, slot: &mut SlotMut<'_>) -> Result<(), RingError> {
+        for (span, column) in self.spans.iter().zip(message.columns()) {
+            slot.write(span.data.start, column.data.bytes())?;
+            if !span.offsets.is_empty() {
+                slot.write(span.offsets.start, bytemuck::cast_slice(&column.offsets))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A column of a payload that is in a ring.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlotColumn<'a> {
+    /// The field's name; empty for the only column of a flat array.
+    pub name: &'a str,
+    /// The type of its elements.
+    pub dtype: Dtype,
+    /// How many elements a row has.
+    pub cells: Cells,
+    /// The bytes of the payload that are the offsets of its rows, int32; none where it is not ragged.
+    pub offsets: Range<usize>,
+    /// The bytes of the payload that are its elements.
+    pub data: Range<usize>,
+}
+
+/// The rows that a text describes, and its columns, each of which is `None` where it is none.
+fn parse(text: &str) -> Option<(usize, impl Iterator<Item = Option<SlotColumn<'_>>>)> {
+    // More than any memory has, and sizes that can be multiplied and added up.
+    let is_size = |n: &usize| *n < 1 << 44;
+    let mut lines = text.split('\n');
+    let rows = lines.next()?.strip_prefix("rows ")?.parse().ok().filter(is_size)?;
+    let mut spans = Spans { rows, bytes: 0 };
+    let columns = lines.map(move |line| {
+        let mut words = line.splitn(3, ' ');
+        let dtype = Dtype::from_name(words.next()?)?;
+        let cells = words.next()?;
+        let number = |n: &str| n.parse().ok().filter(is_size);
+        let cells = match cells.split_at_checked(1)? {
+            ("1", "") => Cells::One,
+            ("x", n) => Cells::Fixed(number(n)?),
+            ("~", n) => Cells::Ragged(number(n)?),
+            ("t", n) if dtype == Dtype::UInt8 => Cells::Text(number(n)?),
+            _ => return None,
+        };
+        if let Cells::Fixed(n) = cells {
+            n.checked_mul(rows).filter(is_size)?;
+        }
+        let name = words.next()?;
+        let ColumnSpan { offsets, data, .. } = spans.next(dtype, cells);
+        Some(SlotColumn {
+            name,
+            dtype,
+            cells,
+            offsets,
+            data,
+        })
+    });
+    Some((rows, columns))
+}
+
+/// A payload that is in a ring.
+pub struct Resident {
+    /// Where it is. It is held until this is dropped.
+    pub taken: Taken,
+    descriptor: Descriptor,
+}
+
+impl Resident {
+    /// Takes what a header says.
+    ///
+    /// # Errors
+    /// What is wrong with the ticket or the ring.
+    pub fn take(header: &Header, readers: &mut Readers) -> Result<Self, RingError> {
+        Self::of(readers.take(&header.ticket())?)
+    }
+
+    /// Reads how a payload lies in its slot.
+    ///
+    /// # Errors
+    /// [`RingError::Protocol`]: its descriptor is that of no payload that fits it. [`RingError::Torn`].
+    pub fn of(taken: Taken) -> Result<Self, RingError> {
+        let descriptor = taken.descriptor()?;
+        let fits = |column: Option<SlotColumn<'_>>| column.is_some_and(|it| it.data.end <= taken.len());
+        match parse(&descriptor).is_some_and(|(_, mut columns)| columns.all(fits)) {
+            true => Ok(Self { taken, descriptor }),
+            false => Err(RingError::Protocol {
+                ring: taken.ring().to_owned(),
+                what: format!("a payload described as {:?} came", &*descriptor),
+            }),
+        }
+    }
+
+    /// How many rows it has.
+    pub fn rows(&self) -> usize {
+        parse(&self.descriptor).map_or(0, |(rows, _)| rows)
+    }
+
+    /// Its columns.
+    pub fn columns(&self) -> impl Iterator<Item = SlotColumn<'_>> {
+        parse(&self.descriptor)
+            .into_iter()
+            .flat_map(|(_, columns)| columns)
+            .flatten()
+    }
+}
+
+impl Header {
+    /// Whether the payload is in a ring.
+    pub fn is_resident(&self) -> bool {
+        self.ring.is_present()
+    }
+
+    /// Where it is then.
+    pub fn ticket(&self) -> Ticket<'_> {
+        Ticket {
+            ring: Cow::Borrowed(&self.ring),
+            slot: usize::try_from(*self.slot).unwrap_or(usize::MAX),
+            generation: u64::try_from(*self.generation).unwrap_or(0),
+            nbytes: usize::try_from(*self.nbytes).unwrap_or(usize::MAX),
+        }
+    }
+
+    /// Takes out where the payload is: that of another one is elsewhere.
+    pub fn forget_residence(&mut self) {
+        self.residence.clear();
+        self.ring.clear();
+        self.slot.clear();
+        self.generation.clear();
+        self.nbytes.clear();
+    }
+}
+
+impl Message {
+    /// Gives it a copy of the payload that is in the ring which its header says, keeping its memory.
+    ///
+    /// # Errors
+    /// [`MessageError::Ring`]; what the header and the payload do not agree on.
+    pub fn take_resident(&mut self, readers: &mut Readers) -> Result<(), MessageError> {
+        self.clear_payload();
+        let failed = |error: RingError| MessageError::Ring(error.to_string());
+        let resident = Resident::take(&self.header, readers).map_err(failed)?;
+        self.header.forget_residence();
+        self.rows = resident.rows();
+        for from in resident.columns() {
+            let copy = |at: usize, to: &mut [u8]| resident.taken.copy_to(at, to).map_err(failed);
+            let column = self.add_column(from.name, from.dtype, from.cells);
+            column.data.resize(from.data.len());
+            copy(from.data.start, column.data.bytes_mut())?;
+            column.offsets.resize(from.offsets.len() / size_of::<i32>(), 0);
+            copy(from.offsets.start, bytemuck::cast_slice_mut(&mut column.offsets))?;
+            if !are_offsets(&column.offsets, column.cells) {
+                let what = format!("column {:?} has offsets that do not rise to its length", column.name);
+                return Err(MessageError::Ring(what));
+            }
+            if !is_text(column) {
+                let what = format!("column {:?} is text that is no UTF-8", column.name);
+                return Err(MessageError::Ring(what));
+            }
+        }
+        self.check()
+    }
+}
+
+/// Whether the offsets of a ragged column are what others rely on.
+fn are_offsets(offsets: &[i32], cells: Cells) -> bool {
+    let (Cells::Ragged(total) | Cells::Text(total)) = cells else {
+        return true;
+    };
+    offsets.first() == Some(&0)
+        && offsets.last().is_some_and(|&last| last as usize == total)
+        && offsets.windows(2).all(|pair| pair[0] <= pair[1])
+}
+
+/// Whether each row of a column of text is one.
+fn is_text(column: &Column) -> bool {
+    let mut rows = 0..column.offsets.len().saturating_sub(1);
+    !matches!(column.cells, Cells::Text(_)) || rows.all(|row| std::str::from_utf8(column.row(row).bytes()).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ColumnLayout;
+
+    fn layout(rows: usize, columns: &[(&'static str, Dtype, Cells)]) -> Layout {
+        let columns = columns.iter().map(|&(name, dtype, cells)| ColumnLayout {
+            name: Cow::Borrowed(name),
+            dtype,
+            cells,
+        });
+        Layout {
+            rows,
+            columns: columns.collect(),
+        }
+    }
+
+    #[test]
+    fn a_layout_is_read_as_it_was_described() {
+        let layouts = [
+            Layout::flat(Dtype::BFloat16, 2384),
+            layout(
+                7,
+                &[
+                    ("coords", Dtype::Int32, Cells::Fixed(3)),
+                    ("a name, with spaces", Dtype::Float32, Cells::Fixed(1)),
+                    ("values", Dtype::Float64, Cells::Ragged(40)),
+                    ("rows", Dtype::UInt8, Cells::One),
+                ],
+            ),
+        ];
+        for layout in layouts {
+            let mut described = SlotLayout::default();
+            described.set(&layout);
+            let (rows, columns) = parse(described.text()).unwrap();
+            let columns: Vec<SlotColumn<'_>> = columns.map(Option::unwrap).collect();
+            assert_eq!((rows, columns.len()), (layout.rows, layout.columns.len()));
+            for ((read, made), span) in columns.iter().zip(&layout.columns).zip(&described.spans) {
+                assert_eq!(
+                    (read.name, read.dtype, read.cells),
+                    (&*made.name, made.dtype, made.cells)
+                );
+                assert_eq!((&read.offsets, &read.data), (&span.offsets, &span.data));
+                assert!(read.data.end <= described.bytes());
+            }
+        }
+    }
+
+    #[test]
+    fn texts_that_describe_nothing_are_refused() {
+        for text in [
+            "",
+            "rows",
+            "rows x",
+            "rows 1\nfloat32",
+            "rows 1\nfloat32 1",
+            "rows 1\nfloat99 1 a",
+            "rows 1\nfloat32 x a",
+            "rows 1\nfloat32 2 a",
+            "rows 18446744073709551615\nfloat32 x9 a",
+        ] {
+            let is_refused = parse(text).is_none_or(|(_, mut columns)| columns.any(|column| column.is_none()));
+            assert!(is_refused, "{text:?}");
+        }
+        assert!(parse("rows 0").is_some_and(|(rows, mut columns)| rows == 0 && columns.next().is_none()));
+    }
+}

@@ -1,0 +1,178 @@
+use serde::Deserialize;
+
+/// Where the samples or the points of an input stand in a struct, and its stamp: the key `from`.
+///
+/// ```
+/// use robocache_stream::FromConfig;
+///
+/// let text = "{ columns: [position], names: { key: name, order: [elbow, wrist] }, stamp: header.stamp }";
+/// let from: FromConfig = serde_yaml::from_str(text)?;
+/// assert!(from.check(Some(2)).is_ok());
+/// assert_eq!(from.check(Some(7)).unwrap_err().key, "names.order");
+/// # Ok::<(), serde_yaml::Error>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FromConfig {
+    /// Dotted paths into a struct of one row, in the order of the values. Empty: what is recognised, or the payload as it
+    /// came.
+    #[serde(default)]
+    pub columns: Vec<String>,
+    /// Which elements of the lists in `columns` are taken, by name.
+    #[serde(default)]
+    pub names: Option<NamesConfig>,
+    /// Where the capture time stands. `None`: `timestamp_ns`, else what is recognised.
+    #[serde(default)]
+    pub stamp: Option<StampConfig>,
+}
+
+impl FromConfig {
+    /// The `fields` of what is taken by name; empty where nothing is.
+    pub fn fields(&self) -> Vec<String> {
+        let order = self.names.as_ref().map_or(&[][..], |names| &names.order);
+        match self.columns.as_slice() {
+            [_] => order.to_vec(),
+            paths => paths
+                .iter()
+                .flat_map(|path| order.iter().map(move |name| format!("{path}.{name}")))
+                .collect(),
+        }
+    }
+}
+
+/// The elements of lists that are taken, by name.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NamesConfig {
+    /// The path of the list of names, one for each element of every list of `columns`.
+    pub key: String,
+    /// The names of those that are taken, in this order.
+    pub order: Vec<String>,
+}
+
+/// Where the capture time of a message stands.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(
+    untagged,
+    expecting = "allowed: a path such as `header.stamp`, or `{ metadata: KEY, unit: s | ms | us | ns }`"
+)]
+pub enum StampConfig {
+    /// In the payload, at this path: a struct of `sec` and `nanosec`, an Arrow timestamp, or an integer of ns.
+    Path(String),
+    /// In the metadata.
+    Metadata(MetadataStamp),
+}
+
+/// A key of the metadata that has the capture time.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MetadataStamp {
+    /// The key.
+    pub metadata: String,
+    /// The unit of its value, an Integer or a Float.
+    pub unit: TimeUnit,
+}
+
+/// A unit of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub enum TimeUnit {
+    /// Seconds.
+    #[serde(rename = "s")]
+    Second,
+    /// Milliseconds.
+    #[serde(rename = "ms")]
+    Millisecond,
+    /// Microseconds.
+    #[serde(rename = "us")]
+    Microsecond,
+    /// Nanoseconds.
+    #[serde(rename = "ns")]
+    Nanosecond,
+}
+
+impl TimeUnit {
+    /// Nanoseconds in one of it.
+    pub fn ns(self) -> i64 {
+        match self {
+            Self::Second => 1_000_000_000,
+            Self::Millisecond => 1_000_000,
+            Self::Microsecond => 1000,
+            Self::Nanosecond => 1,
+        }
+    }
+}
+
+/// What is wrong with a [`FromConfig`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FromError {
+    /// The key, below `from`.
+    pub key: String,
+    /// What came, and what is allowed.
+    pub problem: String,
+}
+
+impl FromConfig {
+    /// Checks it. `dim` is how many values a sample has; `None` for a cloud.
+    ///
+    /// # Errors
+    /// The first key that can't be used.
+    pub fn check(&self, dim: Option<usize>) -> Result<(), FromError> {
+        let refused = |key: String, problem: String| Err(FromError { key, problem });
+        for (i, path) in self.columns.iter().enumerate() {
+            check_path(path).or_else(|problem| refused(format!("columns[{i}]"), problem))?;
+            if self.columns[..i].contains(path) {
+                return refused(format!("columns[{i}]"), format!("`{path}` is there twice (each once)"));
+            }
+        }
+        if let Some(names) = &self.names {
+            self.check_names(names, dim)?;
+        }
+        match &self.stamp {
+            Some(StampConfig::Path(path)) => check_path(path).or_else(|problem| refused("stamp".into(), problem)),
+            Some(StampConfig::Metadata(stamp)) if stamp.metadata.is_empty() => {
+                refused("stamp.metadata".into(), "it is empty (needed: a key)".into())
+            }
+            None if self.columns.is_empty() => refused(
+                "columns".into(),
+                "there is none, nor a `stamp` (needed: one of both)".into(),
+            ),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_names(&self, names: &NamesConfig, dim: Option<usize>) -> Result<(), FromError> {
+        let refused = |key: &str, problem: String| {
+            let key = key.to_owned();
+            Err(FromError { key, problem })
+        };
+        let Some(dim) = dim else {
+            return refused("names", "points have no names (allowed: in a modality)".into());
+        };
+        check_path(&names.key).or_else(|problem| refused("names.key", problem))?;
+        let (order, columns) = (&names.order, self.columns.len());
+        if columns == 0 {
+            return refused("columns", "there is none (needed: the lists that `names` names)".into());
+        }
+        if let Some(i) = (0..order.len()).find(|&i| order[..i].contains(&order[i])) {
+            return refused("names.order", format!("`{}` is there twice (each once)", order[i]));
+        }
+        if order.len() * columns != dim {
+            let problem = format!(
+                "{} names of {columns} columns are {} values (allowed: {dim}, the `dim`)",
+                order.len(),
+                order.len() * columns
+            );
+            return refused("names.order", problem);
+        }
+        Ok(())
+    }
+}
+
+fn check_path(path: &str) -> Result<(), String> {
+    match path.split('.').any(str::is_empty) {
+        true => Err(format!(
+            "`{path}` is no path (allowed: names of fields with dots between them)"
+        )),
+        false => Ok(()),
+    }
+}

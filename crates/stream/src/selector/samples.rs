@@ -1,0 +1,260 @@
+//! A sample out of a struct of one row.
+
+use super::names::Names;
+use super::path::integer;
+use super::path::{Numbers, Path, number};
+use super::{FromConfig, SelectError, Width};
+use crate::{Cells, Header, Message};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{ArrowPrimitiveType, Float32Type, Float64Type};
+use arrow_array::{Array, StructArray};
+use arrow_schema::{DataType, FieldRef, Fields};
+use robocache_device::Dtype;
+
+const ALLOWED: &str = "a number, a list of numbers, or a struct of these";
+
+/// The places of a sample's values in a schema, in their order.
+#[derive(Debug)]
+pub(super) struct Samples {
+    numbers: Vec<Numbers>,
+    names: Option<Names>,
+    /// float32 where every number is that, else float64.
+    dtype: Dtype,
+    /// What the values are called, where they are named, and of how many values of each path.
+    labels: Vec<String>,
+    labelled: Vec<usize>,
+    losses: [Loss; 2],
+}
+
+/// Numbers that could not be taken as they are.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Losses<'a> {
+    /// Integers that are rounded: how many, and where the first of them stands.
+    pub rounded: (u64, &'a str),
+    /// Nulls, which are NaN.
+    pub missing: (u64, &'a str),
+}
+
+/// How many numbers, and which field the first of them is of.
+#[derive(Debug, Default)]
+struct Loss {
+    count: u64,
+    first: usize,
+}
+
+impl Loss {
+    fn add(&mut self, count: usize, field: usize) {
+        if self.count == 0 {
+            self.first = field;
+        }
+        self.count += count as u64;
+    }
+}
+
+impl Samples {
+    /// Those that a configuration names.
+    pub fn find(config: &FromConfig, fields: &Fields) -> Result<Self, SelectError> {
+        let names = config.names.as_ref().map(|names| Names::find(names, fields));
+        Self::new(config.columns.iter().map(String::as_str), names.transpose()?, fields)
+    }
+
+    /// Those at these paths. With names, each path is that of a list.
+    pub fn new<'a>(
+        paths: impl IntoIterator<Item = &'a str>,
+        names: Option<Names>,
+        fields: &Fields,
+    ) -> Result<Self, SelectError> {
+        let mut numbers = Vec::new();
+        for text in paths {
+            let (path, field) = Path::find(text, fields)?;
+            add(&path, &field, &mut numbers)?;
+            let is_list = matches!(numbers.last(), Some(last) if last.path.text() == text && last.is_list());
+            if names.is_some() && !is_list {
+                let allowed = "a list of numbers, as its elements have names";
+                return Err(SelectError::value(text, field.data_type(), allowed));
+            }
+        }
+        let is_single = numbers.iter().all(|numbers| numbers.dtype == Dtype::Float32);
+        Ok(Self {
+            numbers,
+            names,
+            dtype: if is_single { Dtype::Float32 } else { Dtype::Float64 },
+            labels: Vec::new(),
+            labelled: Vec::new(),
+            losses: Default::default(),
+        })
+    }
+
+    /// Which numbers could not be taken as they are, so far.
+    pub fn losses(&self) -> Losses<'_> {
+        let [rounded, missing] = &self.losses;
+        let of = |loss: &Loss| {
+            (
+                loss.count,
+                self.numbers.get(loss.first).map_or("", |numbers| numbers.path.text()),
+            )
+        };
+        Losses {
+            rounded: of(rounded),
+            missing: of(missing),
+        }
+    }
+
+    /// Counts the numbers that are not taken as they are.
+    fn tally(&mut self, payload: &StructArray) -> Result<(), SelectError> {
+        for (i, numbers) in self.numbers.iter().enumerate() {
+            let (array, range) = numbers.find(payload)?;
+            if array.null_count() > 0 {
+                let missing = range.clone().filter(|&i| array.is_null(i)).count();
+                self.losses[1].add(missing, i);
+            }
+            if matches!(numbers.dtype, Dtype::Int64 | Dtype::UInt64) {
+                let is_rounded = |i: &usize| integer(&**array, *i).is_some_and(|value| value as f64 as i128 != value);
+                self.losses[0].add(range.filter(is_rounded).count(), i);
+            }
+        }
+        Ok(())
+    }
+
+    /// The names of the values, as far as they have names that are known.
+    pub fn names(&self) -> &[String] {
+        self.names.as_ref().map_or(&[], Names::order)
+    }
+
+    /// How many messages have elements that the first did not have, in words.
+    pub fn others(&self) -> Option<String> {
+        let (names, numbers) = (self.names.as_ref()?, self.numbers.first()?);
+        names
+            .others()
+            .map(|words| format!("`{}`: {words}", numbers.path.text()))
+    }
+
+    /// Makes the payload of `message` a flat array of the values, of which there are to be as many as `width` says.
+    pub fn read(&mut self, payload: &StructArray, width: Width, message: &mut Message) -> Result<(), SelectError> {
+        if let Some(names) = &mut self.names {
+            names.look(payload)?;
+        }
+        let values = self.count(payload)?;
+        if let Width::Of(dim) = width
+            && values != dim
+        {
+            let paths: Vec<&str> = self.numbers.iter().map(|numbers| numbers.path.text()).collect();
+            return Err(SelectError::value(
+                paths.join(", "),
+                format!("{values} values"),
+                format!("{dim}, the `dim` of the input"),
+            ));
+        }
+        if let Some(names) = &mut self.names {
+            names.keep();
+        }
+        message.header.forget_form();
+        self.label(payload, &mut message.header)?;
+        self.tally(payload)?;
+        message.rows = values;
+        let column = message.add_column("", self.dtype, Cells::One);
+        column.data.resize(values * self.dtype.size());
+        let bytes = column.data.bytes_mut();
+        match self.dtype {
+            Dtype::Float32 => self.write::<Float32Type>(payload, bytemuck::cast_slice_mut(bytes), |value| value as f32),
+            _ => self.write::<Float64Type>(payload, bytemuck::cast_slice_mut(bytes), |value| value),
+        }
+    }
+
+    /// Names the values: by their own names, else by where they stand. The elements of a single list without names have none.
+    fn label(&mut self, payload: &StructArray, header: &mut Header) -> Result<(), SelectError> {
+        let names = self.names.as_ref().map_or(&[][..], Names::order);
+        let mut is_last = self.labelled.len() == self.numbers.len();
+        self.labelled.resize(self.numbers.len(), 0);
+        for (numbers, last) in self.numbers.iter().zip(&mut self.labelled) {
+            let len = if names.is_empty() {
+                numbers.find(payload)?.1.len()
+            } else {
+                names.len()
+            };
+            is_last &= *last == len;
+            *last = len;
+        }
+        if !is_last {
+            self.labels.clear();
+            let is_alone = self.numbers.len() == 1;
+            for (numbers, &len) in self.numbers.iter().zip(&self.labelled) {
+                let path = numbers.path.text();
+                match (names.is_empty(), numbers.is_list()) {
+                    (true, false) => self.labels.push(path.to_owned()),
+                    (true, true) if is_alone => {}
+                    (true, true) => self.labels.extend((0..len).map(|i| format!("{path}[{i}]"))),
+                    (false, _) if is_alone => self.labels.extend_from_slice(names),
+                    (false, _) => self.labels.extend(names.iter().map(|name| format!("{path}.{name}"))),
+                }
+            }
+        }
+        if !self.labels.is_empty() {
+            header.fields.set(&self.labels);
+        }
+        Ok(())
+    }
+
+    /// How many values a message has.
+    fn count(&self, payload: &StructArray) -> Result<usize, SelectError> {
+        let mut values = 0;
+        for numbers in &self.numbers {
+            let len = numbers.find(payload)?.1.len();
+            values += match &self.names {
+                // Lists whose elements have no names are taken as they are.
+                Some(names) if names.len() + names.order().len() > 0 => {
+                    if names.len() != len {
+                        return Err(SelectError::Length {
+                            path: numbers.path.text().to_owned(),
+                            values: len,
+                            key: names.key().to_owned(),
+                            names: names.len(),
+                        });
+                    }
+                    names.places().len()
+                }
+                _ => len,
+            };
+        }
+        Ok(values)
+    }
+
+    fn write<T: ArrowPrimitiveType>(
+        &self,
+        payload: &StructArray,
+        mut out: &mut [T::Native],
+        cast: impl Fn(f64) -> T::Native,
+    ) -> Result<(), SelectError> {
+        let places = self.names.as_ref().map_or(&[][..], Names::places);
+        for numbers in &self.numbers {
+            let (array, range) = numbers.find(payload)?;
+            let len = if places.is_empty() { range.len() } else { places.len() };
+            let to;
+            (to, out) = out.split_at_mut(len);
+            let whole = array.as_primitive_opt::<T>().filter(|array| array.null_count() == 0);
+            match whole {
+                Some(array) if places.is_empty() => to.copy_from_slice(&array.values()[range]),
+                _ => {
+                    for (i, to) in to.iter_mut().enumerate() {
+                        let place = places.get(i).copied().unwrap_or(i);
+                        *to = cast(number(&**array, range.start + place));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Adds the numbers of a field, of a struct those of its fields in their order.
+fn add(path: &Path, field: &FieldRef, numbers: &mut Vec<Numbers>) -> Result<(), SelectError> {
+    if let DataType::Struct(fields) = field.data_type() {
+        for (step, field) in fields.iter().enumerate() {
+            add(&path.child(step, field.name()), field, numbers)?;
+        }
+        return Ok(());
+    }
+    let refused = || SelectError::value(path.text(), field.data_type(), ALLOWED);
+    numbers.push(Numbers::of(path, field).ok_or_else(refused)?);
+    Ok(())
+}

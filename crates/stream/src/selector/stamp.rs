@@ -1,0 +1,124 @@
+//! Capture times as other software writes them.
+
+use super::path::{Path, integer};
+use super::{MetadataStamp, SelectError};
+use crate::{Header, MetadataRef};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType,
+};
+use arrow_array::{Array, ArrayRef, StructArray};
+use arrow_schema::{DataType, Fields, TimeUnit};
+
+/// Nanoseconds in a second.
+pub(super) const S: i64 = 1_000_000_000;
+
+/// The key under which other nodes send a time in seconds.
+const TIMESTAMP: &str = "timestamp";
+
+/// A stamp in the payload.
+#[derive(Debug)]
+pub(super) enum Stamp {
+    /// Seconds, and nanoseconds on top of them.
+    Parts([Path; 2]),
+    /// A number of ns, or an Arrow timestamp.
+    Whole(Path),
+}
+
+impl Stamp {
+    pub fn find(text: &str, fields: &Fields) -> Result<Self, SelectError> {
+        let (path, field) = Path::find(text, fields)?;
+        let data_type = field.data_type();
+        if let DataType::Struct(parts) = data_type {
+            let part = |name: &str| {
+                let found = parts.find(name).filter(|(_, part)| part.data_type().is_integer());
+                found.map(|(step, _)| path.child(step, name))
+            };
+            if let (Some(sec), Some(nanosec)) = (part("sec"), part("nanosec")) {
+                return Ok(Self::Parts([sec, nanosec]));
+            }
+        } else if data_type.is_integer() || matches!(data_type, DataType::Timestamp(..)) {
+            return Ok(Self::Whole(path));
+        }
+        Err(SelectError::value(
+            text,
+            data_type,
+            "a struct of integers `sec` and `nanosec`, an integer of ns, or a timestamp",
+        ))
+    }
+
+    /// The time, ns.
+    pub fn read(&self, payload: &StructArray) -> Result<i64, SelectError> {
+        let (path, ns) = match self {
+            Self::Parts([sec, nanosec]) => {
+                let part = |path: &Path| integer(path.follow(payload)?, 0).ok_or_else(|| path.is_null());
+                let (whole, rest) = (part(sec)?, part(nanosec)?);
+                if !(0..i128::from(S)).contains(&rest) {
+                    return Err(SelectError::value(nanosec.text(), rest, "0 to 999999999"));
+                }
+                (sec, whole.checked_mul(S.into()).map(|ns| ns + rest))
+            }
+            Self::Whole(path) => {
+                let array = path.follow(payload)?;
+                if array.is_null(0) {
+                    return Err(path.is_null());
+                }
+                (path, whole(array))
+            }
+        };
+        let beyond = || SelectError::value(path.text(), "beyond int64 nanoseconds", "about 292 years around 1970");
+        ns.and_then(|ns| i64::try_from(ns).ok()).ok_or_else(beyond)
+    }
+}
+
+/// The time in the first row, ns.
+fn whole(array: &ArrayRef) -> Option<i128> {
+    let (value, unit) = match array.data_type() {
+        DataType::Timestamp(TimeUnit::Second, _) => (array.as_primitive::<TimestampSecondType>().value(0), S),
+        DataType::Timestamp(TimeUnit::Millisecond, _) => {
+            (array.as_primitive::<TimestampMillisecondType>().value(0), 1_000_000)
+        }
+        DataType::Timestamp(TimeUnit::Microsecond, _) => {
+            (array.as_primitive::<TimestampMicrosecondType>().value(0), 1000)
+        }
+        DataType::Timestamp(TimeUnit::Nanosecond, _) => (array.as_primitive::<TimestampNanosecondType>().value(0), 1),
+        _ => return integer(array, 0),
+    };
+    Some(i128::from(value) * i128::from(unit))
+}
+
+impl MetadataStamp {
+    /// The time that the metadata have under the key, ns.
+    pub(super) fn read(&self, header: &Header) -> Result<i64, SelectError> {
+        let unit = self.unit.ns();
+        let value = header.get(&self.metadata);
+        let ns = match value {
+            Some(MetadataRef::Integer(value)) => value.checked_mul(unit),
+            Some(MetadataRef::Float(value)) => ns_of(value, unit),
+            Some(MetadataRef::Timestamp(ns)) => Some(ns),
+            _ => None,
+        };
+        ns.ok_or_else(|| {
+            let came = value.map_or("not there".to_owned(), |value| format!("{value:?}"));
+            let path = format!("metadata {}", self.metadata);
+            SelectError::value(path, came, "an Integer or a Float, a time within int64 nanoseconds")
+        })
+    }
+}
+
+/// Seconds under the key `timestamp`, as nodes that have a time of their own send them: ns, where they are.
+pub(super) fn from_seconds(header: &Header) -> Option<i64> {
+    match header.other.get(TIMESTAMP)?.as_ref() {
+        MetadataRef::Float(seconds) => ns_of(seconds, S),
+        _ => None,
+    }
+}
+
+/// So many units, ns. The whole units are taken exactly.
+pub fn ns_of(value: f64, unit_ns: i64) -> Option<i64> {
+    const MAX: f64 = i64::MAX as f64;
+    let whole = value.floor();
+    let units = (whole.abs() < MAX).then_some(whole as i64)?;
+    let rest = ((value - whole) * unit_ns as f64).round() as i64;
+    units.checked_mul(unit_ns)?.checked_add(rest)
+}

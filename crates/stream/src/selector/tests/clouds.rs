@@ -1,0 +1,590 @@
+use super::*;
+use arrow_array::{Float32Array, LargeBinaryArray, UInt8Array};
+use robocache_device::Values;
+
+/// A field of a PointCloud2: name, offset, datatype, count.
+type PointField<'a> = (&'a str, u32, u8, u32);
+
+const F32: u8 = 7;
+const XYZ_F32: [PointField<'static>; 3] = [("x", 0, F32, 1), ("y", 4, F32, 1), ("z", 8, F32, 1)];
+
+/// What a PointCloud2 says of itself.
+#[derive(Clone)]
+struct Cloud2<'a> {
+    height: u32,
+    width: u32,
+    fields: Vec<PointField<'a>>,
+    is_bigendian: bool,
+    point_step: u32,
+    row_step: u32,
+    data: Vec<u8>,
+}
+
+impl Cloud2<'_> {
+    fn array(&self) -> ArrayRef {
+        let parts = |part: fn(&PointField<'_>) -> u32| -> ArrayRef {
+            Arc::new(UInt32Array::from(self.fields.iter().map(part).collect::<Vec<_>>()))
+        };
+        let datatypes = self.fields.iter().map(|field| field.2).collect::<Vec<_>>();
+        let fields = structure(vec![
+            (
+                "name",
+                texts(&self.fields.iter().map(|field| field.0).collect::<Vec<_>>()),
+            ),
+            ("offset", parts(|field| field.1)),
+            ("datatype", Arc::new(UInt8Array::from(datatypes))),
+            ("count", parts(|field| field.3)),
+        ]);
+        structure(vec![
+            ("header", header()),
+            ("height", whole(self.height)),
+            ("width", whole(self.width)),
+            ("fields", list(fields)),
+            ("is_bigendian", flag(self.is_bigendian)),
+            ("point_step", whole(self.point_step)),
+            ("row_step", whole(self.row_step)),
+            ("data", list(Arc::new(UInt8Array::from(self.data.clone())))),
+            ("is_dense", flag(true)),
+        ])
+    }
+}
+
+/// Points of float32, x y z and 4 bytes of padding, `width` in a row; a row ends with `rest` more bytes.
+fn padded(rows: &[&[[f32; 3]]], rest: usize) -> Cloud2<'static> {
+    let mut data = Vec::new();
+    for row in rows {
+        for point in *row {
+            point.iter().for_each(|value| data.extend(value.to_le_bytes()));
+            data.extend([0xff; 4]);
+        }
+        data.extend(std::iter::repeat_n(0xee, rest));
+    }
+    let width = rows.first().map_or(0, |row| row.len()) as u32;
+    Cloud2 {
+        height: rows.len() as u32,
+        width,
+        fields: XYZ_F32.to_vec(),
+        is_bigendian: false,
+        point_step: 16,
+        row_step: width * 16 + rest as u32,
+        data,
+    }
+}
+
+fn three() -> Cloud2<'static> {
+    padded(&[&[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0], [7.0, 8.0, f32::NAN]]], 0)
+}
+
+fn selector(wanted: &[&str]) -> Selector {
+    let wanted = Wanted::These(wanted.iter().map(|&name| name.to_owned()).collect());
+    Selector::new(Reading::cloud(wanted, None))
+}
+
+fn every() -> Selector {
+    Selector::new(Reading::cloud(Wanted::Every, None))
+}
+
+fn column(message: &Message, name: &str) -> Vec<f32> {
+    let values: Values<'_> = message.column(name).unwrap().values();
+    let mut out = vec![0.0; values.len()];
+    values.to_f32(&mut out);
+    out
+}
+
+fn names(message: &Message) -> Vec<&str> {
+    message.columns().iter().map(|column| column.name.as_str()).collect()
+}
+
+fn refusal(cloud: &Cloud2<'_>, wanted: &[&str]) -> String {
+    read(&mut selector(wanted), &cloud.array()).err().unwrap()
+}
+
+#[test]
+fn a_point_cloud2_becomes_columns() {
+    let mut reader = selector(&[]);
+    let message = read(&mut reader, &three().array()).unwrap();
+    assert_eq!(reader.take_note().unwrap(), "sensor_msgs/PointCloud2: its points");
+    assert_eq!((message.rows, names(&message)), (3, vec!["x", "y", "z"]));
+    assert_eq!(column(&message, "x"), [1.0, 4.0, 7.0]);
+    assert_eq!(column(&message, "y"), [2.0, 5.0, 8.0]);
+    let z = message.column("z").unwrap().values();
+    assert!(z.as_slice::<f32>()[..2] == [3.0, 6.0] && z.as_slice::<f32>()[2].is_nan());
+    assert_eq!(message.timestamp_ns(), 3 * S / 2);
+    assert_eq!(message.header.frame_id.as_str(), "base");
+}
+
+#[test]
+fn rows_of_an_organised_cloud_may_have_padding() {
+    let cloud = padded(&[&[[1.0; 3], [2.0; 3]], &[[3.0; 3], [4.0; 3]]], 5);
+    let message = read(&mut selector(&[]), &cloud.array()).unwrap();
+    assert_eq!(column(&message, "z"), [1.0, 2.0, 3.0, 4.0]);
+    // The last row may end with its last point.
+    let cut = Cloud2 {
+        data: cloud.data[..cloud.data.len() - 5].to_vec(),
+        ..cloud
+    };
+    let message = read(&mut selector(&[]), &cut.array()).unwrap();
+    assert_eq!(column(&message, "x"), [1.0, 2.0, 3.0, 4.0]);
+    // With one row, `row_step` is of no use, and some senders leave it at 0.
+    let message = read(&mut selector(&[]), &Cloud2 { row_step: 0, ..three() }.array()).unwrap();
+    assert_eq!(message.rows, 3);
+}
+
+#[test]
+fn a_cloud_without_points_is_one() {
+    for cloud in [
+        padded(&[], 0),
+        padded(&[&[]], 0),
+        Cloud2 {
+            point_step: 0,
+            ..padded(&[], 0)
+        },
+    ] {
+        let message = read(&mut selector(&[]), &cloud.array()).unwrap();
+        assert_eq!((message.rows, names(&message)), (0, vec!["x", "y", "z"]));
+    }
+}
+
+#[test]
+fn each_datatype_is_read_where_it_stands() {
+    let mut data = Vec::new();
+    data.extend((-1i8).to_le_bytes());
+    data.extend(200u8.to_le_bytes());
+    data.extend((-300i16).to_le_bytes());
+    data.extend(60_000u16.to_le_bytes());
+    data.extend((-70_000i32).to_le_bytes());
+    data.extend(3_000_000_000u32.to_le_bytes());
+    data.extend(0.5f32.to_le_bytes());
+    data.extend(0.25f64.to_le_bytes());
+    let datatypes = [
+        ("x", 0, 1, 1),
+        ("y", 1, 2, 0),
+        ("z", 2, 3, 1),
+        ("a", 4, 4, 1),
+        ("b", 6, 5, 1),
+        ("c", 10, 6, 1),
+    ];
+    let mut fields = datatypes.to_vec();
+    fields.extend([("d", 14, 7, 1), ("e", 18, 8, 1)]);
+    let point_step = data.len() as u32;
+    let cloud = Cloud2 {
+        width: 1,
+        fields,
+        point_step,
+        data,
+        ..three()
+    };
+    let message = read(&mut every(), &cloud.array()).unwrap();
+    let values: Vec<f32> = message
+        .columns()
+        .iter()
+        .map(|column| super::clouds::column(&message, &column.name)[0])
+        .collect();
+    assert_eq!(values, [-1.0, 200.0, -300.0, 60_000.0, -70_000.0, 3e9, 0.5, 0.25]);
+    let dtypes: Vec<String> = message
+        .columns()
+        .iter()
+        .map(|column| column.dtype.to_string())
+        .collect();
+    assert_eq!(
+        dtypes,
+        [
+            "int8", "uint8", "int16", "uint16", "int32", "uint32", "float32", "float64"
+        ]
+    );
+}
+
+#[test]
+fn only_fields_that_are_wanted_are_taken() {
+    let mut cloud = three();
+    cloud.fields.extend([
+        ("intensity", 12, 2, 1),
+        ("ring", 13, 2, 1),
+        ("normal", 12, 2, 3),
+        ("label", 13, 9, 1),
+        ("", 14, 2, 1),
+    ]);
+    assert_eq!(
+        names(&read(&mut selector(&["ring"]), &cloud.array()).unwrap()),
+        ["x", "y", "z", "ring"]
+    );
+    assert_eq!(
+        names(&read(&mut every(), &cloud.array()).unwrap()),
+        ["x", "y", "z", "intensity", "ring"]
+    );
+    assert_eq!(
+        refusal(&cloud, &["velocity"]),
+        "no `velocity`: `fields` has x, y, z, intensity, ring, normal, label, "
+    );
+    assert_eq!(
+        refusal(&cloud, &["normal"]),
+        "`fields[5].count` is 3 (allowed: 1, as `normal` is needed)"
+    );
+    assert_eq!(
+        refusal(&cloud, &["label"]),
+        "`fields[6].datatype` is 9 (allowed: 1 to 8, as `label` is needed)"
+    );
+}
+
+#[test]
+fn fields_that_change_are_looked_at_again() {
+    let mut reader = selector(&[]);
+    let swapped = Cloud2 {
+        fields: vec![("z", 0, F32, 1), ("y", 4, F32, 1), ("x", 8, F32, 1)],
+        ..three()
+    };
+    let broken = Cloud2 {
+        fields: XYZ_F32[..2].to_vec(),
+        ..three()
+    };
+    assert_eq!(column(&read(&mut reader, &three().array()).unwrap(), "y")[0], 2.0);
+    assert_eq!(column(&read(&mut reader, &swapped.array()).unwrap(), "x")[1], 6.0);
+    for _ in 0..2 {
+        assert_eq!(
+            read(&mut reader, &broken.array()).err().unwrap(),
+            "no `z`: `fields` has x, y"
+        );
+    }
+    assert_eq!(column(&read(&mut reader, &three().array()).unwrap(), "x")[1], 4.0);
+}
+
+#[test]
+fn a_point_cloud2_that_contradicts_itself_is_refused_by_what_is_wrong() {
+    let organised = || padded(&[&[[1.0; 3], [2.0; 3]], &[[3.0; 3], [4.0; 3]]], 0);
+    let cases = [
+        (
+            Cloud2 {
+                is_bigendian: true,
+                ..three()
+            },
+            "`is_bigendian` is true (allowed: false",
+        ),
+        (
+            Cloud2 {
+                point_step: 11,
+                ..three()
+            },
+            "`point_step` is 11 (allowed: at least 12, where field `z` ends)",
+        ),
+        (
+            Cloud2 {
+                point_step: 0,
+                ..three()
+            },
+            "`point_step` is 0 (allowed: at least 4, where field `x` ends)",
+        ),
+        (
+            Cloud2 {
+                row_step: 31,
+                ..organised()
+            },
+            "`row_step` is 31 (allowed: at least 32, 2 points of 16 bytes)",
+        ),
+        (
+            Cloud2 { width: 4, ..three() },
+            "`data` is 48 bytes (allowed: 64, 1 rows of 4 points of 16 bytes)",
+        ),
+        (
+            Cloud2 {
+                width: u32::MAX,
+                height: u32::MAX,
+                row_step: u32::MAX,
+                ..three()
+            },
+            "`row_step` is 4294967295 (allowed: at least",
+        ),
+        (
+            Cloud2 {
+                fields: vec![],
+                ..three()
+            },
+            "no `x`: `fields` has none",
+        ),
+        (
+            Cloud2 {
+                fields: vec![("x", u32::MAX, F32, 1), ("y", 4, F32, 1), ("z", 8, F32, 1)],
+                ..three()
+            },
+            "`point_step` is 16",
+        ),
+        (
+            Cloud2 {
+                fields: vec![("x", 0, 0, 1), ("y", 4, F32, 1), ("z", 8, F32, 1)],
+                ..three()
+            },
+            "`fields[0].datatype` is 0",
+        ),
+        (
+            Cloud2 {
+                fields: vec![("x", 0, F32, 3)],
+                ..three()
+            },
+            "`fields[0].count` is 3",
+        ),
+    ];
+    for (cloud, wanted) in cases {
+        let words = refusal(&cloud, &[]);
+        assert!(words.contains(wanted), "{words}\nnot {wanted}");
+    }
+    // Types of the struct's own fields that are wrong.
+    let with = |name: &str, column: ArrayRef| {
+        let cloud = three().array();
+        let (fields, mut columns, _) = cloud.as_struct().clone().into_parts();
+        let (at, _) = fields.find(name).unwrap();
+        columns[at] = column;
+        let columns = fields.iter().map(|field| field.name().as_str()).zip(columns).collect();
+        read(&mut selector(&[]), &structure(columns)).map(|message| message.rows)
+    };
+    assert!(
+        with("data", list(doubles(&[1.0])))
+            .unwrap_err()
+            .contains("(allowed: a list of uint8, or binary)")
+    );
+    assert!(
+        with("fields", list(texts(&["x"])))
+            .unwrap_err()
+            .contains("(allowed: a list of structs of a text `name`")
+    );
+    assert!(
+        with("width", doubles(&[3.0]))
+            .unwrap_err()
+            .contains("`width` is Float64 (allowed: an integer)")
+    );
+    assert!(
+        with("width", Arc::new(Int32Array::from(vec![-1])))
+            .unwrap_err()
+            .contains("`width` is -1 (allowed: 0 or more)")
+    );
+    assert!(
+        with("width", Arc::new(Int32Array::from(vec![None::<i32>])))
+            .unwrap_err()
+            .contains("`width` is null")
+    );
+    let holes: ArrayRef = Arc::new(UInt8Array::from(vec![None::<u8>; 48]));
+    assert!(with("data", list(holes)).unwrap_err().contains("`data` is null"));
+    // The bytes may come in any form.
+    let bytes = three().data;
+    assert_eq!(with("data", Arc::new(LargeBinaryArray::from_vec(vec![&bytes]))), Ok(3));
+    assert_eq!(
+        with("data", fixed_list(Arc::new(UInt8Array::from(bytes.clone())))),
+        Ok(3)
+    );
+    assert_eq!(with("data", large_list(Arc::new(UInt8Array::from(bytes)))), Ok(3));
+}
+
+#[test]
+fn the_time_of_a_point_becomes_t_ns() {
+    // The stamp of the header is 1.5 s.
+    let cases: [(&str, u8, Vec<u8>, &str, i64); 5] = [
+        ("time", 7, (-0.05f32).to_le_bytes().into(), "float64", -50_000_001),
+        ("t", 6, 70_000u32.to_le_bytes().into(), "uint32", 70_000),
+        ("time_stamp", 6, 80_000u32.to_le_bytes().into(), "uint32", 80_000),
+        ("offset_time", 6, 90_000u32.to_le_bytes().into(), "uint32", 90_000),
+        ("timestamp", 8, 1.25f64.to_le_bytes().into(), "float64", -S / 4),
+    ];
+    for (name, datatype, bytes, dtype, ns) in cases {
+        let mut cloud = padded(&[&[[1.0; 3]]], 0);
+        cloud.fields.push((name, 16, datatype, 1));
+        cloud.point_step = 16 + bytes.len() as u32;
+        cloud.data.extend(bytes);
+        let time = |reader: &mut Selector| {
+            let message = read(reader, &cloud.array()).unwrap();
+            let values = message.column("t_ns").unwrap().values();
+            let ns = match values.dtype() {
+                Dtype::Float64 => values.as_slice::<f64>()[0] as i64,
+                _ => values.as_slice::<u32>()[0].into(),
+            };
+            (names(&message).join(" "), values.dtype().to_string(), ns)
+        };
+        let wanted = |columns: &str| (columns.to_owned(), dtype.to_owned(), ns);
+        assert_eq!(time(&mut every()), wanted("x y z t_ns"), "{name}");
+        assert_eq!(time(&mut selector(&["t_ns"])), wanted("x y z t_ns"), "{name}");
+        assert_eq!(
+            time(&mut selector(&["t_ns", name])),
+            wanted(&format!("x y z t_ns {name}")),
+            "{name}"
+        );
+        // Nobody asks for it.
+        assert_eq!(
+            names(&read(&mut selector(&[]), &cloud.array()).unwrap()),
+            ["x", "y", "z"]
+        );
+        // In another type it is a field like any other.
+        cloud.fields[3].2 = if datatype == 6 { 5 } else { 6 };
+        assert_eq!(
+            names(&read(&mut every(), &cloud.array()).unwrap()),
+            ["x", "y", "z", name]
+        );
+    }
+}
+
+#[test]
+fn absolute_times_keep_what_float64_has_of_them() {
+    let mut cloud = padded(&[&[[1.0; 3]]], 0);
+    cloud.fields.push(("timestamp", 16, 8, 1));
+    cloud.point_step = 24;
+    let at = |seconds: f64| {
+        let mut cloud = cloud.clone();
+        cloud.data.extend(seconds.to_le_bytes());
+        let with_header = cloud.array();
+        let (fields, mut columns, _) = with_header.as_struct().clone().into_parts();
+        columns[0] = structure(vec![
+            ("stamp", stamp(1_700_000_000, 100_000_000)),
+            ("frame_id", texts(&[""])),
+        ]);
+        let columns = fields.iter().map(|field| field.name().as_str()).zip(columns).collect();
+        let payload = structure(columns);
+        let mut message = Message::default();
+        // The stamp of the message is by another clock, and the times of the points are not.
+        let metadata = [(key::timestamp_ns, MetadataRef::Integer(77))];
+        every().read(metadata, &payload, &mut message).unwrap();
+        assert_eq!(message.timestamp_ns(), 77);
+        message.column("t_ns").unwrap().values().as_slice::<f64>()[0]
+    };
+    assert!((at(1_700_000_000.125) - 25e6).abs() <= 240.0);
+    assert_eq!(at(1_700_000_000.0), -100e6);
+    // Of these no channel makes anything.
+    assert!(at(f64::NAN).is_nan());
+    assert_eq!(at(f64::INFINITY), f64::INFINITY);
+}
+
+fn livox() -> ArrayRef {
+    let floats = |values: &[f32]| -> ArrayRef { Arc::new(Float32Array::from(values.to_vec())) };
+    let bytes = |values: &[u8]| -> ArrayRef { Arc::new(UInt8Array::from(values.to_vec())) };
+    let points = structure(vec![
+        ("offset_time", Arc::new(UInt32Array::from(vec![0, 5]))),
+        ("x", floats(&[1.0, 2.0])),
+        ("y", floats(&[3.0, 4.0])),
+        ("z", floats(&[5.0, 6.0])),
+        ("reflectivity", bytes(&[7, 8])),
+        ("tag", bytes(&[0, 0])),
+        ("line", bytes(&[0, 1])),
+    ]);
+    structure(vec![
+        ("header", header()),
+        (
+            "timebase",
+            Arc::new(arrow_array::UInt64Array::from(vec![1_500_000_000])),
+        ),
+        ("point_num", whole(2)),
+        ("lidar_id", bytes(&[1])),
+        ("rsvd", list(bytes(&[0, 0, 0]))),
+        ("points", list(points)),
+    ])
+}
+
+#[test]
+fn a_list_of_structs_is_a_cloud() {
+    let mut reader = every();
+    let message = read(&mut reader, &livox()).unwrap();
+    assert_eq!(reader.take_note().unwrap(), "livox_ros_driver2/CustomMsg: its points");
+    assert_eq!(names(&message), ["t_ns", "x", "y", "z", "reflectivity", "tag", "line"]);
+    assert_eq!((message.rows, message.timestamp_ns()), (2, 3 * S / 2));
+    assert_eq!(column(&message, "t_ns"), [0.0, 5.0]);
+    assert_eq!(column(&message, "z"), [5.0, 6.0]);
+    let message = read(&mut selector(&["reflectivity"]), &livox()).unwrap();
+    assert_eq!(names(&message), ["x", "y", "z", "reflectivity"]);
+}
+
+#[test]
+fn columns_of_a_cloud_are_lists_or_a_cloud_within() {
+    let from = |text: &str, wanted: Wanted| Selector::new(Reading::cloud(wanted, Some(super::from(text))));
+    let scan = structure(vec![
+        ("x", list(doubles(&[1.0, 2.0]))),
+        ("y", large_list(doubles(&[3.0, 4.0]))),
+        ("z", fixed_list(doubles(&[5.0, 6.0]))),
+        ("time", list(Arc::new(Float32Array::from(vec![0.0, 0.5])))),
+        ("short", list(doubles(&[1.0]))),
+    ]);
+    let payload = structure(vec![("scan", scan), ("cloud", three().array())]);
+    let text = "columns: [scan.x, scan.y, scan.z, scan.time]";
+    let message = read(&mut from(text, Wanted::Every), &payload).unwrap();
+    assert_eq!(names(&message), ["x", "y", "z", "t_ns"]);
+    assert_eq!(
+        (column(&message, "z"), column(&message, "t_ns")),
+        (vec![5.0, 6.0], vec![0.0, 5e8])
+    );
+    let message = read(
+        &mut from("{ columns: [cloud], stamp: cloud.header.stamp }", Wanted::Every),
+        &payload,
+    )
+    .unwrap();
+    assert_eq!((message.rows, message.timestamp_ns()), (3, 3 * S / 2));
+    for (text, wanted) in [
+        ("columns: [scan.x, scan.y]", "no `z`: `from` has x, y"),
+        (
+            "columns: [scan]",
+            "(allowed: a list of numbers, or of structs of numbers)",
+        ),
+        (
+            "columns: [scan.x, scan.y, scan.z, scan.short]",
+            "`scan.short` is 1 values (allowed: 2, as many as `scan.x` has)",
+        ),
+        ("columns: [scan.w]", "no `scan.w`: `scan` has x, y, z, time, short"),
+    ] {
+        let words = read(&mut from(text, Wanted::Every), &payload).err().unwrap();
+        assert!(words.contains(wanted), "{words}\nnot {wanted}");
+    }
+}
+
+fn std_cloud(bytes: &[u8], width: u32, height: u32) -> ArrayRef {
+    structure(vec![
+        ("points", Arc::new(LargeBinaryArray::from_vec(vec![bytes]))),
+        ("width", whole(width)),
+        ("height", whole(height)),
+    ])
+}
+
+#[test]
+fn a_cloud_of_bytes_is_what_its_metadata_say() {
+    let bytes: Vec<u8> = (1..=6u8).flat_map(|value| f32::from(value).to_le_bytes()).collect();
+    let read = |metadata: &[(&str, MetadataRef<'_>)], payload: &ArrayRef| {
+        let mut message = Message::default();
+        let read = every().read(metadata.iter().copied(), payload, &mut message);
+        read.map(|()| message).map_err(|error| error.to_string())
+    };
+    let message = read(&[], &std_cloud(&bytes, 2, 1)).unwrap();
+    assert_eq!(message.header.shape.as_slice(), [2, 3]);
+    assert_eq!(message.header.fields.to_vec(), ["x", "y", "z"]);
+    assert_eq!(
+        message.flat().unwrap().as_slice::<f32>(),
+        [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+    );
+    let names = ["x", "y", "z"].map(str::to_owned);
+    let said = [
+        (key::fields, MetadataRef::ListString(&names)),
+        (key::dtype, MetadataRef::String("float64")),
+    ];
+    let message = read(&said, &std_cloud(&bytes, 1, 1)).unwrap();
+    assert_eq!((message.flat().unwrap().dtype(), message.rows), (Dtype::Float64, 3));
+    let words = read(&[], &std_cloud(&bytes, 3, 1)).err().unwrap();
+    assert!(
+        words.starts_with("`points` is 24 bytes (allowed: 3 points of 3 float32; other fields"),
+        "{words}"
+    );
+    let words = read(
+        &[(key::dtype, MetadataRef::String("bfloat16"))],
+        &std_cloud(&bytes, 2, 1),
+    )
+    .err()
+    .unwrap();
+    assert!(words.contains("`metadata dtype` is bfloat16"), "{words}");
+    assert!(read(&[], &std_cloud(&[], u32::MAX, u32::MAX)).is_err());
+    assert_eq!(read(&[], &std_cloud(&[], 0, 1)).unwrap().rows, 0);
+}
+
+#[test]
+fn clouds_as_they_were_stay_as_they_are() {
+    let rows = structure(["x", "y", "z"].map(|name| (name, doubles(&[1.0, 2.0]))).to_vec());
+    let lists = structure(["x", "y", "z"].map(|name| (name, list(doubles(&[1.0, 2.0])))).to_vec());
+    for payload in [&rows, &lists, &doubles(&[1.0, 2.0, 3.0])] {
+        let (mut as_was, message) = (Message::default(), read(&mut every(), payload).unwrap());
+        as_was.read([], payload).unwrap();
+        assert_eq!(as_was.rows, message.rows);
+        let same = as_was.columns().iter().zip(message.columns());
+        assert!(
+            same.into_iter()
+                .all(|(a, b)| a.name == b.name && a.data.bytes() == b.data.bytes())
+        );
+    }
+}

@@ -1,0 +1,158 @@
+//! YAML texts that come from outside: a configuration, what a recording says of itself.
+
+mod hint;
+mod json;
+mod read;
+mod text;
+
+pub use hint::did_you_mean;
+pub use json::Json;
+pub use read::Misread;
+pub use read::from_value;
+
+use serde::de::DeserializeOwned;
+use serde_yaml::Value;
+
+/// The longest text that is read.
+pub const MAX_BYTES: usize = 1 << 20;
+
+/// Brackets within one another. The parser takes a time that grows with the square of it, and refuses 128 itself.
+const MAX_DEPTH: usize = 100;
+
+/// Why a text is no YAML of what is asked for.
+#[derive(Debug, thiserror::Error)]
+pub enum YamlError {
+    /// More than [`MAX_BYTES`].
+    #[error("it is longer than {MAX_BYTES} bytes")]
+    TooLong,
+    /// Brackets too deep in one another.
+    #[error("line {line}: brackets lie more than {MAX_DEPTH} deep in one another")]
+    TooDeep {
+        /// The line of the bracket, from 1 on.
+        line: usize,
+    },
+    /// More than one document.
+    #[error("it holds several documents, which lines of `---` divide (allowed: one)")]
+    Several,
+    /// A value that its tag, such as `!!int`, does not allow.
+    #[error("line {line} column {column}: the value is not what its tag says")]
+    Tag {
+        /// The line of the value, from 1 on.
+        line: usize,
+        /// The column of the value, from 1 on.
+        column: usize,
+    },
+    /// Anything else that the parser refuses.
+    #[error("{0}")]
+    Yaml(serde_yaml::Error),
+}
+
+impl From<serde_yaml::Error> for YamlError {
+    fn from(error: serde_yaml::Error) -> Self {
+        let words = error.to_string();
+        match error.location() {
+            _ if words.contains("more than one document") => Self::Several,
+            Some(at) if words.contains("invalid value: ") => Self::Tag {
+                line: at.line(),
+                column: at.column(),
+            },
+            _ => Self::Yaml(error),
+        }
+    }
+}
+
+/// Reads a text of whatever form a program has for it.
+///
+/// # Errors
+/// No YAML, a key that is given twice, or another form: the line or the key, what came and what is allowed.
+pub fn read_yaml<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+    let value = value(text).map_err(|error| error.to_string())?;
+    from_value(&value).map_err(|misread| misread.to_string())
+}
+
+/// Reads a text whose maps have each key once, refusing at once one that would take the parser long.
+pub fn value(text: &str) -> Result<Value, YamlError> {
+    from_str::<text::Unique>(text).map(|text::Unique(value)| value)
+}
+
+/// Reads a text, refusing at once one that would take the parser long. The parser takes the byte order mark that some editors
+/// put before it for a document of its own.
+pub fn from_str<T: DeserializeOwned>(text: &str) -> Result<T, YamlError> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    check(text)?;
+    Ok(serde_yaml::from_str(text)?)
+}
+
+fn check(text: &str) -> Result<(), YamlError> {
+    if text.len() > MAX_BYTES {
+        return Err(YamlError::TooLong);
+    }
+    let mut depth = 0usize;
+    for (i, byte) in text.bytes().enumerate() {
+        match byte {
+            b'[' | b'{' => depth += 1,
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth > MAX_DEPTH {
+            let line = text.as_bytes()[..i].iter().filter(|&&byte| byte == b'\n').count() + 1;
+            return Err(YamlError::TooDeep { line });
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn a_text_that_would_take_long_is_refused_at_once() {
+        let deep = |open: &str, close: &str| format!("a: 1\nb: {}{}", open.repeat(100_000), close.repeat(100_000));
+        let cases = [
+            (deep("[", "]"), "line 2: brackets lie more than 100 deep"),
+            (deep("{a: ", "}"), "line 2: brackets lie more than 100 deep"),
+            (deep("[", ""), "line 2: brackets lie more than 100 deep"),
+            ("- ".repeat(500_000), "recursion limit"),
+            (format!("a: {}", "x".repeat(2 << 20)), "longer than 1048576 bytes"),
+            (
+                "a: &a [x, x, x, x, x, x, x, x, x, x]\n".to_owned() + &aliases(),
+                "repetition limit",
+            ),
+        ];
+        let most = Duration::from_secs(if cfg!(debug_assertions) { 20 } else { 2 });
+        for (text, expected) in cases {
+            let start = Instant::now();
+            let refused = from_str::<serde_yaml::Value>(&text).unwrap_err().to_string();
+            assert!(refused.contains(expected), "{refused}, not {expected}");
+            assert!(start.elapsed() < most, "{expected}: {:?}", start.elapsed());
+        }
+        let shallow = format!("a: {}1{}", "[".repeat(50), "]".repeat(50));
+        assert!(from_str::<serde_yaml::Value>(&shallow).is_ok());
+        let wide = format!("a: [{}]", "[], ".repeat(100_000));
+        assert!(from_str::<serde_yaml::Value>(&wide).is_ok());
+    }
+
+    #[test]
+    fn a_byte_order_mark_before_a_text_is_no_part_of_it() {
+        let read: std::collections::BTreeMap<String, u32> = read_yaml("\u{feff}---\na: 1\n").unwrap();
+        assert_eq!(read["a"], 1);
+        let words = read_yaml::<Value>("\u{feff}a: 1\n---\nb: 2\n").unwrap_err();
+        assert!(words.contains("several documents"), "{words}");
+    }
+
+    /// Each name is ten times the one before it.
+    fn aliases() -> String {
+        let name = |i: u8| char::from(b'a' + i);
+        let line = |i: u8| {
+            format!(
+                "{}: &{} [{}]\n",
+                name(i),
+                name(i),
+                vec![format!("*{}", name(i - 1)); 10].join(", ")
+            )
+        };
+        (1..9).map(line).collect()
+    }
+}

@@ -1,7 +1,0 @@
-//! Streams as one tensor: every modality at the same targets, side by side.
-//!
-//! It is [`align`](crate::ops::align) with one output, by [`Aligner::new`](crate::ops::align::Aligner::new); the
-//! configuration is the same.
-
-/// The section `fuse:` of a configuration.
-pub type FuseConfig = super::align::AlignConfig;

@@ -1,0 +1,116 @@
+//! Metadata keys stand in one place, and the declared types know them all.
+
+#![allow(clippy::unwrap_used)]
+
+use robocache::stream::Header;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Metadata keys that are names of other things, too: of keys of a configuration, of columns, of fields of the log. In the
+/// code they may stand as text, but not where metadata is looked up or made.
+const OTHER_NAMES: [&str; 22] = [
+    "channels",
+    "device",
+    "dim",
+    "dtype",
+    "error",
+    "fields",
+    "frame_id",
+    "group",
+    "inputs",
+    "level",
+    "message",
+    "modalities",
+    "node",
+    "observations",
+    "origin_m",
+    "residence",
+    "ring",
+    "shape",
+    "timestamps_ns",
+    "trigger",
+    "valid",
+    "voxel_size_m",
+];
+
+/// Where a key as text is meant: the table of keys, and an example of a sender that does without the library.
+const KEYS_AS_TEXT: [&str; 2] = ["crates/stream/src/header.rs", "examples/sensors/sensors.rs"];
+
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// Lines of code of the Rust files under a folder: the file, the number and the text, without comments.
+fn lines(folder: &str) -> Vec<(String, usize, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = Vec::new();
+    sources(&root.join(folder), &mut files);
+    files.sort();
+    let mut lines = Vec::new();
+    for file in files {
+        let name = file.strip_prefix(root).unwrap().display().to_string();
+        for (i, line) in fs::read_to_string(&file).unwrap().lines().enumerate() {
+            if !line.trim_start().starts_with("//") {
+                lines.push((name.clone(), i + 1, line.trim().to_owned()));
+            }
+        }
+    }
+    lines
+}
+
+/// A product with a power of ten below one is no nearest number: 200,000 ns are 0.19999999999999998 ms by it.
+#[test]
+fn nanoseconds_are_divided_into_larger_units() {
+    for (file, number, line) in ["src", "crates", "cli/src", "python/src"].iter().flat_map(|folder| lines(folder)) {
+        let is_test = file.contains("tests") || line.contains("assert") || line.contains("let found");
+        assert!(is_test || !line.contains("as f64 * 1e-"), "{file}:{number}: {line}");
+    }
+}
+
+#[test]
+fn no_metadata_key_is_spelled_out() {
+    let folders = ["src", "crates", "nodes", "cli/src", "examples", "benches"];
+    for (file, number, line) in folders.iter().flat_map(|folder| lines(folder)) {
+        if KEYS_AS_TEXT.contains(&file.as_str()) {
+            continue;
+        }
+        for key in Header::KEYS {
+            let text = format!("\"{}\"", key.name);
+            let Some(at) = line.find(&text) else { continue };
+            let is_metadata = ["Parameter::", "MetadataRef::", "MetadataValue::", "header", "metadata"]
+                .iter()
+                .any(|name| line.contains(name));
+            let is_other = OTHER_NAMES.contains(&key.name) && !is_metadata;
+            assert!(is_other, "{file}:{number}: {text} at {at}: {line}");
+        }
+    }
+}
+
+/// The types that the manifests name say the same keys, with the same types, and no others.
+#[test]
+fn the_declared_types_know_every_key() {
+    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("types/robocache/v1.yml")).unwrap();
+    let declared: serde_yaml::Value = serde_yaml::from_str(&text).unwrap();
+    let mut unsaid: Vec<&str> = Header::KEYS.iter().map(|key| key.name).collect();
+    for (name, kind) in declared["types"].as_mapping().unwrap() {
+        for entry in kind["metadata"].as_sequence().into_iter().flatten() {
+            let (key, about) = (entry["key"].as_str().unwrap(), entry["description"].as_str().unwrap());
+            let known = Header::KEYS.iter().find(|known| known.name == key);
+            let known = known.unwrap_or_else(|| panic!("{name:?}: no such key: {key}"));
+            let types = about.split([':', ',']).next().unwrap();
+            assert!(
+                types.split(" or ").any(|kind| kind == known.kind),
+                "{name:?}: {key}: {about}"
+            );
+            unsaid.retain(|name| *name != key);
+        }
+    }
+    assert_eq!(unsaid, [] as [&str; 0], "keys that no type declares");
+}
