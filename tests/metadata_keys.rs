@@ -68,7 +68,10 @@ fn lines(folder: &str) -> Vec<(String, usize, String)> {
 /// A product with a power of ten below one is no nearest number: 200,000 ns are 0.19999999999999998 ms by it.
 #[test]
 fn nanoseconds_are_divided_into_larger_units() {
-    for (file, number, line) in ["src", "crates", "cli/src", "python/src"].iter().flat_map(|folder| lines(folder)) {
+    for (file, number, line) in ["src", "crates", "cli/src", "python/src"]
+        .iter()
+        .flat_map(|folder| lines(folder))
+    {
         let is_test = file.contains("tests") || line.contains("assert") || line.contains("let found");
         assert!(is_test || !line.contains("as f64 * 1e-"), "{file}:{number}: {line}");
     }
