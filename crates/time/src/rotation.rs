@@ -1,11 +1,13 @@
 //! Rotations: `slerp`, and `rot6d` and `rotvec` through it.
 //!
 //! Of the arithmetic, all but `rotvec` is multiplications, additions, divisions and square roots. `rotvec` needs a sine, a
-//! cosine and an arc tangent: series in float64, the same on every machine.
+//! cosine and an arc tangent, those of [`robocache_geometry::angle`].
 
 use super::Interpolation;
 use super::blend::{Pick, QuaternionOrder, ROWS, Rule};
 use robocache_device::{Float, Real};
+use robocache_geometry::quaternion::{self, Quaternion};
+use robocache_geometry::vector::{dot, norm, rejection, unit};
 
 /// A norm under the first, or over the second, is that of no rotation.
 const NORMS: [f64; 2] = [1e-6, 1e18];
@@ -28,8 +30,6 @@ const U_V: [[f64; 2]; TERMS] = {
     terms
 };
 
-type Quaternion<R> = [R; 4];
-
 /// Whether the channels of a sample are a rotation.
 pub(super) fn is_one<S: Float>(mode: Interpolation, sample: &[S]) -> bool {
     match mode {
@@ -37,7 +37,7 @@ pub(super) fn is_one<S: Float>(mode: Interpolation, sample: &[S]) -> bool {
         Interpolation::Rotvec => norm(read::<S, 3>(sample)) <= S::Real::from_f64(NORMS[1]),
         _ => {
             let [first, second] = vectors(sample);
-            has_direction(first) && has_direction(second) && has_direction(residual(unit(first), unit(second)))
+            has_direction(first) && has_direction(second) && has_direction(rejection(unit(first), unit(second)))
         }
     }
 }
@@ -46,7 +46,7 @@ pub(super) fn is_one<S: Float>(mode: Interpolation, sample: &[S]) -> bool {
 pub(super) fn hold<S: Float, T: Float<Real = S::Real>>(rule: &Rule, sample: &[S], out: &mut [T]) -> bool {
     match rule.mode {
         Interpolation::Slerp => put(canonical(rule, unit(read(sample))), out),
-        Interpolation::Rotvec => put(to_rotvec(from_rotvec(read(sample))), out),
+        Interpolation::Rotvec => put(quaternion::to_rotvec(quaternion::from_rotvec(read(sample))), out),
         _ => {
             let [x, y] = rows(sample);
             put([x[0], x[1], x[2], y[0], y[1], y[2]], out)
@@ -67,13 +67,13 @@ pub(super) fn between<'a, S: Float>(
             slerp::<S::Real, _>(picks, quaternion, |row, q| put(row, &canonical(rule, q)));
         }
         Interpolation::Rotvec => {
-            let quaternion = |i| from_rotvec::<S::Real>(read(sample(i)));
-            slerp::<S::Real, _>(picks, quaternion, |row, q| put(row, &to_rotvec(q)));
+            let quaternion = |i| quaternion::from_rotvec::<S::Real>(read(sample(i)));
+            slerp::<S::Real, _>(picks, quaternion, |row, q| put(row, &quaternion::to_rotvec(q)));
         }
         // The inverse of a rotation between two is the rotation between their inverses: columns are as good as rows.
         _ => {
-            let quaternion = |i| from_rows(rows(sample(i)));
-            slerp::<S::Real, _>(picks, quaternion, |row, q| put(row, &to_rows(q)));
+            let quaternion = |i| quaternion::from_rows(rows(sample(i)));
+            slerp::<S::Real, _>(picks, quaternion, |row, q| put(row, &rot6d(q)));
         }
     }
 }
@@ -86,22 +86,9 @@ fn put<T: Float, const N: usize>(values: [T::Real; N], out: &mut [T]) -> bool {
     super::blend::each(out, |channel| values[channel])
 }
 
-fn dot<R: Real, const N: usize>(a: [R; N], b: [R; N]) -> R {
-    (1..N).fold(a[0] * b[0], |sum, i| sum + a[i] * b[i])
-}
-
-fn norm<R: Real, const N: usize>(a: [R; N]) -> R {
-    dot(a, a).sqrt()
-}
-
 fn has_direction<R: Real, const N: usize>(a: [R; N]) -> bool {
     let norm = norm(a);
     norm >= R::from_f64(NORMS[0]) && norm <= R::from_f64(NORMS[1])
-}
-
-fn unit<R: Real, const N: usize>(a: [R; N]) -> [R; N] {
-    let inverse = R::from_f64(1.0) / norm(a);
-    a.map(|x| x * inverse)
 }
 
 /// Of the two quaternions of a rotation the one that the rule asks for.
@@ -176,121 +163,21 @@ fn vectors<S: Float>(sample: &[S]) -> [[S::Real; 3]; 2] {
     [read(&sample[..3]), read(&sample[3..])]
 }
 
-/// What of a unit vector is at a right angle to another.
-fn residual<R: Real>(first: [R; 3], second: [R; 3]) -> [R; 3] {
-    let along = dot(first, second);
-    std::array::from_fn(|i| second[i] - along * first[i])
-}
-
 /// The two rows, made orthonormal after Gram and Schmidt.
 fn rows<S: Float>(sample: &[S]) -> [[S::Real; 3]; 2] {
     let [first, second] = vectors(sample).map(unit);
-    [first, unit(residual(first, second))]
+    [first, unit(rejection(first, second))]
 }
 
-/// The quaternion, x y z w, of the rotation matrix with these first two rows, after Shepperd.
-fn from_rows<R: Real>([x, y]: [[R; 3]; 2]) -> Quaternion<R> {
-    let z = [
-        x[1] * y[2] - x[2] * y[1],
-        x[2] * y[0] - x[0] * y[2],
-        x[0] * y[1] - x[1] * y[0],
-    ];
-    let (zero, one) = (R::from_f64(0.0), R::from_f64(1.0));
-    let (sum, diagonal) = ((x[0] + y[1]) + z[2], [x[0], y[1], z[2]]);
-    // Each component times 4 times the largest, which is not small.
-    unit(if sum > zero {
-        [z[1] - y[2], x[2] - z[0], y[0] - x[1], one + sum]
-    } else if diagonal[0] >= diagonal[1] && diagonal[0] >= diagonal[2] {
-        [((one + x[0]) - y[1]) - z[2], x[1] + y[0], x[2] + z[0], z[1] - y[2]]
-    } else if diagonal[1] >= diagonal[2] {
-        [x[1] + y[0], ((one - x[0]) + y[1]) - z[2], y[2] + z[1], x[2] - z[0]]
-    } else {
-        [x[2] + z[0], y[2] + z[1], ((one - x[0]) - y[1]) + z[2], y[0] - x[1]]
-    })
-}
-
-/// The first two rows of the matrix of a unit quaternion, x y z w.
-fn to_rows<R: Real>([x, y, z, w]: Quaternion<R>) -> [R; 6] {
-    let (one, two) = (R::from_f64(1.0), R::from_f64(2.0));
-    [
-        one - two * (y * y + z * z),
-        two * (x * y - z * w),
-        two * (x * z + y * w),
-        two * (x * y + z * w),
-        one - two * (x * x + z * z),
-        two * (y * z - x * w),
-    ]
-}
-
-/// The quaternion, x y z w, of a rotation vector.
-fn from_rotvec<R: Real>(vector: [R; 3]) -> Quaternion<f64> {
-    let [x, y, z] = vector.map(R::to_f64);
-    let angle = norm([x, y, z]);
-    let (sine, cosine) = sine_and_cosine(0.5 * angle);
-    // The limit of sin(angle / 2) / angle.
-    let scale = if angle > 0.0 { sine / angle } else { 0.5 };
-    unit([x * scale, y * scale, z * scale, cosine])
-}
-
-/// The rotation vector of a unit quaternion, x y z w: its angle is in [0, pi].
-fn to_rotvec<R: Real>(q: Quaternion<f64>) -> [R; 3] {
-    let [x, y, z, w] = if q[3] < 0.0 { q.map(|x| -x) } else { q };
-    let sine = norm([x, y, z]);
-    // The limit of angle / sin(angle / 2).
-    let scale = if sine > 1e-12 {
-        2.0 * arc_of(sine, w) / sine
-    } else {
-        2.0
-    };
-    [x, y, z].map(|x| R::from_f64(x * scale))
-}
-
-/// The sine and the cosine of an angle: their series at an eighth of it, doubled three times.
-fn sine_and_cosine(angle: f64) -> (f64, f64) {
-    let turn = std::f64::consts::TAU;
-    let x = (angle - turn * (angle / turn).round_ties_even()) / 8.0;
-    let square = x * x;
-    let nested = |from: f64| {
-        let terms = (0..9).rev().map(|i| from + 2.0 * f64::from(i));
-        terms.fold(1.0, |sum, n| 1.0 - square / (n * (n + 1.0)) * sum)
-    };
-    let (mut sine, mut cosine) = (x * nested(2.0), nested(1.0));
-    for _ in 0..3 {
-        (sine, cosine) = (2.0 * sine * cosine, (cosine - sine) * (cosine + sine));
-    }
-    (sine, cosine)
-}
-
-/// The angle in [0, pi / 2] of such a sine and cosine: the series of the arc tangent at an eighth of it.
-fn arc_of(sine: f64, cosine: f64) -> f64 {
-    let mut tangent = sine / (1.0 + cosine);
-    for _ in 0..2 {
-        tangent /= 1.0 + (1.0 + tangent * tangent).sqrt();
-    }
-    let square = tangent * tangent;
-    let terms = (0..13).rev().map(|i| 1.0 / f64::from(2 * i + 1));
-    8.0 * tangent * terms.fold(0.0, |sum, term| term - square * sum)
+/// The first two rows of the matrix of a unit quaternion, one after the other.
+fn rot6d<R: Real>(q: Quaternion<R>) -> [R; 6] {
+    let [x, y, _] = quaternion::to_matrix(q);
+    [x[0], x[1], x[2], y[0], y[1], y[2]]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_series_are_those_of_the_functions() {
-        for i in -4000..4000 {
-            let angle = f64::from(i) * 0.01;
-            let (sine, cosine) = sine_and_cosine(angle);
-            assert!(
-                (sine - angle.sin()).abs() < 1e-13 && (cosine - angle.cos()).abs() < 1e-13,
-                "{angle}"
-            );
-        }
-        for i in 0..=1000 {
-            let angle = f64::from(i) * std::f64::consts::FRAC_PI_2 / 1000.0;
-            assert!((arc_of(angle.sin(), angle.cos()) - angle).abs() < 1e-14, "{angle}");
-        }
-    }
 
     #[test]
     fn the_polynomial_is_the_ratio_of_the_sines() {
@@ -301,21 +188,6 @@ mod tests {
                 let [_, came] = shares(&[[0.0; ROWS], [t; ROWS]], &[angle.cos() - 1.0; ROWS]);
                 assert!(came.iter().all(|came| (came - expected).abs() < 2e-7), "{angle} {t}");
             }
-        }
-    }
-
-    #[test]
-    fn a_rotation_matrix_comes_back_from_its_quaternion() {
-        for q in [
-            [0.1, 0.2, 0.3, 0.9],
-            [0.9, 0.1, 0.1, -0.1],
-            [0.1, -0.9, 0.2, 0.1],
-            [0.1, 0.1, 0.9, 0.05],
-        ] {
-            let q = unit::<f64, 4>(q);
-            let rows = to_rows(q);
-            let back = from_rows([[rows[0], rows[1], rows[2]], [rows[3], rows[4], rows[5]]]);
-            assert!(1.0 - dot(q, back).abs() < 1e-14, "{q:?} {back:?}");
         }
     }
 }

@@ -7,7 +7,7 @@
 use crate::scene::{
     Bounds, FLOOR_REFLECTIVITY, GATE, ROOF_REFLECTIVITY, ROOM, SKY, STANDING, Solid, WALL_REFLECTIVITY, WINDOW, moving,
 };
-use crate::turns::sin_cos;
+use robocache::geometry::angle::sin_cos_of_turns;
 
 /// Rings, numbered from the top.
 pub const RINGS: usize = 64;
@@ -119,7 +119,7 @@ impl Lidar {
     pub fn new() -> Self {
         Self {
             rings: std::array::from_fn(|ring| {
-                let (sin, cos) = sin_cos(elevation_turns(ring));
+                let (sin, cos) = sin_cos_of_turns(elevation_turns(ring));
                 Ring {
                     sin,
                     cos,
@@ -127,7 +127,7 @@ impl Lidar {
                 }
             }),
             columns: std::array::from_fn(|column| {
-                let (sin, cos) = sin_cos(azimuth_turns(column));
+                let (sin, cos) = sin_cos_of_turns(azimuth_turns(column));
                 [cos, sin]
             }),
         }

@@ -3,7 +3,8 @@
 //! The frame is the lidar's: x forward, y left, z up, metres, the origin in the sensor. Motion is a closed
 //! form of true time and repeats each [`crate::signals::CYCLE_NS`].
 
-use crate::turns::{phase, sin_cos};
+use crate::turns::phase;
+use robocache::geometry::angle::sin_cos_of_turns;
 
 /// An axis-aligned rectangle or box: lower and upper corner.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -103,7 +104,7 @@ pub const STANDING: [Body; 5] = [
 /// ball circles at 7 m in 6 s (7.3 m/s) and bobs, mostly against the sky. All go counter-clockwise and are at y = 0, x > 0 (the cart:
 /// x < 0) at a multiple of a minute.
 pub fn moving(t_ns: i64) -> [Body; 3] {
-    let at = |period_ms: i64| sin_cos(phase(t_ns, period_ms * 1_000_000));
+    let at = |period_ms: i64| sin_cos_of_turns(phase(t_ns, period_ms * 1_000_000));
     let (person_s, person_c) = at(12_000);
     let (cart_s, cart_c) = at(20_000);
     let (ball_s, ball_c) = at(6_000);

@@ -4,7 +4,8 @@
 //! minute, exactly. The derivative bounds beside each function say how far an interpolation may be from the
 //! truth: linear between samples h apart is off by at most `h^2 / 8 * max |d2/dt2|`, plus f32 rounding.
 
-use crate::turns::{phase, sin_cos};
+use crate::turns::phase;
+use robocache::geometry::angle::sin_cos_of_turns;
 use std::f64::consts::{PI, TAU};
 
 /// All signals (and the [`crate::scene`]) repeat after this long.
@@ -37,7 +38,7 @@ const fn sine(amplitude: f64, period_ms: i64, turns: f64) -> Sine {
 
 impl Sine {
     fn at(&self, t_ns: i64) -> f64 {
-        self.amplitude * sin_cos(phase(t_ns, self.period_ns) + self.turns).0
+        self.amplitude * sin_cos_of_turns(phase(t_ns, self.period_ns) + self.turns).0
     }
 }
 
@@ -188,10 +189,10 @@ const _: () = assert!((PI_DOWN as f64) < PI);
 /// `Rz(yaw) Ry(pitch) Rx(roll)`; the yaw turns without end, once in 20 s. As from a robot's driver, w is never
 /// negative, so the sign flips where w passes 0, twice in 40 s: interpolate along the shorter arc.
 pub fn tool_quaternion(t_ns: i64) -> [f32; 4] {
-    let half = |radians: f64| sin_cos(radians / 2.0 / TAU);
+    let half = |radians: f64| sin_cos_of_turns(radians / 2.0 / TAU);
     let (sr, cr) = half(ROLL.at(t_ns));
     let (sp, cp) = half(PITCH.at(t_ns));
-    let (sy, cy) = sin_cos(phase(t_ns, YAW_PERIOD_NS) / 2.0);
+    let (sy, cy) = sin_cos_of_turns(phase(t_ns, YAW_PERIOD_NS) / 2.0);
     let q = [
         sr * cp * cy - cr * sp * sy,
         cr * sp * cy + sr * cp * sy,

@@ -1,5 +1,3 @@
-use super::Extrinsic;
-
 /// Cells of equal size in a box, and the arithmetic that finds the cell of a point.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VoxelGrid {
@@ -62,45 +60,6 @@ fn ceil_log2(value: f64) -> i32 {
     floor + i32::from(bits & ((1 << 52) - 1) != 0)
 }
 
-/// A rotation and a translation in float32, applied as `((r0*x + r1*y) + r2*z) + t`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Transform {
-    /// The rotation, by rows.
-    pub rotation: [[f32; 3]; 3],
-    /// The translation, metres.
-    pub translation: [f32; 3],
-}
-
-impl From<&Extrinsic> for Transform {
-    /// Normalizes the quaternion and makes the matrix of it in float64, then rounds to float32.
-    fn from(extrinsic: &Extrinsic) -> Self {
-        let [x, y, z, w] = extrinsic.rotation_xyzw;
-        let norm = (x * x + y * y + z * z + w * w).sqrt();
-        let [x, y, z, w] = [x / norm, y / norm, z / norm, w / norm];
-        let rotation = [
-            [
-                1.0 - 2.0 * (y * y + z * z),
-                2.0 * (x * y - z * w),
-                2.0 * (x * z + y * w),
-            ],
-            [
-                2.0 * (x * y + z * w),
-                1.0 - 2.0 * (x * x + z * z),
-                2.0 * (y * z - x * w),
-            ],
-            [
-                2.0 * (x * z - y * w),
-                2.0 * (y * z + x * w),
-                1.0 - 2.0 * (x * x + y * y),
-            ],
-        ];
-        Self {
-            rotation: rotation.map(|row| row.map(|v| v as f32)),
-            translation: extrinsic.translation_m.map(|v| v as f32),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -115,20 +74,5 @@ mod tests {
         // x reaches from -51.2 to 51.2, y from 0 to 64, z from -8 to -4.
         let grid = VoxelGrid::new([-51.2, 0.0, -8.0], [0.2, 1.0, 0.5], [512, 64, 8]);
         assert_eq!([0, 1, 2].map(|axis| grid.coordinate_bits(axis)), [32, 32, 35]);
-    }
-
-    #[test]
-    fn a_quarter_turn_about_z_takes_x_to_y() {
-        let transform = Transform::from(&Extrinsic {
-            translation_m: [1.0, 2.0, 3.0],
-            rotation_xyzw: [0.0, 0.0, 2.0, 2.0],
-        });
-        let expected = [[0.0, -1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]];
-        for (row, expected) in transform.rotation.iter().zip(expected) {
-            for (value, expected) in row.iter().zip(expected) {
-                assert!((value - expected).abs() < 1e-15, "{:?}", transform.rotation);
-            }
-        }
-        assert_eq!(transform.translation, [1.0, 2.0, 3.0]);
     }
 }

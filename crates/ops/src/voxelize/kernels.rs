@@ -4,8 +4,9 @@
 #[path = "avx2.rs"]
 mod avx2;
 
-use super::grid::{Transform, VoxelGrid};
+use super::grid::VoxelGrid;
 use super::quantum;
+use robocache_geometry::RigidTransform;
 
 /// Points that are worked on at a time, so that what is known of them stays in the cache.
 pub(super) const BLOCK: usize = 1024;
@@ -100,7 +101,7 @@ pub(super) struct Indexed {
 
 kernel! {
     /// Applies a transform to coordinates, in float32 and in this order.
-    fn transform(transform: &Transform, xyz: [&[f32]; 3], out: [&mut [f32]; 3]) {
+    fn transform(transform: &RigidTransform<f32>, xyz: [&[f32]; 3], out: [&mut [f32]; 3]) {
         let n = xyz[0].len();
         let [x, y, z] = xyz.map(|axis| &axis[..n]);
         for (axis, out) in out.into_iter().enumerate() {

@@ -30,9 +30,9 @@ mod write;
 pub use channel::Channel;
 pub use cloud::{Cloud, CloudError, Field};
 pub use collector::{Arrival, Collector};
-pub use config::{Extrinsic, LATER, VoxelInput, VoxelizeConfig};
+pub use config::{Extrinsic, VoxelInput, VoxelizeConfig};
 pub use cpu::CpuVoxelizer;
-pub use grid::{Transform, VoxelGrid};
+pub use grid::VoxelGrid;
 pub use layout::VoxelLayout;
 pub use voxelizer::{GatheredGrid, Pushed, Unused, Voxelizer};
 

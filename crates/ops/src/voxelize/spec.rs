@@ -1,10 +1,11 @@
 //! What both backends make of a configuration, and which clouds they take.
 
 use super::cloud::{Cloud, CloudError};
-use super::grid::{Transform, VoxelGrid};
+use super::grid::VoxelGrid;
 use super::plan::{Plan, Source};
 use super::{Channel, ConfigError, VoxelLayout, VoxelizeConfig, quantum};
 use robocache_device::Dtype;
+use robocache_geometry::RigidTransform;
 use robocache_stream::{Cells, ColumnLayout, Layout};
 
 /// The most points of a grid, for which no sum can overflow.
@@ -17,7 +18,7 @@ pub(super) struct Spec {
     pub(super) layout: VoxelLayout,
     pub(super) channels: Vec<Channel>,
     /// For each input.
-    pub(super) transforms: Vec<Option<Transform>>,
+    pub(super) transforms: Vec<Option<RigidTransform<f32>>>,
     pub(super) max_voxels: usize,
     coordinate_bits: [i32; 3],
 }
@@ -25,7 +26,7 @@ pub(super) struct Spec {
 impl Spec {
     pub(super) fn new(config: &VoxelizeConfig) -> Result<Self, ConfigError> {
         let grid = config.grid()?;
-        let extrinsic = |input: &super::VoxelInput| input.extrinsic.as_ref().map(Transform::from);
+        let extrinsic = |input: &super::VoxelInput| input.extrinsic.as_ref().map(super::Extrinsic::transform);
         Ok(Self {
             coordinate_bits: [0, 1, 2].map(|axis| grid.coordinate_bits(axis)),
             grid,

@@ -1,0 +1,89 @@
+//! Rotations as unit quaternions, matrices and rotation vectors.
+
+use crate::angle::{arc, sin_cos};
+use crate::vector::{cross, norm, unit};
+use robocache_device::Real;
+
+/// A quaternion, x y z w.
+pub type Quaternion<R> = [R; 4];
+
+/// The unit quaternion of the rotation matrix with these first two rows, after Shepperd, Quaternion from rotation matrix,
+/// Journal of Guidance and Control 1(3), 1978.
+pub fn from_rows<R: Real>([x, y]: [[R; 3]; 2]) -> Quaternion<R> {
+    let z = cross(x, y);
+    let (zero, one) = (R::from_f64(0.0), R::from_f64(1.0));
+    let (sum, diagonal) = ((x[0] + y[1]) + z[2], [x[0], y[1], z[2]]);
+    // Each component times 4 times the largest, which is not small.
+    unit(if sum > zero {
+        [z[1] - y[2], x[2] - z[0], y[0] - x[1], one + sum]
+    } else if diagonal[0] >= diagonal[1] && diagonal[0] >= diagonal[2] {
+        [((one + x[0]) - y[1]) - z[2], x[1] + y[0], x[2] + z[0], z[1] - y[2]]
+    } else if diagonal[1] >= diagonal[2] {
+        [x[1] + y[0], ((one - x[0]) + y[1]) - z[2], y[2] + z[1], x[2] - z[0]]
+    } else {
+        [x[2] + z[0], y[2] + z[1], ((one - x[0]) - y[1]) + z[2], y[0] - x[1]]
+    })
+}
+
+/// The rotation matrix of a unit quaternion, by rows.
+pub fn to_matrix<R: Real>([x, y, z, w]: Quaternion<R>) -> [[R; 3]; 3] {
+    let (one, two) = (R::from_f64(1.0), R::from_f64(2.0));
+    [
+        [
+            one - two * (y * y + z * z),
+            two * (x * y - z * w),
+            two * (x * z + y * w),
+        ],
+        [
+            two * (x * y + z * w),
+            one - two * (x * x + z * z),
+            two * (y * z - x * w),
+        ],
+        [
+            two * (x * z - y * w),
+            two * (y * z + x * w),
+            one - two * (x * x + y * y),
+        ],
+    ]
+}
+
+/// The unit quaternion of a rotation vector, radians.
+pub fn from_rotvec<R: Real>(vector: [R; 3]) -> Quaternion<f64> {
+    let [x, y, z] = vector.map(R::to_f64);
+    let angle = norm([x, y, z]);
+    let (sine, cosine) = sin_cos(0.5 * angle);
+    // The limit of sin(angle / 2) / angle.
+    let scale = if angle > 0.0 { sine / angle } else { 0.5 };
+    unit([x * scale, y * scale, z * scale, cosine])
+}
+
+/// The rotation vector of a unit quaternion, with an angle in [0, pi].
+pub fn to_rotvec<R: Real>(q: Quaternion<f64>) -> [R; 3] {
+    let [x, y, z, w] = if q[3] < 0.0 { q.map(|x| -x) } else { q };
+    let sine = norm([x, y, z]);
+    // The limit of angle / sin(angle / 2).
+    let scale = if sine > 1e-12 { 2.0 * arc(sine, w) / sine } else { 2.0 };
+    [x, y, z].map(|x| R::from_f64(x * scale))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vector::dot;
+
+    #[test]
+    fn a_rotation_matrix_comes_back_from_its_quaternion() {
+        for q in [
+            [0.1, 0.2, 0.3, 0.9],
+            [0.9, 0.1, 0.1, -0.1],
+            [0.1, -0.9, 0.2, 0.1],
+            [0.1, 0.1, 0.9, 0.05],
+        ] {
+            let q = unit::<f64, 4>(q);
+            let [x, y, z] = to_matrix(q);
+            let back = from_rows([x, y]);
+            assert!(cross(x, y).iter().zip(z).all(|(a, b)| (a - b).abs() < 1e-15), "{q:?}");
+            assert!(1.0 - dot(q, back).abs() < 1e-14, "{q:?} {back:?}");
+        }
+    }
+}
