@@ -157,6 +157,7 @@ pub mod dora;
 pub use robocache_device as device;
 #[cfg(any(feature = "csv", feature = "lerobot", feature = "mcap"))]
 pub use robocache_formats as formats;
+pub use robocache_geometry as geometry;
 pub use robocache_ops as ops;
 pub use robocache_stream as stream;
 pub use robocache_time as time;
@@ -168,7 +169,8 @@ pub mod prelude {
         VoxelizePlugin,
     };
     pub use crate::app::{
-        App, AppError, Change, Config, Fault, Graph, Operation, Outbox, Plugin, Registration, Sink, Wake,
+        App, AppError, BuildContext, Change, Config, Fault, Graph, Operation, Outbox, Plugin, Registration, Sink,
+        Source, Wake,
     };
     pub use robocache_device::{Device, DeviceChoice, Dtype, Placement, Values};
     pub use robocache_ops::ConfigError;

@@ -5,7 +5,9 @@
 mod common;
 
 use common::{MS, faults, graph, graph_of, input, sample};
-use robocache::app::{App, AppError, Config, Fault, Graph, Operation, Outbox, Plugin, Registration, Sink, plugins};
+use robocache::app::{
+    App, AppError, BuildContext, Config, Fault, Graph, Operation, Outbox, Plugin, Registration, Sink, plugins,
+};
 use robocache::device::Dtype;
 use robocache::stream::{Cells, Header, Layout, Message, MetadataRef, Payload};
 use std::cell::RefCell;
@@ -463,8 +465,8 @@ impl Plugin for ProducerPlugin {
         true
     }
 
-    fn build(&self, app: &mut App) -> Result<(), AppError> {
-        app.add_operation(Registration {
+    fn build(&self, context: &mut BuildContext<'_>) -> Result<(), AppError> {
+        context.add_operation(Registration {
             name: "producer".into(),
             inputs: vec!["raw".into()],
             outputs: vec!["voxels".into()],

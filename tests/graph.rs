@@ -7,7 +7,7 @@ mod common;
 use arrow::array::{ArrayRef, Float32Array, Int32Array, StringArray};
 use common::{MS, Recorder, Sent, faults, graph, graph_of, input, sample, samples};
 use robocache::app::{
-    App, AppError, Change, Config, Fault, Graph, Operation, Outbox, Plugin, Registration, Value, plugins,
+    App, AppError, BuildContext, Change, Config, Fault, Graph, Operation, Outbox, Plugin, Registration, Value, plugins,
 };
 use robocache::device::Dtype;
 use robocache::stream::{Cells, Header, Message, MetadataRef};
@@ -457,9 +457,9 @@ impl Plugin for Witness {
         "witness"
     }
 
-    fn build(&self, app: &mut App) -> Result<(), AppError> {
-        app.add_operation(Registration {
-            name: app.name().into(),
+    fn build(&self, context: &mut BuildContext<'_>) -> Result<(), AppError> {
+        context.add_operation(Registration {
+            name: context.name().into(),
             inputs: vec!["fused".into()],
             outputs: Vec::new(),
             operation: Box::new(Self(self.0.clone())),
@@ -544,9 +544,9 @@ fn what_falls_due_at_once_does_not_pile_up_between_operations() {
         fn name(&self) -> &'static str {
             "taker"
         }
-        fn build(&self, app: &mut App) -> Result<(), AppError> {
-            let _: serde_yaml::Value = app.config()?;
-            app.add_operation(Registration {
+        fn build(&self, context: &mut BuildContext<'_>) -> Result<(), AppError> {
+            let _: serde_yaml::Value = context.config()?;
+            context.add_operation(Registration {
                 name: "taker".into(),
                 inputs: vec!["fused".into()],
                 outputs: Vec::new(),

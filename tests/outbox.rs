@@ -5,7 +5,9 @@
 mod common;
 
 use common::{faults, input, sample};
-use robocache::app::{App, AppError, Config, Fault, Graph, Operation, Outbox, Plugin, Registration, Sink};
+use robocache::app::{
+    App, AppError, BuildContext, Config, Fault, Graph, Operation, Outbox, Plugin, Registration, Sink,
+};
 use robocache::device::Dtype;
 use robocache::device::cuda::{Budget, Gpu, device_count};
 use robocache::stream::{Header, Layout, Message, Payload};
@@ -42,10 +44,10 @@ impl Plugin for Source {
         "source"
     }
 
-    fn build(&self, app: &mut App) -> Result<(), AppError> {
-        let Empty {} = app.config()?;
-        let operation = Sending(app.placement().gpu().cloned());
-        app.add_operation(Registration {
+    fn build(&self, context: &mut BuildContext<'_>) -> Result<(), AppError> {
+        let Empty {} = context.config()?;
+        let operation = Sending(context.placement().gpu().cloned());
+        context.add_operation(Registration {
             name: "source".into(),
             inputs: vec!["a".into()],
             outputs: vec!["b".into()],
@@ -60,15 +62,15 @@ impl Plugin for Takers {
         "takers"
     }
 
-    fn build(&self, app: &mut App) -> Result<(), AppError> {
-        let Empty {} = app.config()?;
+    fn build(&self, context: &mut BuildContext<'_>) -> Result<(), AppError> {
+        let Empty {} = context.config()?;
         for place in 0..2 {
             let operation = Taking {
                 place,
-                ordinal: app.placement().gpu().map(Gpu::ordinal),
+                ordinal: context.placement().gpu().map(Gpu::ordinal),
                 log: self.0.clone(),
             };
-            app.add_operation(Registration {
+            context.add_operation(Registration {
                 name: format!("taker {place}"),
                 inputs: vec!["b".into()],
                 outputs: Vec::new(),

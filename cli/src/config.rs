@@ -1,7 +1,7 @@
 //! Configuration files as the library reads them.
 
 use robocache::app::plugins::{self, AlignPlugin, GroupPlugin, RecordConfig, ReplayConfig};
-use robocache::app::{App, AppError, Config, Graph, OutputResidence, Plugin};
+use robocache::app::{App, AppError, BuildContext, Config, Graph, OutputResidence, Plugin};
 use robocache::device::Placement;
 use robocache::ops::align::AlignConfig;
 use robocache::ops::clock::ClockConfig;
@@ -193,24 +193,20 @@ impl Plugin for Noted {
         self.plugin.own_name()
     }
 
-    fn later(&self) -> &'static [&'static str] {
-        self.plugin.later()
-    }
-
-    fn build(&self, app: &mut App) -> Result<(), AppError> {
+    fn build(&self, context: &mut BuildContext<'_>) -> Result<(), AppError> {
         let plugin = self.name();
         let section = match plugin {
-            "clock" => Section::Clock(app.config()?),
-            "group" => Section::Group(app.config()?),
-            "record" => Section::Record(app.config()?),
-            "replay" => Section::Replay(app.config()?),
+            "clock" => Section::Clock(context.config()?),
+            "group" => Section::Group(context.config()?),
+            "record" => Section::Record(context.config()?),
+            "replay" => Section::Replay(context.config()?),
             "resample" => Section::Resample,
-            "sim" => Section::Sim(app.config()?),
-            "voxelize" => Section::Voxelize(app.config()?),
-            _ => Section::Observe(app.config()?),
+            "sim" => Section::Sim(context.config()?),
+            "voxelize" => Section::Voxelize(context.config()?),
+            _ => Section::Observe(context.config()?),
         };
         // Where the file gives it none, its name is that of the plugin.
-        let own_name = Some(app.name()).filter(|&name| name != plugin || self.own_name().is_some());
+        let own_name = Some(context.name()).filter(|&name| name != plugin || self.own_name().is_some());
         let own_name = own_name.map(str::to_owned);
         // Nothing is written here, and what is replayed may not have been recorded yet.
         let is_recording = matches!(section, Section::Record(_) | Section::Replay(_));
@@ -219,6 +215,10 @@ impl Plugin for Noted {
             own_name,
             section,
         });
-        if is_recording { Ok(()) } else { self.plugin.build(app) }
+        if is_recording {
+            Ok(())
+        } else {
+            self.plugin.build(context)
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use robocache::app::{App, AppError, Config, Plugin};
+use robocache::app::{App, AppError, BuildContext, Config, Plugin};
 use robocache::device::{DeviceChoice, Placement};
 use std::cell::RefCell;
 use std::path::Path;
@@ -17,20 +17,18 @@ pub struct Source {
 }
 
 impl Source {
-    /// Makes an operation of one section of the configuration. `later` are keys that a later version will have.
+    /// Makes an operation of one section of the configuration.
     pub fn build<T: 'static>(
         &self,
         section: &'static str,
-        later: &'static [&'static str],
         placement: Placement,
-        make: impl Fn(&App) -> Result<T, AppError> + 'static,
+        make: impl Fn(&BuildContext<'_>) -> Result<T, AppError> + 'static,
     ) -> Result<T, AppError> {
         let made = Rc::new(RefCell::new(None));
         let config = Config::parse(Path::new(&self.file), &self.text)?.only(section)?;
         let app = App::new().with_config(config).with_placement(placement);
         let plugin = Section {
             name: section,
-            later,
             make,
             made: made.clone(),
         };
@@ -57,22 +55,17 @@ pub fn refusal(error: AppError) -> PyErr {
 /// What is made of a section, as a plugin is.
 struct Section<T, F> {
     name: &'static str,
-    later: &'static [&'static str],
     make: F,
     made: Rc<RefCell<Option<T>>>,
 }
 
-impl<T, F: Fn(&App) -> Result<T, AppError>> Plugin for Section<T, F> {
+impl<T, F: Fn(&BuildContext<'_>) -> Result<T, AppError>> Plugin for Section<T, F> {
     fn name(&self) -> &'static str {
         self.name
     }
 
-    fn later(&self) -> &'static [&'static str] {
-        self.later
-    }
-
-    fn build(&self, app: &mut App) -> Result<(), AppError> {
-        let made = (self.make)(app)?;
+    fn build(&self, context: &mut BuildContext<'_>) -> Result<(), AppError> {
+        let made = (self.make)(context)?;
         self.made.replace(Some(made));
         Ok(())
     }

@@ -427,7 +427,7 @@ struct Made {
 fn made(source: &Source, section: &str, placement: Placement, kept: Vec<String>) -> Result<Made, AppError> {
     let is_split = section == "align";
     let name = if is_split { "align" } else { "fuse" };
-    let made = source.build(name, &[], placement, move |app| {
+    let made = source.build(name, placement, move |app| {
         let mut config: AlignConfig = app.config()?;
         let make = if is_split { Aligner::split } else { Aligner::new };
         // What is wrong with `attach` is wrong here, too.

@@ -193,7 +193,7 @@ fn end(elements: usize) -> PyResult<i32> {
 
 /// The section, with `invalid` in place of its `fill_value`.
 fn config(source: &Source, invalid: Option<f32>) -> Result<ResampleConfig, robocache::app::AppError> {
-    source.build("resample", &[], Placement::cpu("a configuration"), move |app| {
+    source.build("resample", Placement::cpu("a configuration"), move |app| {
         let mut config: ResampleConfig = app.config()?;
         Resampler::new(&config, app.placement()).map_err(|error| app.refused(&error))?;
         config.fill_value = invalid.unwrap_or(config.fill_value);

@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use robocache::app::AppError;
 use robocache::device::{Dtype, HostBuf, Placement};
 use robocache::ops::ConfigError;
-use robocache::ops::voxelize::{LATER, VoxelCounters, VoxelLayout, VoxelizeConfig, Voxelizer};
+use robocache::ops::voxelize::{VoxelCounters, VoxelLayout, VoxelizeConfig, Voxelizer};
 use robocache::stream::{Cells, ColumnLayout, Layout, Message};
 
 /// One grid, of one or more clouds.
@@ -147,7 +147,7 @@ impl CloudArrays {
 
 /// A section as it is used: the configuration, and where its grids may be made.
 fn read(source: &Source, placement: Placement) -> Result<(VoxelizeConfig, Voxelizer), AppError> {
-    source.build("voxelize", LATER, placement, |app| {
+    source.build("voxelize", placement, |app| {
         let config: VoxelizeConfig = app.config()?;
         let refused = |error: ConfigError| app.refused(&error);
         config.validate().map_err(refused)?;

@@ -161,7 +161,7 @@ impl Config {
     /// Unknown keys, wrong types: the file, the key and what is allowed.
     pub fn read_section<C: DeserializeOwned>(&self, name: &str) -> Result<Option<C>, AppError> {
         let section = self.sections.get(name);
-        section.map(|section| self.section(name, section, &[])).transpose()
+        section.map(|section| self.section(name, section)).transpose()
     }
 
     /// Whether the file has the key `plugins:`, which lists what runs.
@@ -290,21 +290,9 @@ impl Config {
         own.map_err(|problem| self.error(label, format!("{MAX_DEVICE_MB}: {problem}")))
     }
 
-    /// Reads a section into its typed configuration. The keys in `later` are refused by name: a later version has them.
-    pub(super) fn section<C: DeserializeOwned>(
-        &self,
-        label: &str,
-        section: &Value,
-        later: &[&str],
-    ) -> Result<C, AppError> {
-        let mut section = section.clone();
-        for key in later {
-            // Null is a key that is not there.
-            if take_key(&mut section, key).is_some() {
-                return Err(self.error(label, format!("{key}: not supported yet")));
-            }
-        }
-        yaml::from_value(&section).map_err(|misread| self.error(label, misread.to_string()))
+    /// Reads a section into its typed configuration.
+    pub(super) fn section<C: DeserializeOwned>(&self, label: &str, section: &Value) -> Result<C, AppError> {
+        yaml::from_value(section).map_err(|misread| self.error(label, misread.to_string()))
     }
 
     /// An error at a section of this file.
@@ -410,7 +398,7 @@ fn plugin_list(value: Value) -> Result<Vec<(String, Value)>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::app::App;
+    use crate::app::BuildContext;
     use robocache_ops::align::AlignConfig;
 
     struct Bare(&'static str);
@@ -420,7 +408,7 @@ mod tests {
             self.0
         }
 
-        fn build(&self, _: &mut App) -> Result<(), AppError> {
+        fn build(&self, _: &mut BuildContext<'_>) -> Result<(), AppError> {
             Ok(())
         }
     }
@@ -442,7 +430,7 @@ mod tests {
             config.placement(false)?;
             let steps = config.steps(&plugins(&["fuse"]))?;
             let section = steps[0].section.clone().unwrap_or_default();
-            config.section::<AlignConfig>("fuse", &section, &["attach"])
+            config.section::<AlignConfig>("fuse", &section)
         };
         let error = section().unwrap_err();
         assert!(error.is_config());

@@ -9,6 +9,7 @@
 
 mod build;
 mod config;
+mod context;
 pub(crate) mod diagnostics;
 mod error;
 mod faults;
@@ -18,17 +19,20 @@ mod graph;
 mod handed;
 mod operation;
 mod outbox;
+mod plugin;
 pub mod plugins;
 mod residence;
 
-pub use build::{App, Named, Plugin, Registration, Run};
+pub use build::App;
 pub use config::Config;
+pub use context::{BuildContext, Run};
 pub use diagnostics::{Ailment, DIAGNOSTICS, Diagnosis, Figures, Level, Report, Row};
 pub use error::AppError;
 pub use faults::Dropped;
 pub use graph::Graph;
-pub use operation::{Change, Fault, Operation, Wake};
+pub use operation::{Change, Fault, Operation, Source, Wake};
 pub use outbox::{Outbox, Sink};
+pub use plugin::{Named, Plugin, Registration};
 pub use residence::{OutputResidence, Residence};
 pub use robocache_yaml::{did_you_mean, read_yaml};
 /// The value of a live parameter, or of a key of a configuration.

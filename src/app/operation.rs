@@ -7,7 +7,7 @@ use std::time::Instant;
 ///
 /// # Lifecycle
 ///
-/// 1. [`wake`](Self::wake) is called once at the start, before any message. A source begins here.
+/// 1. [`wake`](Self::wake) is called once at the start, before any message.
 /// 2. [`input`](Self::input) is called for each message, [`changed`](Self::changed) when an input closes or opens again,
 ///    [`parameter`](Self::parameter) when a parameter is set, and [`wake`](Self::wake) when the time comes that it last
 ///    asked for; in the order in which these things happened. Whatever it publishes in a call reaches the operations after
@@ -60,9 +60,9 @@ use std::time::Instant;
 ///         true // it has nothing to configure
 ///     }
 ///
-///     fn build(&self, app: &mut App) -> Result<(), AppError> {
-///         app.add_operation(Registration {
-///             name: app.name().to_owned(),
+///     fn build(&self, context: &mut BuildContext<'_>) -> Result<(), AppError> {
+///         context.add_operation(Registration {
+///             name: context.name().to_owned(),
 ///             inputs: vec!["force".into()],
 ///             outputs: vec!["doubled".into()],
 ///             operation: Box::new(Double),
@@ -181,6 +181,27 @@ pub trait Operation {
     /// The node ends. An error makes it end with exit code 1.
     fn finish(&mut self, _out: &mut Outbox<'_>) -> Result<(), Fault> {
         Ok(())
+    }
+}
+
+/// A running operation without inputs, such as a sensor or a replay. [`BuildContext::add_source`](super::BuildContext)
+/// registers it.
+pub trait Source {
+    /// Called at start and whenever the time it last asked for has come, to publish what is due. It says when it wants to
+    /// be called again, or [`Wake::Done`]. An error ends the node.
+    fn wake(&mut self, now: Instant, out: &mut Outbox<'_>) -> Result<Wake, Fault>;
+}
+
+/// A source among the operations of a graph.
+pub(super) struct OfSource<S>(pub S);
+
+impl<S: Source> Operation for OfSource<S> {
+    fn input(&mut self, _: usize, _: &Message, _: &mut Outbox<'_>) -> Result<(), Fault> {
+        Err("a source has no inputs".into())
+    }
+
+    fn wake(&mut self, now: Instant, out: &mut Outbox<'_>) -> Result<Wake, Fault> {
+        self.0.wake(now, out)
     }
 }
 

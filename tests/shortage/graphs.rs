@@ -3,7 +3,7 @@
 use crate::common::input;
 use crate::emulator::{ALL, ALLOCATION, Emulator, LAUNCH, ONE};
 use crate::works::{Empty, Keeper, Work, built, cloud, modality, play, same, signal, voxelize, works};
-use robocache::app::{App, AppError, Config, Fault, Operation, Outbox, Plugin, Registration, plugins};
+use robocache::app::{App, AppError, BuildContext, Config, Fault, Operation, Outbox, Plugin, Registration, plugins};
 use robocache::device::Device;
 use robocache::stream::Message;
 use std::ops::Range;
@@ -120,9 +120,9 @@ impl Plugin for Taker {
         "taker"
     }
 
-    fn build(&self, app: &mut App) -> Result<(), AppError> {
-        let Empty {} = app.config()?;
-        app.add_operation(Registration {
+    fn build(&self, context: &mut BuildContext<'_>) -> Result<(), AppError> {
+        let Empty {} = context.config()?;
+        context.add_operation(Registration {
             name: "taker".into(),
             inputs: vec!["voxels".into()],
             outputs: Vec::new(),

@@ -1,7 +1,9 @@
 //! Operations and chains of them, what comes to them, and what they publish.
 
 use crate::common::{MS, input, sample};
-use robocache::app::{App, AppError, Config, Fault, Graph, Operation, Outbox, Plugin, Registration, Sink, plugins};
+use robocache::app::{
+    App, AppError, BuildContext, Config, Fault, Graph, Operation, Outbox, Plugin, Registration, Sink, plugins,
+};
 use robocache::device::Dtype;
 use robocache::device::cuda::{Budget, Gpu};
 use robocache::stream::{Cells, Header, Layout, Message, Payload};
@@ -68,14 +70,14 @@ impl Plugin for Mixer {
         "mix"
     }
 
-    fn build(&self, app: &mut App) -> Result<(), AppError> {
-        let Empty {} = app.config()?;
+    fn build(&self, context: &mut BuildContext<'_>) -> Result<(), AppError> {
+        let Empty {} = context.config()?;
         let mix = Mix {
-            gpu: app.placement().gpu().cloned(),
+            gpu: context.placement().gpu().cloned(),
             budget: Budget::new(None),
             count: 0,
         };
-        app.add_operation(Registration {
+        context.add_operation(Registration {
             name: "mix".into(),
             inputs: vec!["raw".into()],
             outputs: vec!["signal".into()],

@@ -1,4 +1,4 @@
-//! The operations, and what is asked of recordings offline: [`latency`], [`offsets`], [`stamps`]. Each operation has a configuration
+//! The operations, and what is asked of recordings offline: [`latency`], [`offsets`]. Each operation has a configuration
 //! that is checked once, and a CPU implementation that is its specification.
 //!
 //! An operation writes into buffers that its caller owns and allocates nothing per message in steady state.
@@ -24,7 +24,6 @@ pub mod group;
 pub mod latency;
 pub mod offsets;
 pub mod resample;
-pub mod stamps;
 pub mod voxelize;
 
 use robocache_stream::{FromConfig, FromError};

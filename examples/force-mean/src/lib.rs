@@ -46,11 +46,11 @@ impl Plugin for ForceMeanPlugin {
         self.config.is_some()
     }
 
-    fn build(&self, app: &mut App) -> Result<(), AppError> {
-        let config = app.config_or(&self.config)?;
-        let operation = ForceMean::new(&config).map_err(|error| app.refused(&error))?;
-        app.add_operation(Registration {
-            name: app.name().into(),
+    fn build(&self, context: &mut BuildContext<'_>) -> Result<(), AppError> {
+        let config = context.config_or(&self.config)?;
+        let operation = ForceMean::new(&config).map_err(|error| context.refused(&error))?;
+        context.add_operation(Registration {
+            name: context.name().into(),
             inputs: vec![config.input],
             outputs: vec!["force_mean".into()],
             operation: Box::new(operation),

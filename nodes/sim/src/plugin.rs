@@ -4,10 +4,10 @@ use crate::config::SimConfig;
 use crate::lidar::{Lidar, PointBuffers};
 use crate::schedule::{Event, Schedule, Stream};
 use crate::signals::{CAMERA_DIM, camera_features, proprio, wrench};
-use robocache::app::{App, AppError, Fault, Operation, Outbox, Plugin, Registration, Wake};
+use robocache::app::{AppError, BuildContext, Fault, Outbox, Plugin, Source, Wake};
 use robocache::device::Dtype;
 use robocache::ops::ConfigError;
-use robocache::stream::{Cells, ColumnLayout, Layout, Message};
+use robocache::stream::{Cells, ColumnLayout, Layout};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Samples that are published between two looks at the clock.
@@ -25,27 +25,24 @@ impl Plugin for SimPlugin {
         "Publishes the camera features, joints, force and lidar of a simulated robot."
     }
 
-    fn build(&self, app: &mut App) -> Result<(), AppError> {
-        let config: SimConfig = app.config()?;
+    fn build(&self, context: &mut BuildContext<'_>) -> Result<(), AppError> {
+        let config: SimConfig = context.config()?;
         let refused = |error: crate::config::ConfigError| {
-            app.refused(&ConfigError::new(
+            context.refused(&ConfigError::new(
                 error.key.trim_start_matches("sim."),
                 format!("{} is not allowed (allowed: {})", error.value, error.allowed),
             ))
         };
         config.validate().map_err(refused)?;
-        app.add_operation(Registration {
-            name: app.name().into(),
-            inputs: Vec::new(),
-            outputs: Stream::ALL.iter().map(|stream| stream.id().to_owned()).collect(),
-            operation: Box::new(Robot {
-                config,
-                running: None,
-                lidar: Lidar::new(),
-                points: PointBuffers::for_sweep(),
-                cloud: cloud_layout(),
-            }),
-        });
+        let outputs = Stream::ALL.iter().map(|stream| stream.id().to_owned()).collect();
+        let robot = Robot {
+            config,
+            running: None,
+            lidar: Lidar::new(),
+            points: PointBuffers::for_sweep(),
+            cloud: cloud_layout(),
+        };
+        context.add_source(outputs, robot);
         Ok(())
     }
 }
@@ -64,11 +61,7 @@ struct Running {
     start_ns: i64,
 }
 
-impl Operation for Robot {
-    fn input(&mut self, _: usize, _: &Message, _: &mut Outbox<'_>) -> Result<(), Fault> {
-        Ok(())
-    }
-
+impl Source for Robot {
     fn wake(&mut self, now: Instant, out: &mut Outbox<'_>) -> Result<Wake, Fault> {
         if self.running.is_none() {
             self.running = Some(Running::switch_on(&mut self.config, now)?);

@@ -1,5 +1,5 @@
 use super::observe::{Observe, check_size};
-use crate::app::{App, AppError, Plugin, Registration};
+use crate::app::{AppError, BuildContext, Plugin, Registration};
 use robocache_ops::align::{AlignConfig, Aligner};
 
 /// Publishes each stream of `align:` by itself, on the common targets, as an output of the input's name.
@@ -28,16 +28,16 @@ impl Plugin for AlignPlugin {
         self.config.is_some()
     }
 
-    fn build(&self, app: &mut App) -> Result<(), AppError> {
-        let config = app.config_or(&self.config)?;
-        let aligner = Aligner::split(&config, app.placement()).map_err(|error| app.refused(&error))?;
+    fn build(&self, context: &mut BuildContext<'_>) -> Result<(), AppError> {
+        let config = context.config_or(&self.config)?;
+        let aligner = Aligner::split(&config, context.placement()).map_err(|error| context.refused(&error))?;
         for modality in &config.modalities {
-            let size = check_size(&config, &modality.input, modality.dim, app);
-            size.map_err(|error| app.refused(&error))?;
+            let size = check_size(&config, &modality.input, modality.dim, context);
+            size.map_err(|error| context.refused(&error))?;
         }
-        let operation = Observe::new(app.name(), &config, aligner, true);
-        app.add_operation(Registration {
-            name: app.name().into(),
+        let operation = Observe::new(context.name(), &config, aligner, true);
+        context.add_operation(Registration {
+            name: context.name().into(),
             inputs: operation.inputs(),
             outputs: operation.streams(),
             operation: Box::new(operation),

@@ -1,5 +1,5 @@
 use super::report_losses;
-use crate::app::{App, AppError, Diagnosis, Fault, Operation, Outbox, Plugin, Registration};
+use crate::app::{AppError, BuildContext, Diagnosis, Fault, Operation, Outbox, Plugin, Registration};
 use robocache_ops::clock::{ClockConfig, Clocks, Notice, Stamp};
 use robocache_stream::{Header, Layout, Message};
 
@@ -32,15 +32,15 @@ impl Plugin for ClockPlugin {
         self.config.is_some()
     }
 
-    fn build(&self, app: &mut App) -> Result<(), AppError> {
-        let config = app.config_or(&self.config)?;
-        let clocks = Clocks::new(&config).map_err(|error| app.refused(&error))?;
+    fn build(&self, context: &mut BuildContext<'_>) -> Result<(), AppError> {
+        let config = context.config_or(&self.config)?;
+        let clocks = Clocks::new(&config).map_err(|error| context.refused(&error))?;
         let inputs: Vec<String> = config.inputs.into_iter().map(|input| input.input).collect();
-        app.add_operation(Registration {
-            name: app.name().into(),
+        context.add_operation(Registration {
+            name: context.name().into(),
             outputs: inputs.clone(),
             operation: Box::new(Clock {
-                name: app.name().into(),
+                name: context.name().into(),
                 inputs: inputs.clone(),
                 clocks,
                 last: vec![None; inputs.len()],

@@ -1,5 +1,5 @@
 use super::observe::{Observe, check_size};
-use crate::app::{App, AppError, Plugin, Registration};
+use crate::app::{AppError, BuildContext, Plugin, Registration};
 use robocache_ops::align::{Aligner, FUSED};
 use robocache_ops::fuse::FuseConfig;
 
@@ -29,13 +29,13 @@ impl Plugin for FusePlugin {
         self.config.is_some()
     }
 
-    fn build(&self, app: &mut App) -> Result<(), AppError> {
-        let config = app.config_or(&self.config)?;
-        let aligner = Aligner::new(&config, app.placement()).map_err(|error| app.refused(&error))?;
-        check_size(&config, FUSED, config.columns(), app).map_err(|error| app.refused(&error))?;
-        let operation = Observe::new(app.name(), &config, aligner, false);
-        app.add_operation(Registration {
-            name: app.name().into(),
+    fn build(&self, context: &mut BuildContext<'_>) -> Result<(), AppError> {
+        let config = context.config_or(&self.config)?;
+        let aligner = Aligner::new(&config, context.placement()).map_err(|error| context.refused(&error))?;
+        check_size(&config, FUSED, config.columns(), context).map_err(|error| context.refused(&error))?;
+        let operation = Observe::new(context.name(), &config, aligner, false);
+        context.add_operation(Registration {
+            name: context.name().into(),
             inputs: operation.inputs(),
             outputs: operation.outputs_of_fuse(),
             operation: Box::new(operation),

@@ -5,7 +5,7 @@ mod silence;
 use super::held::Pool;
 use super::{report_losses, warn_of_jump};
 use crate::app::{
-    Ailment, App, AppError, Change, Diagnosis, Dropped, Fault, Operation, Outbox, Plugin, Registration, Wake,
+    Ailment, AppError, BuildContext, Change, Diagnosis, Dropped, Fault, Operation, Outbox, Plugin, Registration, Wake,
 };
 use robocache_ops::group::{Arrival, DropReason, Grouper, GroupingConfig, Outcome, SetInfo};
 use robocache_stream::{Header, Layout, Message, key};
@@ -39,19 +39,19 @@ impl Plugin for GroupPlugin {
         self.config.is_some()
     }
 
-    fn build(&self, app: &mut App) -> Result<(), AppError> {
-        let config: GroupingConfig = app.config_or(&self.config)?;
-        let grouper = Grouper::new(&config).map_err(|error| app.refused(&error))?;
+    fn build(&self, context: &mut BuildContext<'_>) -> Result<(), AppError> {
+        let config: GroupingConfig = context.config_or(&self.config)?;
+        let grouper = Grouper::new(&config).map_err(|error| context.refused(&error))?;
         let inputs: Vec<String> = grouper.inputs().map(str::to_owned).collect();
         let operation = Group {
-            silence: Silence::new(app.name(), &inputs),
+            silence: Silence::new(context.name(), &inputs),
             pool: Pool::new(inputs.len(), grouper.max_held_bytes()),
             layout: vec![Layout::default(); inputs.len()],
             epoch: 0,
             grouper,
         };
-        app.add_operation(Registration {
-            name: app.name().into(),
+        context.add_operation(Registration {
+            name: context.name().into(),
             outputs: inputs.clone(),
             inputs,
             operation: Box::new(operation),

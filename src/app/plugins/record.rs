@@ -1,5 +1,5 @@
 use super::report_losses;
-use crate::app::{App, AppError, Fault, Operation, Outbox, Plugin, Registration, Wake, folder};
+use crate::app::{AppError, BuildContext, Fault, Operation, Outbox, Plugin, Registration, Wake, folder};
 use chrono::DateTime;
 use robocache_ops::ConfigError;
 use robocache_stream::Message;
@@ -122,26 +122,26 @@ impl Plugin for RecordPlugin {
         self.config.is_some()
     }
 
-    fn build(&self, app: &mut App) -> Result<(), AppError> {
-        let config = app.config_or(&self.config)?;
-        let refused = |error: &dyn std::fmt::Display| app.refused(&ConfigError::new("path", error.to_string()));
-        let started = app.run().map_or_else(SystemTime::now, |run| run.started);
-        let place = config.folder(started).map_err(|error| app.refused(&error))?;
-        if app.is_check() {
+    fn build(&self, context: &mut BuildContext<'_>) -> Result<(), AppError> {
+        let config = context.config_or(&self.config)?;
+        let refused = |error: &dyn std::fmt::Display| context.refused(&ConfigError::new("path", error.to_string()));
+        let started = context.run().map_or_else(SystemTime::now, |run| run.started);
+        let place = config.folder(started).map_err(|error| context.refused(&error))?;
+        if context.is_check() {
             return Ok(());
         }
         let inputs = match &config.inputs {
             Some(inputs) => inputs.clone(),
-            None => app.wired_inputs().to_vec(),
+            None => context.wired_inputs().to_vec(),
         };
         if inputs.is_empty() {
             return Err(refused(
                 &"no input is wired to the node in the dataflow (allowed: one or more to record)",
             ));
         }
-        let streams = streams_of(&inputs).map_err(|error| app.refused(&error))?;
+        let streams = streams_of(&inputs).map_err(|error| context.refused(&error))?;
         folder::check(&place).map_err(|problem| refused(&problem))?;
-        let writer = match app.run() {
+        let writer = match context.run() {
             Some(run) => Writer::create_or_go_on(place, &run.id),
             None => Writer::create(place),
         };
@@ -149,8 +149,8 @@ impl Plugin for RecordPlugin {
         for stream in &streams {
             writer.can_record(stream).map_err(|error| refused(&error))?;
         }
-        app.add_operation(Registration {
-            name: app.name().into(),
+        context.add_operation(Registration {
+            name: context.name().into(),
             operation: Box::new(Record { streams, writer }),
             inputs,
             outputs: Vec::new(),

@@ -1,4 +1,4 @@
-use crate::app::{App, AppError, Fault, Operation, Outbox, Plugin, Registration, Wake};
+use crate::app::{AppError, BuildContext, Fault, Outbox, Plugin, Source, Wake};
 use robocache_ops::ConfigError;
 use robocache_stream::recording::{Order, ReadError, Reader};
 use robocache_stream::{Layout, Message};
@@ -93,36 +93,32 @@ impl Plugin for ReplayPlugin {
         self.config.is_some()
     }
 
-    fn build(&self, app: &mut App) -> Result<(), AppError> {
-        let config = app.config_or(&self.config)?;
-        let reader =
-            Reader::open(&config.path).map_err(|error| app.refused(&ConfigError::new("path", error.to_string())))?;
+    fn build(&self, context: &mut BuildContext<'_>) -> Result<(), AppError> {
+        let config = context.config_or(&self.config)?;
+        let reader = Reader::open(&config.path)
+            .map_err(|error| context.refused(&ConfigError::new("path", error.to_string())))?;
         let ordered = reader.in_order(config.order);
-        let reader = ordered.map_err(|error| app.refused(&ConfigError::new("order", error.to_string())))?;
+        let reader = ordered.map_err(|error| context.refused(&ConfigError::new("order", error.to_string())))?;
         let outputs: Vec<String> = reader.streams().map(str::to_owned).collect();
-        app.add_operation(Registration {
-            name: app.name().into(),
-            inputs: Vec::new(),
-            operation: Box::new(Replay {
-                name: app.name().to_owned(),
-                speed: config.speed,
-                warns_of_requests: config.order == Order::Stamp,
-                wanted: Vec::new(),
-                outputs: outputs.clone(),
-                reader,
-                started: false,
-                pace: None,
-                cut: Said::default(),
-                damaged: Said::default(),
-                first_damage: None,
-                message: Message::default(),
-                layout: Layout {
-                    rows: 0,
-                    columns: Vec::new(),
-                },
-            }),
-            outputs,
-        });
+        let source = Replay {
+            name: context.name().to_owned(),
+            speed: config.speed,
+            warns_of_requests: config.order == Order::Stamp,
+            wanted: Vec::new(),
+            outputs: outputs.clone(),
+            reader,
+            started: false,
+            pace: None,
+            cut: Said::default(),
+            damaged: Said::default(),
+            first_damage: None,
+            message: Message::default(),
+            layout: Layout {
+                rows: 0,
+                columns: Vec::new(),
+            },
+        };
+        context.add_source(outputs, source);
         Ok(())
     }
 }
@@ -148,11 +144,7 @@ struct Replay {
     layout: Layout,
 }
 
-impl Operation for Replay {
-    fn input(&mut self, _: usize, _: &Message, _: &mut Outbox<'_>) -> Result<(), Fault> {
-        Ok(())
-    }
-
+impl Source for Replay {
     fn wake(&mut self, now: Instant, out: &mut Outbox<'_>) -> Result<Wake, Fault> {
         if !self.started {
             self.started = true;

@@ -1,4 +1,4 @@
-use crate::app::{App, AppError, Fault, Operation, Outbox, Plugin, Registration};
+use crate::app::{AppError, BuildContext, Fault, Operation, Outbox, Plugin, Registration};
 use robocache_device::Device;
 use robocache_ops::resample::{ResampleConfig, Resampler};
 use robocache_stream::{Layout, Message};
@@ -30,15 +30,15 @@ impl Plugin for ResamplePlugin {
         self.config.is_some()
     }
 
-    fn build(&self, app: &mut App) -> Result<(), AppError> {
-        let config: ResampleConfig = app.config_or(&self.config)?;
-        let resampler = Resampler::new(&config, app.placement()).map_err(|error| app.refused(&error))?;
+    fn build(&self, context: &mut BuildContext<'_>) -> Result<(), AppError> {
+        let config: ResampleConfig = context.config_or(&self.config)?;
+        let resampler = Resampler::new(&config, context.placement()).map_err(|error| context.refused(&error))?;
         let operation = Resample {
             resampler,
             layout: Layout::default(),
         };
-        app.add_operation(Registration {
-            name: app.name().into(),
+        context.add_operation(Registration {
+            name: context.name().into(),
             inputs: vec!["trajectories".into()],
             outputs: vec!["resampled".into()],
             operation: Box::new(operation),
@@ -104,7 +104,7 @@ impl Operation for Resample {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::app::{Config, Graph, Sink};
+    use crate::app::{App, Config, Graph, Sink};
     use half::f16;
     use robocache_device::Dtype;
     use robocache_stream::{Cells, Header, Payload};

@@ -1,11 +1,12 @@
 use super::number_or_null;
 use super::watch::{CHECK_EVERY, Stream, is_due};
 use crate::app::{
-    Ailment, App, AppError, Change, Dropped, Fault, Level, Operation, Outbox, Plugin, Registration, Value, Wake,
+    Ailment, AppError, BuildContext, Change, Dropped, Fault, Level, Operation, Outbox, Plugin, Registration, Value,
+    Wake,
 };
 use robocache_device::{Dtype, Placement};
 use robocache_ops::ConfigError;
-use robocache_ops::voxelize::{GatheredGrid, LATER, Pushed, Unused, VoxelLayout, VoxelizeConfig, Voxelizer};
+use robocache_ops::voxelize::{GatheredGrid, Pushed, Unused, VoxelLayout, VoxelizeConfig, Voxelizer};
 use robocache_stream::{Header, Layout, Message, Reading};
 use robocache_time::{ms_to_ns, ns_to_s};
 use std::time::{Duration, Instant};
@@ -36,16 +37,13 @@ impl Plugin for VoxelizePlugin {
         self.config.is_some()
     }
 
-    fn later(&self) -> &'static [&'static str] {
-        LATER
-    }
-
-    fn build(&self, app: &mut App) -> Result<(), AppError> {
-        let config: VoxelizeConfig = app.config_or(&self.config)?;
-        check_size(&config, app).map_err(|error| app.refused(&error))?;
-        let operation = Voxelize::new(app.name(), config, app.placement()).map_err(|error| app.refused(&error))?;
-        app.add_operation(Registration {
-            name: app.name().into(),
+    fn build(&self, context: &mut BuildContext<'_>) -> Result<(), AppError> {
+        let config: VoxelizeConfig = context.config_or(&self.config)?;
+        check_size(&config, context).map_err(|error| context.refused(&error))?;
+        let operation =
+            Voxelize::new(context.name(), config, context.placement()).map_err(|error| context.refused(&error))?;
+        context.add_operation(Registration {
+            name: context.name().into(),
             inputs: operation.about.inputs.clone(),
             outputs: vec!["voxels".into()],
             operation: Box::new(operation),
@@ -55,7 +53,7 @@ impl Plugin for VoxelizePlugin {
 }
 
 /// Whether grids can be made and sent whatever is in them. Those of `coo` are as large as their clouds make them.
-fn check_size(config: &VoxelizeConfig, app: &App) -> Result<(), ConfigError> {
+fn check_size(config: &VoxelizeConfig, context: &BuildContext<'_>) -> Result<(), ConfigError> {
     config.validate()?;
     let Some(bytes) = config.message_bytes() else {
         return Ok(());
@@ -67,7 +65,7 @@ fn check_size(config: &VoxelizeConfig, app: &App) -> Result<(), ConfigError> {
             format!("{shape:?} as `{layout}` is {bytes} bytes a grid ({problem})"),
         )
     };
-    app.check_message_size("voxels", bytes).map_err(too_large)
+    context.check_message_size("voxels", bytes).map_err(too_large)
 }
 
 struct Voxelize {

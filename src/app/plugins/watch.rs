@@ -6,7 +6,7 @@ mod blame;
 mod stream;
 
 use crate::app::{Ailment, Change, Level, Outbox};
-use robocache_ops::align::{Notice, StreamState, Timeline};
+use robocache_ops::align::{Notice, StreamState, Timeline, TriggerKind};
 use robocache_time::ns_to_s;
 use std::time::{Duration, Instant};
 pub(super) use stream::Stream;
@@ -46,7 +46,7 @@ impl Watch {
         Self {
             operation: operation.to_owned(),
             silent: match timeline.trigger() {
-                "grid" => SILENT.max(period * 2),
+                TriggerKind::Grid => SILENT.max(period * 2),
                 _ => SILENT.max(Duration::from_nanos(timeline.min_interval_ns().unsigned_abs()) * 2),
             },
             start: None,
@@ -243,8 +243,8 @@ impl Watch {
             !spoke && trigger.quiet(now, start).is_none()
         };
         match (timeline.trigger(), timeline.leader()) {
-            ("request", _) => timeline.waiting_requests() == 0,
-            ("timer", _) => self.is_trigger_closed || rests(&self.trigger),
+            (TriggerKind::Request, _) => timeline.waiting_requests() == 0,
+            (TriggerKind::Timer, _) => self.is_trigger_closed || rests(&self.trigger),
             (_, Some(leader)) => {
                 let of = &self.streams[leader];
                 let too_few = of.samples - self.led < timeline.every() && of.quiet(now, start).is_none();
@@ -257,11 +257,11 @@ impl Watch {
     /// What the trigger has to do with it.
     fn why_of_trigger(&self, now: Instant, timeline: &Timeline) -> String {
         match (timeline.trigger(), timeline.leader()) {
-            ("request", _) => match timeline.waiting_requests() {
+            (TriggerKind::Request, _) => match timeline.waiting_requests() {
                 1 => "a request waits: ".to_owned(),
                 waiting => format!("{waiting} requests wait: "),
             },
-            ("timer", _) => match self.trigger.last {
+            (TriggerKind::Timer, _) => match self.trigger.last {
                 None => format!("the timer `{}` has not ticked: ", self.trigger.name),
                 Some(last) => format!(
                     "the timer `{}` ticked last {:.1} s ago, and found nothing newer: ",

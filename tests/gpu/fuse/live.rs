@@ -5,7 +5,7 @@ use crate::support::{Random, gpu, ran, random_cases};
 use bytemuck::Pod;
 use half::{bf16, f16};
 use robocache::device::{Device, Dtype, HostBuf, Values};
-use robocache::ops::align::{AlignConfig, Aligner, SampleError};
+use robocache::ops::align::{AlignConfig, Aligner, SampleError, TriggerKind};
 use robocache::time::Interpolation;
 use std::fmt::Write;
 use std::ops::Range;
@@ -114,8 +114,10 @@ fn play(pairs: &mut Pairs, config: &AlignConfig, random: &mut Random, events: us
             now -= 200;
         }
         match (random.below(40), trigger) {
-            (10..20, "request") => pairs.ask(random.once_in(2).then(|| (now - 300 + random.below(400) as i64) * MS)),
-            (10..20, "timer") => pairs.tick(),
+            (10..20, TriggerKind::Request) => {
+                pairs.ask(random.once_in(2).then(|| (now - 300 + random.below(400) as i64) * MS))
+            }
+            (10..20, TriggerKind::Timer) => pairs.tick(),
             (0, _) => pairs.close(modality),
             (1, _) => pairs.open(modality),
             _ => {

@@ -35,5 +35,5 @@ pub use robocache_stream::SamplesError;
 pub use samples::Samples;
 pub use spec::{AttachedSpec, FUSED, OBSERVATION, Spec};
 pub use timeline::{Masks, Notice, Pushed, Refusal, Row, SampleError, StreamState, Target, Timeline};
-pub use trigger::{Rows, TriggerConfig};
+pub use trigger::{Rows, TriggerConfig, TriggerKind};
 pub use window::{Output, Wanted, Window};

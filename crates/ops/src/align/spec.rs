@@ -1,6 +1,6 @@
 //! The configuration of align and fuse, checked.
 
-use super::{AlignConfig, AttachConfig, GroupConfig, ModalityConfig, Rows, TriggerConfig};
+use super::{AlignConfig, AttachConfig, GroupConfig, ModalityConfig, Rows, TriggerConfig, TriggerKind};
 use crate::channel_groups::{Group, Groups};
 use crate::{ConfigError, check_from, duration_ns};
 use robocache_device::Dtype;
@@ -293,7 +293,7 @@ impl AlignConfig {
                 format!(
                     "{} counts targets of the grid, and `trigger` is `{kind}` (allowed: 1{})",
                     self.emit_every,
-                    if kind == "stream" {
+                    if kind == TriggerKind::Stream {
                         "; `trigger.every` counts samples"
                     } else {
                         ""
@@ -338,14 +338,20 @@ impl AlignConfig {
             }
             TriggerConfig::Request { request: input } | TriggerConfig::Timer { timer: input } => {
                 if input.is_empty() {
-                    return refused(kind, "it is empty (needed: the name of an input)".to_owned());
+                    return refused(
+                        &kind.to_string(),
+                        "it is empty (needed: the name of an input)".to_owned(),
+                    );
                 }
                 let attached = self.attach.iter().position(|attach| attach.input == *input);
                 let taken = modality(input)
                     .map(|i| ("modalities", i))
                     .or(attached.map(|i| ("attach", i)));
                 if let Some((list, i)) = taken {
-                    return refused(kind, format!("`{input}` is {list}[{i}] (allowed: an input of its own)"));
+                    return refused(
+                        &kind.to_string(),
+                        format!("`{input}` is {list}[{i}] (allowed: an input of its own)"),
+                    );
                 }
                 Ok(match trigger {
                     TriggerConfig::Request { .. } => Trigger::Request(input.clone()),

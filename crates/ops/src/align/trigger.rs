@@ -1,6 +1,32 @@
 //! What makes an observation: the section `trigger:` of align and fuse.
 
 use serde::Deserialize;
+use std::fmt;
+
+/// Kinds of triggers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TriggerKind {
+    /// The grid of `rate_hz`.
+    Grid,
+    /// The samples of a modality.
+    Stream,
+    /// Messages that are each answered with an observation.
+    Request,
+    /// Messages that each ask for the newest observation.
+    Timer,
+}
+
+impl fmt::Display for TriggerKind {
+    /// Writes the key of the kind in a configuration, or `grid`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Grid => "grid",
+            Self::Stream => "stream",
+            Self::Request => "request",
+            Self::Timer => "timer",
+        })
+    }
+}
 
 /// What makes an observation, where it is not the grid.
 ///
@@ -23,7 +49,7 @@ pub enum TriggerConfig {
     Stream {
         /// The input of the modality.
         stream: String,
-        /// Every so manieth sample is a target.
+        /// How many samples come to one target: 2 makes every second sample one.
         every: usize,
         /// The least time from a target to the next.
         min_interval_ms: f64,
@@ -103,12 +129,12 @@ impl TryFrom<Keys> for TriggerConfig {
 }
 
 impl TriggerConfig {
-    /// Its key.
-    pub fn kind(&self) -> &'static str {
+    /// Its kind.
+    pub fn kind(&self) -> TriggerKind {
         match self {
-            Self::Stream { .. } => "stream",
-            Self::Request { .. } => "request",
-            Self::Timer { .. } => "timer",
+            Self::Stream { .. } => TriggerKind::Stream,
+            Self::Request { .. } => TriggerKind::Request,
+            Self::Timer { .. } => TriggerKind::Timer,
         }
     }
 }

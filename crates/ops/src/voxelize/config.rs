@@ -2,11 +2,9 @@ use super::plan::Plan;
 use super::{Channel, ConfigError, VoxelGrid, VoxelLayout};
 use crate::check_from;
 use robocache_device::Dtype;
+use robocache_geometry::RigidTransform;
 use robocache_stream::{FromConfig, Reading, Wanted};
 use serde::Deserialize;
-
-/// Keys of the section `voxelize:` that a later version will know. They are refused as not supported yet.
-pub const LATER: &[&str] = &["deskew", "crop", "accumulate", "accumulation", "decay"];
 
 /// What voxels are made of which clouds: the section `voxelize:` of a configuration.
 ///
@@ -64,6 +62,13 @@ pub struct Extrinsic {
     /// The quaternion x, y, z, w. It is normalized.
     #[serde(default = "identity")]
     pub rotation_xyzw: [f64; 4],
+}
+
+impl Extrinsic {
+    /// Makes the transform in float64, and rounds it to float32.
+    pub(super) fn transform(&self) -> RigidTransform<f32> {
+        RigidTransform::new(self.rotation_xyzw, self.translation_m).rounded()
+    }
 }
 
 fn float32() -> Dtype {

@@ -209,7 +209,6 @@ impl Plan {
     }
 
     /// How many samples the messages of a batch have.
-    #[cfg(target_os = "linux")]
     pub fn samples(&self, batch: &Batch) -> usize {
         let rows = 0..batch.rows.num_rows();
         rows.map(|row| self.int64_row(&batch.rows, self.timestamps, row).len().max(1))

@@ -67,7 +67,6 @@ pub(super) fn number_after(files: &[PathBuf]) -> u32 {
 }
 
 /// All files of the stream that a file is of.
-#[cfg(target_os = "linux")]
 pub(super) fn beside(file: &Path) -> io::Result<Vec<PathBuf>> {
     let name = file.file_name().map(|name| name.to_string_lossy().into_owned());
     let stream = name.as_deref().and_then(part_of).filter(|&(_, number)| number == 1);

@@ -3,7 +3,6 @@
 //! The Arrow crate encodes and decodes the messages. What it does not offer is here: a footer in a file that still grows,
 //! reading a file without one, and custom metadata of a batch.
 
-#[cfg(target_os = "linux")]
 use super::map::Map;
 use arrow_buffer::Buffer;
 use arrow_ipc::convert::IpcSchemaEncoder;
@@ -16,7 +15,6 @@ use arrow_schema::{DataType, Fields, Schema};
 use flatbuffers::FlatBufferBuilder;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
-#[cfg(target_os = "linux")]
 use std::sync::Arc;
 
 /// The start of a file: the magic, padded to 8 bytes, to which messages are aligned.
@@ -133,7 +131,6 @@ pub(super) struct Messages {
     /// Whether the footer says that the recorder goes on.
     is_open: bool,
     /// The file as memory, where bodies are not to be copied.
-    #[cfg(target_os = "linux")]
     map: Option<Arc<Map>>,
 }
 
@@ -204,7 +201,6 @@ pub(super) fn open(mut file: File) -> io::Result<Option<Messages>> {
         len,
         batches,
         is_open: is_open.unwrap_or(false),
-        #[cfg(target_os = "linux")]
         map: None,
     }))
 }
@@ -258,14 +254,12 @@ fn spans(footer: &Footer<'_>, footer_at: u64) -> Option<Vec<Span>> {
 
 impl Messages {
     /// Leaves the bodies of messages in the file: they are loaded where they are looked at.
-    #[cfg(target_os = "linux")]
     pub fn map(&mut self) -> io::Result<()> {
         self.map = Some(Arc::new(Map::new(self.file.get_ref(), self.len)?));
         Ok(())
     }
 
     /// Goes to the message that starts at `at`.
-    #[cfg(target_os = "linux")]
     pub fn seek(&mut self, at: u64) -> io::Result<()> {
         self.at = at;
         self.file.seek(SeekFrom::Start(at)).map(|_| ())
@@ -350,7 +344,6 @@ impl Messages {
 
     /// The next so many bytes, which start at `at`.
     fn body(&mut self, at: u64, bytes: u64) -> io::Result<Buffer> {
-        #[cfg(target_os = "linux")]
         if let Some(map) = &self.map {
             self.file.seek_relative(bytes as i64)?;
             return Ok(map.buffer(at, bytes));

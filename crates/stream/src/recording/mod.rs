@@ -78,9 +78,7 @@ mod batch;
 mod error;
 mod files;
 mod framing;
-#[cfg(target_os = "linux")]
 mod map;
-#[cfg(target_os = "linux")]
 mod mapped;
 mod pending;
 mod reader;
@@ -91,7 +89,6 @@ mod writer;
 use std::path::Path;
 
 pub use error::{ReadError, WriteError};
-#[cfg(target_os = "linux")]
 pub use mapped::Mapped;
 pub use reader::{Order, Reader};
 pub use writer::Writer;

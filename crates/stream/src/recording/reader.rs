@@ -275,7 +275,6 @@ impl Stream {
     ///
     /// # Errors
     /// Why it could not be read.
-    #[cfg(target_os = "linux")]
     pub fn batch_at_hand(&mut self) -> Result<Option<AtHand<'_>>, ReadError> {
         if let Some(error) = self.failed.take() {
             return Err(error);
@@ -291,13 +290,11 @@ impl Stream {
     }
 
     /// Keeps why there is no next batch.
-    #[cfg(target_os = "linux")]
     pub fn fail(&mut self, error: ReadError) {
         self.failed = Some(error);
     }
 
     /// Reads the batch that starts at `at` of a file.
-    #[cfg(target_os = "linux")]
     pub fn go_to(&mut self, file: usize, at: u64) -> Result<(), ReadError> {
         self.failed = None;
         if file != self.at_file {
@@ -314,7 +311,6 @@ impl Stream {
     }
 
     /// Reads a message of the batch at hand.
-    #[cfg(target_os = "linux")]
     pub fn read_row(&self, row: usize, message: &mut Message) -> Result<(), ReadError> {
         match self.schema.as_ref().zip(self.batch.as_ref()) {
             Some(((_, plan), batch)) if row < batch.rows.num_rows() => plan.read(batch, row, message),
@@ -510,7 +506,6 @@ fn messages_of(path: &Path, is_mapped: bool) -> Result<Messages, ReadError> {
     let Some(messages) = file::open(path).and_then(framing::open).map_err(io)? else {
         return Err(ReadError::NotArrow { path: path.to_owned() });
     };
-    #[cfg(target_os = "linux")]
     if is_mapped {
         let mut messages = messages;
         messages.map().map_err(io)?;
@@ -521,7 +516,6 @@ fn messages_of(path: &Path, is_mapped: bool) -> Result<Messages, ReadError> {
 }
 
 /// A batch of messages.
-#[cfg(target_os = "linux")]
 pub(super) struct AtHand<'a> {
     /// Which of the stream's files it is in.
     pub file: usize,

@@ -284,7 +284,6 @@ impl Stream {
             .open(&path)
             .map_err(&io)?;
         // Where nothing can be locked, nobody asks either.
-        #[cfg(unix)]
         let _ = rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive);
         let mut stream = Self {
             name: name.to_owned(),
@@ -464,7 +463,6 @@ fn next_file(folder: &Path, stream: &str, goes_on: bool) -> Result<PathBuf, Writ
 
 /// Whether a process that lives writes a file.
 fn is_locked(path: &Path) -> bool {
-    #[cfg(unix)]
     if let Ok(file) = File::open(path) {
         let locked = rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockShared);
         return locked == Err(rustix::io::Errno::WOULDBLOCK);

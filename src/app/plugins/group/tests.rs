@@ -1,5 +1,5 @@
 use super::*;
-use crate::app::{Config, Graph, Sink};
+use crate::app::{App, Config, Graph, Sink};
 use robocache_device::Dtype;
 use robocache_stream::{Cells, MetadataRef, MetadataValue, Payload};
 use std::path::Path;

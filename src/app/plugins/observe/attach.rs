@@ -2,7 +2,7 @@
 
 use super::super::held::Pool;
 use super::super::watch::Watch;
-use super::asked;
+use super::trigger;
 use crate::app::Outbox;
 use crate::app::handed::Handed;
 use robocache_device::{Dtype, HostBuf};
@@ -153,7 +153,7 @@ impl Attach {
                     write(self.held.members(i), column, payload, column);
                 }
                 if let Some(request) = request {
-                    asked::answer(header, request);
+                    trigger::answer(header, request);
                 }
                 for (key, value) in input.header.iter() {
                     header.set(key, value);

@@ -1,7 +1,7 @@
 //! Which stream is to blame where there is no observation, or where a stream is hardly ever valid.
 
 use super::{Ailment, Level, SILENT, Stream, Watch, apart, is_due};
-use robocache_ops::align::{StreamState, Timeline};
+use robocache_ops::align::{StreamState, Timeline, TriggerKind};
 use robocache_time::{ns_to_ms, ns_to_s};
 use std::fmt::Write;
 use std::time::Instant;
@@ -95,7 +95,7 @@ impl Watch {
             let ago = now.saturating_duration_since(last).as_secs_f64();
             let _ = write!(why, " spoke last {ago:.1} s ago");
         }
-        let is_trigger = timeline.trigger() == "timer" && self.trigger.last.is_none();
+        let is_trigger = timeline.trigger() == TriggerKind::Timer && self.trigger.last.is_none();
         let guilty = blamed.first().filter(|_| !is_trigger).map(|&(.., i, _)| i);
         Some((guilty.unwrap_or(self.streams.len()), why))
     }

@@ -1,7 +1,7 @@
 //! What makes an observation, and where the rows of its window are.
 
 use super::{Target, Timeline, Trigger};
-use crate::align::Rows;
+use crate::align::{Rows, TriggerKind};
 
 /// A row of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,13 +14,13 @@ pub struct Row {
 }
 
 impl Timeline {
-    /// What makes an observation: `grid`, or the key of the trigger.
-    pub fn trigger(&self) -> &'static str {
+    /// The kind of trigger that makes an observation.
+    pub fn trigger(&self) -> TriggerKind {
         match self.trigger {
-            Trigger::Grid => "grid",
-            Trigger::Stream { .. } => "stream",
-            Trigger::Request(_) => "request",
-            Trigger::Timer(_) => "timer",
+            Trigger::Grid => TriggerKind::Grid,
+            Trigger::Stream { .. } => TriggerKind::Stream,
+            Trigger::Request(_) => TriggerKind::Request,
+            Trigger::Timer(_) => TriggerKind::Timer,
         }
     }
 

@@ -1,0 +1,260 @@
+use super::config::{Step, take_residences};
+use super::operation::OfSource;
+use super::residence::Residences;
+use super::{AppError, Config, OutputResidence, Plugin, Registration, Residence, Source, Value};
+use robocache_device::Placement;
+use robocache_ops::ConfigError;
+use serde::de::DeserializeOwned;
+use std::path::Path;
+use std::time::SystemTime;
+
+/// Says why messages of so many bytes can't be sent on an output.
+pub(super) type MessageLimit = dyn Fn(&str, usize) -> Result<(), String>;
+
+/// A run of a dataflow, from its start to its end. Its nodes may be started several times in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// What no other run has.
+    pub id: String,
+    /// When it was started, the same for every node and every time it is started.
+    pub started: SystemTime,
+}
+
+/// What a node is made for.
+#[derive(Default)]
+pub(super) struct Surroundings {
+    pub wired: Vec<String>,
+    pub run: Option<Run>,
+    pub limit: Option<Box<MessageLimit>>,
+    pub is_check: bool,
+}
+
+/// What a plugin reads when it is [built](Plugin::build): its configuration, its devices and what the node is made for. It
+/// takes what the plugin registers.
+pub struct BuildContext<'a> {
+    config: &'a Config,
+    surroundings: &'a Surroundings,
+    plugin: &'static str,
+    own_name: Option<String>,
+    section: Option<Value>,
+    placement: Placement,
+    /// Where the payloads of its outputs are to be, if its section says so.
+    residences: Option<Residences>,
+    operations: &'a mut Vec<Registration>,
+    /// The outputs of all plugins whose payloads are to be in a ring.
+    in_rings: &'a mut Vec<(String, OutputResidence)>,
+    /// Why an operation that was added is refused.
+    refused: Option<AppError>,
+}
+
+impl<'a> BuildContext<'a> {
+    /// The context of one plugin of the configuration.
+    pub(super) fn new(
+        step: Step,
+        plugin: &dyn Plugin,
+        config: &'a Config,
+        placement: &Placement,
+        surroundings: &'a Surroundings,
+        (operations, in_rings): (&'a mut Vec<Registration>, &'a mut Vec<(String, OutputResidence)>),
+    ) -> Result<Self, AppError> {
+        let mut context = Self {
+            config,
+            surroundings,
+            plugin: plugin.name(),
+            own_name: step.name.or_else(|| plugin.own_name().map(str::to_owned)),
+            section: step.section,
+            placement: placement.clone(),
+            residences: None,
+            operations,
+            in_rings,
+            refused: None,
+        };
+        let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+        if let Some(name) = context.own_name.as_deref()
+            && (name.is_empty() || !name.chars().all(is_name))
+        {
+            let problem = format!("name: `{name}` is no name (allowed: letters a to z, digits, `_` and `-`)");
+            return Err(config.error(plugin.name(), problem));
+        }
+        let label = context.label();
+        if let Some(section) = &mut context.section {
+            let max_bytes = config.take_max_bytes(&label, section)?.or(placement.max_bytes());
+            context.placement = placement.clone().with_max_bytes(max_bytes);
+            context.residences = take_residences(section).map_err(|problem| config.error(&label, problem))?;
+        }
+        Ok(context)
+    }
+
+    /// Builds the plugin.
+    pub(super) fn build(mut self, plugin: &dyn Plugin) -> Result<(), AppError> {
+        plugin.build(&mut self)?;
+        self.refused.map_or(Ok(()), Err)
+    }
+
+    /// The configuration of the plugin that is being built, from its section.
+    ///
+    /// # Errors
+    /// No section; unknown keys, wrong types: the file, the key and what is allowed.
+    pub fn config<C: DeserializeOwned>(&self) -> Result<C, AppError> {
+        match &self.section {
+            Some(section) => self.config.section(&self.label(), section),
+            None => {
+                let problem = format!("the section `{}:` is missing", self.label());
+                Err(self.config.error("configuration", problem))
+            }
+        }
+    }
+
+    /// The configuration of the plugin that is being built: what the program gave it, else from its section.
+    ///
+    /// # Errors
+    /// As [`config`](Self::config).
+    pub fn config_or<C: DeserializeOwned + Clone>(&self, given: &Option<C>) -> Result<C, AppError> {
+        let Some(given) = given else {
+            return self.config();
+        };
+        let section = self.section.as_ref();
+        let is_empty = |section: &Value| section.is_null() || section.as_mapping().is_some_and(|map| map.is_empty());
+        if section.is_some_and(|section| !is_empty(section)) {
+            let (file, label) = (self.config.file().display(), self.label());
+            tracing::warn!("{file}: {label}: not used: the program has a configuration of its own");
+        }
+        Ok(given.clone())
+    }
+
+    /// The name of the operation that is being built: its own, or that of its plugin.
+    pub fn name(&self) -> &str {
+        self.own_name.as_deref().unwrap_or(self.plugin)
+    }
+
+    /// What errors call the plugin that is being built.
+    fn label(&self) -> String {
+        match &self.own_name {
+            None => self.plugin.to_owned(),
+            Some(name) => format!("{} `{name}`", self.plugin),
+        }
+    }
+
+    /// Makes the refusal of a configuration an error that names the file and the section.
+    pub fn refused(&self, error: &ConfigError) -> AppError {
+        self.config.error(&self.label(), error.to_string())
+    }
+
+    /// The devices of the plugin that is being built, and how much of their memory its operation may hold.
+    pub fn placement(&self) -> &Placement {
+        &self.placement
+    }
+
+    /// Whether the configuration is only checked: nothing is to run, and no dataflow is there.
+    pub fn is_check(&self) -> bool {
+        self.surroundings.is_check
+    }
+
+    /// The folder in which each node keeps a file that says how it is, where the configuration names one.
+    pub fn status(&self) -> Option<&Path> {
+        self.config.status()
+    }
+
+    /// The inputs that the dataflow wires, for an operation that takes whatever comes.
+    pub fn wired_inputs(&self) -> &[String] {
+        &self.surroundings.wired
+    }
+
+    /// The run of the dataflow; `None` outside of one.
+    pub fn run(&self) -> Option<&Run> {
+        self.surroundings.run.as_ref()
+    }
+
+    /// Whether messages of so many bytes can be made, and sent on an output where the dataflow wants it.
+    ///
+    /// # Errors
+    /// What they are too large for.
+    pub fn check_message_size(&self, output: &str, bytes: usize) -> Result<(), String> {
+        if host_memory().is_some_and(|memory| bytes > memory) {
+            return Err("more than this machine has memory".to_owned());
+        }
+        match &self.surroundings.limit {
+            Some(limit) => limit(&self.output_name(output), bytes),
+            None => Ok(()),
+        }
+    }
+
+    /// Registers a source. Where it has a name of its own, that stands before its outputs.
+    pub fn add_source(&mut self, outputs: Vec<String>, source: impl Source + 'static) {
+        self.add_operation(Registration {
+            name: self.name().to_owned(),
+            inputs: Vec::new(),
+            outputs,
+            operation: Box::new(OfSource(source)),
+        });
+    }
+
+    /// Registers an operation. Where it has a name of its own, that stands before its outputs.
+    pub fn add_operation(&mut self, mut registration: Registration) {
+        if let Some(residences) = &self.residences {
+            match residences.of(&registration.outputs, &self.placement) {
+                Ok(residences) => {
+                    for (output, residence) in registration.outputs.iter().zip(residences) {
+                        if residence.residence != Residence::Host {
+                            self.in_rings.push((self.output_name(output), residence));
+                        }
+                    }
+                }
+                Err(problem) => {
+                    let refused = self.config.error(&self.label(), problem);
+                    self.refused.get_or_insert(refused);
+                }
+            }
+        }
+        for output in &mut registration.outputs {
+            *output = self.output_name(output);
+        }
+        self.operations.push(registration);
+    }
+
+    fn output_name(&self, output: &str) -> String {
+        match &self.own_name {
+            Some(name) => format!("{name}/{output}"),
+            None => output.to_owned(),
+        }
+    }
+}
+
+/// Bytes of memory that this machine has, where it says.
+fn host_memory() -> Option<usize> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kibibytes: usize = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kibibytes.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_more_than_all_memory_is_refused() {
+        let check = |surroundings: &Surroundings, bytes| {
+            let context = BuildContext {
+                config: &Config::default(),
+                surroundings,
+                plugin: "voxelize",
+                own_name: None,
+                section: None,
+                placement: Placement::cpu("a test"),
+                residences: None,
+                operations: &mut Vec::new(),
+                in_rings: &mut Vec::new(),
+                refused: None,
+            };
+            context.check_message_size("voxels", bytes)
+        };
+        let memory = host_memory().unwrap();
+        assert!(memory > 64 << 20);
+        let mut surroundings = Surroundings::default();
+        assert!(check(&surroundings, memory + 1).is_err());
+        assert!(check(&surroundings, 1 << 20).is_ok());
+        surroundings.limit = Some(Box::new(|output, _| Err(output.to_owned())));
+        assert_eq!(check(&surroundings, 1), Err("voxels".to_owned()));
+    }
+}

@@ -1,0 +1,93 @@
+use super::{AppError, BuildContext, Operation};
+
+/// An operation that can be added to an [`App`](super::App).
+///
+/// A plugin is made by the program. When the app is built, its [`build`](Self::build) is called once for each time that
+/// it is to run: for every entry of `plugins:` with its name, or once where the configuration has no such list. It reads
+/// its configuration and registers an [`Operation`], whose documentation has an example of both. All of that happens
+/// before the node joins its dataflow, so that a configuration which can't be used is found out at once.
+///
+/// By convention a plugin has two constructors: `new(config)` for a program that has its configuration in code, and
+/// `default()` for one that leaves it to the YAML file.
+pub trait Plugin {
+    /// Its name: the key of its section in the configuration.
+    fn name(&self) -> &'static str;
+
+    /// What it does, in a sentence for `--help`.
+    fn about(&self) -> &'static str {
+        ""
+    }
+
+    /// Whether it has its configuration from the program. Then it needs no section, and runs whether or not `plugins:`
+    /// lists it.
+    fn is_configured(&self) -> bool {
+        false
+    }
+
+    /// What tells it from another plugin of its [`name`](Self::name): see [`with_name`](Self::with_name).
+    fn own_name(&self) -> Option<&str> {
+        None
+    }
+
+    /// Reads its configuration with [`BuildContext::config`] or [`BuildContext::config_or`] and registers what it runs with
+    /// [`BuildContext::add_operation`] or [`BuildContext::add_source`]. If [`BuildContext::is_check`], it leaves everything
+    /// as it is, and nothing is wired.
+    ///
+    /// # Errors
+    /// A configuration that can't be used.
+    fn build(&self, context: &mut BuildContext<'_>) -> Result<(), AppError>;
+
+    /// Gives it a name of its own, so that the same operation can run twice in a process. With the name `wrist` the
+    /// operation is `wrist` in the log and in live parameters (`wrist.max_wait_ms`), and its output `fused` is
+    /// `wrist/fused`: for the dataflow, and for the operations after it. In a YAML file, `name: wrist` in an entry of
+    /// `plugins:` does the same.
+    fn with_name(self, name: impl Into<String>) -> Named<Self>
+    where
+        Self: Sized,
+    {
+        Named {
+            plugin: self,
+            name: name.into(),
+        }
+    }
+}
+
+/// A plugin with a name of its own: [`Plugin::with_name`].
+pub struct Named<P> {
+    plugin: P,
+    name: String,
+}
+
+impl<P: Plugin> Plugin for Named<P> {
+    fn name(&self) -> &'static str {
+        self.plugin.name()
+    }
+
+    fn about(&self) -> &'static str {
+        self.plugin.about()
+    }
+
+    fn is_configured(&self) -> bool {
+        self.plugin.is_configured()
+    }
+
+    fn own_name(&self) -> Option<&str> {
+        Some(&self.name)
+    }
+
+    fn build(&self, context: &mut BuildContext<'_>) -> Result<(), AppError> {
+        self.plugin.build(context)
+    }
+}
+
+/// A running operation with what it listens to and what it publishes.
+pub struct Registration {
+    /// Its name in the log and in live parameters: [`BuildContext::name`].
+    pub name: String,
+    /// The inputs it listens to; [`Operation::input`] gets their indices in this list.
+    pub inputs: Vec<String>,
+    /// The outputs it publishes; [`Outbox::send`](super::Outbox::send) takes their indices in this list.
+    pub outputs: Vec<String>,
+    /// The operation itself.
+    pub operation: Box<dyn Operation>,
+}

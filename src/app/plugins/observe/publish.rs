@@ -1,0 +1,219 @@
+//! Observations that are due, and what their headers say.
+
+use super::attach::Attach;
+use super::{Observe, trigger};
+use crate::app::Outbox;
+use crate::app::plugins::watch::Watch;
+use robocache_device::Device;
+use robocache_device::cuda::{Budget, Gpu};
+use robocache_ops::align::{Aligner, Wanted, Window};
+use robocache_stream::{Header, Layout};
+
+/// Observations that are published before the operations that take them in this process get to see them.
+const AT_ONCE: usize = 256;
+
+/// What is said of every observation of an output.
+pub(super) struct Published {
+    pub names: Vec<String>,
+    pub offsets: Vec<i64>,
+    pub layout: Layout,
+    /// The frame of the stream, where the output is that of one stream.
+    pub frame_id: Option<String>,
+}
+
+impl Observe {
+    /// Publishes what is due, a number of observations at most. Returns whether that was all.
+    pub(super) fn publish_due(&mut self, out: &mut Outbox<'_>) -> bool {
+        let mut published = 0;
+        while published < AT_ONCE
+            && !out.is_full()
+            && let Some(target) = self.aligner.due()
+        {
+            published += 1;
+            // Those that waited in front of it come first.
+            self.answer_refused(out);
+            self.watch.observation(self.aligner.timeline());
+            if let Some(mut figures) = out.figures() {
+                figures.observation(Some(self.aligner.timeline().wait_ns(&target)));
+            }
+            let device = self
+                .aligner
+                .output_gpu()
+                .map(|(gpu, budget)| (gpu.clone(), budget.clone()));
+            let observation = self.attach.as_ref().map(Attach::observation);
+            let is_whole_wanted = observation.is_some_and(|output| out.is_wanted(output));
+            let mut window = self.aligner.window_for(target, |output| match &device {
+                _ if is_whole_wanted => Wanted::OnHost,
+                Some((gpu, _)) if out.is_wanted_on_device(output, gpu) => Wanted::OnDevice,
+                _ if out.is_wanted(output) => Wanted::OnHost,
+                _ => Wanted::Nowhere,
+            });
+            let request = target.request.and_then(|number| self.requests.take(number));
+            let answered = request.as_ref();
+            if let Some(attach) = &mut self.attach {
+                attach.select(window.timeline(), &target, out);
+                attach.report(window.timeline(), &mut self.watch, out);
+                attach.publish(&target, answered, out);
+            }
+            for (i, output) in self.outputs.iter().enumerate() {
+                let is_made = match &mut self.attach {
+                    Some(attach) if is_whole_wanted => {
+                        output.publish_whole(&mut window, answered, attach, out);
+                        true
+                    }
+                    attach => output.publish(i, &mut window, answered, attach.as_ref(), device.as_ref(), out),
+                };
+                if is_made {
+                    report(i, &window, &mut self.watch, out);
+                }
+            }
+            self.requests.give_back(request);
+        }
+        self.answer_refused(out);
+        for notice in self.aligner.take_notices() {
+            self.watch.notice(notice, out);
+        }
+        if let Some(error) = self.aligner.take_lost() {
+            out.end(error);
+        }
+        published < AT_ONCE && !out.is_full()
+    }
+}
+
+impl Published {
+    /// The outputs of an aligner. `has_frames`: each is that of one stream, whose frame it passes on.
+    pub fn of(aligner: &Aligner, has_frames: bool) -> Vec<Self> {
+        let timeline = aligner.timeline();
+        let published = aligner.outputs().iter().map(|output| {
+            let modalities = output.modalities();
+            let names = timeline.inputs().skip(modalities.start).take(modalities.len());
+            Self {
+                names: names.map(str::to_owned).collect(),
+                offsets: output.offsets().to_vec(),
+                layout: output.layout().clone(),
+                frame_id: has_frames.then(String::new),
+            }
+        });
+        published.collect()
+    }
+
+    /// Publishes an output of a window where it is wanted. `device` is the one on which it may stay, with its budget.
+    /// `request` is the one that the window answers. Says whether it was wanted.
+    fn publish(
+        &self,
+        i: usize,
+        window: &mut Window<'_>,
+        request: Option<&Header>,
+        attach: Option<&Attach>,
+        device: Option<&(Gpu, Budget)>,
+        out: &mut Outbox<'_>,
+    ) -> bool {
+        let describe = |window: &Window<'_>, header: &mut Header| {
+            self.describe(window, request, header);
+            if let Some(attach) = attach {
+                attach.describe(header);
+            }
+        };
+        let mut is_sent = false;
+        match (window.wanted(i), device) {
+            (Wanted::Nowhere, _) => return false,
+            (Wanted::OnDevice, Some((gpu, budget))) => {
+                let tensor = (window.timeline().dtype(), self.layout.rows);
+                let sent = out.send_on_device(i, tensor, (gpu, budget), |memory, header| {
+                    window.leave_on_device(i, memory)?;
+                    describe(window, header);
+                    Ok(())
+                });
+                is_sent = sent.map_err(|error| window.failed_to_leave(error)).is_ok();
+            }
+            _ => {}
+        }
+        if !is_sent {
+            out.send(i, &self.layout, |payload, header| {
+                window.write(i, payload.column::<u8>(0));
+                describe(window, header);
+            });
+        }
+        true
+    }
+
+    /// Publishes the window as `observation` with what is attached to it, and alone where that is wanted. Its values are
+    /// computed once.
+    fn publish_whole(
+        &self,
+        window: &mut Window<'_>,
+        request: Option<&Header>,
+        attach: &mut Attach,
+        out: &mut Outbox<'_>,
+    ) {
+        attach.values.resize(window.output(0).bytes());
+        window.write(0, attach.values.bytes_mut());
+        out.send(0, &self.layout, |payload, header| {
+            payload.column::<u8>(0).copy_from_slice(attach.values.bytes());
+            self.describe(window, request, header);
+            attach.describe(header);
+        });
+        let dtype = window.timeline().dtype();
+        attach.publish_whole(dtype, out, |header| self.describe(window, request, header));
+    }
+
+    /// Writes the header of the output that was taken last.
+    fn describe(&self, window: &Window<'_>, request: Option<&Header>, header: &mut Header) {
+        if let Some(request) = request {
+            trigger::answer(header, request);
+        }
+        let (target, masks, timeline) = (window.target(), window.masks(), window.timeline());
+        let width = self.offsets.last().copied().unwrap_or(0);
+        header.shape.set([timeline.window() as i64, width]);
+        header.dtype.set(timeline.dtype());
+        header.timestamp_ns.set(target.time_ns);
+        header.timestamps_ns.set(&masks.timestamps_ns);
+        header.modalities.set(&self.names);
+        header.offsets.set(&self.offsets);
+        header.valid.set(&masks.valid);
+        header.age_ns.set(&masks.age_ns);
+        header.epoch.set(target.epoch);
+        header.late_samples.set(target.late_samples);
+        header.trigger.set(timeline.trigger());
+        header.wait_ns.set(timeline.wait_ns(target));
+        if !target.is_deterministic {
+            header.deterministic.set(0);
+        }
+        header.device.set(window.device());
+        header.compute_us.set(window.compute_time().as_secs_f64() * 1e6);
+        if window.device() != Device::Cpu {
+            header.device_bytes.set(window.device_bytes() as i64);
+        }
+        if let Some(frame_id) = self.frame_id.as_ref().filter(|frame_id| !frame_id.is_empty()) {
+            header.frame_id.set(frame_id);
+        }
+    }
+}
+
+/// Says what the newest row of an output has of each stream, and counts values that the published type can't hold.
+fn report(i: usize, window: &Window<'_>, watch: &mut Watch, out: &mut Outbox<'_>) {
+    let dtype = window.timeline().dtype();
+    let modalities = window.output(i).modalities();
+    let masks = window.masks();
+    let newest = masks.valid.len() - modalities.len();
+    let streams = || {
+        let newest = masks.age_ns[newest..].iter().zip(&masks.valid[newest..]);
+        modalities.clone().zip(newest)
+    };
+    streams().for_each(|(input, (&age_ns, &valid))| watch.observed(input, age_ns, valid == 1));
+    if let Some(mut figures) = out.figures() {
+        streams().for_each(|(input, (&age_ns, &valid))| figures.observed(input, age_ns, valid == 1));
+        figures.computed(window.compute_time(), window.device(), window.device_bytes());
+    }
+    for (input, &rows) in modalities
+        .clone()
+        .zip(&window.masks().overflows)
+        .filter(|(_, rows)| **rows > 0)
+    {
+        let largest = dtype.largest();
+        out.fault(
+            input,
+            format_args!("{rows} rows of a window are past what {dtype} holds ({largest:e}): they are not valid"),
+        );
+    }
+}

@@ -1,0 +1,123 @@
+//! Requests and ticks: what they ask for, and the metadata of requests until they are answered.
+
+use super::{Observe, Pending};
+use crate::app::{Fault, Outbox};
+use robocache_ops::align::TriggerKind;
+use robocache_stream::{Header, Layout, Message, key};
+use std::collections::VecDeque;
+use std::fmt::Display;
+use std::time::Instant;
+
+/// The requests that wait, in the order in which they came, in memory that is reused.
+#[derive(Default)]
+pub(super) struct Requests {
+    waiting: VecDeque<(u64, Instant, Header)>,
+    free: Vec<Header>,
+}
+
+impl Requests {
+    /// Keeps the metadata of a request.
+    pub fn put(&mut self, number: u64, header: &Header) {
+        let mut kept = self.free.pop().unwrap_or_default();
+        kept.copy_from(header);
+        self.waiting.push_back((number, Instant::now(), kept));
+    }
+
+    /// Takes the metadata of a request out.
+    pub fn take(&mut self, number: u64) -> Option<Header> {
+        let at = self.waiting.iter().position(|(of, ..)| *of == number)?;
+        self.waiting.remove(at).map(|(.., header)| header)
+    }
+
+    /// Takes that of the oldest request out.
+    pub fn take_oldest(&mut self) -> Option<Header> {
+        self.waiting.pop_front().map(|(.., header)| header)
+    }
+
+    /// Gives the memory of metadata back.
+    pub fn give_back(&mut self, header: Option<Header>) {
+        self.free.extend(header);
+    }
+
+    /// When the oldest one came.
+    pub fn oldest(&self) -> Option<Instant> {
+        self.waiting.front().map(|&(_, came, _)| came)
+    }
+}
+
+impl Observe {
+    /// A request or a tick came.
+    pub(super) fn triggered(&mut self, message: &Message, out: &mut Outbox<'_>) {
+        let input = self.trigger_input();
+        self.watch.triggered();
+        if self.aligner.timeline().trigger() == TriggerKind::Timer {
+            self.aligner.tick();
+        } else {
+            let asked = time(&message.header);
+            let number = asked.and_then(|time| Ok(self.aligner.ask(time)?));
+            match number {
+                Ok(number) => self.requests.put(number, &message.header),
+                Err(refusal) => self.refuse(&message.header, refusal.into_inner().as_ref(), out),
+            }
+        }
+        let before = self.watch.observations();
+        if !self.publish_due(out) {
+            self.pending = Pending::Observations;
+        }
+        if self.aligner.timeline().trigger() == TriggerKind::Timer && self.watch.observations() == before {
+            out.tally(input, "ticks without anything newer");
+        }
+    }
+
+    /// Answers the requests that waited and get no observation.
+    pub(super) fn answer_refused(&mut self, out: &mut Outbox<'_>) {
+        while let Some((number, refusal)) = self.aligner.take_refused() {
+            if let Some(request) = self.requests.take(number) {
+                self.refuse(&request, &refusal, out);
+                self.requests.give_back(Some(request));
+            }
+        }
+    }
+
+    /// Answers a request that gets no observation: no row, and why.
+    pub(super) fn refuse(&self, request: &Header, why: &(impl Display + ?Sized), out: &mut Outbox<'_>) {
+        let timeline = self.aligner.timeline();
+        let whole = self
+            .attach
+            .as_ref()
+            .map(|attach| (attach.observation(), &self.outputs[0]));
+        for (i, output) in self.outputs.iter().enumerate().chain(whole) {
+            out.send(i, &Layout::flat(timeline.dtype(), 0), |_, header| {
+                answer(header, request);
+                header.shape.set([0, output.offsets.last().copied().unwrap_or(0)]);
+                header.dtype.set(timeline.dtype());
+                header.trigger.set(timeline.trigger());
+                header.error.set(why);
+            });
+        }
+        out.fault(self.trigger_input(), format_args!("a request is refused: {why}"));
+    }
+}
+
+/// The time that a request asks for, ns; `None`: the newest that is due. dora's own stamp is no such time.
+///
+/// # Errors
+/// A time that is none.
+fn time(header: &Header) -> Result<Option<i64>, Fault> {
+    if let Some(came) = header.other.get(key::timestamp_ns) {
+        let (key, came) = (key::timestamp_ns, came.as_ref());
+        return Err(format!("metadata `{key}` is {came:?} (allowed: an Integer, or none for the newest)").into());
+    }
+    let is_own = *header.unstamped == 0;
+    Ok(header.timestamp_ns.get().copied().filter(|_| is_own))
+}
+
+/// Begins the header of an answer with all that the request says, but for the form of its payload.
+pub(super) fn answer(header: &mut Header, request: &Header) {
+    header.copy_from(request);
+    header.forget_form();
+    if header.unstamped.is_present() {
+        header.timestamp_ns.clear();
+        header.unstamped.clear();
+    }
+}
