@@ -11,7 +11,6 @@ mod latency;
 mod new;
 mod offsets;
 mod output;
-mod plot;
 mod report;
 mod stats;
 mod top;
@@ -49,7 +48,6 @@ enum Command {
     Try(trial::Args),
     Convert(convert::Args),
     Report(report::Args),
-    Plot(plot::Args),
     Latency(latency::Args),
     Clock(clock::Args),
     Doctor(doctor::Args),
@@ -77,7 +75,6 @@ fn main() -> ExitCode {
         Command::Try(args) => trial::run(&args, &output),
         Command::Convert(args) => convert::run(&args, &output),
         Command::Report(args) => report::run(&args, &output),
-        Command::Plot(args) => plot::run(&args, &output),
         Command::Latency(args) => latency::run(&args, &output),
         Command::Clock(args) => clock::run(&args, &output),
         Command::Doctor(args) => doctor::run(&args, &output),

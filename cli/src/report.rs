@@ -8,10 +8,11 @@ mod watched;
 use crate::info::{self, Info};
 use crate::offsets::{self, Found, Judge};
 use crate::output::{self, Output, bytes, figure};
+use crate::track::Tracks;
 use crate::trial::report::{Observations, Report as Trial};
 use crate::trial::tally::Counts;
 use crate::{channel, trial};
-use diagnosed::Diagnosed;
+use diagnosed::{Chart, Diagnosed};
 use robocache::stream::Message;
 use robocache::stream::recording::Reader;
 use serde::Serialize;
@@ -19,6 +20,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use watched::Watched;
+
+/// Lines in the chart of `--channel`.
+const MOST_LINES: usize = 32;
+
+/// Points of a stretch, or up to twice as many.
+const MOST_POINTS: usize = 1000;
 
 /// Samples of a stream that is drawn as it was recorded have at most so many values; others are clouds, grids or images.
 const LONGEST_SAMPLE: usize = 1024;
@@ -30,16 +37,21 @@ const LONGEST_SAMPLE: usize = 1024;
 /// them, and the figures are those of `try --json`. Observations and diagnostics that were recorded are shown as they are;
 /// where there are no observations, the streams are.
 #[derive(clap::Args)]
-#[command(after_help = "Exit codes:
+#[command(after_help = format!("{}
+
+Exit codes:
   0   it is written
   1   it is written, but for a part of the recording that can't be read
-  2   the configuration or the recording can't be used, or the page can't be written")]
+  2   the configuration or the recording can't be used, or the page can't be written", channel::NAMING))]
 pub struct Args {
     /// The folder of the recording
     recording: PathBuf,
     /// A configuration that is tried over it
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// A channel that is drawn with the others so named, in one chart; STREAM alone is all of its channels
+    #[arg(long = "channel", value_name = "CHANNEL")]
+    channels: Vec<String>,
     /// The page; an older one is written over
     #[arg(short, long, value_name = "FILE", default_value = "report.html")]
     output: PathBuf,
@@ -71,6 +83,8 @@ pub struct Figures {
 
 /// What the page draws.
 struct Drawings {
+    /// Those of `--channel`.
+    channels: Vec<Chart>,
     outputs: Vec<Watched>,
     diagnostics: Vec<Diagnosed>,
 }
@@ -110,7 +124,8 @@ pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
 
 /// Writes the page, and returns what it says in numbers.
 pub fn write(args: &Args) -> eyre::Result<Figures> {
-    // The configuration is looked at first: reading a long recording takes its time.
+    // Names and the configuration are looked at first: reading a long recording takes its time.
+    let channels = chosen(&args.recording, &args.channels)?;
     let mut computed: Vec<Watched> = Vec::new();
     let mut trial = None;
     let mut config = None;
@@ -154,6 +169,7 @@ pub fn write(args: &Args) -> eyre::Result<Figures> {
         not_drawn: recorded.not_drawn,
     };
     let drawings = Drawings {
+        channels,
         outputs: computed,
         diagnostics: recorded.diagnostics,
     };
@@ -165,6 +181,28 @@ pub fn write(args: &Args) -> eyre::Result<Figures> {
     figures.page_bytes = page::START.len() + text.len();
     output::write(&args.output, page::START, &text)?;
     Ok(figures)
+}
+
+/// The channels that these words name, a line each.
+fn chosen(folder: &Path, words: &[String]) -> eyre::Result<Vec<Chart>> {
+    if words.is_empty() {
+        return Ok(Vec::new());
+    }
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    // `info` tells what can't be read.
+    let (channels, _) = channel::read(folder, &words, MOST_LINES)?;
+    let chart = |channel: channel::Channel| {
+        let mut tracks = Tracks::new(1, MOST_POINTS);
+        for (&time_ns, &value) in channel.times_ns.iter().zip(&channel.values) {
+            tracks.push(time_ns, &[value]);
+        }
+        Chart {
+            lines: vec![channel.name.clone()],
+            name: channel.name,
+            tracks,
+        }
+    };
+    Ok(channels.into_iter().map(chart).collect())
 }
 
 fn verdict(trial: Option<&Trial>, recorded: &[Observations]) -> String {

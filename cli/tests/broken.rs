@@ -33,14 +33,13 @@ fn every_command_tells_what_it_could_not_read() {
     let config = folder.write("robocache.yml", FUSE);
     let (at, config) = (at.to_str().unwrap(), config.to_str().unwrap());
     let page = folder.path("page.html").to_str().unwrap().to_owned();
-    let picture = folder.path("plot.svg").to_str().unwrap().to_owned();
     let outs = ["out", "out.mcap", "tables", "dataset"].map(|name| folder.path(name).to_str().unwrap().to_owned());
     let commands: [&[&str]; 10] = [
         &["info", at],
         &["try", config, at],
         &["report", at, "-o", &page],
         &["report", at, "-o", &page, "--config", config],
-        &["plot", at, "a", "-o", &picture],
+        &["report", at, "-o", &page, "--channel", "a"],
         &["latency", at, "--a", "a[0]", "--b", "b[0]"],
         &["clock", at],
         &["convert", at, &outs[0]],

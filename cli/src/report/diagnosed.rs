@@ -1,13 +1,11 @@
 //! What nodes said of themselves once a second while it was recorded: the output `diagnostics`.
 
+use super::MOST_POINTS;
 use crate::track::Tracks;
 use robocache::device::Dtype;
 use robocache::stream::{Column, Message, MetadataRef};
 use serde::Serialize;
 use std::collections::BTreeMap;
-
-/// Points of a stretch, or up to twice as many.
-const MOST_POINTS: usize = 1000;
 
 /// What is drawn of an input: its column, and what it is called.
 const OF_AN_INPUT: [(&str, &str); 4] = [

@@ -174,6 +174,17 @@ function traces(parent, output) {
   });
 }
 
+// Channels of several streams, in one chart: a line for each, and for each part of it.
+function chosen(parent, channels) {
+  const parts = channels.flatMap(({ name, stretches }) => stretches.map((stretch, i) => ({ name: i > 0 ? `${name}, part ${i + 1}` : name, stretch })));
+  const tables = parts.map(({ stretch }) => [stretch.times_s, stretch.columns[0]]);
+  // 2: what is missing in a line stays so at the times of the others.
+  const [times, ...values] = uPlot.join(tables, tables.map(() => [0, 2]));
+  plot(parent, times, parts.map(({ name }, i) => ({ name, values: values[i] })), { height: 300 });
+  const widest = parts.reduce((widest, { stretch }) => (stretch.width_s > widest.width_s ? stretch : widest), parts[0].stretch);
+  add(parent, "p", grain(widest), "note");
+}
+
 function ages(parent, output) {
   const lanes = output.lanes.filter((lane) => lane.is_observed);
   if (lanes.length === 0) return;
@@ -227,6 +238,7 @@ function show() {
   add(main, "h2", "Over time");
   add(main, "p", `Times count from the first stamp of the recording, ${data.origin_ns} ns. Red is not valid: nothing is drawn there. Pale red is not valid for a part of the time. ` +
     "A line ends at a gap. Drag to look closer, click twice to go back.", "note");
+  if (data.channels.length > 0) chosen(main, data.channels);
   for (const output of data.outputs) traces(main, output);
   for (const [stream, why] of Object.entries(figures.not_drawn)) add(main, "p", `${stream} is not drawn: ${why}`, "note");
 

@@ -23,6 +23,7 @@ struct Data<'a> {
     figures: &'a Figures,
     /// The first stamp of the recording, from which times are counted, as text: JavaScript has no such numbers.
     origin_ns: String,
+    channels: Vec<Drawn<'a>>,
     outputs: Vec<Output<'a>>,
     diagnostics: Vec<Diagnostics<'a>>,
     config: Option<Used<'a>>,
@@ -111,6 +112,7 @@ pub fn text(figures: &Figures, drawings: &Drawings, config: Option<(&Path, &str)
     let data = Data {
         figures,
         origin_ns: origin_ns.to_string(),
+        channels: drawings.channels.iter().map(|chart| drawn(chart, origin_ns)).collect(),
         outputs: drawings
             .outputs
             .iter()

@@ -1,5 +1,6 @@
 //! What an output or a stream holds over time, as it is drawn.
 
+use super::MOST_POINTS;
 use super::histogram::Histogram;
 use crate::channel;
 use crate::track::Tracks;
@@ -8,9 +9,6 @@ use robocache::ops::align::AlignConfig;
 use robocache::stream::{Header, Message};
 use robocache::time::ns_to_ms;
 use std::ops::Range;
-
-/// Points of a stretch, or up to twice as many.
-const MOST_POINTS: usize = 1000;
 
 /// The first channels of a stream that are drawn.
 const MOST_CHANNELS: usize = 8;
