@@ -18,7 +18,7 @@ import json
 import pathlib
 import sys
 
-from run import PERFORMANCE, ROOT, replace_between, time_text
+from run import PERFORMANCE, ROOT, replace_between, save, subplots, time_text
 
 PLOT = ROOT / "docs" / "performance-gpu.svg"
 ROOM, ROOM_BYTES = "room, 131072 points, 256x256x256", 131072 * 12
@@ -358,13 +358,6 @@ def more_tables(get: Figures) -> list[str]:
 
 
 def plot(get: Figures, caption: str) -> None:
-    import matplotlib
-
-    matplotlib.use("svg")
-    # The same figures give the same file.
-    matplotlib.rcParams.update({"svg.hashsalt": "robocache", "font.size": 9, "font.family": "DejaVu Sans"})
-    import matplotlib.pyplot as plt
-
     series = [
         ("robocache", "cuda", "#1f6f8b"),
         ("torch.compile, captured", "torch.compile", "#e07b39"),
@@ -383,7 +376,7 @@ def plot(get: Figures, caption: str) -> None:
     if not shown:
         sys.exit("no row of robocache on a device has a peer's beside it: nothing to plot")
     # Points, not bars: a logarithmic axis has no zero for a bar to begin at.
-    figure, axis = plt.subplots(figsize=(8.2, 1.4 + 0.27 * len(shown)), layout="constrained")
+    figure, axis = subplots(figsize=(8.2, 1.4 + 0.27 * len(shown)))
     for name, backend, colour in reversed(series):
         rows = [row_of(op, config, backend) for op, config in shown]
         places = [(row["us_p50"], at) for at, row in enumerate(rows) if row]
@@ -405,8 +398,7 @@ def plot(get: Figures, caption: str) -> None:
     axis.spines[["top", "right", "left", "bottom"]].set_visible(False)
     axis.tick_params(length=0)
     axis.tick_params(which="minor", length=0)
-    figure.supxlabel(caption, fontsize=8, color="#555555")
-    figure.savefig(PLOT, facecolor="white", metadata={"Date": None, "Creator": None})
+    save(figure, PLOT, caption)
 
 
 def read(files: list[pathlib.Path]) -> Figures:

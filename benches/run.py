@@ -351,14 +351,23 @@ def write_modes(rows: list[dict], when: str) -> None:
     replace_between(PERFORMANCE, "bench-modes", [*mode_table(rows), "", caption])
 
 
-def plot(get: Figures, when: str) -> None:
+def subplots(*args, **kwargs) -> tuple:
+    """A figure and its axes: the same figures give the same file."""
     import matplotlib
 
     matplotlib.use("svg")
-    # The same figures give the same file.
     matplotlib.rcParams.update({"svg.hashsalt": "robocache", "font.size": 9, "font.family": "DejaVu Sans"})
-    import matplotlib.pyplot as plt
+    from matplotlib import pyplot
 
+    return pyplot.subplots(*args, layout="constrained", **kwargs)
+
+
+def save(figure, path: pathlib.Path, caption: str) -> None:
+    figure.supxlabel(caption, fontsize=8, color="#555555")
+    figure.savefig(path, facecolor="white", metadata={"Date": None, "Creator": None})
+
+
+def plot(get: Figures, when: str) -> None:
     ours, others = "#1f6f8b", "#b9bec4"
 
     def colour(row: dict) -> str:
@@ -386,7 +395,7 @@ def plot(get: Figures, when: str) -> None:
         ),
     ]
     heights = [len(bars) + 1 for _, bars in panels]
-    figure, axes = plt.subplots(len(panels), 1, figsize=(8.2, 8.2), height_ratios=heights, layout="constrained")
+    figure, axes = subplots(len(panels), 1, figsize=(8.2, 8.2), height_ratios=heights)
     for axis, (title, bars) in zip(axes, panels, strict=True):
         p50 = [row["us_p50"] / 1e3 for _, row, _ in bars]
         p99 = [row["us_p99"] / 1e3 for _, row, _ in bars]
@@ -401,9 +410,7 @@ def plot(get: Figures, when: str) -> None:
         axis.set_axisbelow(True)
         axis.spines[["top", "right", "left"]].set_visible(False)
         axis.tick_params(axis="y", length=0)
-    caption = f"Bar and number: p50; line: up to p99. {machine()}, {when}, `make bench`"
-    figure.supxlabel(caption, fontsize=8, color="#555555")
-    figure.savefig(PLOT, facecolor="white", metadata={"Date": None, "Creator": None})
+    save(figure, PLOT, f"Bar and number: p50; line: up to p99. {machine()}, {when}, `make bench`")
 
 
 # The paths through robocache, in the plot
