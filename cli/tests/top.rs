@@ -7,11 +7,9 @@ mod common;
 use common::{Folder, run};
 use robocache::app::{Level, Report, Row};
 use serde_json::json;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::process::Command;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 fn report(node: &str, level: Level) -> Report {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
@@ -119,44 +117,43 @@ fn a_folder_that_is_not_there_is_refused_and_in_an_empty_one_nothing_is_well() {
 #[test]
 fn prometheus_gets_its_figures() {
     let folder = Folder::new();
-    write(&folder, &report("fuse", Level::Ok));
-    let mut server = Command::new(env!("CARGO_BIN_EXE_robocache"))
-        .arg("top")
-        .arg(&folder.0)
-        .args(["--prometheus", "127.0.0.1:0"])
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut said = String::new();
-    BufReader::new(server.stderr.take().unwrap())
-        .read_line(&mut said)
-        .unwrap();
-    let address = said
-        .split("http://")
-        .nth(1)
-        .unwrap()
-        .split('/')
-        .next()
-        .unwrap()
-        .to_owned();
-    let mut client = TcpStream::connect(&address).unwrap();
-    client
-        .write_all(b"GET /metrics HTTP/1.1\r\nHost: robot\r\n\r\n")
-        .unwrap();
-    let mut answer = String::new();
-    client.read_to_string(&mut answer).unwrap();
-    server.kill().unwrap();
-    server.wait().unwrap();
-    assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
-    assert!(answer.contains("\nrobocache_up{node=\"fuse\"} 1\n"), "{answer}");
-
-    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = taken.local_addr().unwrap().to_string();
-    let done = run([
+    let of_exporter = Folder::new();
+    let file = of_exporter.path("robocache.prom");
+    let words = [
         "top".as_ref(),
         folder.0.as_os_str(),
         "--prometheus".as_ref(),
-        address.as_ref(),
-    ]);
-    assert_eq!((done.code, done.err.contains(&address)), (2, true), "{}", done.err);
+        file.as_os_str(),
+    ];
+    write(&folder, &report("fuse", Level::Ok));
+    let done = run(words.into_iter().chain(["--once".as_ref()]));
+    assert_eq!((done.code, done.out.as_str()), (0, ""), "{}", done.err);
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(text.contains("\nrobocache_up{node=\"fuse\"} 1\n"), "{text}");
+    write(&folder, &report("voxelize", Level::Error));
+    let mut running = Command::new(env!("CARGO_BIN_EXE_robocache"))
+        .args(words)
+        .spawn()
+        .unwrap();
+    let start = Instant::now();
+    while !std::fs::read_to_string(&file)
+        .unwrap()
+        .contains("robocache_level{node=\"voxelize\"} 2\n")
+    {
+        assert!(start.elapsed() < Duration::from_secs(20));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    running.kill().unwrap();
+    running.wait().unwrap();
+    assert_eq!(std::fs::read_dir(&of_exporter.0).unwrap().count(), 1);
+
+    std::fs::write(&file, "mine").unwrap();
+    let done = run(words);
+    assert_eq!(
+        (done.code, done.err.contains("no file of that kind")),
+        (2, true),
+        "{}",
+        done.err
+    );
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
 }

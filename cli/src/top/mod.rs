@@ -8,9 +8,12 @@ mod screen;
 use crate::output::{Output, Table, path};
 use files::Status;
 use std::io::IsTerminal;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
+
+/// How often the file for Prometheus is written: a node exporter is usually asked every 15 s.
+const WRITE_EVERY: Duration = Duration::from_secs(5);
 
 /// The width of a line where nobody says it.
 const WIDTH: usize = 80;
@@ -25,16 +28,16 @@ const WIDTH: usize = 80;
 Exit codes of --once, and of --json:
   0   every node is well, warns at most, or has ended
   1   a node is in error or stale, or its file can't be read; or no node has written one
-  2   the folder can't be read")]
+  2   the folder can't be read, or the file can't be written")]
 pub struct Args {
     /// The folder of the status files [default: that of ROBOCACHE_STATUS]
     folder: Option<PathBuf>,
     /// Says it once and ends
     #[arg(long)]
     once: bool,
-    /// Serves the figures at this address, such as 127.0.0.1:9464, for Prometheus
-    #[arg(long, value_name = "ADDR", conflicts_with = "once")]
-    prometheus: Option<SocketAddr>,
+    /// Writes the figures to this file every 5 s, or once, for the textfile collector of Prometheus' node exporter
+    #[arg(long, value_name = "FILE.prom")]
+    prometheus: Option<PathBuf>,
 }
 
 pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
@@ -42,12 +45,15 @@ pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
     let Some(folder) = args.folder.clone().or_else(|| of_env().map(PathBuf::from)) else {
         eyre::bail!("no folder is named (needed: that of `status:` in the configuration, or ROBOCACHE_STATUS)");
     };
-    if let Some(address) = args.prometheus {
-        eyre::ensure!(
-            !output.is_json(),
-            "--prometheus serves text until it is ended (allowed: --json without it)"
-        );
-        return prometheus::serve(address, &folder, output);
+    if let Some(file) = &args.prometheus {
+        loop {
+            let status = Status::read(&folder)?;
+            prometheus::write(file, &status)?;
+            if args.once {
+                return Ok(ExitCode::from(u8::from(!status.is_well())));
+            }
+            std::thread::sleep(WRITE_EVERY);
+        }
     }
     if !args.once && !output.is_json() {
         screen::show(&folder)?;

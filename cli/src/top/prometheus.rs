@@ -1,185 +1,20 @@
-//! The figures for Prometheus: <https://prometheus.io/docs/instrumenting/exposition_formats/>, over HTTP/1.1.
-//!
-//! One thread. Each client has a deadline, a bounded request and one answer, so that none can keep another waiting.
+//! The figures for Prometheus: <https://prometheus.io/docs/instrumenting/exposition_formats/>, as a file that its node exporter
+//! reads (`--collector.textfile.directory`).
 
 use super::files::{Node, Status};
-use crate::output::Output;
+use crate::output;
 use robocache::app::{Report, Row};
 use robocache::stream::key;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::collections::VecDeque;
 use std::fmt::{Display, Write as _};
-use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
-use std::process::ExitCode;
-use std::time::{Duration, Instant};
 
-/// A client has this long for its request and its answer.
-const DEADLINE: Duration = Duration::from_secs(2);
+/// What a file begins with.
+const START: &str = "# HELP robocache_up";
 
-/// A request is no longer than this.
-const MOST_BYTES: usize = 8192;
-
-/// Of so many clients at once the oldest is let go.
-const MOST_CLIENTS: usize = 64;
-
-/// Serves the figures of a folder until somebody ends it.
-pub fn serve(address: SocketAddr, folder: &Path, output: &Output) -> eyre::Result<ExitCode> {
-    Status::read(folder)?;
-    let refused =
-        |error: std::io::Error| eyre::eyre!("{address}: {error} (needed: an address of this machine, and a free port)");
-    let listener = TcpListener::bind(address).map_err(refused)?;
-    listener.set_nonblocking(true).map_err(refused)?;
-    output.remark(format_args!(
-        "http://{}/metrics has the figures of {}",
-        listener.local_addr().map_err(refused)?,
-        folder.display()
-    ));
-    let mut server = Server::new(listener);
-    loop {
-        server.step(&mut || exposition(folder))?;
-    }
-}
-
-struct Server {
-    listener: TcpListener,
-    clients: VecDeque<Client>,
-}
-
-/// Who asks, oldest first.
-struct Client {
-    stream: TcpStream,
-    deadline: Instant,
-    request: Vec<u8>,
-    /// Empty until the request is whole.
-    answer: Vec<u8>,
-    sent: usize,
-}
-
-impl Server {
-    fn new(listener: TcpListener) -> Self {
-        Self {
-            listener,
-            clients: VecDeque::new(),
-        }
-    }
-
-    /// Waits until somebody can be served, and serves them.
-    fn step(&mut self, body: &mut dyn FnMut() -> Result<String, String>) -> eyre::Result<()> {
-        let next = self.clients.iter().map(|client| client.deadline).min();
-        let wait = next.map(|next| next.saturating_duration_since(Instant::now()) + Duration::from_millis(1));
-        let wait = wait.map(Timespec::try_from).transpose()?;
-        let mut ready = vec![PollFd::new(&self.listener, PollFlags::IN)];
-        ready.extend(self.clients.iter().map(|client| {
-            let wanted = if client.answer.is_empty() {
-                PollFlags::IN
-            } else {
-                PollFlags::OUT
-            };
-            PollFd::new(&client.stream, wanted)
-        }));
-        match poll(&mut ready, wait.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-        let now = Instant::now();
-        self.clients
-            .retain_mut(|client| client.deadline > now && client.go_on(body));
-        self.accept(now);
-        Ok(())
-    }
-
-    fn accept(&mut self, now: Instant) {
-        loop {
-            let stream = match self.listener.accept() {
-                Ok((stream, _)) => stream,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                // The client is gone already, or there is no room for another one now.
-                Err(_) => return std::thread::sleep(Duration::from_millis(20)),
-            };
-            if stream.set_nonblocking(true).is_err() {
-                continue;
-            }
-            if self.clients.len() == MOST_CLIENTS {
-                self.clients.pop_front();
-            }
-            self.clients.push_back(Client {
-                stream,
-                deadline: now + DEADLINE,
-                request: Vec::new(),
-                answer: Vec::new(),
-                sent: 0,
-            });
-        }
-    }
-}
-
-impl Client {
-    /// Reads and writes as far as that goes without waiting. Says whether there is more to do.
-    fn go_on(&mut self, body: &mut dyn FnMut() -> Result<String, String>) -> bool {
-        let is_well = |error: &std::io::Error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted);
-        while self.answer.is_empty() {
-            let mut bytes = [0; 1024];
-            match self.stream.read(&mut bytes) {
-                Ok(0) => return false,
-                Ok(read) => self.request.extend_from_slice(&bytes[..read]),
-                Err(error) => return is_well(&error),
-            }
-            let is_whole = self.request.windows(4).any(|end| end == b"\r\n\r\n");
-            if is_whole || self.request.len() > MOST_BYTES {
-                self.answer = answer(&self.request, is_whole, body);
-            }
-        }
-        while self.sent < self.answer.len() {
-            match self.stream.write(&self.answer[self.sent..]) {
-                Ok(0) => return false,
-                Ok(written) => self.sent += written,
-                Err(error) => return is_well(&error),
-            }
-        }
-        let _ = self.stream.shutdown(std::net::Shutdown::Write);
-        false
-    }
-}
-
-/// What is answered to a request; `is_whole` says whether its head has ended.
-fn answer(request: &[u8], is_whole: bool, body: &mut dyn FnMut() -> Result<String, String>) -> Vec<u8> {
-    let line = request.split(|&byte| byte == b'\r').next().unwrap_or_default();
-    let line = String::from_utf8_lossy(line);
-    let words: Vec<&str> = line.split(' ').collect();
-    let (status, text) = match words[..] {
-        _ if !is_whole => (
-            "431 Request Header Fields Too Large",
-            "the request is too long\n".to_owned(),
-        ),
-        ["GET" | "HEAD", path, version] if version.starts_with("HTTP/1.") => match path.split('?').next() {
-            Some("/metrics") => match body() {
-                Ok(text) => ("200 OK", text),
-                Err(problem) => ("500 Internal Server Error", format!("{problem}\n")),
-            },
-            _ => ("404 Not Found", "the figures are at /metrics\n".to_owned()),
-        },
-        [_, _, version] if version.starts_with("HTTP/1.") => {
-            ("405 Method Not Allowed", "allowed: GET, HEAD\n".to_owned())
-        }
-        _ => ("400 Bad Request", "it is no request of HTTP/1.1\n".to_owned()),
-    };
-    let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\nContent-Length: {}\r\nConnection: \
-         close\r\n\r\n",
-        text.len()
-    );
-    let is_head_only = words.first() == Some(&"HEAD");
-    let text = if is_head_only { "" } else { &text };
-    [head.as_bytes(), text.as_bytes()].concat()
-}
-
-/// The figures of all nodes of a folder.
-fn exposition(folder: &Path) -> Result<String, String> {
-    Status::read(folder)
-        .map(|status| of(&status))
-        .map_err(|error| error.to_string())
+/// Writes the figures of all nodes.
+pub fn write(file: &Path, status: &Status) -> eyre::Result<()> {
+    let text = of(status);
+    output::write(file, START, text.strip_prefix(START).unwrap_or(&text))
 }
 
 /// Metrics, each with its series together, as the format wants it.
@@ -452,8 +287,6 @@ fn of_inputs(status: &Status, metrics: &mut Metrics) {
 mod tests {
     use super::super::files::tests::{fuse, node};
     use super::*;
-    use std::sync::atomic::{AtomicBool, Ordering};
-    use std::sync::{Arc, mpsc};
 
     #[test]
     fn every_figure_is_a_series_with_its_labels() {
@@ -483,82 +316,5 @@ mod tests {
         types.sort_unstable();
         types.dedup();
         assert_eq!(types.len(), count);
-    }
-
-    #[test]
-    fn a_request_has_its_answer() {
-        let answered = |request: &str, is_whole| {
-            let answer = answer(request.as_bytes(), is_whole, &mut || Ok("figures\n".into()));
-            let text = String::from_utf8(answer).unwrap();
-            text.split_once("\r\n\r\n")
-                .map(|(head, body)| (head.to_owned(), body.to_owned()))
-                .unwrap()
-        };
-        let (head, body) = answered("GET /metrics?x=1 HTTP/1.1\r\nHost: a\r\n\r\n", true);
-        assert!(
-            head.starts_with("HTTP/1.1 200 OK") && head.contains("Content-Length: 8"),
-            "{head}"
-        );
-        assert_eq!(body, "figures\n");
-        assert_eq!(answered("HEAD /metrics HTTP/1.1\r\n\r\n", true).1, "");
-        for (request, code) in [
-            ("GET / HTTP/1.1\r\n\r\n", "404"),
-            ("POST /metrics HTTP/1.1\r\n\r\n", "405"),
-            ("hello\r\n\r\n", "400"),
-            ("\r\n\r\n", "400"),
-            ("GET /metrics HTTP/2\r\n\r\n", "400"),
-        ] {
-            let (head, _) = answered(request, true);
-            assert!(head.starts_with(&format!("HTTP/1.1 {code}")), "{request:?}: {head}");
-        }
-        assert!(answered(&"x".repeat(9000), false).0.starts_with("HTTP/1.1 431"));
-    }
-
-    /// Who says nothing, sends without end or does not read holds nobody up.
-    #[test]
-    fn clients_that_hang_hold_nobody_up() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.set_nonblocking(true).unwrap();
-        let address = listener.local_addr().unwrap();
-        let done = Arc::new(AtomicBool::new(false));
-        let (most, clients) = mpsc::channel();
-        let server = std::thread::spawn({
-            let done = done.clone();
-            move || {
-                let mut server = Server::new(listener);
-                let large = "x".repeat(8 << 20);
-                while !done.load(Ordering::Relaxed) {
-                    server.step(&mut || Ok(large.clone())).unwrap();
-                    most.send(server.clients.len()).unwrap();
-                }
-            }
-        });
-        let hanging: Vec<TcpStream> = (0..200).map(|_| TcpStream::connect(address).unwrap()).collect();
-        let mut greedy = TcpStream::connect(address).unwrap();
-        greedy.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
-        let mut endless = TcpStream::connect(address).unwrap();
-        let _ = endless.write_all(&[b'x'; 20_000]);
-        let start = Instant::now();
-        for _ in 0..5 {
-            let mut client = TcpStream::connect(address).unwrap();
-            client
-                .write_all(b"GET /metrics HTTP/1.1\r\nHost: robot\r\n\r\n")
-                .unwrap();
-            let mut text = Vec::new();
-            client.read_to_end(&mut text).unwrap();
-            assert!(text.len() > 8 << 20);
-        }
-        assert!(start.elapsed() < DEADLINE, "{:?}", start.elapsed());
-        // Their time runs out.
-        std::thread::sleep(DEADLINE + Duration::from_millis(200));
-        done.store(true, Ordering::Relaxed);
-        drop(TcpStream::connect(address));
-        server.join().unwrap();
-        let counts: Vec<usize> = clients.try_iter().collect();
-        assert!(
-            counts.iter().all(|&count| count <= MOST_CLIENTS) && counts[counts.len() - 1] <= 1,
-            "{counts:?}"
-        );
-        drop((hanging, greedy, endless));
     }
 }
