@@ -20,7 +20,7 @@ BUILT_KERNELS := $(patsubst %.cu,target/%.fatbin,$(KERNELS)) $(CUDA12_KERNELS)
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .PHONY: demo record replay view sensors hub offline lerobot test check-format check-licences check-dataflows check-layout check-kernels clippy doc \
-  check-engine test-rust test-gpu test-python test-policies test-lerobot test-view archive test-archive python python-policies python-view kernels emulator build accuracy bench bench-gpu bench-modes \
+  advisories check-engine test-rust test-gpu test-python test-policies test-lerobot test-view archive test-archive python python-policies python-view kernels emulator build accuracy bench bench-gpu bench-modes \
   bench-voxels bench-loader bench-lerobot bench-view view-picture profile-gpu clean-out
 
 demo: build python out/policy.onnx
@@ -72,8 +72,13 @@ test: check-format check-licences check-dataflows check-layout check-kernels cli
 check-format:
 	$(CARGO) fmt --all --check
 
+# Licences, versions and sources of all dependencies: deny.toml.
 check-licences: .venv/.stamp
-	python tests/licences.py
+	$(CARGO) deny --workspace --locked check licenses bans sources
+
+# Known vulnerabilities, by the database of RustSec. It is fetched from GitHub, so that this is no part of `make test`.
+advisories: .venv/.stamp
+	$(CARGO) deny --workspace --locked check advisories
 
 check-dataflows: .venv/.stamp
 	python tests/dataflows.py
