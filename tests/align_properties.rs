@@ -1,10 +1,6 @@
 //! Align and fuse on any streams: held to an oracle that looks at the complete lists of samples with linear scans.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
-use common::{MS, Recorder, Sent};
+use crate::common::{MS, Recorder, Sent};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use robocache::device::{Placement, Values};
@@ -441,10 +437,10 @@ fn chaos() -> impl Strategy<Value = (Robot, Vec<Event>)> {
 }
 
 fn publish(config: &str, messages: &[(usize, robocache::stream::Message)]) -> Vec<Sent> {
-    let mut graph = common::graph(config).unwrap();
+    let mut graph = crate::common::graph(config).unwrap();
     let mut sink = Recorder::default();
     for (stream, message) in messages {
-        let input = common::input(&graph, &format!("s{stream}"));
+        let input = crate::common::input(&graph, &format!("s{stream}"));
         graph.message(input, message, &mut sink);
     }
     graph.close_all(&mut sink);
@@ -538,12 +534,12 @@ proptest! {
                 }
             }
         }
-        let whole: Vec<_> = chunks.iter().map(|(stream, at, values)| (*stream, common::samples(at, values))).collect();
+        let whole: Vec<_> = chunks.iter().map(|(stream, at, values)| (*stream, crate::common::samples(at, values))).collect();
         let single: Vec<_> = chunks
             .iter()
             .flat_map(|(stream, at, values)| {
                 let singles = at.iter().zip(values.chunks(2));
-                singles.map(|(&at, values)| (*stream, common::sample(at, values)))
+                singles.map(|(&at, values)| (*stream, crate::common::sample(at, values)))
             })
             .collect();
         let config = robot.plugin_yaml("fuse");
@@ -561,7 +557,7 @@ proptest! {
         let messages: Vec<_> = merge(&robot, &turns)
             .into_iter()
             .filter_map(|event| match event {
-                Event::Sample(stream, ms, values) => Some((stream, common::sample(ms * MS, &values))),
+                Event::Sample(stream, ms, values) => Some((stream, crate::common::sample(ms * MS, &values))),
                 _ => None,
             })
             .collect();

@@ -5,6 +5,9 @@
 mod common;
 #[path = "common/counting.rs"]
 mod counting;
+mod recording_damaged;
+mod resample_alloc;
+mod voxelize_alloc;
 
 use arrow::array::{
     Array, ArrayRef, BooleanArray, Float32Array, Int32Array, LargeListArray, ListArray, StringArray, StructArray,
@@ -12,9 +15,9 @@ use arrow::array::{
 };
 use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{Field, Int32Type};
-use common::MS;
+use common::{MS, Overwrite};
 use counting::allocations;
-use robocache::app::{Fault, Graph, Sink};
+use robocache::app::Graph;
 use robocache::device::{Dtype, Placement, Values};
 use robocache::ops::align::{AlignConfig, Aligner};
 use robocache::ops::clock::{ClockConfig, ClockInput, Clocks};
@@ -80,26 +83,6 @@ fn the_operations_allocate_nothing_in_steady_state() {
     run(COUNTED);
     assert_eq!(allocations(), before);
     assert!(observations > 4 * 380, "{observations}");
-}
-
-/// Writes what is published over what was published before.
-#[derive(Default)]
-struct Overwrite {
-    memory: Message,
-    sent: u64,
-}
-
-impl Sink for Overwrite {
-    fn send(
-        &mut self,
-        _: &str,
-        layout: &Layout,
-        fill: &mut dyn FnMut(&mut Payload<'_>, &mut Header),
-    ) -> Result<(), Fault> {
-        self.memory.write(layout, fill);
-        self.sent += 1;
-        Ok(())
-    }
 }
 
 /// Allocations of a graph once it is warm, payloads and headers included.

@@ -1,46 +1,16 @@
 //! Messages that fuse ties to its observations: what goes out, by hand and to the byte.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
-use common::{MS, faults, graph, graph_of, input, sample};
-use robocache::app::{
-    App, AppError, BuildContext, Config, Fault, Graph, Operation, Outbox, Plugin, Registration, Sink, plugins,
-};
+use crate::common::{Keeper, MS, Overwrite, faults, graph, graph_of, input, sample};
+use robocache::app::{App, AppError, BuildContext, Config, Fault, Graph, Operation, Outbox, Plugin, Registration, plugins};
 use robocache::device::Dtype;
-use robocache::stream::{Cells, Header, Layout, Message, MetadataRef, Payload};
+use robocache::stream::{Cells, Header, Layout, Message, MetadataRef};
 use std::cell::RefCell;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Keeps what is published.
-#[derive(Default)]
-struct Sent(Vec<(String, Message)>);
-
-impl Sink for Sent {
-    fn send(
-        &mut self,
-        output: &str,
-        layout: &Layout,
-        fill: &mut dyn FnMut(&mut Payload<'_>, &mut Header),
-    ) -> Result<(), Fault> {
-        let mut message = Message::default();
-        message.write(layout, fill);
-        self.0.push((output.to_owned(), message));
-        Ok(())
-    }
-}
-
-impl Sent {
-    fn take(&mut self) -> Vec<(String, Message)> {
-        std::mem::take(&mut self.0)
-    }
-}
-
 /// Publishes what comes by itself on the input `name`.
-fn comes(graph: &mut Graph, sink: &mut Sent, name: &str, message: &Message) -> Vec<(String, Message)> {
+fn comes(graph: &mut Graph, sink: &mut Keeper, name: &str, message: &Message) -> Vec<(String, Message)> {
     let input = input(graph, name);
     graph.message(input, message, sink);
     sink.take()
@@ -96,7 +66,7 @@ fn names(sent: &[(String, Message)]) -> Vec<&str> {
 #[test]
 fn a_window_has_the_newest_grid_at_or_before_each_row() {
     let mut graph = graph(&fuse("window: 4,", "{ input: voxels, max_age_ms: 9, latency_ms: 1 }")).unwrap();
-    let mut sink = Sent::default();
+    let mut sink = Keeper::default();
     for ms in [1, 2, 23, 32] {
         assert!(comes(&mut graph, &mut sink, "voxels", &grid(ms)).is_empty());
     }
@@ -155,14 +125,14 @@ fn only_what_is_wanted_is_made_and_fused_is_the_same_without_the_rest() {
     let mut of = Vec::new();
     for wanted in ["fused", "grids", "observation"] {
         let mut graph = graph_of(&config, |output| output == wanted).unwrap();
-        let mut sink = Sent::default();
+        let mut sink = Keeper::default();
         comes(&mut graph, &mut sink, "voxels", &grid(0));
         let sent = comes(&mut graph, &mut sink, "arm", &sample(0, &[1.0]));
         assert_eq!(names(&sent), [wanted]);
         of.extend(sent);
     }
     let mut graph = graph(&config).unwrap();
-    let mut sink = Sent::default();
+    let mut sink = Keeper::default();
     comes(&mut graph, &mut sink, "voxels", &grid(0));
     let all = comes(&mut graph, &mut sink, "arm", &sample(0, &[1.0]));
     for (name, message) in &all {
@@ -191,7 +161,7 @@ fn bytes(message: &Message) -> (Header, Vec<ColumnBytes>) {
 #[test]
 fn clouds_of_any_length_stand_one_after_the_other() {
     let mut graph = graph(&fuse("window: 2,", "{ input: lidar, output: clouds }")).unwrap();
-    let mut sink = Sent::default();
+    let mut sink = Keeper::default();
     comes(&mut graph, &mut sink, "lidar", &cloud(0, 3));
     comes(&mut graph, &mut sink, "arm", &sample(0, &[1.0]));
     comes(&mut graph, &mut sink, "lidar", &cloud(10, 2));
@@ -234,7 +204,7 @@ fn flat_clouds_and_rows_of_lists_are_rows_too() {
     };
     let run = |first: &Message, second: &Message| {
         let mut graph = graph(&fuse("window: 2,", "{ input: lidar }")).unwrap();
-        let mut sink = Sent::default();
+        let mut sink = Keeper::default();
         comes(&mut graph, &mut sink, "lidar", first);
         comes(&mut graph, &mut sink, "arm", &sample(0, &[1.0]));
         comes(&mut graph, &mut sink, "lidar", second);
@@ -257,7 +227,7 @@ fn flat_clouds_and_rows_of_lists_are_rows_too() {
 fn several_streams_have_an_output_and_a_place_in_each_row() {
     let attach = "{ input: voxels }, { input: lidar, output: clouds, wait: false, max_age_ms: 5 }";
     let mut graph = graph(&fuse("window: 2,", attach)).unwrap();
-    let mut sink = Sent::default();
+    let mut sink = Keeper::default();
     comes(&mut graph, &mut sink, "voxels", &grid(0));
     // Nothing has come of the clouds: nobody knows what they are.
     let sent = comes(&mut graph, &mut sink, "arm", &sample(0, &[1.0]));
@@ -289,7 +259,7 @@ fn several_streams_have_an_output_and_a_place_in_each_row() {
 #[test]
 fn what_can_t_be_attached_is_counted_and_the_rest_goes_on() {
     let mut graph = graph(&fuse("", "{ input: voxels, max_held_mb: 0.01 }")).unwrap();
-    let mut sink = Sent::default();
+    let mut sink = Keeper::default();
     let first = grid(0);
     comes(&mut graph, &mut sink, "voxels", &first);
     let mut bad = Vec::new();
@@ -349,7 +319,7 @@ fn past_its_bound_the_oldest_is_dropped_what_no_row_can_have_first() {
     let bound = 4.0 * (4096.0 + 16.0) / f64::from(1 << 20);
     let config = fuse("", &format!("{{ input: voxels, max_held_mb: {bound} }}"));
     let mut graph = graph(&config).unwrap();
-    let mut sink = Sent::default();
+    let mut sink = Keeper::default();
     // No row lies between 1, 2 and 3 ms: only the last of them is of use.
     for ms in [1, 2, 3, 12, 22, 32] {
         comes(&mut graph, &mut sink, "voxels", &grid(ms));
@@ -431,7 +401,7 @@ fn what_can_t_be_is_refused_by_its_key() {
 #[test]
 fn a_latency_can_be_set_while_it_runs() {
     let mut graph = graph(&fuse("", "{ input: voxels, wait: false }")).unwrap();
-    let mut sink = Sent::default();
+    let mut sink = Keeper::default();
     comes(&mut graph, &mut sink, "voxels", &grid(4));
     graph.parameter("attach.voxels.latency_ms", &robocache::app::Value::from(3), &mut sink);
     let sent = comes(&mut graph, &mut sink, "arm", &sample(10 * MS, &[1.0]));
@@ -488,7 +458,7 @@ fn a_message_of_the_same_process_is_not_copied_to_be_held() {
         .add_plugins(plugins::all())
         .build(|output| output == "observation")
         .unwrap();
-    let mut sink = Sent::default();
+    let mut sink = Keeper::default();
     for step in 0..40 {
         let values = vec![step as f32; 50_000];
         comes(&mut graph, &mut sink, "raw", &sample(10 * step * MS, &values));
@@ -546,7 +516,7 @@ fn a_chain_in_one_process_equals_separate_ones_to_the_byte() {
         let mut chain = graph_of(&chain, |output| output != "voxels").unwrap();
         let mut first = graph(&format!("plugins: [{voxelize}]")).unwrap();
         let mut second = graph(&fuse).unwrap();
-        let (mut together, mut apart, mut between) = (Sent::default(), Sent::default(), Sent::default());
+        let (mut together, mut apart, mut between) = (Keeper::default(), Keeper::default(), Keeper::default());
         for ms in 0..300 {
             if ms % 33 == 0 {
                 let cloud = lidar(ms);
@@ -588,7 +558,7 @@ fn a_device_gives_the_same_bytes() {
     for wanted in ["fused", "observation"] {
         let run = |device: &str| -> Result<Vec<(String, Message)>, AppError> {
             let mut graph = graph_of(&format!("device: {device}\n{chain}"), |output| output == wanted)?;
-            let mut sink = Sent::default();
+            let mut sink = Keeper::default();
             for ms in 0..200 {
                 if ms % 33 == 0 {
                     graph.message(input(&graph, "lidar"), &lidar(ms), &mut sink);
@@ -639,7 +609,7 @@ fn a_replay_gives_the_same_bytes() {
     let beside = |other: &str| fuse.replace("plugins: [", &format!("plugins: [{other}, "));
     let record = format!("record: {{ path: {} }}", inputs.display());
     let mut live = app(&beside(&record), &["arm", "lidar"], &["grids", "fused", "observation"]);
-    let mut sink = Sent::default();
+    let mut sink = Keeper::default();
     for ms in 0..500 {
         // Every fifth cloud comes late.
         let late = if (ms / 40) % 5 == 0 { 37 } else { 8 };
@@ -655,7 +625,7 @@ fn a_replay_gives_the_same_bytes() {
     let live = sink.take();
     assert!(live.len() > 130, "{}", live.len());
 
-    let run = |mut graph: Graph, sink: &mut Sent| {
+    let run = |mut graph: Graph, sink: &mut Keeper| {
         graph.wake(Instant::now(), true, sink).unwrap();
         while !graph.is_done() {
             graph
@@ -702,22 +672,6 @@ fn a_replay_gives_the_same_bytes() {
             .collect()
         };
         assert_eq!(of(&replayed), of(&live), "{name}");
-    }
-}
-
-/// Writes what is published over what was published before.
-#[derive(Default)]
-struct Overwrite(Message);
-
-impl Sink for Overwrite {
-    fn send(
-        &mut self,
-        _: &str,
-        layout: &Layout,
-        fill: &mut dyn FnMut(&mut Payload<'_>, &mut Header),
-    ) -> Result<(), Fault> {
-        self.0.write(layout, fill);
-        Ok(())
     }
 }
 
@@ -811,13 +765,13 @@ fn a_flat_message_with_fields_has_whole_rows_or_is_dropped() {
     ];
     for (first, next) in cases {
         let mut graph = graph(&fuse("", "{ input: voxels }")).unwrap();
-        let mut sink = Sent::default();
+        let mut sink = Keeper::default();
         comes(&mut graph, &mut sink, "voxels", &first);
         comes(&mut graph, &mut sink, "voxels", &next);
         assert_eq!(faults(&graph, "fuse: input `voxels`"), 1);
         assert_eq!(comes(&mut graph, &mut sink, "arm", &sample(0, &[1.0])).len(), 3);
     }
     let mut graph = graph(&fuse("", "{ input: voxels }")).unwrap();
-    comes(&mut graph, &mut Sent::default(), "voxels", &bits);
+    comes(&mut graph, &mut Keeper::default(), "voxels", &bits);
     assert_eq!(faults(&graph, "fuse: input `voxels`"), 1);
 }

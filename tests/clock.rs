@@ -1,10 +1,6 @@
 //! Stamps of devices in host time: the plugin in a graph, and packets of real devices.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
-use common::{MS, Recorder, faults, graph, input, sample, samples};
+use crate::common::{MS, Recorder, faults, graph, input, sample, samples};
 use robocache::ops::clock::{ClockConfig, ClockInput, ClockKind, Clocks, difference_ns, now_ns};
 use robocache::stream::Message;
 use std::path::Path;

@@ -1,7 +1,6 @@
 //! Tables as text: what is too long is refused.
 
-#![allow(clippy::unwrap_used)]
-
+use crate::common::{Folder, read_all};
 use robocache::formats::csv::{Options, Reader, Writer};
 use robocache::prelude::*;
 use std::fs::{self, File};
@@ -9,8 +8,8 @@ use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 /// A file of `head`, a hole that reads as zeros without a line break, and `tail`.
-fn holed(name: &str, head: &str, hole: i64, tail: &str) -> PathBuf {
-    let path = std::env::temp_dir().join(format!("robocache-csv-{name}-{}.csv", std::process::id()));
+fn holed(folder: &Folder, head: &str, hole: i64, tail: &str) -> PathBuf {
+    let path = folder.0.join("holed.csv");
     let mut file = File::create(&path).unwrap();
     file.write_all(head.as_bytes()).unwrap();
     file.seek(SeekFrom::Current(hole)).unwrap();
@@ -21,65 +20,54 @@ fn holed(name: &str, head: &str, hole: i64, tail: &str) -> PathBuf {
 /// The stamps that come of a table, and what is said of its rows.
 fn read(path: &Path) -> (Vec<i64>, Vec<String>) {
     let mut reader = Reader::open(path, &Options::default()).unwrap();
-    let (mut message, mut came, mut said) = (Message::default(), Vec::new(), Vec::new());
-    loop {
-        match reader.next_into(&mut message) {
-            Ok(Some(_)) => came.push(message.timestamp_ns()),
-            Ok(None) => return (came, said),
-            Err(error) => said.push(error.to_string()),
-        }
-    }
+    read_all(|message| reader.next_into(message), |_, message| message.timestamp_ns())
 }
 
 #[test]
 fn a_line_that_is_too_long_is_refused_and_the_rest_comes() {
-    let path = holed("row", "time_ns,x\n1,1\n2,", 65 << 20, "\n3,3\n");
+    let folder = Folder::new();
+    let path = holed(&folder, "time_ns,x\n1,1\n2,", 65 << 20, "\n3,3\n");
     let (came, said) = read(&path);
     assert_eq!(came, [1, 3]);
     let words = ".csv:3: a line of more than 67108864 bytes (allowed: 67108864)";
     assert!(said.len() == 1 && said[0].ends_with(words), "{said:?}");
-    fs::remove_file(path).unwrap();
 }
 
 #[test]
 fn a_file_without_line_breaks_is_refused() {
-    let path = holed("file", "time,x", 200 << 20, "x");
+    let folder = Folder::new();
+    let path = holed(&folder, "time,x", 200 << 20, "x");
     let refused = Reader::open(&path, &Options::default()).err().unwrap().to_string();
     assert!(refused.contains("a line of more than 67108864 bytes"), "{refused}");
-    fs::remove_file(path).unwrap();
 }
 
 /// The same of a table of this text.
-fn read_text(name: &str, text: &str) -> (Vec<i64>, Vec<String>) {
-    let path = std::env::temp_dir().join(format!("robocache-csv-{name}-{}.csv", std::process::id()));
+fn read_text(text: &str) -> (Vec<i64>, Vec<String>) {
+    let folder = Folder::new();
+    let path = folder.0.join("text.csv");
     fs::write(&path, text).unwrap();
-    let told = read(&path);
-    fs::remove_file(path).unwrap();
-    told
+    read(&path)
 }
 
 /// It would swallow every row up to the next quote, or to the end, as text of one cell.
 #[test]
 fn a_quote_that_is_not_closed_costs_its_row_alone() {
     for rest in ["2,4,y\n3,5,z\n", "2,4,y\n3,5,\"z\"\n", "2,4,\"y\"\"y\"\n3,5,\"z\nz\"\n"] {
-        let (came, said) = read_text("quote", &format!("time_ns,a,note\n0,1,ok\n1,3,\"x\n{rest}"));
+        let (came, said) = read_text(&format!("time_ns,a,note\n0,1,ok\n1,3,\"x\n{rest}"));
         assert_eq!(came, [0, 2, 3], "{rest}: {said:?}");
         assert!(
             said.len() == 1 && said[0].ends_with(".csv:3: a quote is not closed"),
             "{said:?}"
         );
     }
-    let (came, said) = read_text("cut", "time_ns,a,b\n0,1,2\n1,1,\"2");
+    let (came, said) = read_text("time_ns,a,b\n0,1,2\n1,1,\"2");
     assert_eq!(came, [0]);
     assert!(
         said.len() == 1 && said[0].ends_with(".csv:3: a quote is not closed"),
         "{said:?}"
     );
     // What is quoted as it should be may go over lines, and a quote inside of a cell stands for itself.
-    let (came, said) = read_text(
-        "quoted",
-        "time_ns,a,note\n0,1,\"x\n\"\"y\"\"\n\"\n1,2,5\" x\n2,3,\"z\n\"",
-    );
+    let (came, said) = read_text("time_ns,a,note\n0,1,\"x\n\"\"y\"\"\n\"\n1,2,5\" x\n2,3,\"z\n\"");
     assert_eq!(came, [0, 1, 2]);
     assert!(said.is_empty(), "{said:?}");
 }
@@ -87,8 +75,8 @@ fn a_quote_that_is_not_closed_costs_its_row_alone() {
 /// What differs is said where the number of values is the same.
 #[test]
 fn a_row_of_other_columns_than_the_first_is_refused() {
-    let folder = std::env::temp_dir().join(format!("robocache-csv-columns-{}", std::process::id()));
-    let mut writer = Writer::create(&folder).unwrap();
+    let folder = Folder::new();
+    let mut writer = Writer::create(folder.0.join("tables")).unwrap();
     let of = |names: [&'static str; 2]| {
         let column = |name: &'static str| ColumnLayout {
             name: name.into(),
@@ -106,5 +94,4 @@ fn a_row_of_other_columns_than_the_first_is_refused() {
     let refused = writer.append("t", &of(["a", "c"])).unwrap_err().to_string();
     let words = "a row of `a` float32, `c` float32, and the first has `a` float32, `b` float32 (allowed: the same)";
     assert!(refused.contains(words), "{refused}");
-    fs::remove_dir_all(folder).unwrap();
 }

@@ -1,8 +1,7 @@
 //! What is said of a machine where CUDA can't be used, and that nothing panics there: with each of the fake drivers of
 //! tests/emulator, in a process of its own. They are built here; without make or a C++ compiler the tests skip.
 
-#![allow(clippy::unwrap_used)]
-
+use crate::common::process_of;
 use robocache::device::cuda::{Gpu, Params, device_count, images};
 use std::env;
 use std::io::{self, Write};
@@ -39,8 +38,8 @@ fn has_drivers() -> bool {
 
 fn said(test: &str, folder: &str, settings: &[(&str, &str)]) -> String {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("target").join(folder);
-    let output = Command::new(env::current_exe().expect("the test's own path"))
-        .args(["--exact", test, "--ignored", "--nocapture"])
+    let output = process_of(&format!("cuda_fallback::{test}"))
+        .arg("--ignored")
         .env("LD_LIBRARY_PATH", folder)
         .envs(settings.iter().copied())
         .output()

@@ -1,10 +1,6 @@
 //! Diagnostics of a graph: planted faults are in the row of their input, and say why.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
-use common::{MS, Recorder, input, sample};
+use crate::common::{MS, Recorder, input, sample};
 use robocache::app::{Change, Graph, Level, Report, Row};
 use robocache::stream::Message;
 use std::thread::sleep;
@@ -18,7 +14,7 @@ struct Robot {
 
 impl Robot {
     fn new(config: &str) -> Self {
-        let mut graph = common::graph(config).unwrap();
+        let mut graph = crate::common::graph(config).unwrap();
         graph.gather_diagnostics();
         Self {
             graph,
@@ -67,7 +63,7 @@ fn warm(robot: &mut Robot, to_ms: i64) {
 
 #[test]
 fn nothing_is_reported_that_was_not_asked_for() {
-    let mut graph = common::graph(FUSE).unwrap();
+    let mut graph = crate::common::graph(FUSE).unwrap();
     assert!(graph.report(Instant::now()).is_none());
 }
 

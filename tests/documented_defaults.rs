@@ -1,8 +1,6 @@
 //! The tables of configuration keys in the nodes' READMEs say what the code does: which keys are required, and what the
 //! others are by default.
 
-#![allow(clippy::unwrap_used)]
-
 use robocache::ops::align::{AlignConfig, AttachConfig, ModalityConfig};
 use robocache::ops::clock::{ClockConfig, ClockInput};
 use robocache::ops::group::{GroupingConfig, GroupingInput};

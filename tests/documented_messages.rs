@@ -1,7 +1,5 @@
 //! docs/messages.md lists the metadata keys of the code, each with its type.
 
-#![allow(clippy::unwrap_used)]
-
 use robocache::stream::Header;
 use std::collections::BTreeMap;
 use std::path::Path;

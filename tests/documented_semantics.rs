@@ -1,8 +1,6 @@
 //! The examples of docs/semantics.md are what the operations do: each configuration there is followed by tables, and this
 //! runs them.
 
-#![allow(clippy::unwrap_used)]
-
 use robocache::device::{Dtype, Placement, Values};
 use robocache::ops::align::{Aligner, Attached, Masks, Target, Timeline, cpu};
 use robocache::ops::fuse::FuseConfig;

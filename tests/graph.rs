@@ -1,11 +1,7 @@
 //! Operations chained in one process, fed by hand: what goes where, what is counted, what can be set.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
+use crate::common::{Folder, MS, Recorder, Sent, faults, graph, graph_of, input, sample, samples};
 use arrow::array::{ArrayRef, Float32Array, Int32Array, StringArray};
-use common::{MS, Recorder, Sent, faults, graph, graph_of, input, sample, samples};
 use robocache::app::{
     App, AppError, BuildContext, Change, Config, Fault, Graph, Operation, Outbox, Plugin, Registration, Value, plugins,
 };
@@ -626,8 +622,9 @@ fn a_message_goes_on_where_it_made_much_due() {
 /// A null among integers is read as NaN, and a null row is marked: a recording has neither, which is said.
 #[test]
 fn nulls_that_a_recording_does_not_keep_are_counted() {
-    let folder = std::env::temp_dir().join(format!("robocache-nulls-{}", std::process::id()));
-    let text = format!("plugins: [record: {{ path: {} }}]", folder.display());
+    let folder = Folder::new();
+    let path = folder.0.join("recording");
+    let text = format!("plugins: [record: {{ path: {} }}]", path.display());
     let app = App::new()
         .with_config(Config::parse(Path::new("robot.yml"), &text).unwrap())
         .add_plugins(plugins::all());
@@ -641,7 +638,7 @@ fn nulls_that_a_recording_does_not_keep_are_counted() {
     assert_eq!(comes(Arc::new(Float32Array::from(vec![Some(1.0), None]))), 0);
     assert_eq!(comes(Arc::new(Float32Array::from(vec![1.0, 2.0]))), 0);
     graph.finish(&mut Recorder::default()).unwrap();
-    std::fs::remove_dir_all(&folder).unwrap();
+    std::fs::remove_dir_all(&path).unwrap();
     let app = App::new()
         .with_config(Config::parse(Path::new("robot.yml"), &text).unwrap())
         .add_plugins(plugins::all());
@@ -652,7 +649,6 @@ fn nulls_that_a_recording_does_not_keep_are_counted() {
     graph.message(0, &message, &mut Recorder::default());
     assert_eq!(faults(&graph, "record: input `a`"), 1);
     graph.finish(&mut Recorder::default()).unwrap();
-    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 /// A grid of bits says its cells in its shape, of which eight are a byte of the sample.

@@ -1,30 +1,11 @@
 //! MCAP files: what is written comes back to the byte, and what is broken is told of.
 
-#![allow(clippy::unwrap_used)]
-
+use crate::common::{Folder, read_all};
 use robocache::formats::mcap::{Reader, Writer};
 use robocache::prelude::*;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Instant;
-
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        // In memory: thousands of files are written.
-        let path = Path::new("/dev/shm").join(format!("robocache-mcap-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
 
 fn flat<T: bytemuck::Pod>(dtype: Dtype, values: &[T], head: impl FnOnce(&mut Header)) -> Message {
     let mut message = Message::default();
@@ -231,7 +212,7 @@ fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
 
 #[test]
 fn a_recording_comes_back_byte_for_byte() {
-    let folder = Folder::new("round");
+    let folder = Folder::in_memory();
     let [first, second, bag, again] = ["first", "second", "one.mcap", "two.mcap"].map(|name| folder.0.join(name));
     record(
         &first,
@@ -249,7 +230,7 @@ fn a_recording_comes_back_byte_for_byte() {
 
 #[test]
 fn times_of_arrival_are_there_only_where_they_were() {
-    let folder = Folder::new("arrival");
+    let folder = Folder::in_memory();
     let [first, second, bag] = ["first", "second", "one.mcap"].map(|name| folder.0.join(name));
     let messages = streams().into_iter().map(|(name, mut message)| {
         message.arrival_ns = None;
@@ -317,17 +298,10 @@ fn read_broken(path: &Path) -> (usize, Vec<String>) {
         Ok(reader) => reader,
         Err(error) => return (0, vec![error.to_string()]),
     };
-    let (mut messages, mut said, mut message) = (0, Vec::new(), Message::default());
-    loop {
-        match reader.next_into(&mut message) {
-            Ok(Some(_)) => messages += 1,
-            Ok(None) => break,
-            Err(error) => said.push(error.to_string()),
-        }
-    }
+    let (messages, mut said) = read_all(|message| reader.next_into(message), |_, _| ());
     said.extend(reader.broken());
     said.extend(reader.left_out());
-    (messages, said)
+    (messages.len(), said)
 }
 
 /// A file of several chunks, and how many messages it has.
@@ -345,7 +319,7 @@ fn large(folder: &Folder) -> (Vec<u8>, usize) {
 
 #[test]
 fn what_is_whole_of_a_broken_file_is_read() {
-    let folder = Folder::new("broken");
+    let folder = Folder::in_memory();
     let (whole, messages) = large(&folder);
     let path = folder.0.join("broken.mcap");
     let chunks: Vec<_> = records(&whole)
@@ -453,7 +427,7 @@ fn what_is_whole_of_a_broken_file_is_read() {
 /// The end of a file is found where the footer does not know it, too.
 #[test]
 fn what_a_file_says_of_itself_is_compared_with_what_is_read() {
-    let folder = Folder::new("compared");
+    let folder = Folder::in_memory();
     let (mut whole, messages) = large(&folder);
     let path = folder.0.join("compared.mcap");
     let all = records(&whole);
@@ -496,7 +470,7 @@ fn what_a_file_says_of_itself_is_compared_with_what_is_read() {
 /// 33 kB of zstd may be a message of 1 GB.
 #[test]
 fn what_is_too_large_is_refused_by_name_and_the_rest_comes() {
-    let folder = Folder::new("too-large");
+    let folder = Folder::in_memory();
     let (whole, messages) = large(&folder);
     let path = folder.0.join("too-large.mcap");
     let chunks: Vec<_> = records(&whole).into_iter().filter(|(op, _)| *op == CHUNK).collect();
@@ -536,7 +510,7 @@ fn what_is_too_large_is_refused_by_name_and_the_rest_comes() {
 /// A channel has one type, and its reader would take the bytes of the others for it.
 #[test]
 fn a_message_of_other_columns_than_the_first_is_refused() {
-    let folder = Folder::new("columns");
+    let folder = Folder::in_memory();
     let path = folder.0.join("columns.mcap");
     let of = |dtype: Dtype, cells: Cells, stamp_ns: i64| table(3, &[("a", dtype, cells)], stamp_ns);
     let mut writer = Writer::create(&path).unwrap();
@@ -561,7 +535,7 @@ fn a_message_of_other_columns_than_the_first_is_refused() {
 
 #[test]
 fn compressed_chunks_hold_the_same() {
-    let folder = Folder::new("compressed");
+    let folder = Folder::in_memory();
     let (whole, messages) = large(&folder);
     let path = folder.0.join("compressed.mcap");
     for (name, with) in [("lz4", lz4 as fn(&[u8]) -> Vec<u8>), ("zstd", zstd)] {
@@ -617,7 +591,7 @@ fn seeds(folder: &Folder) -> Vec<Vec<u8>> {
 
 #[test]
 fn no_damage_makes_it_panic() {
-    let folder = Folder::new("mutations");
+    let folder = Folder::in_memory();
     let path = folder.0.join("mutation.mcap");
     let seeds = seeds(&folder);
     fs::write(&path, &seeds[1]).unwrap();

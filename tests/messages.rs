@@ -1,7 +1,5 @@
 //! Messages of Arrow arrays and metadata: what is copied, what is noted, what is refused.
 
-#![allow(clippy::unwrap_used)]
-
 use arrow::array::{
     Array, ArrayRef, BooleanArray, DictionaryArray, DurationMicrosecondArray, FixedSizeListArray, Float32Array,
     LargeListArray, LargeStringArray, ListArray, StringArray, StringViewArray, StructArray, TimestampMillisecondArray,

@@ -1,15 +1,10 @@
 //! Every interpolation mode: held to SciPy's values, to the other operations, and to what is written down by hand.
 
-#![allow(clippy::unwrap_used)]
-
-#[allow(unused_macros)]
-#[path = "common/resample.rs"]
-mod cases;
 #[allow(dead_code)]
 #[path = "contract/random.rs"]
 mod random;
 
-use cases::{Kind, Row, message, run};
+use crate::resample::cases::{self, Kind, Row, message, run};
 use random::Random;
 use robocache::device::{Placement, Values};
 use robocache::ops::align::{AlignConfig, Aligner, PushError, SampleError};

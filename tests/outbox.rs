@@ -1,13 +1,7 @@
 //! What becomes of a message that can't be sent, or whose header contradicts its payload: the same on the host and on a device.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
-use common::{faults, input, sample};
-use robocache::app::{
-    App, AppError, BuildContext, Config, Fault, Graph, Operation, Outbox, Plugin, Registration, Sink,
-};
+use crate::common::{faults, input, sample};
+use robocache::app::{App, AppError, BuildContext, Config, Fault, Graph, Operation, Outbox, Plugin, Registration, Sink};
 use robocache::device::Dtype;
 use robocache::device::cuda::{Budget, Gpu, device_count};
 use robocache::stream::{Header, Layout, Message, Payload};

@@ -1,15 +1,11 @@
 //! Where plugins take their configuration and their names from.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
-use common::{MS, Recorder, faults, graph, input, sample};
+use crate::common::{Folder, Keeper, MS, Recorder, faults, graph, input, sample};
 use robocache::app::plugins::{self, FusePlugin, RecordConfig, RecordPlugin};
-use robocache::app::{App, AppError, Config, Fault, Graph, Plugin, Sink, Value};
+use robocache::app::{App, AppError, Config, Graph, Plugin, Value};
 use robocache::ops::align::AlignConfig;
 use robocache::stream::recording::{Order, Reader};
-use robocache::stream::{Header, Layout, Message, Payload, Width};
+use robocache::stream::{Message, Width};
 use std::path::Path;
 
 const ONE: &str = "rate_hz: 100, modalities: [{ input: force, dim: 1, interpolation: previous }]";
@@ -122,7 +118,8 @@ fn a_program_gives_its_plugins_their_configuration_and_needs_no_file() {
 
 #[test]
 fn a_check_touches_nothing() {
-    let path = std::env::temp_dir().join(format!("robocache-check-{}", std::process::id()));
+    let folder = Folder::new();
+    let path = folder.0.join("recording");
     let app = App::new().add_plugin(RecordPlugin::new(RecordConfig {
         path: path.clone(),
         inputs: None,
@@ -227,8 +224,8 @@ fn what_is_said_of_an_input_s_payload_is_refused_by_its_key() {
 /// Outputs of operations beside a recorder are recorded as those that a process of its own gets, and come behind what made them.
 #[test]
 fn a_recorder_takes_outputs_of_operations_beside_it() {
-    let folder = std::env::temp_dir().join(format!("robocache-beside-{}", std::process::id()));
-    let (beside, alone) = (folder.join("beside"), folder.join("alone"));
+    let folder = Folder::new();
+    let (beside, alone) = (folder.0.join("beside"), folder.0.join("alone"));
     let wired = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
     let text = format!(
         "plugins:
@@ -252,14 +249,14 @@ fn a_recorder_takes_outputs_of_operations_beside_it() {
         .with_wired_inputs(wired(&["force", "fused", "wrist.fused"]))
         .build(|_| true)
         .unwrap();
-    let mut sink = Sent::default();
+    let mut sink = Keeper::default();
     for i in 0..50 {
         let message = sample(i * 7 * MS, &[i as f32]);
         both.message(input(&both, "force"), &message, &mut sink);
-        recorder.message(input(&recorder, "force"), &message, &mut Sent::default());
+        recorder.message(input(&recorder, "force"), &message, &mut Keeper::default());
         for (output, message) in sink.0.drain(..) {
             for name in [output.clone(), format!("wrist.{output}")] {
-                recorder.message(input(&recorder, &name), &message, &mut Sent::default());
+                recorder.message(input(&recorder, &name), &message, &mut Keeper::default());
             }
         }
     }
@@ -272,7 +269,7 @@ fn a_recorder_takes_outputs_of_operations_beside_it() {
     both.close_all(&mut sink);
     for (output, message) in sink.0.drain(..) {
         for name in [output.clone(), format!("wrist.{output}")] {
-            recorder.message(input(&recorder, &name), &message, &mut Sent::default());
+            recorder.message(input(&recorder, &name), &message, &mut Keeper::default());
         }
     }
     both.finish(&mut sink).unwrap();
@@ -303,37 +300,18 @@ fn a_recorder_takes_outputs_of_operations_beside_it() {
     // What made an observation due came before it.
     let first_fused = arrived.iter().position(|(stream, ..)| stream == "fused").unwrap();
     assert!(arrived[..first_fused].iter().any(|(stream, ..)| stream == "force"));
-    std::fs::remove_dir_all(folder).unwrap();
-}
-
-/// Keeps what is published.
-#[derive(Default)]
-struct Sent(Vec<(String, Message)>);
-
-impl Sink for Sent {
-    fn send(
-        &mut self,
-        output: &str,
-        layout: &Layout,
-        fill: &mut dyn FnMut(&mut Payload<'_>, &mut Header),
-    ) -> Result<(), Fault> {
-        let mut message = Message::default();
-        message.write(layout, fill);
-        self.0.push((output.to_owned(), message));
-        Ok(())
-    }
 }
 
 #[test]
 fn a_recorder_refuses_what_can_t_be_a_stream() {
     let refused = |inputs: &str| {
-        let folder = std::env::temp_dir().join(format!("robocache-refused-{}", std::process::id()));
-        let text = format!("plugins: [record: {{ path: {}, inputs: {inputs} }}]", folder.display());
+        let folder = Folder::new();
+        let path = folder.0.join("recording");
+        let text = format!("plugins: [record: {{ path: {}, inputs: {inputs} }}]", path.display());
         let built = App::new()
             .with_config(file(&text))
             .add_plugins(plugins::all())
             .build(|_| true);
-        let _ = std::fs::remove_dir_all(folder);
         self::refused(built)
     };
     assert!(refused("[a/b, a.b]").contains("two of them are the stream `a.b`"));

@@ -1,7 +1,6 @@
 //! Recordings: what goes in comes out, any Arrow reader can open them, and a torn file gives what was whole in it.
 
-#![allow(clippy::unwrap_used)]
-
+use crate::common::{Folder, read_all};
 use arrow::array::{Array, AsArray, Int64Array, ListArray, RecordBatch};
 use arrow::datatypes::{DataType, Field, Float32Type, Int64Type, Schema};
 use arrow::ipc::reader::FileReader;
@@ -11,37 +10,9 @@ use robocache::device::Dtype;
 use robocache::stream::recording::{Mapped, Order, ReadError, Reader, WriteError, Writer};
 use robocache::stream::{Cells, Message, MetadataValue as Value};
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
-
-/// A folder of its own that goes when the test ends.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let name = format!(
-            "robocache-{}-{}",
-            std::process::id(),
-            COUNT.fetch_add(1, Ordering::Relaxed)
-        );
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir(&path).unwrap();
-        Self(path)
-    }
-
-    fn file(&self, stream: &str) -> PathBuf {
-        self.0.join(format!("{stream}.arrow"))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
 
 /// Name, type, form, bytes and offsets of a column.
 type Part = (String, Dtype, Cells, Vec<u8>, Vec<i32>);
@@ -975,15 +946,8 @@ fn a_recording_is_gone_on_with_in_further_files() {
     fs::copy(empty.file("a"), path.join("a.arrow")).unwrap();
     drop(writer);
     let mut reader = Reader::open(&path).unwrap();
-    let (mut message, mut rows, mut said) = (Message::default(), 0, Vec::new());
-    loop {
-        match reader.next_into(&mut message) {
-            Ok(Some(stream)) => rows += usize::from(stream == 0),
-            Ok(None) => break,
-            Err(error) => said.push(error.to_string()),
-        }
-    }
-    assert_eq!(rows, 12);
+    let (streams, said) = read_all(|message| reader.next_into(message), |stream, _| stream);
+    assert_eq!(streams.iter().filter(|&&stream| stream == 0).count(), 12);
     let not_ended = format!("{}: its recorder did not end in order", path.join("a.arrow").display());
     assert!(said.len() == 1 && said[0].starts_with(&not_ended), "{said:?}");
     assert!(!reader.is_finished(0) && reader.is_finished(1));
@@ -1048,14 +1012,7 @@ fn a_part_that_a_crash_cut_is_told_and_the_next_is_read() {
     for (first, lost) in [(cut, 1), (b"text".to_vec(), 3)] {
         fs::write(folder.file("a"), first).unwrap();
         let (mut reader, refused) = Reader::open_readable(&folder.0).unwrap();
-        let (mut message, mut came, mut said) = (Message::default(), Vec::new(), Vec::new());
-        loop {
-            match reader.next_into(&mut message) {
-                Ok(Some(_)) => came.push(message.timestamp_ns()),
-                Ok(None) => break,
-                Err(error) => said.push(error.to_string()),
-            }
-        }
+        let (came, mut said) = read_all(|message| reader.next_into(message), |_, message| message.timestamp_ns());
         said.extend(refused.iter().map(ToString::to_string));
         assert_eq!(came, [&[0, 1, 2][..3 - lost], &[10, 11, 12]].concat());
         assert!(said.len() == 1 && said[0].contains("a.arrow: no "), "{said:?}");
@@ -1087,17 +1044,11 @@ fn what_is_whole_in_a_damaged_file_is_given_and_what_is_not_is_said() {
     let drain = |damaged: &[u8]| {
         fs::write(folder.file("a"), damaged).unwrap();
         let mut reader = Reader::open(&folder.0).unwrap();
-        let (mut message, mut a, mut b, mut errors) = (Message::default(), Vec::new(), 0, Vec::new());
-        loop {
-            match reader.next_into(&mut message) {
-                Ok(Some(0)) => a.push(message.timestamp_ns() as usize),
-                Ok(Some(_)) => b += 1,
-                Ok(None) => break,
-                Err(error) => errors.push(error.to_string()),
-            }
-        }
-        assert_eq!(b, 10, "the other stream is whole");
-        (a, errors)
+        let stamp = |stream, message: &Message| (stream, message.timestamp_ns() as usize);
+        let (came, errors) = read_all(|message| reader.next_into(message), stamp);
+        let (a, b): (Vec<_>, Vec<_>) = came.into_iter().partition(|&(stream, _)| stream == 0);
+        assert_eq!(b.len(), 10, "the other stream is whole");
+        (a.into_iter().map(|(_, stamp)| stamp).collect::<Vec<_>>(), errors)
     };
     for damaged in 0..10 {
         for (place, byte) in [(0, 0), (4, 0xff), (8, 0xff), (7, 0x7f)] {

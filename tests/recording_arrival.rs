@@ -1,14 +1,10 @@
 //! What was recorded beside fuse in one process replays in the order in which it came, and so to the same bytes.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
-use common::{MS, Recorder, Sent, input, sample};
+use crate::common::{Folder, MS, Recorder, Sent, input, sample};
 use robocache::app::{App, Config, Graph, plugins};
 use robocache::stream::Message;
 use robocache::stream::recording::{Order, Reader, Writer};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 const FUSE: &str = "
@@ -20,12 +16,6 @@ const FUSE: &str = "
         - { input: camera, dim: 2, interpolation: previous, max_age_ms: 100 }
         - { input: force, dim: 1, interpolation: linear, max_gap_ms: 50, extrapolate_ms: 20 }
         - { input: joints, dim: 3, interpolation: linear, reorder_ms: 4 }";
-
-fn folder(name: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let _ = std::fs::remove_dir_all(&folder);
-    folder
-}
 
 fn graph(plugins_text: &str, wired: &[&str]) -> Result<Graph, robocache::app::AppError> {
     let config = Config::parse(Path::new("robot.yml"), &format!("plugins:{plugins_text}")).unwrap();
@@ -85,7 +75,8 @@ fn without_place(mut sent: Sent) -> Sent {
 
 #[test]
 fn a_run_with_max_wait_replays_to_the_same_bytes() {
-    let folder = folder("arrival");
+    let own = Folder::new();
+    let folder = own.0.join("recording");
     let text = format!("\n  - record: {{ path: {} }}{FUSE}", folder.display());
     let mut live = graph(&text, &["camera", "force", "joints"]).unwrap();
     let mut sink = Recorder::default();
@@ -118,7 +109,8 @@ fn a_run_with_max_wait_replays_to_the_same_bytes() {
 
 #[test]
 fn arrivals_ascend_over_all_streams_and_are_optional() {
-    let with = folder("with_arrivals");
+    let own = Folder::new();
+    let with = own.0.join("with");
     let mut writer = Writer::create(&with).unwrap().with_arrivals();
     let start = Instant::now();
     // The stamps go the other way; within a stream the order of recording stays. Two messages come at once.
@@ -156,7 +148,7 @@ fn arrivals_ascend_over_all_streams_and_are_optional() {
         [4.0, 1.0, 3.0, 0.0, 2.0]
     );
 
-    let without = folder("without_arrivals");
+    let without = own.0.join("without");
     let mut writer = Writer::create(&without).unwrap();
     writer.append("a", &sample(1, &[1.0]), start).unwrap();
     writer.finish().unwrap();

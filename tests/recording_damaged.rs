@@ -1,41 +1,15 @@
 //! Damaged recordings: no panic, no memory to speak of, and every error names its file. `ROBOCACHE_DAMAGED_FILES` says
 //! how many are tried.
 
-#![allow(clippy::unwrap_used)]
-
+use crate::common::Folder;
+use crate::counting::{held, most_held, reset_most_held};
 use robocache::device::Dtype;
 use robocache::stream::recording::{Reader, Writer};
 use robocache::stream::{Cells, Message, MetadataValue};
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
-
-/// Counts what is held, and the most that ever was.
-struct Counting;
-
-static HELD: AtomicUsize = AtomicUsize::new(0);
-static MOST: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: it does what the system's allocator does.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let held = HELD.fetch_add(layout.size(), Relaxed) + layout.size();
-        MOST.fetch_max(held, Relaxed);
-        // SAFETY: the caller's promises are those that it asks for.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        HELD.fetch_sub(layout.size(), Relaxed);
-        // SAFETY: as above.
-        unsafe { System.dealloc(memory, layout) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
 
 fn message(stream: &str, i: usize) -> Message {
     let mut message = Message::default();
@@ -163,9 +137,8 @@ fn damage(bytes: &mut Vec<u8>, rng: &mut Rng) {
 #[test]
 fn damaged_files_are_errors_or_less_and_take_no_memory() {
     let files: usize = std::env::var("ROBOCACHE_DAMAGED_FILES").map_or(3000, |count| count.parse().unwrap());
-    let folder = std::env::temp_dir().join(format!("robocache-damaged-{}", std::process::id()));
-    fs::create_dir(&folder).unwrap();
-    let recordings = recordings(&folder);
+    let folder = Folder::new();
+    let recordings = recordings(&folder.0);
     static PANICS: AtomicUsize = AtomicUsize::new(0);
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -178,18 +151,18 @@ fn damaged_files_are_errors_or_less_and_take_no_memory() {
         }
     }));
     let (mut whole, mut refused, mut partly, mut errors, mut messages) = (0, 0, 0, 0, 0);
-    let (mut most, mut held) = (0, Vec::new());
+    let (mut most, mut stays) = (0, Vec::new());
     let mut message = Message::default();
     for file in 0..files {
         let mut rng = Rng((file as u64) << 32);
         let (stream, bytes) = &recordings[file % recordings.len()];
-        let path = folder.join(format!("{stream}.arrow"));
+        let path = folder.0.join(format!("{stream}.arrow"));
         let mut bytes = bytes.clone();
         damage(&mut bytes, &mut rng);
         fs::write(&path, &bytes).unwrap();
-        let before = HELD.load(Relaxed);
-        MOST.store(before, Relaxed);
-        match Reader::open(&folder) {
+        let before = held();
+        reset_most_held();
+        match Reader::open(&folder.0) {
             Err(error) => {
                 assert!(error.to_string().contains(".arrow"), "file {file}: {error}");
                 refused += 1;
@@ -212,13 +185,12 @@ fn damaged_files_are_errors_or_less_and_take_no_memory() {
                 *if failed > 0 { &mut partly } else { &mut whole } += 1;
             }
         }
-        most = most.max(MOST.load(Relaxed) - before);
+        most = most.max(most_held() - before);
         message = Message::default();
-        held.push(HELD.load(Relaxed) - before.min(HELD.load(Relaxed)));
+        stays.push((held() - before).max(0));
         fs::remove_file(&path).unwrap();
     }
     let _ = std::panic::take_hook();
-    fs::remove_dir_all(&folder).unwrap();
     println!(
         "{files} files: {whole} read without an error, {partly} in part with {errors} errors, {refused} refused; \
          {messages} messages; {} panics of Arrow caught; at most {most} bytes at once",
@@ -226,6 +198,6 @@ fn damaged_files_are_errors_or_less_and_take_no_memory() {
     );
     assert!(partly > 0 && refused > 0 && whole > 0, "all kinds of damage were tried");
     assert!(most < 4 << 20, "a file of 50 kB took {most} bytes");
-    let leaked: usize = held.iter().skip(100).sum();
-    assert!(leaked < files * 64, "{leaked} bytes stay after {files} files");
+    let leaked: isize = stays.iter().skip(100).sum();
+    assert!(leaked < files as isize * 64, "{leaked} bytes stay after {files} files");
 }

@@ -1,27 +1,41 @@
 //! A process that is killed while it records loses at most its last second.
 
-#![allow(clippy::unwrap_used)]
-
+use crate::common::{Folder, process_of};
 use robocache::device::Dtype;
 use robocache::stream::recording::{ReadError, Reader, Writer};
 use robocache::stream::{Cells, Message};
-use std::io::Read;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::Stdio;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+const THIS: &str = "recording_killed::a_killed_recording_opens_and_lacks_no_more_than_its_last_second";
 const FOLDER: &str = "ROBOCACHE_TEST_RECORD_INTO";
+/// How many messages a second at the most.
+const RATE_HZ: u32 = 1000;
 
 fn now_ns() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as i64
 }
 
+/// How many messages the recorder has taken, as the file `taken` says.
+fn taken(folder: &Path) -> u32 {
+    let mut bytes = [0; 4];
+    let Ok(file) = File::open(folder.join("taken")) else {
+        return 0;
+    };
+    // It is there before anything is in it.
+    file.read_exact_at(&mut bytes, 0)
+        .map_or(0, |()| u32::from_le_bytes(bytes))
+}
+
 /// Records until it is killed: small messages at 1 kHz and large ones at 20 Hz, each stamped with the time it came and
-/// filled with its number.
-fn record_for_ever(folder: PathBuf) {
-    let mut writer = Writer::create(folder).unwrap();
+/// filled with its number. What it has taken, it says in a file.
+fn record_for_ever(folder: &Path) {
+    let mut writer = Writer::create(folder.join("recording")).unwrap();
+    let taken = File::create(folder.join("taken")).unwrap();
     let mut message = Message::default();
-    println!("ready");
     for number in 0u32.. {
         let large = number.is_multiple_of(50);
         message.clear();
@@ -33,46 +47,41 @@ fn record_for_ever(folder: PathBuf) {
         writer
             .append(if large { "lidar" } else { "force" }, &message, Instant::now())
             .unwrap();
+        taken.write_all_at(&(number + 1).to_le_bytes(), 0).unwrap();
         writer.tick(Instant::now()).unwrap();
-        std::thread::sleep(Duration::from_millis(1));
+        std::thread::sleep(Duration::from_secs(1) / RATE_HZ);
     }
 }
 
 #[test]
 fn a_killed_recording_opens_and_lacks_no_more_than_its_last_second() {
     if let Some(folder) = std::env::var_os(FOLDER) {
-        return record_for_ever(folder.into());
+        return record_for_ever(folder.as_ref());
     }
     for round in 0..4 {
-        let folder = std::env::temp_dir().join(format!("robocache-killed-{}-{round}", std::process::id()));
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--nocapture", "--test-threads", "1"])
-            .env(FOLDER, &folder)
-            .stdout(Stdio::piped())
+        let folder = Folder::new();
+        let mut child = process_of(THIS)
+            .env(FOLDER, &folder.0)
+            .stdout(Stdio::null())
             .spawn()
             .unwrap();
-        let mut out = child.stdout.take().unwrap();
-        let mut said = Vec::new();
-        while !said.ends_with(b"ready\n") {
-            let mut byte = [0];
-            assert_eq!(
-                out.read(&mut byte).unwrap(),
-                1,
-                "the child ended: {}",
-                String::from_utf8_lossy(&said)
-            );
-            said.push(byte[0]);
-        }
         // Another moment of the half second between two batches each time, and of the writes in it.
-        std::thread::sleep(Duration::from_millis(1500 + now_ns() as u64 % 700));
+        let enough = 3 * RATE_HZ / 2 + now_ns() as u32 % (7 * RATE_HZ / 10);
+        let deadline = Instant::now() + Duration::from_secs(120);
+        while taken(&folder.0) < enough {
+            assert!(Instant::now() < deadline, "it took {} of {enough}", taken(&folder.0));
+            assert_eq!(child.try_wait().unwrap(), None, "it ended");
+            std::thread::sleep(Duration::from_millis(1));
+        }
         child.kill().unwrap();
-        let killed = now_ns();
         child.wait().unwrap();
+        let taken = taken(&folder.0);
 
+        let folder = folder.0.join("recording");
         let mut reader = Reader::open(&folder).unwrap();
         let names: Vec<String> = reader.streams().map(str::to_owned).collect();
         assert_eq!(names, ["force", "lidar"]);
-        let (mut message, mut newest, mut next, mut told) = (Message::default(), [0; 2], [1, 0], 0);
+        let (mut message, mut next, mut told) = (Message::default(), [1, 0], 0);
         loop {
             let stream = match reader.next_into(&mut message) {
                 Ok(Some(stream)) => stream,
@@ -94,14 +103,16 @@ fn a_killed_recording_opens_and_lacks_no_more_than_its_last_second() {
                 0 => number + 1,
                 _ => number + 50,
             };
-            newest[stream] = message.timestamp_ns();
         }
         assert_eq!(told, 2, "each file tells that its recorder did not end");
-        for (name, newest) in names.iter().zip(newest) {
-            let lost = (killed - newest) as f64 / 1e9;
-            println!("round {round}: {name} lost {lost:.3} s");
-            assert!(lost < 1.0, "{name} lost {lost} s");
+        // `next` is what the first message that is lost would have said.
+        for (name, first) in names.iter().zip(next) {
+            let lost = taken.saturating_sub(first);
+            println!("round {round}: {name} lost what came among the last {lost} messages");
+            assert!(
+                lost < RATE_HZ,
+                "{name} lost {lost} messages, those of more than a second"
+            );
         }
-        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

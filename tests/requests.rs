@@ -1,10 +1,6 @@
 //! Requests for observations in one process: their metadata, and answers without an observation.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
-use common::{MS, Recorder, Sent, faults, graph, input, sample};
+use crate::common::{MS, Recorder, Sent, faults, graph, input, sample};
 use robocache::app::{Change, Graph};
 use robocache::stream::{Message, MetadataRef, MetadataValue};
 

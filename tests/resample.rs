@@ -1,10 +1,8 @@
 //! Resampling on the CPU: the cases that all backends share, and what a batch may be.
 
-#![allow(clippy::unwrap_used)]
-
 #[macro_use]
 #[path = "common/resample.rs"]
-mod cases;
+pub mod cases;
 
 use cases::{message, row};
 use half::{bf16, f16};

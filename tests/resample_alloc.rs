@@ -1,9 +1,6 @@
 //! Resampling allocates nothing once it has seen its largest trajectory.
 
-#[path = "common/counting.rs"]
-mod counting;
-
-use counting::allocations;
+use crate::counting::allocations;
 use robocache::device::{Dtype, Placement};
 use robocache::ops::resample::{ResampleConfig, Resampler};
 use robocache::stream::{Cells, Layout, Message, Payload};

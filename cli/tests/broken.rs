@@ -1,10 +1,6 @@
 //! A damaged recording is told by every command that reads one: exit code 1, `problems` in JSON, a line in text.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
-use common::{FUSE, Folder, MS, run, sample};
+use crate::common::{FUSE, Folder, MS, run, sample};
 use robocache::prelude::*;
 use std::path::Path;
 use std::time::{Duration, Instant};

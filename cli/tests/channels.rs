@@ -1,10 +1,6 @@
 //! `robocache latency` and `clock`: on recordings whose answer is known, and on a drive.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
-use common::{Done, Folder, MS, record, root, run, sample};
+use crate::common::{Done, Folder, MS, record, root, run, sample};
 use robocache::prelude::*;
 use std::ffi::OsStr;
 use std::io::Write;

@@ -1,10 +1,6 @@
 //! `robocache check`: each of these planted mistakes is found, and none in the project's own files.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
-use common::{Folder, MS, command, done, record, root, run, sample};
+use crate::common::{Folder, MS, command, done, record, root, run, sample};
 use serde_json::Value;
 use std::path::Path;
 

@@ -1,10 +1,6 @@
 //! `robocache doctor`: on machines that are made up, and with the fake drivers of tests/emulator.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
-use common::{Done, Folder, command, done, root};
+use crate::common::{Done, Folder, command, done, root};
 use serde_json::Value;
 use std::io::{self, Write};
 use std::os::unix::fs::{PermissionsExt, symlink};

@@ -1,10 +1,6 @@
 //! `robocache info`: what it says of recordings whose faults are known.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
-use common::{Folder, MS, command, record, record_robot, run, sample};
+use crate::common::{Folder, MS, command, record, record_robot, run, sample};
 use serde_json::{Value, json};
 use std::path::Path;
 

@@ -1,10 +1,6 @@
 //! `robocache new`: what it writes is checked, and runs where dora is installed (tests/test_cli.py).
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
-use common::{Done, Folder, run};
+use crate::common::{Done, Folder, run};
 use std::path::Path;
 
 fn new(folder: &Path, words: &[&str]) -> Done {

@@ -1,10 +1,6 @@
 //! Streams whose stamps are off from those of the others, as their arrivals tell, in every command that works by stamps.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
-use common::{Folder, MS, record, run, sample};
+use crate::common::{Folder, MS, record, run, sample};
 use robocache::stream::Message;
 
 const START: i64 = 1_700_000_000_000 * MS;
@@ -34,7 +30,7 @@ fn recorded(folder: &Folder, ahead: &[(&str, i64)]) {
             messages.push((name, message));
         }
     }
-    common::record_with_arrivals(&folder.path("recording"), messages);
+    crate::common::record_with_arrivals(&folder.path("recording"), messages);
     folder.write("config.yml", CONFIG);
 }
 
@@ -181,7 +177,7 @@ fn what_was_recorded_as_fast_as_it_went_raises_no_alarm() {
             (name, message)
         })
     });
-    common::record_with_arrivals(&folder.path("recording"), messages);
+    crate::common::record_with_arrivals(&folder.path("recording"), messages);
     folder.write("config.yml", CONFIG);
     let done = run(words(&folder, "try", &[]));
     assert!(!done.out.contains("clocks:"), "{}", done.out);

@@ -1,10 +1,6 @@
 //! `robocache report`: its figures, what stands in the page, and the page in a browser.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
-use common::{Done, FUSE, Folder, MS, half, record, record_robot, root, run, sample};
+use crate::common::{Done, FUSE, Folder, MS, half, record, record_robot, root, run, sample};
 use robocache::prelude::*;
 use serde_json::Value;
 use std::ffi::OsStr;

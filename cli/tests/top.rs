@@ -1,10 +1,6 @@
 //! `robocache top`: what it says of status files.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
-use common::{Folder, run};
+use crate::common::{Folder, run};
 use robocache::app::{Level, Report, Row};
 use serde_json::json;
 use std::path::Path;
@@ -42,7 +38,7 @@ fn write(folder: &Folder, report: &Report) {
     );
 }
 
-fn top(folder: &Path, option: &str) -> common::Done {
+fn top(folder: &Path, option: &str) -> crate::common::Done {
     run(["top".as_ref(), folder.as_os_str(), option.as_ref()])
 }
 

@@ -1,10 +1,6 @@
 //! `robocache try`: what it says of recordings whose drop-outs are known.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
-use common::{Done, FUSE, Folder, MS, half, record, record_robot, root, run, sample};
+use crate::common::{Done, FUSE, Folder, MS, half, record, record_robot, root, run, sample};
 use robocache::prelude::*;
 use serde_json::Value;
 use std::ffi::OsStr;

@@ -1,11 +1,7 @@
 //! What `convert` writes is whole or not there: killed at random points, on a full disk, twice at once.
 //! `ROBOCACHE_KILL_POINTS` says at how many points each conversion is killed.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
-use common::{FUSE, Folder, MS, command, done, record, run, sample};
+use crate::common::{FUSE, Folder, MS, command, done, record, run, sample};
 use rustix::fs::{FlockOperation, flock};
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! A graph of operations that is fed by hand, and what it publishes.
+//! What the tests share: a graph of operations that is fed by hand, and what it publishes; folders that go with their test.
 
 // Each test takes a part of it.
 #![allow(dead_code)]
@@ -6,7 +6,10 @@
 use robocache::app::{App, AppError, Config, Fault, Graph, Sink, plugins};
 use robocache::device::Dtype;
 use robocache::stream::{Cells, Header, Layout, Message, MetadataRef, Payload};
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 pub const MS: i64 = 1_000_000;
 
@@ -114,4 +117,104 @@ impl Sink for Recorder {
         });
         Ok(())
     }
+}
+
+/// Keeps what is published as it is, of any form.
+#[derive(Default)]
+pub struct Keeper(pub Vec<(String, Message)>);
+
+impl Keeper {
+    /// What was published since it was last asked.
+    pub fn take(&mut self) -> Vec<(String, Message)> {
+        std::mem::take(&mut self.0)
+    }
+}
+
+impl Sink for Keeper {
+    fn send(
+        &mut self,
+        output: &str,
+        layout: &Layout,
+        fill: &mut dyn FnMut(&mut Payload<'_>, &mut Header),
+    ) -> Result<(), Fault> {
+        let mut message = Message::default();
+        message.write(layout, fill);
+        self.0.push((output.to_owned(), message));
+        Ok(())
+    }
+}
+
+/// Writes what is published over what was published before, and counts it.
+#[derive(Default)]
+pub struct Overwrite {
+    pub sent: u64,
+    memory: Message,
+}
+
+impl Sink for Overwrite {
+    fn send(
+        &mut self,
+        _: &str,
+        layout: &Layout,
+        fill: &mut dyn FnMut(&mut Payload<'_>, &mut Header),
+    ) -> Result<(), Fault> {
+        self.memory.write(layout, fill);
+        self.sent += 1;
+        Ok(())
+    }
+}
+
+/// What `of` makes of each message that a reader gives, told the place of its stream, and what the reader says of the rest.
+pub fn read_all<T, E: ToString>(
+    mut next: impl FnMut(&mut Message) -> Result<Option<usize>, E>,
+    mut of: impl FnMut(usize, &Message) -> T,
+) -> (Vec<T>, Vec<String>) {
+    let (mut message, mut came, mut said) = (Message::default(), Vec::new(), Vec::new());
+    loop {
+        match next(&mut message) {
+            Ok(Some(stream)) => came.push(of(stream, &message)),
+            Ok(None) => return (came, said),
+            Err(error) => said.push(error.to_string()),
+        }
+    }
+}
+
+/// A folder of its own that goes when the test ends.
+pub struct Folder(pub PathBuf);
+
+impl Folder {
+    pub fn new() -> Self {
+        Self::below(&std::env::temp_dir())
+    }
+
+    /// One that no disk slows down, for thousands of files.
+    pub fn in_memory() -> Self {
+        Self::below(Path::new("/dev/shm"))
+    }
+
+    fn below(parent: &Path) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = parent.join(format!("robocache-{}-{number}", std::process::id()));
+        fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    /// The file of a stream of a recording.
+    pub fn file(&self, stream: &str) -> PathBuf {
+        self.0.join(format!("{stream}.arrow"))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A process that runs this test of this binary alone, and says all that it prints.
+pub fn process_of(test: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", test, "--nocapture"]);
+    command
 }

@@ -1,8 +1,6 @@
 //! The sets of `group`: those of ROS's message_filters, by an oracle that is written from its description, on random
 //! streams; by its documented properties; and by hand.
 
-#![allow(clippy::unwrap_used)]
-
 mod by_hand;
 mod oracle;
 mod random;

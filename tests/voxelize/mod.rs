@@ -1,8 +1,6 @@
 //! The voxelizer against clouds whose answer a reader can check by hand, then against an obviously right oracle.
 //!
 //! The same cases are held against the CUDA backend by `tests/gpu/voxelize`, which has a `backend` of its own.
-#![allow(clippy::unwrap_used)]
-
 mod backend {
     use robocache::device::Placement;
 

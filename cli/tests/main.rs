@@ -1,0 +1,16 @@
+//! The command, in one binary, since each one links the whole engine.
+
+#![allow(clippy::unwrap_used)]
+
+mod broken;
+mod channels;
+mod check;
+mod common;
+mod doctor;
+mod info;
+mod new;
+mod offsets;
+mod report;
+mod top;
+mod r#try;
+mod whole;

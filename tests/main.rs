@@ -1,0 +1,35 @@
+//! The integration tests of the library in one binary, since each one links the whole engine. Those are apart that need a
+//! process of their own: `alloc` for its allocator, `ring` and `shortage` for what they do to all of a process, `gpu` and
+//! `contract`, which are also run by themselves.
+
+#![allow(clippy::unwrap_used)]
+
+mod align_properties;
+mod attach;
+mod clock;
+mod common;
+#[cfg(feature = "csv")]
+mod csv;
+#[cfg(feature = "cuda")]
+mod cuda_fallback;
+mod diagnostics;
+mod documented_defaults;
+mod documented_messages;
+mod documented_semantics;
+mod graph;
+mod group;
+mod layers;
+#[cfg(feature = "mcap")]
+mod mcap;
+mod messages;
+mod modes;
+#[cfg(feature = "cuda")]
+mod outbox;
+mod plugins;
+mod recording;
+mod recording_arrival;
+mod recording_killed;
+mod recording_long;
+mod requests;
+mod resample;
+mod voxelize;
