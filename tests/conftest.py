@@ -5,18 +5,13 @@ import os
 import pathlib
 import socket
 import subprocess
-import sys
 
 import numpy as np
 import pytest
 
-TESTS = pathlib.Path(__file__).parent
-ROOT = TESTS.parent
-sys.path.insert(0, str(ROOT / "examples" / "policy"))
-
-import convert  # noqa: E402
-from convert import DATA, PLACES  # noqa: E402
-from harness import DORA, Flow, dora, wait_for  # noqa: E402
+import convert
+from convert import DATA, PLACES
+from harness import DORA, Flow, dora, wait_for
 
 
 @pytest.fixture(scope="session")
@@ -42,7 +37,7 @@ def daemon(tmp_path) -> dict:
     dora("up", env=env)
     yield env
     # A coordinator that ends may be gone before it has answered.
-    subprocess.run([DORA, "down", "--force"], env={**os.environ, **env}, capture_output=True, timeout=60)
+    subprocess.run([DORA, "down", "--force"], env={**os.environ, **env}, capture_output=True, timeout=180)
     wait_for(lambda: not is_open(port), what="the end of the coordinator")
 
 
@@ -85,6 +80,15 @@ def streams() -> dict:
 @pytest.fixture(scope="session")
 def recording(streams, tmp_path_factory) -> pathlib.Path:
     return convert.write(tmp_path_factory.mktemp("recording"), streams)
+
+
+def pytest_collection_modifyitems(items):
+    """Tests that share what their module makes once run in one process, so that it is made once."""
+    for item in items:
+        for name, fixtures in item._fixtureinfo.name2fixturedefs.items():
+            if fixtures[-1].scope == "module":
+                of = item.callspec.params.get(name, "") if hasattr(item, "callspec") else ""
+                item.add_marker(pytest.mark.xdist_group(f"{item.path.stem}-{name}-{of}"))
 
 
 def pytest_report_header():

@@ -7,6 +7,8 @@ import os
 import pathlib
 import pickle
 import re
+import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -113,7 +115,7 @@ class Flow:
         """A Python node that plays a script (see nodes/sender.py)."""
         path = self.folder / f"{name}.pickle"
         path.write_bytes(pickle.dumps(steps))
-        flat = [inner for step in steps for inner in (step[2] if step[0] == "until" else [step])]
+        flat = [inner for step in steps for inner in (step[2] if step[0] in ("until", "up to") else [step])]
         outputs = sorted({step[1] for step in flat if step[0] == "send"})
         keys.setdefault("shared_memory_pool_size", "64MB")
         self.node(name, pathlib.Path(sys.executable), f"{NODES / 'sender.py'} {path}", inputs or {}, outputs, **keys)
@@ -133,7 +135,7 @@ class Flow:
         return path
 
     @contextlib.contextmanager
-    def start(self, timeout: float = 60.0):
+    def start(self, timeout: float = 180.0):
         """`dora run` in the background; gives a function that waits for its end."""
         command = [DORA, "run", self.write(), "--log-level", "info"]
         log = (self.folder / "dora.log").open("w+")
@@ -167,12 +169,17 @@ class Flow:
                         os.kill(pid, signal.SIGKILL)
             log.close()
 
-    def run(self, timeout: float = 60.0, code: int | None = 0) -> Run:
+    def run(self, timeout: float = 180.0, code: int | None = 0) -> Run:
         """Runs it to its end, which must be this exit code; `None`: any."""
         with self.start(timeout) as wait:
             result = wait()
         assert code is None or result.code == code, f"exit code {result.code}, expected {code}\n{result.output[-6000:]}"
         return result
+
+    def status(self, name: str) -> dict:
+        """What the status file of a node says that has `status` in its configuration, with its inputs by name."""
+        status = json.loads((self.folder / "status" / f"{name}.json").read_text())
+        return status | {"inputs": {row["input"]: row for row in status["inputs"]}}
 
     def logs(self) -> dict[str, str]:
         """What every node printed, without colours."""
@@ -198,7 +205,7 @@ class Flow:
         return found
 
 
-def dora(*arguments: str, env: dict | None = None, timeout: float = 60.0, cwd: pathlib.Path = ROOT) -> str:
+def dora(*arguments: str, env: dict | None = None, timeout: float = 180.0, cwd: pathlib.Path = ROOT) -> str:
     """What a dora command that succeeds prints."""
     done = subprocess.run(
         [DORA, *arguments],
@@ -215,7 +222,7 @@ def dora(*arguments: str, env: dict | None = None, timeout: float = 60.0, cwd: p
     return done.stdout
 
 
-def dora_run_until(is_enough, dataflow: str, cwd: pathlib.Path, timeout_s: int = 60) -> str:
+def dora_run_until(is_enough, dataflow: str, cwd: pathlib.Path, timeout_s: int = 180) -> str:
     """What a dataflow prints until that is enough. It is stopped then, or when the time is over: on a busy machine nodes start late."""
     said = ""
     command = [DORA, "run", dataflow, "--stop-after", f"{timeout_s}s"]
@@ -230,11 +237,11 @@ def dora_run_until(is_enough, dataflow: str, cwd: pathlib.Path, timeout_s: int =
     return said
 
 
-def send(output: str, values, stamp: int | str | None, **metadata) -> tuple:
-    """A step of a sender: a message with this payload and stamp (ns, or "now")."""
+def send(output: str, values, stamp: int | str | tuple | None, **metadata) -> tuple:
+    """A step of a sender: a message with this payload and stamp (ns, "now", or ("start", ns): so long after its start)."""
     array = values if isinstance(values, pa.Array) else pa.array(np.asarray(values).ravel())
     if stamp is not None:
-        metadata["timestamp_ns"] = stamp if stamp == "now" else int(stamp)
+        metadata["timestamp_ns"] = stamp if stamp == "now" or isinstance(stamp, tuple) else int(stamp)
     return ("send", output, array, metadata)
 
 
@@ -257,7 +264,7 @@ def on_device(node: dict, environment: dict) -> None:
     node.update(path="/usr/bin/env", args=" ".join([*settings, node["path"], node["args"]]))
 
 
-def wait_for(condition, timeout: float = 20.0, what: str = "it"):
+def wait_for(condition, timeout: float = 180.0, what: str = "it"):
     """Waits until a condition holds, and returns what it gave."""
     deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:
@@ -267,9 +274,32 @@ def wait_for(condition, timeout: float = 20.0, what: str = "it"):
     raise AssertionError(f"{what} did not come within {timeout} s")
 
 
+@contextlib.contextmanager
+def cpu_below(seconds: float):
+    """Holds what the processes took that end meanwhile to so much time of a core: a busy machine makes them wait, not compute."""
+    of = lambda: (lambda used: used.ru_utime + used.ru_stime)(resource.getrusage(resource.RUSAGE_CHILDREN))  # noqa: E731
+    before = of()
+    yield
+    assert of() - before < seconds
+
+
 def refusal(name: str, config: str, folder: pathlib.Path) -> tuple[int, str]:
     """Exit code and words of a node outside a dataflow, started with this text as its configuration."""
     path = folder / "config.yml"
     path.write_text(config)
-    done = subprocess.run([binary(name), "--config", path], capture_output=True, text=True, timeout=20, cwd=folder)
+    done = subprocess.run([binary(name), "--config", path], capture_output=True, text=True, timeout=180, cwd=folder)
     return done.returncode, COLOUR.sub("", done.stdout + done.stderr)
+
+
+def checkout(folder: pathlib.Path) -> pathlib.Path:
+    """Fills a folder with what the dataflows of this project need, whose `out` is its own."""
+    for name in ("dataflow.yml", "robocache.yml"):
+        shutil.copy(ROOT / name, folder)
+    # Paths of a dataflow count from its own folder, so that a link to it would not do.
+    shutil.copytree(ROOT / "examples", folder / "examples", symlinks=True, ignore=shutil.ignore_patterns("out"))
+    for name in ("target", "types"):
+        (folder / name).symlink_to(ROOT / name)
+    (folder / ".venv").symlink_to(pathlib.Path(sys.prefix))
+    (folder / "out").mkdir()
+    (folder / "out" / "policy.onnx").symlink_to(ROOT / "out" / "policy.onnx")
+    return folder

@@ -4,7 +4,6 @@ import json
 import os
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
 
@@ -13,7 +12,7 @@ import pytest
 import robocache as rc
 import yaml
 
-from harness import ROOT
+from harness import ROOT, checkout
 
 SECONDS = 3
 
@@ -21,13 +20,7 @@ SECONDS = 3
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory):
     """Runs every command in a folder that has what the checkout has, and keeps what each printed."""
-    folder = tmp_path_factory.mktemp("bag")
-    for name in ("examples", "target", "types"):
-        (folder / name).symlink_to(ROOT / name)
-    # Paths of a dataflow count from its own folder.
-    (folder / "examples").unlink()
-    shutil.copytree(ROOT / "examples", folder / "examples", symlinks=True)
-    (folder / ".venv").symlink_to(pathlib.Path(sys.prefix))
+    folder = checkout(tmp_path_factory.mktemp("bag"))
     section = (ROOT / "README.md").read_text().split("## From a bag to a policy", 1)[1].split("\n## ", 1)[0]
     commands = re.findall(r"^```sh\n(.*?)^```", section, re.MULTILINE | re.DOTALL)[0]
     report = folder / "report.json"
@@ -36,7 +29,7 @@ def shown(tmp_path_factory):
     printed = {}
     for command in filter(None, commands.splitlines()):
         command = re.sub(r"(make_bag\.py \S+)", rf"\1 {SECONDS}", command)
-        done = subprocess.run(["bash", "-c", command], cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(["bash", "-c", command], cwd=folder, env=environment, capture_output=True, text=True, timeout=180)
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
         printed[command] = done.stdout
         assert "ERROR" not in done.stdout + done.stderr, f"{command}\n{done.stdout}{done.stderr}"

@@ -3,7 +3,7 @@
 import json
 import sys
 
-from conftest import ROOT
+from harness import ROOT
 
 sys.path.insert(0, str(ROOT / "benches"))
 

@@ -5,12 +5,11 @@ Needs the release binaries, the Python package and out/policy.onnx: `make build 
 
 import json
 import pathlib
-import shutil
 
 import pyarrow as pa
 import yaml
 
-from harness import dora, wait_for
+from harness import checkout, dora, wait_for
 
 ROOT = pathlib.Path(__file__).parents[1]
 CONFIG = yaml.safe_load((ROOT / "robocache.yml").read_text())
@@ -21,7 +20,7 @@ LOST_FRAMES = RATE_HZ * sum(dropout["duration_s"] for dropout in CONFIG["sim"]["
 
 def run_with_report(dataflow: str, tmp_path: pathlib.Path) -> tuple[dict, str]:
     path = tmp_path / "report.json"
-    log = dora("run", dataflow, env={"ROBOCACHE_POLICY_REPORT": str(path)}, timeout=DURATION_S * 3 + 30)
+    log = dora("run", dataflow, env={"ROBOCACHE_POLICY_REPORT": str(path)}, timeout=DURATION_S * 3 + 180, cwd=tmp_path)
     return json.loads(path.read_text()), log
 
 
@@ -47,7 +46,7 @@ def check(report: dict) -> None:
 
 
 def test_the_demo_ends_by_itself_and_the_policy_reports(tmp_path):
-    report, log = run_with_report("dataflow.yml", tmp_path)
+    report, log = run_with_report("dataflow.yml", checkout(tmp_path))
     check(report)
     assert 0.85 * RATE_HZ < report["rate_hz"] < RATE_HZ
     # Not a performance test: a stall of whole seconds, or a stamp that is not the capture's, is what it would catch.
@@ -59,9 +58,8 @@ def test_the_demo_ends_by_itself_and_the_policy_reports(tmp_path):
 
 
 def test_a_recording_replays_through_the_same_nodes(tmp_path):
-    recording = ROOT / "out" / "recording"
-    shutil.rmtree(recording, ignore_errors=True)
-    dora("run", "examples/record.yml", timeout=DURATION_S * 3 + 30)
+    recording = checkout(tmp_path) / "out" / "recording"
+    dora("run", "examples/record.yml", timeout=DURATION_S * 3 + 180, cwd=tmp_path)
     files = {path.stem: path for path in recording.glob("*.arrow")}
     assert files.keys() == {"camera", "force", "proprio", "lidar"}
     for name, path in files.items():
@@ -78,9 +76,9 @@ def test_a_recording_replays_through_the_same_nodes(tmp_path):
 def test_up_start_stop(daemon, tmp_path):
     path, status = tmp_path / "report.json", tmp_path / "status"
     settings = [word for setting in (f"ROBOCACHE_POLICY_REPORT={path}", f"ROBOCACHE_STATUS={status}") for word in ("--env", setting)]
-    dora("start", "dataflow.yml", "--name", "demo", "--detach", *settings, env=daemon)
+    dora("start", "dataflow.yml", "--name", "demo", "--detach", *settings, env=daemon, cwd=checkout(tmp_path))
     fuse = status / "fuse.json"
-    wait_for(lambda: fuse.exists() and json.loads(fuse.read_text())["observations"] > 2 * RATE_HZ, timeout=30.0, what="the observations")
+    wait_for(lambda: fuse.exists() and json.loads(fuse.read_text())["observations"] > 2 * RATE_HZ, timeout=180.0, what="the observations")
     listed = dora("list", env=daemon)
     assert "demo" in listed and "Running" in listed
     dora("stop", "demo", env=daemon)
