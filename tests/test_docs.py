@@ -8,6 +8,7 @@ import sys
 
 import numpy as np
 import pytest
+import robocache as rc
 import yaml
 
 import convert
@@ -54,7 +55,7 @@ def refusal(node: pathlib.Path, text: str, folder: pathlib.Path) -> str | None:
         convert.write(work / config["replay"]["path"], {"force": convert.Stream(np.array([1]), np.ones((1, 1)))})
     # A recorder wants to know what is wired to it; dora itself finds the rest missing.
     wiring = {"DORA_NODE_CONFIG": json.dumps({"run_config": {"inputs": {"lidar": "robot/lidar"}}})} if node == binary("record") else {}
-    done = subprocess.run([node, "--config", "config.yml"], cwd=work, env=wiring, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30)
+    done = subprocess.run([node, "--config", "config.yml"], cwd=work, env=wiring, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=180)
     words = done.stdout + done.stderr
     return None if done.returncode == 1 and "dora: " in words else words
 
@@ -71,7 +72,7 @@ def test_a_configuration_of_the_documentation_is_taken(text, tmp_path):
 @pytest.mark.parametrize("text", configurations())
 def test_check_finds_nothing_wrong_with_a_configuration_of_the_documentation(text, tmp_path, request):
     (tmp_path / "config.yml").write_text(text)
-    done = subprocess.run([COMMAND, "check", "config.yml", "--strict"], cwd=tmp_path, capture_output=True, text=True, timeout=30)
+    done = subprocess.run([COMMAND, "check", "config.yml", "--strict"], cwd=tmp_path, capture_output=True, text=True, timeout=180)
     if "force_mean" in text:  # a plugin that the command does not have
         assert done.returncode == 2 and "`force_mean` is no plugin" in done.stdout
     elif "semantics" in request.node.callspec.id:  # its examples have masks and late samples
@@ -97,11 +98,16 @@ def test_the_consumer_of_the_readme_acts_and_holds(tmp_path):
     inputs = {name: f"sim/{name}" for name in ("camera", "force", "proprio")} | {"voxels": "voxelize/voxels"}
     flow.robocache("fuse", {"fuse": config["fuse"]}, inputs, ["observation"])
     flow.node("policy", pathlib.Path(sys.executable), "my_policy.py", {"observation": "fuse/observation"}, [])
-    said = flow.run().logs["policy"].splitlines()
-    acts = [line for line in said if re.fullmatch(r"act on a force of \[.*\]", line)]
-    holds = [line for line in said if re.fullmatch(r"hold: force (invalid|too old): .* ms old \(max_age_ms: 20.0\)", line)]
+    flow.collector({"observation": "fuse/observation"})
+    done = flow.run()
+    gate = rc.Gate({"camera": 50.0, "force": 20.0, "proprio": 20.0})
+    refusals = [gate.refusal(rc.Observation.from_message(m.array, m.metadata)) for m in done.received("sink")]
     # Half a second of three at 30 Hz has no force; the first few may lack a stream.
-    assert len(acts) > 50 and 8 <= len(holds) <= 30, said
+    assert refusals.count(None) > 50 and 8 <= len([why for why in refusals if why and why.startswith("force")]) <= 30, refusals
+    said = done.logs["policy"].splitlines()
+    acts = [re.fullmatch(r"act on a force of \[.*\]", line) for line in said if line.startswith("act")]
+    holds = [re.fullmatch(r"hold: force (invalid|too old): .* ms old \(max_age_ms: 20.0\)", line) for line in said if line.startswith("hold: force")]
+    assert all([*acts, *holds]) and [line.startswith("act") for line in said] == [why is None for why in refusals], said
 
 
 def sensors_page(folder: pathlib.Path) -> tuple[dict, list]:
