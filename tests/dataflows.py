@@ -20,7 +20,7 @@ DORA = pathlib.Path(sys.executable).with_name("dora")
 
 def dora_says(*arguments: str) -> str | None:
     """What `dora validate` finds wrong, None where nothing is."""
-    done = subprocess.run([DORA, "validate", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([DORA, "validate", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=180)
     if done.returncode == 0:
         return None
     # The interpreter's stack follows the finding; nobody can use it.

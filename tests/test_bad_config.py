@@ -2,12 +2,11 @@
 
 import os
 import subprocess
-import time
 
 import numpy as np
 import pytest
 
-from harness import binary, refusal, send
+from harness import binary, cpu_below, refusal, send
 
 FUSE = """
 fuse:
@@ -148,14 +147,14 @@ def test_a_bad_configuration_ends_the_node_with_code_2_and_names_the_place(tmp_p
     ids=["brackets", "maps", "lists", "long", "wide"],
 )
 def test_a_text_that_would_take_the_parser_long_is_refused_at_once(tmp_path, text, said):
-    begun = time.monotonic()
-    code, words = refusal("fuse", text, tmp_path)
+    with cpu_below(5):
+        code, words = refusal("fuse", text, tmp_path)
     assert code == 2 and "config.yml" in words and said in words, words[:500]
-    assert len(words) < 1000 and time.monotonic() - begun < 5
+    assert len(words) < 1000
 
 
 def command(name: str, *arguments, env: dict | None = None) -> subprocess.CompletedProcess:
-    return subprocess.run([binary(name), *arguments], capture_output=True, text=True, timeout=20, stdin=subprocess.DEVNULL, env=env)
+    return subprocess.run([binary(name), *arguments], capture_output=True, text=True, timeout=180, stdin=subprocess.DEVNULL, env=env)
 
 
 NAMES = ["align", "fuse", "group", "node", "record", "replay", "resample", "sim", "voxelize"]
@@ -216,7 +215,7 @@ def test_outputs_that_nobody_publishes_are_named(flow):
 
 @pytest.mark.parametrize("arguments", [[], ["--config"], ["--config", "nowhere.yml"], ["--confg", "x.yml"]])
 def test_a_command_line_that_names_no_file(tmp_path, arguments):
-    done = subprocess.run([binary("fuse"), *arguments], capture_output=True, text=True, timeout=20, cwd=tmp_path)
+    done = subprocess.run([binary("fuse"), *arguments], capture_output=True, text=True, timeout=180, cwd=tmp_path)
     assert done.returncode == 2, done.stdout + done.stderr
     assert "config" in done.stdout + done.stderr
 

@@ -15,7 +15,7 @@ SENSORS = ["--sensor", "force:6@1000", "--sensor", "camera:16@30", "--cloud", "l
 
 
 def run(*words: str | pathlib.Path, **options) -> subprocess.CompletedProcess:
-    return subprocess.run(words, capture_output=True, text=True, timeout=60, **options)
+    return subprocess.run(words, capture_output=True, text=True, timeout=180, **options)
 
 
 def pids(words: str) -> list[int]:
@@ -44,14 +44,14 @@ def test_what_new_writes_is_valid_and_runs(tmp_path):
         dataflow = subprocess.Popen(command, cwd=tmp_path, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
     is_well = re.compile("observations.*force 100%, camera 100%.*grids, of ").search
     try:
-        wait_for(lambda: is_well((tmp_path / "log").read_text()), timeout=50.0, what="observations of all sensors")
+        wait_for(lambda: is_well((tmp_path / "log").read_text()), timeout=180.0, what="observations of all sensors")
         wait_for(lambda: run(ROBOCACHE, "top", robot / "status", "--once").returncode == 0, what="nodes that are well")
         # A sensor that is killed comes back by itself.
         (camera,) = pids("sensors.py camera")
         os.kill(camera, signal.SIGKILL)
         wait_for(lambda: pids("sensors.py camera") not in ([], [camera]), what="another camera")
         before = len((tmp_path / "log").read_text())
-        wait_for(lambda: is_well((tmp_path / "log").read_text()[before:]), timeout=50.0, what="its observations")
+        wait_for(lambda: is_well((tmp_path / "log").read_text()[before:]), timeout=180.0, what="its observations")
     finally:
         dataflow.send_signal(signal.SIGINT)
         dataflow.wait(20.0)

@@ -133,7 +133,7 @@ def test_every_operation_has_the_bits_of_the_cpu(flow):
         flow.sender(steps(), name=f"{work}_sender")
         add(flow, f"{work}_cpu", work, {"device": "cpu"})
         add(flow, f"{work}_cuda", work, {"device": "cuda:0"}, device())
-    done = flow.run(timeout=120)
+    done = flow.run(timeout=180)
     for work in WORK:
         on_cpu, on_cuda = done.received(f"{work}_cpu_sink"), done.received(f"{work}_cuda_sink")
         check_same_but_device(on_cpu, on_cuda)

@@ -52,6 +52,10 @@ def steps(seconds: float) -> list[tuple]:
     return found
 
 
+def of_fuse(run) -> list:
+    return run[0].received("sink", "diagnostics")
+
+
 def rows(message) -> dict[str, dict]:
     return {row["input"]: row for row in message.array.to_pylist()}
 
@@ -64,32 +68,35 @@ def run(tmp_path_factory):
     flow.robocache("fuse", {"status": str(status), "fuse": FUSE}, INPUTS, ["fused", "diagnostics"])
     recording = flow.folder / "recorded"
     flow.robocache("record", {"record": {"path": str(recording)}}, {"diagnostics": "fuse/diagnostics"}, env={"ROBOCACHE_STATUS": str(status)})
-    flow.collector({"diagnostics": "fuse/diagnostics"})
+    flow.collector({"diagnostics": "fuse/diagnostics", "good": "sender/good"})
     return flow.run(), recording, status
 
 
 def test_once_a_second_a_row_for_each_input(run):
-    done, _, _ = run
-    got = done.received("sink")
-    assert 4 <= len(got) <= 8, done.logs["fuse"]
+    got = of_fuse(run)
     for message in got:
         assert message.metadata["node"] == "fuse" and message.metadata["device"] == "cpu"
         assert [row["input"] for row in message.array.to_pylist()] == [*INPUTS]
         assert message.array.field("message").type == pa.string()
         levels = message.array.field("level").to_pylist()
         assert message.metadata["level"] == max(levels)
-    seconds = [(b.stamp - a.stamp) * 1e-9 for a, b in zip(got, got[1:-1], strict=False)]
-    assert all(0.9 < s < 1.5 for s in seconds), seconds
+    # The last one comes when the node ends. On a busy machine one may be late, and is not made up for.
+    seconds = np.diff([message.stamp for message in got[:-1]]) * 1e-9
+    assert len(got) >= 4 and seconds.min() > 0.9 and np.mean(seconds) < 1.5, seconds
     last = got[-1].metadata
     assert last["observations"] > 300 and last["wait_p50_ns"] >= 0 and last["compute_p50_us"] > 0 and "queue_depth" in last
 
 
 def test_every_planted_fault_is_in_its_row(run):
     done, _, _ = run
-    got = [rows(message) for message in done.received("sink")]
+    got = [rows(message) for message in of_fuse(run)]
     last = got[-1]
     good = last["good"]
-    assert abs(good["rate_hz"] - 50) < 10 and abs(good["period_p50_ns"] - 20 * MS) < 4 * MS
+    # How fast it came at last is as its stamps say: a sender of 50 Hz on a busy machine may be slower.
+    stamps = np.array([message.stamp for message in done.received("sink", "good")])
+    rate_hz = (len(stamps) - 1) / ((of_fuse(run)[-1].stamp - stamps[0]) * 1e-9)
+    assert abs(good["rate_hz"] / rate_hz - 1) < 0.2 and abs(good["period_p50_ns"] - np.median(np.diff(stamps))) < 4 * MS
+    assert good["messages"] == len(stamps) == 225
     assert good["valid_share"] > 0.9 and good["faults"] == good["late"] == good["out_of_order"] == 0
     assert 0 <= good["delay_p50_ns"] < 100 * MS and good["clock_offset_ns"] == -1 and np.isnan(good["clock_skew_ppm"])
     wild = last["wild"]
@@ -110,8 +117,8 @@ def test_every_planted_fault_is_in_its_row(run):
 
 
 def test_what_was_recorded_replays_as_it_was(run, tmp_path):
-    done, recording, _ = run
-    sent = done.received("sink")
+    _, recording, _ = run
+    sent = of_fuse(run)
     flow = Flow(tmp_path)
     flow.robocache("replay", {"replay": {"path": str(recording), "speed": "max"}}, outputs=["diagnostics"])
     flow.collector({"diagnostics": "replay/diagnostics"})
@@ -124,13 +131,13 @@ def test_what_was_recorded_replays_as_it_was(run, tmp_path):
 
 
 def test_a_report_shows_what_was_recorded(run, tmp_path):
-    done, recording, _ = run
+    _, recording, _ = run
     page = tmp_path / "page.html"
     command = [ROOT / "target" / "release" / "robocache", "report", recording, "-o", page]
-    subprocess.run(command, check=True, timeout=60, capture_output=True)
+    subprocess.run(command, check=True, timeout=180, capture_output=True)
     [shown] = json.loads(page.read_text().split('id="data">')[1].split("</script>")[0])["diagnostics"]
     assert shown["stream"] == "diagnostics" and set(shown["inputs"]) == {f"fuse: {name}" for name in INPUTS}
-    last = rows(done.received("sink")[-1])
+    last = rows(of_fuse(run)[-1])
     for name in INPUTS:
         of, row = shown["inputs"][f"fuse: {name}"], last[name]
         assert of["message"] == row["message"] and of["numbers"]["faults"] == row["faults"], name
@@ -141,29 +148,29 @@ def test_a_report_that_can_not_be_written_leaves_the_one_before(run, tmp_path):
     _, recording, _ = run
     page = tmp_path / "page.html"
     command = [ROOT / "target" / "release" / "robocache", "report", recording, "-o", page]
-    subprocess.run(command, check=True, timeout=60, capture_output=True)
+    subprocess.run(command, check=True, timeout=180, capture_output=True)
     before = page.read_bytes()
 
     def no_room():
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 
-    done = subprocess.run(command, timeout=60, capture_output=True, text=True, preexec_fn=no_room)
+    done = subprocess.run(command, timeout=180, capture_output=True, text=True, preexec_fn=no_room)
     assert done.returncode == 2 and "page.html" in done.stderr
     assert page.read_bytes() == before and [path.name for path in tmp_path.iterdir()] == ["page.html"]
 
 
 def test_the_status_files_stay_behind_and_say_that_the_nodes_ended(run):
-    done, _, status = run
+    _, _, status = run
     assert sorted(path.name for path in status.iterdir()) == ["fuse.json", "record.json"]
     fuse = json.loads((status / "fuse.json").read_text())
     assert fuse["ended"] and fuse["version"] == 1 and fuse["node"] == "fuse"
-    last = rows(done.received("sink")[-1])
+    last = rows(of_fuse(run)[-1])
     for row in fuse["inputs"]:
         assert row["messages"] == last[row["input"]]["messages"]
         assert row["level"] in ("ok", "warn", "error", "stale")
     record = json.loads((status / "record.json").read_text())
-    assert record["ended"] and record["inputs"][0]["messages"] == len(done.received("sink"))
+    assert record["ended"] and record["inputs"][0]["messages"] == len(of_fuse(run))
 
 
 def test_the_file_is_whole_whenever_it_is_read(flow):
@@ -249,8 +256,10 @@ def test_log_diagnostics_and_top_say_the_same(flow, kind):
     config, streams, words = sick(kind)
     (plugin,) = config
     now = time.time_ns()
-    steps = [step for i in range(200) for step in [("at", i / 40), *(make(now + i * 25 * MS) for _, make in streams)]]
-    flow.sender(steps)
+    steps = [step for i in range(6000) for step in [("at", i / 40), *(make(now + i * 25 * MS) for _, make in streams)]]
+    # Until it was said; for minutes, if need be.
+    stop = flow.folder / "stop"
+    flow.sender([("up to", str(stop), steps)])
     status = flow.folder / "status"
     inputs = {name: f"sender/{name}" for name in ("good", "bad") if plugin == "fuse" or name == "bad"}
     flow.robocache(plugin, {"status": str(status), **config}, inputs, ["diagnostics", "fused" if plugin == "fuse" else "voxels"])
@@ -259,13 +268,14 @@ def test_log_diagnostics_and_top_say_the_same(flow, kind):
     said = []
 
     def is_said() -> bool:
-        done = subprocess.run(command, timeout=30, capture_output=True, text=True)
+        done = subprocess.run(command, timeout=180, capture_output=True, text=True)
         if done.returncode in (0, 1) and words in " ".join(done.stdout.split()):
             said.append((done.returncode, done.stdout))
         return bool(said)
 
     with flow.start() as wait:
         wait_for(is_said, what=words)
+        stop.touch()
         done = wait()
     code, text = said[0]
     level = WARN if plugin == "voxelize" else ERROR

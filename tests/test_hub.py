@@ -28,7 +28,7 @@ def manifest(name: str) -> dict:
 
 def git(folder: pathlib.Path, *arguments: str) -> None:
     identity = ["-c", "user.name=test", "-c", "user.email=test@localhost", "-c", "commit.gpgsign=false"]
-    subprocess.run(["git", *identity, *arguments], cwd=folder, check=True, capture_output=True, timeout=30)
+    subprocess.run(["git", *identity, *arguments], cwd=folder, check=True, capture_output=True, timeout=180)
 
 
 def repository(folder: pathlib.Path, manifests: dict[str, dict]) -> pathlib.Path:
@@ -41,7 +41,7 @@ def repository(folder: pathlib.Path, manifests: dict[str, dict]) -> pathlib.Path
         (node / "dora-node.yml").write_text(yaml.safe_dump(content, sort_keys=False))
     (folder / "Cargo.toml").write_text('[workspace]\nmembers = ["nodes/*"]\nresolver = "3"\n')
     shutil.copy(ROOT / ".gitignore", folder)
-    subprocess.run(["cargo", "generate-lockfile", "--offline"], cwd=folder, check=True, capture_output=True, timeout=60)
+    subprocess.run(["cargo", "generate-lockfile", "--offline"], cwd=folder, check=True, capture_output=True, timeout=180)
     git(folder, "init", "--quiet")
     git(folder, "add", "--all")
     git(folder, "commit", "--quiet", "--message", "Stand-ins")
@@ -80,7 +80,7 @@ def ran(folder: pathlib.Path, manifests: dict[str, dict]) -> tuple[set[str], str
     dataflow.write_text(yaml.safe_dump({"nodes": nodes}))
     dora("build", str(dataflow), env=env, timeout=180, cwd=folder)
     done = subprocess.run(
-        [DORA, "run", dataflow], cwd=folder, env={**os.environ, **env}, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL
+        [DORA, "run", dataflow], cwd=folder, env={**os.environ, **env}, capture_output=True, text=True, timeout=180, stdin=subprocess.DEVNULL
     )
     return {name for name in manifests if (folder / f"{name}.ran").exists()}, done.stdout + done.stderr
 

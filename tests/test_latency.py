@@ -28,7 +28,7 @@ def stream(signal, rate_hz: float, seconds: float, lag_ms: float, rng: np.random
 
 
 def robocache(*arguments: object) -> dict:
-    done = subprocess.run([COMMAND, *arguments, "--json"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([COMMAND, *arguments, "--json"], capture_output=True, text=True, timeout=180)
     assert done.returncode in (0, 1), done.stderr
     return json.loads(done.stdout)
 

@@ -266,7 +266,7 @@ def test_an_observation_of_another_kind_is_refused_by_name(example, changed, wor
 )
 def test_a_policy_that_can_t_be_loaded_ends_the_node(arguments, words, tmp_path):
     command = [sys.executable, EXAMPLE / "policy.py", "--policy", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=tmp_path)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=180, cwd=tmp_path)
     assert done.returncode == 2 and re.search(words, done.stderr), done.stderr
 
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from harness import Flow, Run, dora, send, wait_for
 from oracle import MS
+from test_record import killed_table
 
 
 def fused(flow: Flow):
@@ -26,8 +27,9 @@ def test_parameters_change_while_the_dataflow_runs(flow, daemon, tmp_path):
         {"input": "force", "dim": 1, "interpolation": "linear"},
     ]
     config = {"rate_hz": 50, "max_wait_ms": None, "modalities": modalities}
+    status = {"status": str(tmp_path / "status")}
     sources = {name: {"source": f"sender/{name}", "queue_size": 1000} for name in ("camera", "force")}
-    flow.robocache("fuse", {"fuse": config}, sources, ["fused"])
+    flow.robocache("fuse", {**status, "fuse": config}, sources, ["fused"])
     flow.collector({"fused": {"source": "fuse/fused", "queue_size": 1000}})
     flow.collector(sources, name="sensors")
     dora("start", str(flow.write()), "--name", "live", "--detach", env=daemon, cwd=flow.folder)
@@ -39,22 +41,31 @@ def test_parameters_change_while_the_dataflow_runs(flow, daemon, tmp_path):
         wait_for(lambda: words in flow.logs()["fuse"], what=words)
         return time.time_ns()
 
+    def more(count: int, of=lambda status: status["observations"]) -> None:
+        """Waits until there are so many more observations, or messages of an input; the status is of each second."""
+        now = time.time_ns()
+        wait_for(lambda: flow.status("fuse")["timestamp_ns"] > now, what="a status of after now")
+        before = of(flow.status("fuse"))
+        wait_for(lambda: of(flow.status("fuse")) >= before + count, what=f"{count} more")
+
+    force_came = lambda status: status["inputs"]["force"]["messages"]  # noqa: E731
     wait_for((tmp_path / "sink.started").exists, what="the first observation")
-    time.sleep(0.5)
+    wait_for((tmp_path / "status" / "fuse.json").exists, what="the status")
+    more(25)
     before_latency = time.time_ns()
     set_parameter("camera.latency_ms", 100)
     after_latency = said("`camera.latency_ms` is now 100")
-    time.sleep(0.7)
+    more(35)
     camera_ends.touch()
-    time.sleep(0.7)
+    more(70, force_came)
     before_wait = time.time_ns()
     set_parameter("max_wait_ms", 40)
     after_wait = said("`max_wait_ms` is now 40")
     set_parameter("max_wait_ms", "soon")
     set_parameter("camera.latncy_ms", 5)
-    time.sleep(0.7)
+    more(35)
     ended = time.time_ns()
-    dora("stop", "live", env=daemon, timeout=30)
+    dora("stop", "live", env=daemon, timeout=180)
     wait_for(fused(flow).exists, what="the end of the collector")
     wait_for((tmp_path / "sensors.pickle").exists, what="the end of the collector of the sensors")
 
@@ -86,6 +97,14 @@ def test_parameters_change_while_the_dataflow_runs(flow, daemon, tmp_path):
     check_stopped(flow, daemon, ["sender", "fuse", "sink"])
 
 
+def is_recorded(folder, rows: int) -> bool:
+    """Whether a recording that is being written has so many messages."""
+    try:
+        return killed_table(folder).num_rows >= rows
+    except (OSError, pa.ArrowInvalid):
+        return False
+
+
 def check_stopped(flow: Flow, env: dict, nodes: list[str]) -> None:
     listed = dora("list", env=env)
     assert "Running" not in listed and "Failed" not in listed, listed
@@ -112,10 +131,11 @@ def test_every_node_ends_with_0_when_the_dataflow_is_stopped(flow, daemon, tmp_p
     flow.collector({name: live(source) for name, source in outputs.items()})
     dora("start", str(flow.write()), "--name", "live", "--detach", env=daemon, cwd=flow.folder)
     wait_for((tmp_path / "sink.started").exists, what="the first observation")
-    time.sleep(1.0)
+    wait_for(lambda: is_recorded(tmp_path / "recorded" / "fused.arrow", 40) and is_recorded(tmp_path / "recorded" / "lidar.arrow", 8), what="a second of observations")
+    # A node that does not listen to Stop is killed after this time, and so is one that fails.
     begun = time.monotonic()
-    dora("stop", "live", env=daemon, timeout=30)
-    assert time.monotonic() - begun < 8.0, "a node that does not listen to Stop is killed by dora after its grace time"
+    dora("stop", "live", "--grace-duration", "120s", env=daemon, timeout=180)
+    assert time.monotonic() - begun < 100.0, "a node that does not listen to Stop is killed by dora after its grace time"
     wait_for(fused(flow).exists, what="the end of the collector")
     check_stopped(flow, daemon, [node["id"] for node in flow.nodes])
 

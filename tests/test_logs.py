@@ -2,7 +2,6 @@
 
 import json
 import re
-import time
 
 import numpy as np
 import pyarrow as pa
@@ -70,7 +69,6 @@ def test_the_report_of_a_run_ends_with_its_warnings(flow):
     flow.robocache("fuse", {"fuse": FUSE}, {"force": "sender/force"}, ["fused"])
     flow.run()
     assert report.warnings(flow.folder / "out") == "no warnings"
-    time.sleep(1.1)
     flow.sender([*steps, send("force", np.float32([1, 2, 3]), 200 * MS)], name="other")
     flow.robocache("fuse", {"fuse": FUSE}, {"force": "other/force"}, ["fused", "fuzed"], name="bad")
     flow.nodes = flow.nodes[2:]

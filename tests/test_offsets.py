@@ -47,7 +47,7 @@ def convert(folder, *more, code: int):
     path = folder / "robocache.yml"
     path.write_text(yaml.safe_dump(CONFIG))
     words = [ROOT / "target/release/robocache", "convert", folder / "bag", folder / "dataset", "--to", "lerobot", "--config", path, *more]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=180)
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout + done.stderr
 

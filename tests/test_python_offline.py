@@ -78,7 +78,7 @@ def test_the_bits_of_the_nodes(flow, data):
     flow.robocache("resample", {"resample": RULE}, {"trajectories": "sender/trajectories"}, ["resampled"])
     collected["resampled"] = "resample/resampled"
     flow.collector(collected)
-    done = flow.run(timeout=120)
+    done = flow.run(timeout=180)
 
     streams = {name: (stream.stamps, stream.values) for name, stream in drive.items()}
     recording = rc.Recording(folder)

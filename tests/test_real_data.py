@@ -80,7 +80,7 @@ def test_fuse_on_its_own_grid(flow, data, name):
     for dtype in kinds:
         flow.robocache("fuse", {"fuse": {**config, "dtype": dtype}}, {s: f"replay/{s}" for s in streams}, ["fused"], name=dtype)
         flow.collector({"fused": f"{dtype}/fused"}, name=f"sink_{dtype}")
-    done = flow.run(timeout=120)
+    done = flow.run(timeout=180)
     for dtype in kinds:
         wanted = oracle.fuse({**config, "dtype": dtype}, {key: (s.stamps, s.values) for key, s in streams.items()})
         got = done.received(f"sink_{dtype}")

@@ -174,14 +174,18 @@ def test_a_recording_is_not_written_over(flow, tmp_path):
 SIM = {"duration_s": 20.0, "real_time": True, "start_ns": None, "streams": {"lidar": {"latency_ms": 105}}}
 
 
-@pytest.mark.parametrize("after_s", [1.6, 2.3])
+@pytest.mark.parametrize("after_s", [0.1, 0.3])
 def test_killed_in_the_middle_it_has_lost_at_most_its_last_second(flow, tmp_path, after_s):
+    """So long after its third batch of force, of which there are two a second."""
     names = ["camera", "force", "proprio", "lidar"]
     recording = tmp_path / "recorded"
     flow.robocache("sim", {"sim": SIM}, outputs=names)
     flow.robocache("record", {"record": {"path": str(recording)}}, {name: {"source": f"sim/{name}", "queue_size": 1000} for name in names})
     with flow.start() as wait:
         wait_for(lambda: len(list(recording.glob("*.arrow"))) == 4, what="a file for each stream")
+        for batch in range(3):
+            size = (recording / "force.arrow").stat().st_size
+            wait_for(lambda before=size: (recording / "force.arrow").stat().st_size > before, what=f"batch {batch}")
         time.sleep(after_s)
         (pid,) = flow.pids("record")
         os.kill(pid, signal.SIGKILL)
@@ -194,8 +198,10 @@ def test_killed_in_the_middle_it_has_lost_at_most_its_last_second(flow, tmp_path
         rows = killed_table(recording / f"{name}.arrow")
         stamps = np.array(rows["timestamp_ns"])
         counts[name] = len(stamps)
-        # Stamps are of the capture; a sample is on its way for 0.1 s at the most, a cloud for a sweep more.
-        assert killed - stamps.max() < 1000 * MS + (250 if name == "lidar" else 120) * MS, name
+        # Stamps are of the capture; a sample is on its way for 0.1 s at the most, a cloud for a sweep more. On a busy machine
+        # it is longer: as long as the longest of this run, which the recorder has written down.
+        on_its_way = max((250 if name == "lidar" else 120) * MS, (np.array(rows["arrival_ns"]) - stamps).max())
+        assert killed - stamps.max() < 1000 * MS + on_its_way, name
         rate = {"camera": 30, "force": 1000, "proprio": 500, "lidar": 10}[name]
         assert np.diff(np.sort(stamps)).max() < 6e9 / rate, f"{name} has a hole"
     done = replayed(tmp_path / "replay", recording, names).run()

@@ -115,7 +115,7 @@ def test_a_pause_of_decades_is_cut_short_and_said(flow):
     stream = convert.Stream(stamps, np.arange(5, dtype=np.float32).reshape(5, 1))
     replay(flow, convert.write(flow.folder / "odd", {"force": stream}), 1.0, ["force"])
     flow.collector({"force": "replay/force"})
-    done = flow.run(timeout=45)
+    done = flow.run(timeout=180)
     got = done.received("sink")
     assert [m.stamp for m in got] == stamps.tolist()
     spent = got[-1].metadata["timestamp"].timestamp() - got[0].metadata["timestamp"].timestamp()
@@ -171,7 +171,7 @@ def test_fifty_thousand_messages_at_max_and_none_lost(flow):
     modalities = [{"input": name, "dim": s.values.shape[1], "interpolation": "linear"} for name, s in streams.items()]
     flow.robocache("fuse", {"fuse": {"rate_hz": 1000, "emit_every": 100, "modalities": modalities}}, sources, ["fused"])
     flow.collector({"fused": "fuse/fused"})
-    done = flow.run(timeout=120)
+    done = flow.run(timeout=180)
     for name in streams:
         one, other = table(recording / f"{name}.arrow"), table(flow.folder / "recorded" / f"{name}.arrow")
         assert other.num_rows == 25_000
@@ -201,7 +201,7 @@ def test_one_process_gives_the_bytes_of_separate_nodes(flow, recording):
     outputs = {"fused": "fuse/fused", "voxels": "voxelize/voxels", "again": "second/fused"}
     flow.collector(outputs | {f"align_{name}": f"align/{name}" for name in SENSORS}, name="apart")
     flow.collector({name: f"node/{name}" for name in ("fused", "voxels", *SENSORS)}, name="together")
-    done = flow.run(timeout=90)
+    done = flow.run(timeout=180)
     check_same(done.received("apart", "voxels"), done.received("together", "voxels"))
     check_same(done.received("apart", "again"), done.received("together", "fused"))
     fused = done.received("apart", "fused")

@@ -36,7 +36,7 @@ def test_the_first_observation_after_a_restart_is_refused_and_a_history_begins_a
         before = wait_for(rows, what="a batch")
         os.kill(pid, signal.SIGKILL)
         wait_for(lambda: [other for other in flow.pids("fuse") if other != pid], what="fuse again")
-        wait_for(lambda: rows() > before + 200, what="observations after it", timeout=40)
+        wait_for(lambda: rows() > before + 200, what="observations after it", timeout=180)
         done.touch()
         result = wait()
     got = result.received("sink", "fused")

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import resource
 import subprocess
 import sys
 import threading
@@ -48,10 +49,12 @@ def test_inputs_take_turns():
 
 def test_whoever_puts_never_waits_for_whoever_draws():
     inbox = Inbox(max_messages=10)
-    start = time.monotonic()
+    # Each time that a thread waits, it gives its core up by itself.
+    waits = lambda: resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw  # noqa: E731
+    before = waits()
     for k in range(10_000):
         inbox.put("force", k, 1)
-    assert time.monotonic() - start < 2.0
+    assert waits() - before < 100
     assert [k for _, k in taken(inbox)] == list(range(9_990, 10_000))
 
 
@@ -59,7 +62,7 @@ def test_closing_wakes_whoever_waits_and_leaves_what_is_there():
     inbox = Inbox()
     threading.Timer(0.1, inbox.close).start()
     start = time.monotonic()
-    assert inbox.take(30.0) is None and inbox.is_done and time.monotonic() - start < 10.0
+    assert inbox.take(600.0) is None and inbox.is_done and time.monotonic() - start < 300.0
     inbox = Inbox()
     inbox.put("force", 1, 1)
     inbox.close()
@@ -112,7 +115,7 @@ def test_help_and_version_need_neither_dora_nor_rerun():
     start = "import sys; sys.modules.update(dora=None, rerun=None); from robocache_view.node import main; main()"
     for flag in ("--help", "--version"):
         folder = pathlib.Path(__file__).parents[1] / "nodes" / "view"
-        done = subprocess.run([sys.executable, "-c", start, flag], cwd=folder, capture_output=True, text=True, timeout=30)
+        done = subprocess.run([sys.executable, "-c", start, flag], cwd=folder, capture_output=True, text=True, timeout=180)
         assert done.returncode == 0 and "robocache-view" in done.stdout
 
 

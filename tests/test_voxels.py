@@ -111,7 +111,7 @@ def test_real_sweeps_in_three_layouts_at_two_resolutions(flow, data, recording, 
     configs = {f"{layout}_{i}": grid(r, reach, layout) for layout in ("dense", "bits", "coo") for i, r in enumerate(resolutions)}
     for name, config in configs.items():
         voxelize(flow, name, config, {"lidar": "replay/lidar"})
-    done = flow.run(timeout=120)
+    done = flow.run(timeout=180)
     for name, config in configs.items():
         got = done.received(f"sink_{name}")
         assert [m.stamp for m in got] == clouds.stamps

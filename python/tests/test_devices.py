@@ -15,6 +15,6 @@ def test_arrays_on_a_gpu():
         pytest.fail("the emulator is not built: make emulator")
     env = {**os.environ, "LD_LIBRARY_PATH": str(EMULATOR), "EMULATOR_DEVICES": "2"}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(pathlib.Path(__file__).parent / "on_device.py")]
-    done = subprocess.run(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120)
+    done = subprocess.run(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=180)
     assert done.returncode == 0, done.stdout[-6000:]
     assert " passed" in done.stdout and "skipped" not in done.stdout

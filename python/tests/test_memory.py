@@ -39,7 +39,7 @@ WORDS = (
 
 def test_a_silence_of_a_year_is_refused_at_once(tmp_path):
     year = streams(365)
-    before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.monotonic()
+    before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
     with pytest.raises(MemoryError, match=WORDS):
         rc.fuse(year, FUSE)
     with pytest.raises(MemoryError, match=WORDS):
@@ -49,7 +49,7 @@ def test_a_silence_of_a_year_is_refused_at_once(tmp_path):
         rc.Recording(folder).windows(FUSE)
     with pytest.raises(MemoryError, match=r"157680.... observations of 16 rows"):
         rc.RecordingDataset(folder, FUSE)
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 5
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 32 << 10
 
 
@@ -94,7 +94,7 @@ for days in (0.05, 0.2, 0.5, 1, 30):
         print(days, error)
 """
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=180)
     assert done.returncode == 0 and done.stdout.splitlines()[-1].startswith("30 "), done.stderr
 
 

@@ -1,8 +1,9 @@
 """A node that plays a script: a pickled list of steps.
 
-("send", output, array, metadata), where the stamp may be "now"; ("sleep", seconds); ("at", seconds): until
+("send", output, array, metadata), where the stamp may be "now", or ("start", ns): so long after the first of these; ("sleep", seconds); ("at", seconds): until
 so long after the start; ("wait", file): until it is there;
-("until", file, steps): again and again until it is there or the dataflow stops; ("die",): the steps after it are those
+("until", file, steps): again and again until it is there or the dataflow stops; ("up to", file, steps): once, up to where it
+is there; ("die",): the steps after it are those
 of the process that dora starts in its place.
 """
 
@@ -33,7 +34,7 @@ resume = script.with_suffix(".resume")
 done = int(resume.read_text()) if resume.exists() else 0
 
 node = Node()
-start = time.monotonic()
+start, start_ns = time.monotonic(), time.time_ns()
 
 
 def is_stopped() -> bool:
@@ -42,7 +43,7 @@ def is_stopped() -> bool:
 
 
 def wait(file: str) -> None:
-    deadline = time.monotonic() + 30.0
+    deadline = time.monotonic() + 180.0
     while not pathlib.Path(file).exists() and time.monotonic() < deadline:
         time.sleep(0.01)
 
@@ -52,6 +53,8 @@ def play(step: tuple, place: int) -> None:
         case ("send", output, array, metadata):
             if metadata.get("timestamp_ns") == "now":
                 metadata = {**metadata, "timestamp_ns": time.time_ns()}
+            elif isinstance(metadata.get("timestamp_ns"), tuple):
+                metadata = {**metadata, "timestamp_ns": start_ns + metadata["timestamp_ns"][1]}
             node.send_output(output, array, metadata)
         case ("sleep", seconds):
             time.sleep(seconds)
@@ -63,6 +66,11 @@ def play(step: tuple, place: int) -> None:
             while not pathlib.Path(file).exists() and not is_stopped():
                 for inner in steps:
                     play(inner, place)
+        case ("up to", file, steps):
+            for inner in steps:
+                if pathlib.Path(file).exists():
+                    break
+                play(inner, place)
         case ("die",):
             time.sleep(LINGER_S)
             resume.write_text(str(place + 1))
