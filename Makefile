@@ -1,4 +1,5 @@
-# `make demo` runs the default dataflow, `make test` every check. Each does its own set-up; a second run skips it.
+# `make demo` runs the default dataflow, `make test` every test, `make check` the checks that a change seldom trips over.
+# Each does its own set-up; a second run skips it.
 # Needs Rust (1.95), Python (3.11) with venv, g++. There is one cargo profile, release: a second one would
 # build dora twice.
 SHELL := /bin/bash
@@ -19,8 +20,8 @@ BUILT_KERNELS := $(patsubst %.cu,target/%.fatbin,$(KERNELS)) $(CUDA12_KERNELS)
 # dora starts `python` nodes and its own daemon by name.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: demo record replay view sensors hub offline lerobot test check-format check-licences check-dataflows check-layout check-kernels clippy doc \
-  advisories check-engine test-rust test-gpu test-python test-policies test-lerobot test-view archive test-archive python python-policies python-view kernels emulator build accuracy bench bench-gpu bench-modes \
+.PHONY: demo record replay view sensors hub offline lerobot test check check-format check-licences check-dataflows check-layout check-kernels clippy doc \
+  advisories check-engine test-rust test-gpu test-emulator test-python test-policies test-lerobot test-view archive test-archive python python-policies python-view kernels emulator emulator-plain build accuracy bench bench-gpu bench-modes \
   bench-voxels bench-loader bench-lerobot bench-view view-picture profile-gpu clean-out
 
 demo: build python out/policy.onnx
@@ -64,10 +65,14 @@ offline: build
 lerobot: build python-policies out/lerobot/diffusion/robocache.json
 	.venv-policies/bin/dora run examples/lerobot.yml --log-level info
 
-# Cheap checks first; the closing lines of cargo and pytest come last.
-test: check-format check-licences check-dataflows check-layout check-kernels clippy doc check-engine test-rust \
-  test-gpu test-python
+# What a contributor needs. Cheap checks first; the closing lines of cargo and pytest come last.
+test: check-format check-dataflows check-layout clippy test-rust test-gpu test-python
 	@echo "make test: all passed"
+
+# The rest: kernels against their sources, the features one by one, the documentation of all, the emulator in its variants.
+# Continuous integration runs both.
+check: check-licences check-kernels doc check-engine test-emulator
+	@echo "make check: all passed"
 
 check-format:
 	$(CARGO) fmt --all --check
@@ -112,17 +117,23 @@ check-engine:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --release --no-deps $(ENGINE)
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --release --no-deps $(ENGINE) --features robocache/cuda
 
-test-rust: emulator
+test-rust: emulator-plain
 	$(CARGO) test --release --workspace --locked
 
 # The CUDA path, on a driver that runs the kernels on the CPU: tests/emulator/README.md.
-test-gpu: emulator
+test-gpu: emulator-plain
+	tests/emulator/run --plain
+
+# The same with threads in another order, under sanitizers, with a watch on shared memory, as other drivers.
+test-emulator: emulator
 	tests/emulator/run
 
 # After test-rust, so that what both build is built once.
-test-python: build python out/policy.onnx out/encoder.onnx emulator | test-rust
-	python -m pytest tests
-	python -m pytest python/tests
+# Tests wait more than they compute, for nodes to start and for streams of a real pace: there are twice as many at a time
+# as cores.
+PYTEST_WORKERS ?= $(shell echo $$((2 * $$(nproc))))
+test-python: build python out/policy.onnx out/encoder.onnx emulator-plain | test-rust
+	python -m pytest tests python/tests -n $(PYTEST_WORKERS) --dist loadgroup
 
 # LeRobot's policies on PyTorch, which takes 7 GB: no part of `make test`.
 test-policies: build python-policies out/lerobot/diffusion/robocache.json
@@ -190,6 +201,10 @@ test-archive: archive
 # Cheap when nothing has changed.
 emulator:
 	@$(MAKE) --no-print-directory -j 2 -f tests/emulator/Makefile
+
+# Without the sanitized one and the one that watches shared memory.
+emulator-plain:
+	@$(MAKE) --no-print-directory -j 2 -f tests/emulator/Makefile plain broken target/emulator/self_test
 
 # How far interpolated values are from the truth and from SciPy's: the tables of docs/accuracy.md.
 accuracy: build
