@@ -1,7 +1,9 @@
 //! Messages that fuse ties to its observations: what goes out, by hand and to the byte.
 
 use crate::common::{Keeper, MS, Overwrite, faults, graph, graph_of, input, sample};
-use robocache::app::{App, AppError, BuildContext, Config, Fault, Graph, Operation, Outbox, Plugin, Registration, plugins};
+use robocache::app::{
+    App, AppError, BuildContext, Config, Fault, Graph, Operation, Outbox, Plugin, Registration, plugins,
+};
 use robocache::device::Dtype;
 use robocache::stream::{Cells, Header, Layout, Message, MetadataRef};
 use std::cell::RefCell;

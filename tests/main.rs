@@ -18,10 +18,10 @@ mod documented_messages;
 mod documented_semantics;
 mod graph;
 mod group;
-mod layers;
 #[cfg(feature = "mcap")]
 mod mcap;
 mod messages;
+mod metadata_keys;
 mod modes;
 #[cfg(feature = "cuda")]
 mod outbox;

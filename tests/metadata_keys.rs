@@ -1,7 +1,5 @@
 //! Metadata keys stand in one place, and the declared types know them all.
 
-#![allow(clippy::unwrap_used)]
-
 use robocache::stream::Header;
 use std::fs;
 use std::path::{Path, PathBuf};

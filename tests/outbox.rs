@@ -1,7 +1,9 @@
 //! What becomes of a message that can't be sent, or whose header contradicts its payload: the same on the host and on a device.
 
 use crate::common::{faults, input, sample};
-use robocache::app::{App, AppError, BuildContext, Config, Fault, Graph, Operation, Outbox, Plugin, Registration, Sink};
+use robocache::app::{
+    App, AppError, BuildContext, Config, Fault, Graph, Operation, Outbox, Plugin, Registration, Sink,
+};
 use robocache::device::Dtype;
 use robocache::device::cuda::{Budget, Gpu, device_count};
 use robocache::stream::{Header, Layout, Message, Payload};
