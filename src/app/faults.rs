@@ -1,4 +1,5 @@
 use super::diagnostics::Faulty;
+use super::rate_limit::RateLimit;
 use std::fmt::{Display, Write};
 use std::time::{Duration, Instant};
 
@@ -38,9 +39,7 @@ struct Kind {
     /// Empty for errors: their message says what they are.
     name: &'static str,
     level: Level,
-    count: u64,
-    unsaid: u64,
-    last_said: Option<Instant>,
+    rate: RateLimit,
     /// What the last line said.
     words: String,
 }
@@ -83,7 +82,7 @@ impl Faults {
     pub fn tally(&mut self, site: usize, kind: &'static str) {
         let site = &mut self.sites[site];
         let kind = site.kind(kind, Level::Info);
-        site.kinds[kind].count += 1;
+        site.kinds[kind].rate.add(1);
     }
 
     /// Counts why samples or messages are not used, beside what else is counted and said of it.
@@ -102,9 +101,9 @@ impl Faults {
                 .zip(site.dropped)
                 .for_each(|(sum, count)| *sum += count);
             for kind in site.kinds.iter().filter(|kind| kind.level == Level::Error) {
-                faulty.faults += kind.count;
-                if kind.last_said > last_said {
-                    (faulty.said, last_said) = (&kind.words, kind.last_said);
+                faulty.faults += kind.rate.count();
+                if kind.rate.last() > last_said {
+                    (faulty.said, last_said) = (&kind.words, kind.rate.last());
                 }
             }
         }
@@ -115,10 +114,8 @@ impl Faults {
     pub fn say_unsaid(&mut self, now: Instant) {
         for site in &mut self.sites {
             for kind in &mut site.kinds {
-                let is_due = kind
-                    .last_said
-                    .is_none_or(|last| now.saturating_duration_since(last) >= SAY_AFTER);
-                if kind.unsaid > 0 && is_due {
+                let is_fault = kind.level != Level::Info;
+                if is_fault && kind.rate.has_unsaid() && kind.rate.is_due(now, SAY_AFTER) {
                     let words = match kind.name {
                         "" => "more errors",
                         name => name,
@@ -133,7 +130,7 @@ impl Faults {
     pub fn counts(&self) -> impl Iterator<Item = (&str, u64)> {
         self.sites.iter().map(|site| {
             let faults = site.kinds.iter().filter(|kind| kind.level != Level::Info);
-            let count = faults.map(|kind| kind.count).sum();
+            let count = faults.map(|kind| kind.rate.count()).sum();
             (site.name.as_str(), count)
         })
     }
@@ -143,7 +140,7 @@ impl Faults {
     pub fn causes(&self) -> impl Iterator<Item = (&str, u64, &str)> {
         self.sites.iter().flat_map(|site| {
             let faults = site.kinds.iter().filter(|kind| kind.level != Level::Info);
-            faults.map(|kind| (site.name.as_str(), kind.count, kind.words.as_str()))
+            faults.map(|kind| (site.name.as_str(), kind.rate.count(), kind.words.as_str()))
         })
     }
 
@@ -152,8 +149,7 @@ impl Faults {
     pub fn summarize(&mut self) {
         for site in &mut self.sites {
             for kind in &mut site.kinds {
-                let is_said = std::mem::take(&mut kind.unsaid) == 0;
-                let (site, count) = (&site.name, kind.count);
+                let (site, count, is_said) = (&site.name, kind.rate.count(), !kind.rate.take_unsaid());
                 let line = match kind.name {
                     "" => format!("{site}: {count} in all, such as: {}", kind.words),
                     name => format!("{site}: {name}: {count} in all"),
@@ -176,9 +172,7 @@ impl Site {
             self.kinds.push(Kind {
                 name,
                 level,
-                count: 0,
-                unsaid: 0,
-                last_said: None,
+                rate: RateLimit::default(),
                 words: String::new(),
             });
             self.kinds.len() - 1
@@ -196,10 +190,8 @@ impl Site {
     ) {
         let at = self.kind(kind, level);
         let kind = &mut self.kinds[at];
-        kind.count += times;
-        kind.unsaid += times;
-        let is_due = |last| now.saturating_duration_since(last) >= every;
-        if kind.last_said.is_none_or(is_due) {
+        kind.rate.add(times);
+        if kind.rate.is_due(now, every) {
             kind.words.clear();
             // Writing to a string can't fail.
             let _ = write!(kind.words, "{message}");
@@ -223,13 +215,11 @@ fn shorten(words: &mut String) {
 
 impl Kind {
     fn say(&mut self, site: &str, message: &str, now: Instant) {
-        let (unsaid, count) = (std::mem::take(&mut self.unsaid), self.count);
-        self.last_said = Some(now);
-        let numbers = format_args!("{unsaid} since the last line, {count} in all");
+        let counts = self.rate.counts(now);
         if self.level == Level::Error {
-            tracing::error!("{site}: {message} ({numbers})");
+            tracing::error!("{site}: {message} ({counts})");
         } else {
-            tracing::warn!("{site}: {message} ({numbers})");
+            tracing::warn!("{site}: {message} ({counts})");
         }
     }
 }

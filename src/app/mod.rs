@@ -21,6 +21,7 @@ mod operation;
 mod outbox;
 mod plugin;
 pub mod plugins;
+pub(crate) mod rate_limit;
 mod residence;
 
 pub use build::App;

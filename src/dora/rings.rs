@@ -1,5 +1,6 @@
 //! Outputs whose payloads are in a ring.
 
+use crate::app::rate_limit::RateLimit;
 use crate::app::{Fault, OutputResidence, Residence};
 use robocache_device::cuda::{Budget, DeviceBuf, Gpu};
 use robocache_device::ring::{MAX_DESCRIPTOR, RingError, RingWriter, Ticket, WriteCounters};
@@ -18,7 +19,7 @@ pub(super) struct OutputRing {
     /// Where what is made on the host waits for its way to a device.
     staged: Message,
     said: WriteCounters,
-    say: Instant,
+    rate: RateLimit,
 }
 
 /// What became of a payload.
@@ -52,7 +53,7 @@ impl OutputRing {
             layout: SlotLayout::default(),
             staged: Message::new(&memory),
             said: WriteCounters::default(),
-            say: Instant::now(),
+            rate: RateLimit::default(),
         })
     }
 
@@ -128,7 +129,7 @@ impl OutputRing {
         let now = self.writer.counters();
         let overwritten = now.overwritten_leased - self.said.overwritten_leased;
         let timed_out = now.timed_out - self.said.timed_out;
-        if overwritten + timed_out == 0 || Instant::now() < self.say {
+        if overwritten + timed_out == 0 || !self.rate.take_turn(Instant::now(), SAY_EVERY) {
             return;
         }
         let output = &self.output;
@@ -143,7 +144,6 @@ impl OutputRing {
             );
         }
         self.said = now;
-        self.say = Instant::now() + SAY_EVERY;
     }
 }
 

@@ -1,3 +1,4 @@
+use crate::app::rate_limit::RateLimit;
 use crate::app::{AppError, BuildContext, Fault, Outbox, Plugin, Source, Wake};
 use robocache_ops::ConfigError;
 use robocache_stream::recording::{Order, ReadError, Reader};
@@ -109,8 +110,8 @@ impl Plugin for ReplayPlugin {
             reader,
             started: false,
             pace: None,
-            cut: Said::default(),
-            damaged: Said::default(),
+            cut: RateLimit::default(),
+            damaged: RateLimit::default(),
             first_damage: None,
             message: Message::default(),
             layout: Layout {
@@ -136,9 +137,9 @@ struct Replay {
     /// From the first message on.
     pace: Option<Pace>,
     /// Pauses that were cut short.
-    cut: Said,
+    cut: RateLimit,
     /// Parts of the recording that could not be read.
-    damaged: Said,
+    damaged: RateLimit,
     first_damage: Option<ReadError>,
     message: Message,
     layout: Layout,
@@ -159,7 +160,7 @@ impl Source for Replay {
             if let (Speed::Times(speed), Some((stamp, stream))) = (self.speed, self.reader.next_stamp()) {
                 let pace = self.pace.get_or_insert_with(|| Pace::new(now, stamp));
                 if let Some(gap) = pace.go_on(stamp, speed)
-                    && self.cut.is_due()
+                    && is_due(&mut self.cut)
                 {
                     tracing::warn!(
                         "{}: stream `{}`: its next stamp is {} s after the one before it in the recording, and is \
@@ -168,7 +169,7 @@ impl Source for Replay {
                         self.outputs[self.wanted[stream]],
                         gap / 1_000_000_000,
                         LONGEST_PAUSE_NS / 1_000_000_000,
-                        self.cut.counts()
+                        self.cut.counts(Instant::now())
                     );
                 }
                 if pace.due > Instant::now() {
@@ -186,8 +187,8 @@ impl Source for Replay {
                     tracing::warn!("{}: {error}", self.name)
                 }
                 Err(error) => {
-                    if self.damaged.is_due() {
-                        tracing::error!("{}: {error} ({})", self.name, self.damaged.counts());
+                    if is_due(&mut self.damaged) {
+                        tracing::error!("{}: {error} ({})", self.name, self.damaged.counts(Instant::now()));
                     }
                     self.first_damage.get_or_insert(error);
                 }
@@ -246,31 +247,10 @@ impl Pace {
     }
 }
 
-/// How often something was said and not said.
-#[derive(Default)]
-struct Said {
-    count: u64,
-    unsaid: u64,
-    last: Option<Instant>,
-}
-
-impl Said {
-    /// Counts one, and says whether it may be logged.
-    fn is_due(&mut self) -> bool {
-        self.count += 1;
-        self.unsaid += 1;
-        let now = Instant::now();
-        let due = self.last.is_none_or(|last| now.duration_since(last) >= LOG_EVERY);
-        if due {
-            self.last = Some(now);
-        }
-        due
-    }
-
-    fn counts(&mut self) -> String {
-        let unsaid = std::mem::take(&mut self.unsaid);
-        format!("{unsaid} since the last line, {} in all", self.count)
-    }
+/// Counts an event, and says whether it may be logged.
+fn is_due(rate: &mut RateLimit) -> bool {
+    rate.add(1);
+    rate.is_due(Instant::now(), LOG_EVERY)
 }
 
 impl Replay {
@@ -279,7 +259,7 @@ impl Replay {
         match self.first_damage.take() {
             None => Ok(Wake::Done),
             Some(error) => {
-                let count = self.damaged.count;
+                let count = self.damaged.count();
                 Err(
                     format!("{count} parts of the recording could not be read, the others were published: {error}")
                         .into(),

@@ -1,5 +1,5 @@
 use super::number_or_null;
-use super::watch::{CHECK_EVERY, Stream, is_due};
+use super::watch::{CHECK_EVERY, SAY_AGAIN, Stream};
 use crate::app::{
     Ailment, AppError, BuildContext, Change, Dropped, Fault, Level, Operation, Outbox, Plugin, Registration, Value,
     Wake,
@@ -403,10 +403,10 @@ impl Operation for Voxelize {
         let start = *self.start.get_or_insert(now);
         for (is_open, stream) in &mut self.streams {
             if *is_open
-                && is_due(stream.said_quiet, now)
+                && stream.said_quiet.is_due(now, SAY_AGAIN)
                 && let Some(quiet) = stream.quiet(now, start)
             {
-                stream.said_quiet = Some(now);
+                stream.said_quiet.take_turn(now, SAY_AGAIN);
                 tracing::warn!("{}: `{}` {}", self.name, stream.name, stream.silence(quiet));
             }
         }

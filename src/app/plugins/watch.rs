@@ -5,6 +5,7 @@
 mod blame;
 mod stream;
 
+use crate::app::rate_limit::RateLimit;
 use crate::app::{Ailment, Change, Level, Outbox};
 use robocache_ops::align::{Notice, StreamState, Timeline, TriggerKind};
 use robocache_time::ns_to_s;
@@ -15,7 +16,7 @@ pub(super) use stream::Stream;
 const SILENT: Duration = Duration::from_secs(2);
 
 /// And again after so long.
-const SAY_AGAIN: Duration = Duration::from_secs(10);
+pub(super) const SAY_AGAIN: Duration = Duration::from_secs(10);
 
 /// How often that is looked at.
 pub(super) const CHECK_EVERY: Duration = Duration::from_millis(500);
@@ -27,7 +28,7 @@ pub(super) struct Watch {
     silent: Duration,
     start: Option<Instant>,
     last_observation: Option<Instant>,
-    last_said: Option<Instant>,
+    said: RateLimit,
     observations: u64,
     streams: Vec<Stream>,
     /// Samples of the trigger's stream up to the last observation.
@@ -51,7 +52,7 @@ impl Watch {
             },
             start: None,
             last_observation: None,
-            last_said: None,
+            said: RateLimit::default(),
             observations: 0,
             streams: timeline.inputs().map(stream).collect(),
             led: 0,
@@ -203,8 +204,7 @@ impl Watch {
                 what: format!("no observation for {:.1} s", silent.as_secs_f64()),
                 cause,
             };
-            if is_due(self.last_said, now) {
-                self.last_said = Some(now);
+            if self.said.take_turn(now, SAY_AGAIN) {
                 tracing::error!("{}: {ailment}", self.operation);
             }
             self.streams.get_mut(guilty).unwrap_or(&mut self.trigger).ailment = Some(ailment);
@@ -220,11 +220,11 @@ impl Watch {
         let last = self.last_observation.unwrap_or(start);
         for (i, stream) in self.streams.iter_mut().enumerate() {
             let goes_on = last.saturating_duration_since(stream.last.unwrap_or(start)) >= SILENT / 2;
-            if !timeline.stream(i).open || !goes_on || !is_due(stream.said_quiet, now) {
+            if !timeline.stream(i).open || !goes_on || !stream.said_quiet.is_due(now, SAY_AGAIN) {
                 continue;
             }
             if let Some(quiet) = stream.quiet(now, start) {
-                stream.said_quiet = Some(now);
+                stream.said_quiet.take_turn(now, SAY_AGAIN);
                 tracing::warn!(
                     "{}: `{}` {}, and observations go on without it",
                     self.operation,
@@ -283,11 +283,6 @@ impl Watch {
             _ => String::new(),
         }
     }
-}
-
-/// Whether a line that was said then is to be said again.
-pub(super) fn is_due(said: Option<Instant>, now: Instant) -> bool {
-    said.is_none_or(|said| now.saturating_duration_since(said) >= SAY_AGAIN)
 }
 
 /// By how much one time is before or after another, in capture time.
@@ -499,9 +494,9 @@ mod tests {
         let start = Instant::now();
         let mut said = Vec::new();
         for half_seconds in 0..60 {
-            let before = watch.last_said;
+            let before = watch.said.last();
             watch.check(start + Duration::from_millis(500 * half_seconds), None, &timeline);
-            if watch.last_said != before {
+            if watch.said.last() != before {
                 said.push(half_seconds / 2);
             }
         }
@@ -511,7 +506,7 @@ mod tests {
         let mut slow = Watch::new("fuse", &timeline);
         slow.check(start, None, &timeline);
         slow.check(start + Duration::from_secs(19), None, &timeline);
-        assert_eq!(slow.last_said, None);
+        assert_eq!(slow.said.last(), None);
     }
 
     /// When lines came, in s, of a watch that is looked at every half second; `each` does what happens before.
@@ -524,9 +519,9 @@ mod tests {
         for half_seconds in 0..40 {
             let now = start + Duration::from_millis(500 * u64::from(half_seconds));
             let asked = each(half_seconds, &mut timeline, &mut watch, now);
-            let before = watch.last_said;
+            let before = watch.said.last();
             watch.check(now, asked, &timeline);
-            if watch.last_said != before {
+            if watch.said.last() != before {
                 said.push(half_seconds / 2);
             }
         }
@@ -628,10 +623,10 @@ mod tests {
                 push(&mut timeline, &mut watch, 0, 500_000_000 * half_seconds as i64, now);
                 watch.observations = observations;
                 watch.last_observation = Some(now);
-                let before = watch.streams[1].said_quiet;
+                let before = watch.streams[1].said_quiet.last();
                 watch.check(now, None, &timeline);
-                assert!(watch.streams[0].said_quiet.is_none() && watch.streams[2].said_quiet.is_none());
-                if watch.streams[1].said_quiet != before {
+                assert!(watch.streams[0].said_quiet.last().is_none() && watch.streams[2].said_quiet.last().is_none());
+                if watch.streams[1].said_quiet.last() != before {
                     named.push(half_seconds / 2);
                 }
             }

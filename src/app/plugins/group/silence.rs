@@ -1,6 +1,7 @@
 //! Why there are no sets: what whoever runs the robot is told. It looks at the wall clock, and has no part in the sets.
 
 use crate::app::diagnostics::is_silent;
+use crate::app::rate_limit::RateLimit;
 use crate::app::{Ailment, Change, Level};
 use robocache_ops::group::Grouper;
 use robocache_time::ns_to_s;
@@ -19,7 +20,7 @@ pub(super) struct Silence {
     last: i64,
     /// The longest time between two sets.
     usual: Duration,
-    last_said: Option<Instant>,
+    said: RateLimit,
     /// What is wrong now, and with which input.
     ailment: Option<(usize, Ailment)>,
 }
@@ -44,7 +45,7 @@ impl Silence {
             since: None,
             last: -1,
             usual: Duration::ZERO,
-            last_said: None,
+            said: RateLimit::default(),
             ailment: None,
         }
     }
@@ -81,7 +82,6 @@ impl Silence {
     /// Says why there is no set, if there is none for long. Returns when it wants to be called again.
     pub fn check<M>(&mut self, now: Instant, grouper: &Grouper<M>) -> Instant {
         let quiet = now.saturating_duration_since(*self.since.get_or_insert(now));
-        let is_due = |last| now.saturating_duration_since(last) >= SAY_AGAIN;
         let some_speak = self.inputs.iter().any(|input| input.messages > 0);
         self.ailment = None;
         if is_silent(quiet, self.usual) && some_speak {
@@ -91,8 +91,7 @@ impl Silence {
                 what: format!("no set for {} s", quiet.as_secs()),
                 cause,
             };
-            if self.last_said.is_none_or(is_due) {
-                self.last_said = Some(now);
+            if self.said.take_turn(now, SAY_AGAIN) {
                 tracing::error!("{}: {ailment}", self.operation);
             }
             self.ailment = Some((guilty, ailment));

@@ -1,6 +1,6 @@
 //! Which stream is to blame where there is no observation, or where a stream is hardly ever valid.
 
-use super::{Ailment, Level, SILENT, Stream, Watch, apart, is_due};
+use super::{Ailment, Level, SAY_AGAIN, SILENT, Stream, Watch, apart};
 use robocache_ops::align::{StreamState, Timeline, TriggerKind};
 use robocache_time::{ns_to_ms, ns_to_s};
 use std::fmt::Write;
@@ -168,8 +168,7 @@ impl Watch {
             let stream = &mut self.streams[i];
             // That it is quiet is said with a line of its own.
             let is_said_quiet = timeline.stream(i).open && stream.quiet(now, start).is_some();
-            if !is_said_quiet && is_due(stream.said_invalid, now) {
-                stream.said_invalid = Some(now);
+            if !is_said_quiet && stream.said_invalid.take_turn(now, SAY_AGAIN) {
                 tracing::error!("{}: input `{}`: {ailment}", self.operation, stream.name);
             }
             stream.ailment = Some(ailment);

@@ -1,6 +1,7 @@
 //! One stream: whether it is quiet, and whether its stamps are times.
 
 use crate::app::diagnostics::{Figure, Recent, is_silent};
+use crate::app::rate_limit::RateLimit;
 use crate::app::{Ailment, Level};
 use robocache_time::unit_of_stamp;
 use std::time::{Duration, Instant};
@@ -39,8 +40,8 @@ pub(in crate::app::plugins) struct Stream {
     /// Whether that is that they stand still.
     is_constant: bool,
     pub(super) seen: Recent<Seen>,
-    pub said_quiet: Option<Instant>,
-    pub said_invalid: Option<Instant>,
+    pub said_quiet: RateLimit,
+    pub said_invalid: RateLimit,
     pub ailment: Option<Ailment>,
 }
 
@@ -87,8 +88,8 @@ impl Stream {
             is_judged: false,
             doubt: None,
             seen: Recent::new(now),
-            said_quiet: None,
-            said_invalid: None,
+            said_quiet: RateLimit::default(),
+            said_invalid: RateLimit::default(),
             ailment: None,
         }
     }
