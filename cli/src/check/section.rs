@@ -1,6 +1,6 @@
 //! What a section says that can't work, or not well, given what is known of its streams.
 
-use super::Findings;
+use super::findings::{Findings, OfSection};
 use super::known::{Kind, Known};
 use super::units::MANY_BYTES;
 use crate::config::{Operation, Section};
@@ -46,25 +46,23 @@ pub fn least_queue(config: &AlignConfig, input: &str) -> Option<(usize, String)>
 }
 
 /// Where findings go, and what is known of the inputs.
-pub(super) struct Checker<'a> {
-    file: &'a Path,
-    label: String,
+struct Checker<'a> {
+    found: OfSection<'a>,
     input: &'a dyn Fn(&str) -> Known,
-    findings: &'a mut Findings,
 }
 
 pub fn check(file: &Path, operation: &Operation, input: &dyn Fn(&str) -> Known, findings: &mut Findings) {
-    let mut checker = Checker {
+    let found = OfSection {
         file,
         label: operation.label(),
-        input,
         findings,
     };
+    let mut checker = Checker { found, input };
     match &operation.section {
         Section::Observe(config) => checker.observe(config),
         Section::Voxelize(config) => checker.voxelize(config),
         Section::Group(config) => checker.group(config),
-        Section::Clock(config) => checker.units_of_clocks(config),
+        Section::Clock(config) => checker.found.units_of_clocks(config),
         Section::Record(_) | Section::Replay(_) | Section::Resample | Section::Sim(_) => {}
     }
 }
@@ -110,18 +108,8 @@ impl<'a> Timing<'a> {
 }
 
 impl Checker<'_> {
-    fn error(&mut self, key: &str, problem: String) {
-        let at = format!("{}.{key}", self.label);
-        self.findings.error(self.file, at, problem);
-    }
-
-    pub(super) fn warn(&mut self, key: &str, problem: String) {
-        let at = format!("{}.{key}", self.label);
-        self.findings.warn(self.file, at, problem);
-    }
-
     fn observe(&mut self, config: &AlignConfig) {
-        self.units_of_observations(config);
+        self.found.units_of_observations(config);
         let modalities = config.modalities.iter().enumerate();
         let streams: Vec<Timing<'_>> = modalities
             .map(|(m, modality)| Timing::of_modality(m, modality))
@@ -158,7 +146,7 @@ impl Checker<'_> {
                 "{rate} Hz, and the fastest stream has {} Hz: rows repeat what was there",
                 figure(fastest)
             );
-            self.warn("rate_hz", problem);
+            self.found.warn("rate_hz", problem);
         }
     }
 
@@ -172,7 +160,7 @@ impl Checker<'_> {
                 stream.input,
                 figure(period)
             );
-            self.warn(&format!("{}.min_period_ms", stream.key), problem);
+            self.found.warn(&format!("{}.min_period_ms", stream.key), problem);
         }
         if let (Some(jump), Some(period)) = (stream.jump_ms, stream.period_ms(known))
             && jump < period
@@ -182,7 +170,7 @@ impl Checker<'_> {
                 stream.input,
                 figure(period)
             );
-            self.error(&format!("{}.jump_ms", stream.key), problem);
+            self.found.error(&format!("{}.jump_ms", stream.key), problem);
         }
     }
 
@@ -192,7 +180,7 @@ impl Checker<'_> {
             if known.iter().any(|known| known.rate_hz.is_some() && !known.is_replayed) {
                 let problem = "null, and the streams are live: one that falls silent ends all observations (null is for \
                                recordings)";
-                self.warn("max_wait_ms", problem.to_owned());
+                self.found.warn("max_wait_ms", problem.to_owned());
             }
             return;
         };
@@ -214,7 +202,7 @@ impl Checker<'_> {
                     stream.input,
                     figure(behind)
                 );
-                self.warn("max_wait_ms", problem);
+                self.found.warn("max_wait_ms", problem);
             }
         }
     }
@@ -256,7 +244,7 @@ impl Checker<'_> {
                     figure(period),
                     figure(needed)
                 );
-                self.warn(&format!("{key}.{name}"), problem);
+                self.found.warn(&format!("{key}.{name}"), problem);
             }
         }
     }
@@ -270,7 +258,7 @@ impl Checker<'_> {
                 modality.input,
                 kind.in_words()
             );
-            self.error(&format!("{}.input", stream.key), problem);
+            self.found.error(&format!("{}.input", stream.key), problem);
             return false;
         }
         if let Some(width) = kind.width().filter(|&width| width != modality.dim) {
@@ -278,7 +266,7 @@ impl Checker<'_> {
                 "{}, and a sample of `{}` has {width} values",
                 modality.dim, modality.input
             );
-            self.error(&format!("{}.dim", stream.key), problem);
+            self.found.error(&format!("{}.dim", stream.key), problem);
         }
         true
     }
@@ -286,7 +274,7 @@ impl Checker<'_> {
     fn attached(&mut self, config: &AlignConfig, attach: &AttachConfig, stream: &Timing<'_>, known: &Known) {
         if known.kind == Some(Kind::Tick) {
             let problem = format!("`{}` is wired to a timer, whose ticks hold nothing", attach.input);
-            self.error(&format!("{}.input", stream.key), problem);
+            self.found.error(&format!("{}.input", stream.key), problem);
         }
         let Some(period) = stream.period_ms(known) else { return };
         if let Some(max_age) = attach.max_age_ms.filter(|&max_age| max_age < period * TOLERANCE) {
@@ -296,7 +284,7 @@ impl Checker<'_> {
                 figure(period),
                 figure(period)
             );
-            self.warn(&format!("{}.max_age_ms", stream.key), problem);
+            self.found.warn(&format!("{}.max_age_ms", stream.key), problem);
         }
         if let Some(message) = known.bytes {
             let rows = attach.rows.unwrap_or(config.window).saturating_sub(1) * config.stride;
@@ -310,21 +298,20 @@ impl Checker<'_> {
                     attach.input,
                     figure(needed)
                 );
-                self.warn(&format!("{}.max_held_mb", stream.key), problem);
+                self.found.warn(&format!("{}.max_held_mb", stream.key), problem);
             }
         }
     }
 
     fn voxelize(&mut self, config: &VoxelizeConfig) {
-        self.units_of_grids(config);
+        self.found.units_of_grids(config);
         if config.inputs.len() > 1 && config.max_wait_ms.is_none() {
             let problem = "absent with several inputs: one that falls silent ends all grids";
-            self.warn("max_wait_ms", problem.to_owned());
+            self.found.warn("max_wait_ms", problem.to_owned());
         }
         if config.layout == VoxelLayout::Coo && config.max_voxels.is_none() {
-            let at = format!("{}.max_voxels", self.label);
-            self.findings
-                .note(self.file, at, "absent: nothing bounds the size of a message");
+            let problem = "absent: nothing bounds the size of a message";
+            self.found.note("max_voxels", problem.to_owned());
         }
         if config.layout == VoxelLayout::Dense && config.dtype != Dtype::Float32 {
             self.counts(config);
@@ -346,7 +333,7 @@ impl Checker<'_> {
                         extrinsic.rotation_xyzw,
                         figure(norm)
                     );
-                    self.warn(&format!("{key}.extrinsic.rotation_xyzw"), problem);
+                    self.found.warn(&format!("{key}.extrinsic.rotation_xyzw"), problem);
                 }
             }
             let known = (self.input)(&cloud.input);
@@ -360,7 +347,7 @@ impl Checker<'_> {
                         cloud.input,
                         kind.in_words()
                     );
-                    self.error(&format!("{key}.input"), problem);
+                    self.found.error(&format!("{key}.input"), problem);
                 }
             }
         }
@@ -374,10 +361,9 @@ impl Checker<'_> {
                 bytes(each_second as u64)
             );
             if each_second > MANY_BYTES {
-                self.warn("shape", format!("{found}: `coo` or `bits` send less"));
+                self.found.warn("shape", format!("{found}: `coo` or `bits` send less"));
             } else {
-                let at = format!("{}.shape", self.label);
-                self.findings.note(self.file, at, found);
+                self.found.note("shape", found);
             }
         }
     }
@@ -389,7 +375,7 @@ impl Checker<'_> {
                 "`{}` can't tell counts above its precision apart (allowed: float32)",
                 config.dtype
             );
-            self.warn("dtype", problem);
+            self.found.warn("dtype", problem);
         }
     }
 
@@ -403,13 +389,13 @@ impl Checker<'_> {
                 let fields = fields.join(", ");
                 let problem =
                     format!("`{channel}`, and the clouds of `{input}` have no field `{field}` (they have {fields})");
-                self.error(&format!("channels[{c}]"), problem);
+                self.found.error(&format!("channels[{c}]"), problem);
             }
         }
     }
 
     fn group(&mut self, config: &GroupingConfig) {
-        self.units_of_groups(config);
+        self.found.units_of_groups(config);
         let known: Vec<Known> = config.inputs.iter().map(|input| (self.input)(&input.input)).collect();
         let slowest = known
             .iter()
@@ -424,7 +410,7 @@ impl Checker<'_> {
                     input.input,
                     figure(1e3 / rate)
                 );
-                self.warn(&format!("inputs[{i}].min_period_ms"), problem);
+                self.found.warn(&format!("inputs[{i}].min_period_ms"), problem);
             }
             let waits = known.rate_hz.map_or(0.0, |rate| (rate / slowest).ceil());
             if waits > config.queue_size as f64 {
@@ -432,7 +418,7 @@ impl Checker<'_> {
                     "{}, and {waits} messages of `{}` come between two of the slowest input: the oldest are dropped",
                     config.queue_size, input.input
                 );
-                self.warn("queue_size", problem);
+                self.found.warn("queue_size", problem);
             }
         }
     }

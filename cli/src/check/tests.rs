@@ -1,7 +1,9 @@
 //! A configuration of every key, and what becomes of it with one of them wrong: what is said of it is in words of its
 //! language, and names the key.
 
-use super::{Findings, alone, wiring};
+use super::files::alone;
+use super::findings::Findings;
+use super::wiring;
 use crate::output::Level;
 use serde_yaml::Value;
 use std::path::{Path, PathBuf};

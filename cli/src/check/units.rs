@@ -1,6 +1,6 @@
 //! Values that are allowed, and look as if they were meant in another unit.
 
-use super::section::Checker;
+use super::findings::OfSection;
 use crate::output::{bytes, figure};
 use robocache::ops::align::{AlignConfig, TriggerConfig};
 use robocache::ops::clock::ClockConfig;
@@ -81,7 +81,7 @@ fn span(ms: f64) -> String {
     format!("{} {unit}", figure(value))
 }
 
-impl Checker<'_> {
+impl OfSection<'_> {
     /// Warns of a duration that is not plausible.
     fn duration(&mut self, key: &str, value: Option<f64>, plausible: Plausible) {
         let unit = if key.ends_with("_s") { "s" } else { "ms" };
@@ -90,7 +90,7 @@ impl Checker<'_> {
         }
     }
 
-    pub(super) fn units_of_observations(&mut self, config: &AlignConfig) {
+    pub fn units_of_observations(&mut self, config: &AlignConfig) {
         self.duration("max_wait_ms", config.max_wait_ms, WAIT);
         if let Some(TriggerConfig::Stream { min_interval_ms, .. }) = &config.trigger {
             self.duration("trigger.min_interval_ms", Some(*min_interval_ms), AGE);
@@ -157,7 +157,7 @@ impl Checker<'_> {
         }
     }
 
-    pub(super) fn units_of_grids(&mut self, config: &VoxelizeConfig) {
+    pub fn units_of_grids(&mut self, config: &VoxelizeConfig) {
         self.duration("max_wait_ms", config.max_wait_ms, WAIT);
         self.duration("reset_ms", Some(config.reset_ms), JUMP);
         let (least, most) = VOXEL_M;
@@ -181,7 +181,7 @@ impl Checker<'_> {
         }
     }
 
-    pub(super) fn units_of_groups(&mut self, config: &GroupingConfig) {
+    pub fn units_of_groups(&mut self, config: &GroupingConfig) {
         self.duration("max_span_ms", config.max_span_ms, AGE);
         for (i, input) in config.inputs.iter().enumerate() {
             let at = |key: &str| format!("inputs[{i}].{key}");
@@ -192,7 +192,7 @@ impl Checker<'_> {
         }
     }
 
-    pub(super) fn units_of_clocks(&mut self, config: &ClockConfig) {
+    pub fn units_of_clocks(&mut self, config: &ClockConfig) {
         for (i, input) in config.inputs.iter().enumerate() {
             let at = |key: &str| format!("inputs[{i}].{key}");
             self.duration(&at("latency_ms"), Some(input.latency_ms), LATENCY);

@@ -1,0 +1,72 @@
+//! A configuration by itself: its sections, its folders and the dataset that it describes.
+
+use super::findings::Findings;
+use super::known::Known;
+use super::section;
+use crate::config::{Built, Section, check, plugins};
+use crate::convert::lerobot::Settings;
+use robocache::app::Config;
+use std::path::Path;
+
+/// Programs of robocache, without the prefix of their names.
+pub(super) const PROGRAMS: [&str; 10] = [
+    "align", "clock", "fuse", "group", "node", "record", "replay", "resample", "sim", "voxelize",
+];
+
+/// Checks a configuration without a dataflow: each of its sections, or what it lists.
+pub(super) fn alone(file: &Path, findings: &mut Findings) {
+    for built in read_sections(file, findings) {
+        for operation in &built.operations {
+            section::check(file, operation, &|_| Known::default(), findings);
+            if let Section::Record(config) = &operation.section
+                && let Err(error) = config.check_new_run(Path::new("."))
+            {
+                findings.error(file, format!("record.{}", error.key), error.problem);
+            }
+        }
+    }
+    status(file, Path::new("."), findings);
+    datasets(file, findings);
+}
+
+/// Checks that the nodes that read a file can write their status; a relative folder counts from `base`.
+pub(super) fn status(file: &Path, base: &Path, findings: &mut Findings) {
+    // What can't be read is said already.
+    if let Ok(Err(error)) = Config::read(file).map(|config| config.check_status(base)) {
+        findings.refused(error);
+    }
+}
+
+/// Checks the section `lerobot:` of a file that has one, as a conversion does.
+pub(super) fn datasets(file: &Path, findings: &mut Findings) {
+    let is_there = Config::read(file).is_ok_and(|config| config.sections().any(|section| section == "lerobot"));
+    match is_there.then(|| Settings::refusal(file)).flatten() {
+        None => {}
+        Some(Ok((section, problem))) => findings.error(file, section, problem),
+        Some(Err(error)) => findings.refused(error),
+    }
+}
+
+/// What the nodes that read a file make of it.
+pub(super) fn read_sections(file: &Path, findings: &mut Findings) -> Vec<Built> {
+    let config = match Config::read(file) {
+        Ok(config) => config,
+        Err(error) => {
+            findings.refused(error);
+            return Vec::new();
+        }
+    };
+    let own = config.sections().filter(|section| PROGRAMS.contains(section));
+    let mut nodes: Vec<_> = own.map(|section| plugins(Some(section))).collect();
+    if config.has_plugins() || nodes.is_empty() {
+        nodes = vec![plugins(None)];
+    }
+    let mut found = Vec::new();
+    for plugins in nodes {
+        match check(file, plugins) {
+            Ok(built) => found.push(built),
+            Err(error) => findings.refused(error),
+        }
+    }
+    found
+}

@@ -1,0 +1,76 @@
+//! What was found, and where.
+
+use crate::output::Level;
+use robocache::app::AppError;
+use serde::Serialize;
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+
+#[derive(Serialize, PartialEq)]
+pub(super) struct Finding {
+    pub level: Level,
+    pub file: PathBuf,
+    /// The node, the section, the key.
+    pub at: String,
+    pub problem: String,
+}
+
+/// What was found so far.
+#[derive(Default)]
+pub(super) struct Findings(pub Vec<Finding>);
+
+impl Findings {
+    fn add(&mut self, level: Level, file: &Path, at: impl Display, problem: impl Display) {
+        let finding = Finding {
+            level,
+            file: file.to_owned(),
+            at: at.to_string(),
+            problem: problem.to_string(),
+        };
+        // Two nodes may read the same section.
+        if !self.0.contains(&finding) {
+            self.0.push(finding);
+        }
+    }
+
+    pub fn error(&mut self, file: &Path, at: impl Display, problem: impl Display) {
+        self.add(Level::Error, file, at, problem);
+    }
+
+    pub fn warn(&mut self, file: &Path, at: impl Display, problem: impl Display) {
+        self.add(Level::Warning, file, at, problem);
+    }
+
+    pub fn note(&mut self, file: &Path, at: impl Display, problem: impl Display) {
+        self.add(Level::Note, file, at, problem);
+    }
+
+    /// What the library refuses.
+    pub fn refused(&mut self, error: AppError) {
+        match error {
+            AppError::Config { file, section, problem } => self.error(&file, section, problem),
+            other => self.error(Path::new(""), "", other),
+        }
+    }
+}
+
+/// Where findings of a section go.
+pub(super) struct OfSection<'a> {
+    pub file: &'a Path,
+    pub label: String,
+    pub findings: &'a mut Findings,
+}
+
+impl OfSection<'_> {
+    pub fn error(&mut self, key: &str, problem: String) {
+        self.findings.error(self.file, format!("{}.{key}", self.label), problem);
+    }
+
+    pub fn warn(&mut self, key: &str, problem: String) {
+        self.findings.warn(self.file, format!("{}.{key}", self.label), problem);
+    }
+
+    pub fn note(&mut self, key: &str, problem: String) {
+        self.findings.note(self.file, format!("{}.{key}", self.label), problem);
+    }
+}

@@ -1,0 +1,78 @@
+//! The nodes of a dataflow that are robocache's.
+
+use crate::check::dataflow::{Node, parts_of_type};
+use crate::check::files::PROGRAMS;
+use crate::check::findings::Findings;
+use crate::check::known::{Kind, Known, Streams};
+use crate::config::{self, Built};
+use robocache::app::did_you_mean;
+use std::path::{Path, PathBuf};
+
+/// The node that reads no configuration.
+const VIEWER: &str = "view";
+
+/// A node that is one of robocache's, and what its configuration comes to.
+pub(super) struct Own<'a> {
+    pub node: &'a Node,
+    pub config: PathBuf,
+    pub built: Built,
+}
+
+/// Where findings go, and what is known of the streams.
+pub(super) struct Checker<'a> {
+    pub file: &'a Path,
+    pub folder: &'a Path,
+    pub streams: Streams<'a>,
+    pub findings: &'a mut Findings,
+}
+
+/// What the configuration of a node of robocache's comes to.
+pub(super) fn read<'a>(file: &Path, folder: &Path, node: &'a Node, findings: &mut Findings) -> Option<Own<'a>> {
+    let at = format!("nodes.{}", node.id);
+    let Some(program) = node.program() else {
+        if let Some(config) = node.config(folder) {
+            let problem = format!(
+                "not a program of robocache's: `PROGRAM --check {}` says what it makes of it",
+                config.display()
+            );
+            findings.note(file, at, problem);
+        }
+        return None;
+    };
+    if program == VIEWER {
+        return None;
+    }
+    if !PROGRAMS.contains(&program) {
+        let hint = did_you_mean(program, &PROGRAMS);
+        let programs = PROGRAMS.map(|program| format!("robocache-{program}")).join(", ");
+        let problem = format!("`robocache-{program}` is no node{hint} (allowed: {programs}, robocache-{VIEWER})");
+        findings.error(file, format!("{at}.path"), problem);
+        return None;
+    }
+    let Some(config) = node.config(folder) else {
+        let problem = "no configuration is given (allowed: `--config FILE`, or ROBOCACHE_CONFIG in `env`)";
+        findings.error(file, format!("{at}.args"), problem);
+        return None;
+    };
+    let plugins = config::plugins(Some(program).filter(|&program| program != "node"));
+    match config::check(&config, plugins) {
+        Ok(built) => Some(Own { node, config, built }),
+        Err(error) => {
+            findings.refused(error);
+            None
+        }
+    }
+}
+
+impl Checker<'_> {
+    /// A type's `dim` against what comes.
+    pub(super) fn width(&mut self, urn: Option<&String>, known: &Known, at: &str) {
+        let dim = urn.and_then(|urn| parts_of_type(urn)?.1);
+        if let (Some(dim), Some(width)) = (dim, known.kind.as_ref().and_then(Kind::width))
+            && dim != width
+        {
+            self.findings
+                .error(self.file, at, format!("dim={dim}, and a sample has {width} values"));
+        }
+    }
+}
