@@ -42,10 +42,10 @@ def replay(flow: Flow, recording, speed, outputs) -> None:
 
 
 def table(path) -> pa.Table:
-    """What was recorded, without when: that differs from run to run."""
+    """What was recorded, without when, and without metadata, which say how long it took: both differ from run to run."""
     with pa.OSFile(str(path)) as file:
         rows = pa.ipc.open_file(file).read_all()
-    return rows.select([name for name in rows.column_names if name != "arrival_ns"])
+    return rows.select([name for name in rows.column_names if name not in ("arrival_ns", "metadata")])
 
 
 def perceive(folder, recording, speed) -> Flow:

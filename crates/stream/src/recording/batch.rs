@@ -44,6 +44,7 @@ pub(super) struct Plan {
     timestamps: Option<usize>,
     valid: Option<usize>,
     arrival: Option<usize>,
+    metadata: Option<usize>,
     fields: Vec<String>,
     frame_id: String,
     dim: i64,
@@ -120,8 +121,10 @@ impl Plan {
         let valid = if is_flat { int64_list(key::valid)? } else { None };
 
         let is_int64 = |&column: &usize| *schema.field(column).data_type() == DataType::Int64;
-        // A struct of another writer may have a field of that name.
+        let is_text = |&column: &usize| *schema.field(column).data_type() == DataType::Utf8;
+        // A struct of another writer, or of an earlier version, may have fields of these names.
         let arrival = find(ARRIVAL).filter(is_int64);
+        let differences = find(METADATA).filter(is_text);
 
         let dtypes = "float32, float64, float16, bfloat16, int8, int16, int32, int64, uint8, uint16, uint32, uint64";
         let dtype = metadata(key::dtype, dtypes, |name| Dtype::from_name(name).is_some())?.and_then(Dtype::from_name);
@@ -134,9 +137,10 @@ impl Plan {
         let is_object = |text: &str| text::object(text).is_ok();
         let others = metadata(METADATA, "a JSON object, as robocache-record writes it", is_object)?;
 
+        let own = [Some(timestamp), shape, timestamps, valid, arrival, differences];
         let (mut parts, mut unknown) = (Vec::new(), Vec::new());
         for (column, field) in schema.fields().iter().enumerate() {
-            if [Some(timestamp), shape, timestamps, valid, arrival].contains(&Some(column)) {
+            if own.contains(&Some(column)) {
                 continue;
             }
             if is_flat && field.name() != DATA {
@@ -144,8 +148,8 @@ impl Plan {
                 unknown.extend(dtype.map(|_| format!("`{}`", field.name())));
                 continue;
             }
-            let own = field.metadata().get(key::dtype).and_then(|name| Dtype::from_name(name));
-            let named = if is_flat { own.or(dtype) } else { own };
+            let said = field.metadata().get(key::dtype).and_then(|name| Dtype::from_name(name));
+            let named = if is_flat { said.or(dtype) } else { said };
             let found = list_item(field.data_type()).and_then(|item| match item {
                 DataType::Utf8 if !is_flat => Some((Dtype::UInt8, Row::Text)),
                 DataType::List(item) if !is_flat => Some((dtype_of(item.data_type(), named)?, Row::Ragged)),
@@ -167,10 +171,7 @@ impl Plan {
         if parts.is_empty() {
             return missing(DATA, "List<T>, or a List column for each field of a struct");
         }
-        let mut read: Vec<usize> = [Some(timestamp), shape, timestamps, valid, arrival]
-            .into_iter()
-            .flatten()
-            .collect();
+        let mut read: Vec<usize> = own.into_iter().flatten().collect();
         read.extend(parts.iter().map(|part| part.column));
         read.sort_unstable();
         let index = |column: usize| read.binary_search(&column).unwrap_or(column);
@@ -184,6 +185,7 @@ impl Plan {
             timestamps: timestamps.map(index),
             valid: valid.map(index),
             arrival: arrival.map(index),
+            metadata: differences.map(index),
             fields: fields
                 .and_then(|text| robocache_yaml::from_str(text).ok())
                 .unwrap_or_default(),
@@ -224,6 +226,20 @@ impl Plan {
     /// Whether the file says when its messages came.
     pub fn has_arrivals(&self) -> bool {
         self.arrival.is_some()
+    }
+
+    /// Parses the metadata of each row that differs from the schema's; empty where no row has any. An error is the first row
+    /// whose text can't be read, and what is wrong with it.
+    pub fn differences(&self, rows: &RecordBatch) -> Result<Vec<Vec<Change>>, (usize, String)> {
+        let texts = self.metadata.map(|column| rows.column(column).as_string::<i32>());
+        let Some(texts) = texts.filter(|texts| texts.null_count() < texts.len()) else {
+            return Ok(Vec::new());
+        };
+        let of_row = |(row, text): (usize, Option<&str>)| {
+            let changes = text.map_or(Ok(Vec::new()), text::object);
+            changes.map_err(|problem| (row, format!("`{METADATA}`: {problem}")))
+        };
+        texts.iter().enumerate().map(of_row).collect()
     }
 
     fn times<'a>(&self, batch: &'a RecordBatch) -> &'a Int64Array {

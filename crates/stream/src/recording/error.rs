@@ -170,7 +170,7 @@ pub enum ReadError {
     /// A file that says a `dtype`, as robocache writes it, has columns that no tensor has. The others are read.
     #[error(
         "{}: left out, as no tensor has them: columns {columns} (allowed: `timestamp_ns`, `data`, `shape`, `timestamps_ns`, \
-         `valid`, `arrival_ns`; any more where the schema's metadata have no `dtype`)",
+         `valid`, `arrival_ns`, `metadata`; any more where the schema's metadata have no `dtype`)",
         path.display()
     )]
     UnknownColumns {

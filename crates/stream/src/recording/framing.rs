@@ -1,14 +1,14 @@
 //! The framing of an Arrow IPC file: `ARROW1`, a stream of messages, an end marker, and a footer with the offset of each.
 //!
-//! The Arrow crate encodes and decodes the messages. What it does not offer is here: a footer in a file that still grows,
-//! reading a file without one, and custom metadata of a batch.
+//! The Arrow crate encodes and decodes the messages. Two things that it lacks are here: a footer in a file that still grows,
+//! and reading a file without one.
 
 use super::map::Map;
 use arrow_buffer::Buffer;
 use arrow_ipc::convert::IpcSchemaEncoder;
 use arrow_ipc::{
-    self, Block, Footer, FooterBuilder, KeyValueBuilder, Message, MessageBuilder, MessageHeader, MetadataVersion,
-    RecordBatch, RecordBatchBuilder, Type, root_as_footer, root_as_message,
+    self, Block, Footer, FooterBuilder, KeyValueBuilder, Message, MessageHeader, MetadataVersion, RecordBatch, Type,
+    root_as_footer, root_as_message,
 };
 use arrow_schema::ArrowError;
 use arrow_schema::{DataType, Fields, Schema};
@@ -29,8 +29,8 @@ const TAIL: usize = 4 + MAGIC.len();
 pub(super) const BLOCK: usize = size_of::<Block>();
 /// Footers up to this length are read whatever precedes them.
 const SHORT_FOOTER: u64 = 1 << 20;
-/// The longest header of a message. That of a batch holds the metadata of its rows, of which a message has at most
-/// [`MOST_METADATA`].
+/// The longest header of a message. Earlier versions put the metadata of its rows into that of a batch, of which a message
+/// has at most [`MOST_METADATA`].
 const LONGEST_HEADER: u64 = 64 << 20;
 /// The most bytes that the metadata of one message may take as text.
 pub(super) const MOST_METADATA: usize = 16 << 20;
@@ -71,47 +71,6 @@ pub(super) fn push_footer(out: &mut Vec<u8>, schema: &Schema, blocks: &[Block], 
     out.extend_from_slice(footer);
     out.extend_from_slice(&(footer.len() as i32).to_le_bytes());
     out.extend_from_slice(MAGIC);
-}
-
-/// Adds an entry to the custom metadata of an encoded batch.
-pub(super) fn add_metadata(batch: &mut Vec<u8>, key: &str, text: &str) -> Result<(), ArrowError> {
-    let bad = |problem: &str| ArrowError::IpcError(problem.to_owned());
-    let body_at = block(0, batch).metaDataLength() as usize;
-    let message = root_as_message(&batch[8..body_at]).map_err(|error| bad(&error.to_string()))?;
-    let rows = message.header_as_record_batch().ok_or_else(|| bad("no batch"))?;
-    let mut builder = FlatBufferBuilder::new();
-    let nodes: Vec<_> = rows.nodes().into_iter().flatten().copied().collect();
-    let buffers: Vec<_> = rows.buffers().into_iter().flatten().copied().collect();
-    let (nodes, buffers) = (builder.create_vector(&nodes), builder.create_vector(&buffers));
-    let mut header = RecordBatchBuilder::new(&mut builder);
-    header.add_length(rows.length());
-    header.add_nodes(nodes);
-    header.add_buffers(buffers);
-    let header = header.finish();
-    let (key, text) = (builder.create_string(key), builder.create_string(text));
-    let mut entry = KeyValueBuilder::new(&mut builder);
-    entry.add_key(key);
-    entry.add_value(text);
-    let entry = entry.finish();
-    let entries = builder.create_vector(&[entry]);
-    let mut with = MessageBuilder::new(&mut builder);
-    with.add_version(message.version());
-    with.add_header_type(MessageHeader::RecordBatch);
-    with.add_header(header.as_union_value());
-    with.add_bodyLength(message.bodyLength());
-    with.add_custom_metadata(entries);
-    let with = with.finish();
-    builder.finish(with, None);
-    let header = builder.finished_data();
-    let len = header.len().next_multiple_of(8);
-    let mut bytes = Vec::with_capacity(8 + len + batch.len() - body_at);
-    bytes.extend_from_slice(&CONTINUATION);
-    bytes.extend_from_slice(&(len as u32).to_le_bytes());
-    bytes.extend_from_slice(header);
-    bytes.resize(8 + len, 0);
-    bytes.extend_from_slice(&batch[body_at..]);
-    *batch = bytes;
-    Ok(())
 }
 
 /// The block of a message of `bytes` that starts at `offset` of a file.

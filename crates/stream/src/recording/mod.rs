@@ -8,6 +8,7 @@
 //! | `timestamps_ns` | `List<Int64>` | one for each sample, where messages carry several |
 //! | `valid` | `List<Int64>` | 0/1 as a fused tensor carries it, where messages do |
 //! | `arrival_ns` | Int64 | when the recorder got it, ns since 1970 by its host; ascending over all streams |
+//! | `metadata` | Utf8 | where it differs from the first message, as a JSON object; null where it does not |
 //!
 //! Messages that are a StructArray have a List column for each of their fields instead of `data`, and `shape` only
 //! where the first of them says one. A field of several elements a row is a `List<FixedSizeList<T, n>>` or a
@@ -17,10 +18,9 @@
 //! What the first message says is in the schema's metadata: `fields` (a JSON list of strings), `dtype` (by name;
 //! `bfloat16` is stored as UInt16), `frame_id`, `dim`, and everything else as one JSON object, `metadata`. A struct's
 //! column of bfloat16 has its own `dtype`, in the metadata of its field, and its messages say the same, unless there is
-//! a `null` for `dtype` in `metadata`. Where messages differ from the first one, the
-//! custom metadata of their batch has a `metadata`, too: a JSON list with an object for each row, of the keys that
-//! differ there, `null` for one that is not there. So the columns hold what is in every message, and a recording whose
-//! messages say the same has nothing else.
+//! a `null` for `dtype` in `metadata`. Where a message differs from the first one, its row has the keys that differ in the
+//! column `metadata`, `null` for one that is not there. Recordings of earlier versions have no such column: there the custom
+//! metadata of a batch has a `metadata`, a JSON list with an object for each row.
 //!
 //! | in JSON | type |
 //! |---|---|
@@ -40,7 +40,7 @@
 //! second. [`Reader`] gives the messages of all streams in the order of time, and of a damaged file what is whole;
 //! [`Mapped`] those of one stream in any order, loading what is asked for. Any Arrow reader can open the files of a recording that was finished, and as a stream from byte 8 on those of one that
 //! was not. [`Reader`] reads those of other writers: batches of any size, columns in any order, `shape`,
-//! `timestamps_ns`, `valid` and `arrival_ns` optional; not compressed.
+//! `timestamps_ns`, `valid`, `arrival_ns` and `metadata` optional; not compressed.
 //!
 //! ```
 //! use robocache_device::Dtype;

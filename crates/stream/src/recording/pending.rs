@@ -2,8 +2,8 @@
 
 use super::schema::{Common, Part, Row};
 use crate::{Column, Message, Metadata};
-use arrow_array::{ArrayRef, Int64Array, RecordBatch, make_array};
-use arrow_buffer::Buffer;
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray, make_array};
+use arrow_buffer::{Buffer, NullBuffer, OffsetBuffer};
 use arrow_data::ArrayData;
 use arrow_schema::ArrowError;
 use arrow_schema::{DataType, SchemaRef};
@@ -97,9 +97,11 @@ pub(super) struct Pending {
     shape: List,
     timestamps_ns: List,
     valid: List,
-    /// Where the metadata of each row differs from the first message's, as text of a list that is not closed.
+    /// Texts of the metadata of each row that differs from the first message's, where each ends, from 0, and whether the row has
+    /// one.
     metadata: String,
-    rows_that_differ: usize,
+    metadata_ends: Vec<i32>,
+    differs: Vec<bool>,
     scratch: Metadata,
 }
 
@@ -114,7 +116,8 @@ impl Pending {
             timestamps_ns: List::default(),
             valid: List::default(),
             metadata: String::new(),
-            rows_that_differ: 0,
+            metadata_ends: Vec::new(),
+            differs: Vec::new(),
             scratch: Metadata::default(),
             common,
         };
@@ -149,8 +152,9 @@ impl Pending {
         self.timestamps.clear();
         self.arrivals.clear();
         self.metadata.clear();
-        self.metadata.push('[');
-        self.rows_that_differ = 0;
+        self.metadata_ends.clear();
+        self.metadata_ends.push(0);
+        self.differs.clear();
         let lists = self.payload.iter_mut();
         for list in lists.chain([&mut self.shape, &mut self.timestamps_ns, &mut self.valid]) {
             list.clear();
@@ -161,20 +165,21 @@ impl Pending {
     /// how many.
     pub fn push(&mut self, message: &Message, arrival_ns: i64, most: usize) -> Result<(), usize> {
         let before = self.metadata.len();
-        if self.rows() > 0 {
-            self.metadata.push_str(", ");
-        }
         self.metadata.push('{');
         let empty = self.metadata.len();
         self.common
             .push_differences(message, &mut self.scratch, &mut self.metadata);
         let length = self.metadata.len() - empty;
-        if length > most {
+        if length == 0 || length > most {
             self.metadata.truncate(before);
+        } else {
+            self.metadata.push('}');
+        }
+        if length > most {
             return Err(length);
         }
-        self.rows_that_differ += usize::from(length > 0);
-        self.metadata.push('}');
+        self.metadata_ends.push(self.metadata.len() as i32);
+        self.differs.push(length > 0);
 
         self.timestamps.push(message.timestamp_ns());
         self.arrivals.push(arrival_ns);
@@ -186,11 +191,6 @@ impl Pending {
         self.timestamps_ns.push_int64(&header.timestamps_ns);
         self.valid.push_int64(&header.valid);
         Ok(())
-    }
-
-    /// Where the metadata of the rows differs, as a list; `None` where it differs nowhere.
-    pub fn differences(&self) -> Option<String> {
-        (self.rows_that_differ > 0).then(|| format!("{}]", self.metadata))
     }
 
     /// All rows as a batch.
@@ -218,6 +218,13 @@ impl Pending {
         if common.has_arrival {
             columns.push(Arc::new(Int64Array::from(self.arrivals.clone())));
         }
+        let ends = OffsetBuffer::new(self.metadata_ends.clone().into());
+        let nulls = NullBuffer::from(self.differs.as_slice());
+        columns.push(Arc::new(StringArray::try_new(
+            ends,
+            self.metadata.as_bytes().into(),
+            Some(nulls),
+        )?));
         RecordBatch::try_new(self.schema.clone(), columns)
     }
 }

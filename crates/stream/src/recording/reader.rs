@@ -424,16 +424,20 @@ impl Stream {
         let projection = plan.projection.as_deref();
         let (none, version) = (HashMap::new(), header.version());
         let rows = read_record_batch(&frame.body, batch, schema.clone(), &none, projection, &version)?;
-        let mut differences = Vec::new();
+        let count = rows.num_rows();
+        let mut differences = match plan.differences(&rows) {
+            Ok(differences) => differences,
+            Err(problem) => return Ok(Decoded::Batch(Err(problem), count)),
+        };
+        // Earlier versions had no column for it.
         for entry in header.custom_metadata().into_iter().flatten() {
             if entry.key() == Some(METADATA) {
                 differences = text::objects(entry.value().unwrap_or_default()).map_err(Stop::Bad)?;
-                if differences.len() != rows.num_rows() {
+                if differences.len() != count {
                     return Err(bad("metadata for another number of rows"));
                 }
             }
         }
-        let count = rows.num_rows();
         let batch = Batch { rows, differences };
         Ok(Decoded::Batch(plan.check(&batch).map(|()| batch), count))
     }

@@ -7,7 +7,8 @@ use arrow_schema::{DataType, Field, Schema};
 use robocache_device::Dtype;
 use std::collections::HashMap;
 
-/// In the schema's metadata: what else the first message says. In a batch's: what its rows say instead, a list.
+/// Key of the schema's metadata for what else the first message says, and the column of what a row says instead, null where
+/// that is nothing. Earlier versions had a list of the latter under this key in the custom metadata of a batch.
 pub(super) const METADATA: &str = "metadata";
 /// In a column's metadata: the struct's field, where the column can't have its name.
 pub(super) const FIELD: &str = "field";
@@ -52,7 +53,16 @@ impl Part {
 
     /// The name of its column. A struct's field that is called like one of a recording's own gets `data.` before it.
     pub fn column(&self) -> String {
-        let own = [key::timestamp_ns, key::timestamps_ns, key::shape, ARRIVAL, DATA, ""].contains(&self.name.as_str());
+        let own = [
+            key::timestamp_ns,
+            key::timestamps_ns,
+            key::shape,
+            ARRIVAL,
+            METADATA,
+            DATA,
+            "",
+        ]
+        .contains(&self.name.as_str());
         if own || self.name.starts_with("data.") {
             format!("data.{}", self.name)
         } else {
@@ -215,6 +225,7 @@ impl Common {
         if self.has_arrival {
             columns.push(Field::new(ARRIVAL, DataType::Int64, false));
         }
+        columns.push(Field::new(METADATA, DataType::Utf8, true));
 
         let mut metadata = HashMap::new();
         if self.is_flat() {

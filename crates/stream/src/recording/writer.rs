@@ -1,6 +1,6 @@
-use super::framing::{BLOCK, MOST_METADATA, START, add_metadata, block, push_footer};
+use super::framing::{BLOCK, MOST_METADATA, START, block, push_footer};
 use super::pending::Pending;
-use super::schema::{Common, METADATA};
+use super::schema::Common;
 use super::{WriteError, files};
 use crate::Message;
 use arrow_ipc::writer::{IpcWriteOptions, StreamWriter};
@@ -380,13 +380,7 @@ impl Stream {
     }
 
     fn write_pending(&mut self) -> io::Result<()> {
-        let encoded = self.pending.batch().and_then(|batch| {
-            self.encoder.write(&batch)?;
-            match self.pending.differences() {
-                Some(text) => add_metadata(self.encoder.get_mut(), METADATA, &text),
-                None => Ok(()),
-            }
-        });
+        let encoded = self.pending.batch().and_then(|batch| self.encoder.write(&batch));
         if let Err(error) = encoded {
             self.encoder.get_mut().clear();
             return Err(io::Error::other(error));
