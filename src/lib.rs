@@ -139,6 +139,7 @@
 //! | `formats` | files of other software |
 //! | [`ops`] | the operations: align, clock, fuse, group, resample, voxelize. Each picks its backend and falls back |
 //! | [`stream`], [`time`] | messages, histories and recordings; the grid and interpolation |
+//! | [`geometry`] | rotations and rigid transforms |
 //! | [`device`] | element types, memory, rings and devices |
 
 // Without CUDA no value of a device's types exists. Code that takes one still compiles, and is never reached.
