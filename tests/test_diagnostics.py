@@ -230,24 +230,25 @@ def test_columns_of_text_go_through_the_nodes_as_they_are(flow):
 
 
 def sick(kind: str) -> tuple[dict, list[tuple], str]:
-    """A configuration, what is sent for a while, and the words that log, diagnostics and `top` share."""
+    """A configuration, what is sent so long after the start, and the words that log, diagnostics and `top` share."""
     fuse = {"rate_hz": 50, "modalities": [{"input": name, "dim": 1, "interpolation": "previous"} for name in ("good", "bad")]}
     grid = {"origin_m": [-2, -2, -1], "voxel_size_m": [0.5, 0.5, 0.5], "shape": [8, 8, 4], "channels": ["occupancy"], "layout": "bits"}
     one = np.ones(1, np.float32)
-    good = ("each", lambda ns: send("good", one, ns))
+    good = ("each", lambda ns: send("good", one, ("start", ns)))
     match kind:
         case "a sender in seconds":
-            return {"fuse": fuse}, [good, ("each", lambda ns: send("bad", one, ns // 10**9))], "`bad`: its first stamp is "
+            now = time.time_ns()
+            return {"fuse": fuse}, [good, ("each", lambda ns: send("bad", one, (now + ns) // 10**9))], "`bad`: its first stamp is "
         case "a sender a day behind":
-            bad = ("each", lambda ns: send("bad", one, ns - 86_400_000 * MS))
+            bad = ("each", lambda ns: send("bad", one, ("start", ns - 86_400_000 * MS)))
             return {"fuse": fuse}, [good, bad], "`bad` is 86400.0"
         case "a limit":
             limited = [fuse["modalities"][0], {**fuse["modalities"][1], "latency_ms": 90, "max_age_ms": 20}]
-            bad = ("each", lambda ns: send("bad", one, ns))
+            bad = ("each", lambda ns: send("bad", one, ("start", ns)))
             return {"fuse": {**fuse, "max_wait_ms": 40, "modalities": limited}}, [good, bad], "old when they are used (`max_age_ms` 20)"
         case _:
             cloud = np.float32([[1000, 1000, 500], [-1000, 900, 200]])
-            mm = ("each", lambda ns: send("bad", cloud, ns, shape=[2, 3]))
+            mm = ("each", lambda ns: send("bad", cloud, ("start", ns), shape=[2, 3]))
             return {"voxelize": {**grid, "inputs": [{"input": "bad"}]}}, [mm], "in millimetres?"
 
 
@@ -255,8 +256,7 @@ def sick(kind: str) -> tuple[dict, list[tuple], str]:
 def test_log_diagnostics_and_top_say_the_same(flow, kind):
     config, streams, words = sick(kind)
     (plugin,) = config
-    now = time.time_ns()
-    steps = [step for i in range(6000) for step in [("at", i / 40), *(make(now + i * 25 * MS) for _, make in streams)]]
+    steps = [step for i in range(6000) for step in [("at", i / 40), *(make(i * 25 * MS) for _, make in streams)]]
     # Until it was said; for minutes, if need be.
     stop = flow.folder / "stop"
     flow.sender([("up to", str(stop), steps)])

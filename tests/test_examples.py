@@ -97,11 +97,13 @@ def stamps_of(sensors, name: str) -> np.ndarray:
         return pa.ipc.open_file(source).read_all()["timestamp_ns"].to_numpy()
 
 
-def test_what_the_senders_send_arrives_whole(sensors):
+def test_what_the_senders_send_arrives_whole(sensors, request):
     for name, rate in RATES.items():
         stamps = stamps_of(sensors, name)
-        # The sender in Rust does not set the transport up by itself.
-        assert len(stamps) == SECONDS * rate or (name == "imu" and len(stamps) > 0.95 * SECONDS * rate), name
+        # The sender in Rust does not set the transport up by itself: what is not taken within 1 ms may be lost, which is more
+        # on a busy machine. Where its user does, as the page says, nothing is.
+        is_set_up = name != "imu" or request.node.callspec.params["sensors"] != "as it is"
+        assert len(stamps) == SECONDS * rate or (not is_set_up and 0.8 * SECONDS * rate < len(stamps) < SECONDS * rate), name
     assert "metadata" not in sensors.logs["fuse"] + sensors.logs["voxelize"]
 
 
@@ -242,13 +244,15 @@ def test_arrays_that_are_no_stream_are_refused(tmp_path, stamps, values):
         write_samples(tmp_path, "force", np.array(stamps), np.array(values))
 
 
-def test_messages_of_other_software_are_fused_and_voxelized(flow):
+def test_messages_of_other_software_are_fused_and_voxelized(flow, monkeypatch):
     """examples/hub.yml: an image through an encoder, and structs of ROS, with nothing of robocache's in the senders."""
     model = flow.folder / "encoder.onnx"
     subprocess.run([sys.executable, EXAMPLES / "hub" / "make_encoder.py", "--out", model], check=True, timeout=180)
     sensors_example(flow, "hub", {"../out/encoder.onnx": str(model)})
     live = lambda source: {"source": source, "queue_size": 20000}  # noqa: E731
     flow.collector({"fused": live("fuse/fused"), "voxels": live("voxelize/voxels")})
+    # What the page on sensors says of senders that can't set their transport up themselves.
+    monkeypatch.setenv("DORA_ZENOH_CONFIG_OVERLAY", str(EXAMPLES / "sensors" / "transport.json5"))
     done = flow.run(timeout=180)
     got = done.received("sink", "fused")
     assert len(got) >= 0.6 * SECONDS * 50
