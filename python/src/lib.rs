@@ -1,19 +1,27 @@
 //! The native part of the Python package `robocache`.
 
+mod array;
 mod arrays;
+mod batch;
+mod cloud;
 mod config;
-#[cfg(feature = "cuda")]
-mod cuda;
-#[cfg(not(feature = "cuda"))]
-#[path = "no_cuda.rs"]
-mod cuda;
 mod dlpack;
 mod element;
 mod extent;
 mod observe;
+mod observed;
+#[cfg_attr(feature = "cuda", path = "cuda/on_device.rs")]
+#[cfg_attr(not(feature = "cuda"), path = "no_cuda/on_device.rs")]
+mod on_device;
+mod protocol;
 mod recording;
 mod resample;
 mod ring;
+mod rows;
+mod run;
+#[cfg_attr(feature = "cuda", path = "cuda/stream.rs")]
+#[cfg_attr(not(feature = "cuda"), path = "no_cuda/stream.rs")]
+mod stream;
 mod tensor;
 mod threads;
 mod voxelize;
@@ -25,7 +33,9 @@ mod _native {
     use pyo3::prelude::*;
 
     #[pymodule_export]
-    use crate::observe::{Observed, observe, observe_recording};
+    use crate::observe::{observe, observe_recording};
+    #[pymodule_export]
+    use crate::observed::Observed;
     #[pymodule_export]
     use crate::recording::{Messages, read_samples, recorded_streams, recording_problems};
     #[pymodule_export]

@@ -1,8 +1,9 @@
 //! Payloads in rings of other processes.
 
-use crate::cuda;
 use crate::element::{Element, Place};
-use crate::tensor::{Memory, Part, Tensor};
+use crate::stream::lend;
+use crate::tensor::{Lent, Memory, Part, Tensor};
+use crate::threads::locked;
 use pyo3::create_exception;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -12,7 +13,7 @@ use robocache::device::{Dtype, HostBuf};
 use robocache::stream::{self, Cells, SlotColumn};
 use std::ops::Range;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 create_exception!(
     robocache,
@@ -54,13 +55,6 @@ const MAX_FREE: usize = 2;
 static OWN: AtomicPtr<Own> = AtomicPtr::new(std::ptr::null_mut());
 /// Payloads that were copied.
 static COPIED: AtomicU64 = AtomicU64::new(0);
-
-/// Memory of a payload for other libraries.
-pub struct Lent {
-    pub address: u64,
-    pub place: Place,
-    pub owner: Arc<dyn Memory>,
-}
 
 impl Memory for Taken {}
 
@@ -112,10 +106,6 @@ fn own() -> &'static Own {
             }
         }
     }
-}
-
-pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The rings that this process reads.
@@ -184,7 +174,7 @@ impl Resident {
         let columns = resident.columns().map(|column| Column::new(&column, rows)).collect();
         let taken = Arc::new(resident.taken);
         let lent = match (taken.gpu().is_some(), copy) {
-            (true, _) => cuda::lend(&taken, copy)?,
+            (true, _) => lend(&taken, copy)?,
             (false, true) => {
                 let mut copy = HostCopy::new(taken.len());
                 taken.copy_to(0, copy.0.bytes_mut())?;

@@ -1,12 +1,12 @@
-//! The threads that operations on the host share their work among.
+//! The threads that operations on the host share their work among, and locks.
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::process;
 use std::ptr;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// The process in which the module was loaded.
 static LOADED_IN: OnceLock<u32> = OnceLock::new();
@@ -43,4 +43,9 @@ pub fn share<R: Send>(work: impl FnOnce() -> R + Send) -> PyResult<R> {
     let forked = Box::leak(Box::new(Forked { process, pool }));
     FORKED.store(forked, Ordering::Release);
     Ok(forked.pool.install(work))
+}
+
+/// A lock, also where a thread panicked with it.
+pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

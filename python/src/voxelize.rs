@@ -1,17 +1,19 @@
 //! Voxelize over clouds.
 
-use crate::arrays::{Array, Arrays};
+use crate::arrays::Arrays;
+use crate::cloud::{CloudArrays, Given, Made, values_shape};
 use crate::config::{Source, placement, refusal};
-use crate::element::{Element, Place};
+use crate::element::Place;
+use crate::on_device;
 use crate::tensor::Tensor;
 use crate::threads;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use robocache::app::AppError;
-use robocache::device::{Dtype, HostBuf, Placement};
+use robocache::device::{HostBuf, Placement};
 use robocache::ops::ConfigError;
-use robocache::ops::voxelize::{VoxelCounters, VoxelLayout, VoxelizeConfig, Voxelizer};
-use robocache::stream::{Cells, ColumnLayout, Layout, Message};
+use robocache::ops::voxelize::{VoxelLayout, VoxelizeConfig, Voxelizer};
+use robocache::stream::Message;
 
 /// One grid, of one or more clouds.
 #[pyclass(frozen, get_all, module = "robocache")]
@@ -32,117 +34,6 @@ pub struct Grid {
     pub origin_m: [f32; 3],
     pub voxel_size_m: [f32; 3],
     pub shape: [usize; 3],
-}
-
-/// A cloud as Python hands it over: its input, the names of its fields, and either one array `[N, C]` or one `[N]` for
-/// each field.
-type Given<'py> = (Option<String>, Vec<String>, Vec<Bound<'py, PyAny>>);
-
-/// A cloud that was taken.
-pub struct CloudArrays {
-    pub input: usize,
-    pub fields: Vec<String>,
-    pub arrays: Vec<Array>,
-    pub points: usize,
-    /// Whether it is one tensor `[N, C]`.
-    pub is_tensor: bool,
-}
-
-impl CloudArrays {
-    fn take(name: &str, input: usize, given: &Given<'_>, arrays: &Arrays) -> PyResult<Self> {
-        let (_, fields, objects) = given;
-        let take = |object: &Bound<'_, PyAny>, name: String| -> PyResult<Array> {
-            let array = arrays.take(&name, object)?;
-            array.expect_dtype(&name, &Dtype::ALL)?;
-            Ok(array)
-        };
-        let is_tensor = objects.len() == 1 && fields.len() != 1;
-        if is_tensor {
-            let array = take(&objects[0], name.to_owned())?;
-            let &[points, columns] = array.shape() else {
-                let words = format!("`{name}` has shape {:?} (allowed: [N, C])", array.shape());
-                return Err(PyValueError::new_err(words));
-            };
-            if fields.len() != columns {
-                return Err(PyValueError::new_err(format!(
-                    "`{name}` has shape {:?}, and `fields` {} names (allowed: one for each column)",
-                    array.shape(),
-                    fields.len()
-                )));
-            }
-            return Ok(Self {
-                input,
-                fields: fields.clone(),
-                arrays: vec![array],
-                points,
-                is_tensor,
-            });
-        }
-        let columns = fields.iter().zip(objects);
-        let columns = columns.map(|(field, object)| take(object, format!("{name}: {field}")));
-        let columns = columns.collect::<PyResult<Vec<_>>>()?;
-        let points = columns.first().map_or(0, Array::len);
-        for (field, column) in fields.iter().zip(&columns) {
-            if column.shape() != [points] {
-                return Err(PyValueError::new_err(format!(
-                    "`{name}: {field}` has shape {:?} (allowed: [{points}], as its first field has)",
-                    column.shape()
-                )));
-            }
-        }
-        Ok(Self {
-            input,
-            fields: fields.clone(),
-            arrays: columns,
-            points,
-            is_tensor,
-        })
-    }
-
-    /// Whether all of it is there.
-    pub fn place(&self) -> Option<Place> {
-        let first = self.arrays.first()?.place();
-        self.arrays.iter().all(|array| array.place() == first).then_some(first)
-    }
-
-    /// The cloud as a message on the host.
-    fn message(&self) -> Message {
-        let column = |name: String, array: &Array| ColumnLayout {
-            name: name.into(),
-            dtype: match array.element() {
-                Element::Number(dtype) => dtype,
-                Element::Bool => Dtype::UInt8,
-            },
-            cells: Cells::One,
-        };
-        let layout = match self.is_tensor {
-            true => Layout {
-                rows: self.arrays[0].len(),
-                columns: vec![column(String::new(), &self.arrays[0])],
-            },
-            false => Layout {
-                rows: self.points,
-                columns: self
-                    .fields
-                    .iter()
-                    .zip(&self.arrays)
-                    .map(|(name, array)| column(name.clone(), array))
-                    .collect(),
-            },
-        };
-        let mut message = Message::default();
-        message.write(&layout, |payload, header| {
-            for (i, array) in self.arrays.iter().enumerate() {
-                payload.column::<u8>(i).copy_from_slice(array.bytes());
-            }
-            header.timestamp_ns.set(0);
-            if self.is_tensor {
-                header.shape.set(self.arrays[0].shape().iter().map(|&n| n as i64));
-                header.fields.set(&self.fields);
-            }
-        });
-        message
-    }
 }
 
 /// A section as it is used: the configuration, and where its grids may be made.
@@ -221,17 +112,8 @@ pub fn voxelize(
         ));
     }
     let stream = arrays.into_stream()?;
-    let made = py.detach(|| stream.voxelize(&read, cloud))?;
+    let made = py.detach(|| on_device::voxelize(&stream, &read, cloud))?;
     made.into_grid(py, &read)
-}
-
-/// A grid before Python has it.
-pub struct Made {
-    /// `coords` and `features`, or `values` alone.
-    pub tensors: Vec<Tensor>,
-    pub counters: VoxelCounters,
-    pub saturated: u64,
-    pub unusable: Vec<(String, u64)>,
 }
 
 impl Made {
@@ -266,15 +148,6 @@ impl Made {
             voxel_size_m: config.voxel_size_m,
             shape: config.shape,
         })
-    }
-}
-
-/// The shape of what is not `coo`.
-pub fn values_shape(config: &VoxelizeConfig) -> Vec<usize> {
-    let [x, y, z] = config.shape;
-    match config.layout {
-        VoxelLayout::Bits => vec![(x * y * z).div_ceil(8)],
-        _ => vec![config.channels.len(), x, y, z],
     }
 }
 

@@ -1,16 +1,11 @@
-//! In place of `cuda.rs` where the package was built without CUDA: there is no stream, so nothing here is ever called.
+//! In place of `cuda/stream.rs` where the package was built without CUDA: there is no stream, so nothing here is ever called.
 
-use crate::arrays::Array;
+use crate::array::Array;
 use crate::element::Element;
-use crate::resample::Form;
-use crate::ring::Lent;
-use crate::tensor::Tensor;
-use crate::voxelize::{CloudArrays, Made};
+use crate::tensor::{Lent, Tensor};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use robocache::device::ring::{RingError, Taken};
-use robocache::ops::resample::ResampleConfig;
-use robocache::ops::voxelize::VoxelizeConfig;
 use std::sync::Arc;
 
 /// A payload of a ring on a device, which nobody can have opened.
@@ -44,21 +39,6 @@ impl Stream {
     }
 
     pub fn upload(&self, _: &[u8], _: Element, _: Vec<i64>) -> PyResult<Tensor> {
-        match *self {}
-    }
-
-    pub fn resample(
-        &self,
-        _: &ResampleConfig,
-        _: &Form,
-        _: &Array,
-        _: &Array,
-        _: &Array,
-    ) -> PyResult<(Tensor, Tensor)> {
-        match *self {}
-    }
-
-    pub fn voxelize(&self, _: &VoxelizeConfig, _: &CloudArrays) -> PyResult<Made> {
         match *self {}
     }
 }

@@ -1,0 +1,323 @@
+//! An argument: an array of any library, taken by DLPack where it lies.
+
+use crate::dlpack::{self, DlDevice, Imported};
+use crate::element::{self, Element, Place};
+use crate::tensor::{Memory, Part, Tensor};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{IntoPyDict, PyDictMethods};
+use robocache::device::{Dtype, HostBuf, Primitive};
+use std::fmt::Display;
+use std::sync::Arc;
+
+/// An array of the caller: row-major without gaps, on the host or on a device.
+///
+/// An array of the host that has gaps, another order or no alignment is copied. One of a device is refused: a copy there is
+/// the library's own matter (`contiguous()`, `ascontiguousarray`).
+pub struct Array {
+    memory: Held,
+    address: u64,
+    shape: Vec<usize>,
+    element: Element,
+    place: Place,
+}
+
+/// What keeps the elements there.
+enum Held {
+    Borrowed(Imported),
+    Copied(HostBuf),
+    Own {
+        _owner: Arc<dyn Memory>,
+        is_read_only: bool,
+    },
+}
+
+impl Memory for Array {}
+
+impl Array {
+    /// The array that `object` is, where it is. `stream` is the one that its library lets wait for it.
+    pub fn new(name: &dyn Display, object: &Bound<'_, PyAny>, place: Place, stream: Option<isize>) -> PyResult<Self> {
+        let capsule = capsule_of(object, stream).or_else(|error| {
+            let error = error.value(object.py());
+            // What NumPy does not hand out as it lies: elements with gaps of no whole element, or, before 2.1, read-only ones.
+            let copy = if is_numpy(object)? {
+                object.call_method0("copy").ok()
+            } else {
+                None
+            };
+            match copy.map(|copy| capsule_of(&copy, stream)) {
+                Some(Ok(capsule)) => Ok(capsule),
+                Some(Err(_)) => Err(wrong_dtype(name, object)),
+                None => Err(PyValueError::new_err(format!("`{name}`, {}: {error}", type_of(object)))),
+            }
+        })?;
+        let imported = Imported::from_capsule(&capsule)?;
+        Self::of_imported(name, imported, place)
+    }
+
+    /// A tensor of this package, in which everything is there.
+    pub fn of_own(tensor: &Tensor) -> Self {
+        let part = tensor.part();
+        Self {
+            address: part.address,
+            shape: part.shape.iter().map(|&n| n as usize).collect(),
+            element: part.element,
+            place: part.place,
+            memory: Held::Own {
+                _owner: tensor.owner().clone(),
+                is_read_only: part.is_read_only,
+            },
+        }
+    }
+
+    /// The same array, whose elements were copied to the host.
+    pub fn copied(self, copy: HostBuf) -> Self {
+        Self {
+            place: Place::Host,
+            memory: Held::Copied(copy),
+            ..self
+        }
+    }
+
+    fn of_imported(name: &dyn Display, imported: Imported, place: Place) -> PyResult<Self> {
+        let tensor = imported.tensor();
+        let element = Some(tensor.dtype).filter(|dtype| dtype.lanes == 1);
+        let Some(element) = element.and_then(|dtype| Element::from_dlpack(dtype.code, dtype.bits)) else {
+            let dlpack::DlDataType { code, bits, lanes } = tensor.dtype;
+            return Err(PyTypeError::new_err(format!(
+                "`{name}` has elements of DLPack's type {code} with {bits} bits and {lanes} lanes (allowed: bool, integers, \
+                 floats and bfloat16 of 8 to 64 bits)"
+            )));
+        };
+        let shape: Vec<usize> = tensor.shape().iter().map(|&n| n.max(0) as usize).collect();
+        let (strides, address, size) = (tensor.strides(), tensor.address(), element.size());
+        let is_contiguous = is_contiguous(&shape, strides);
+        let is_aligned = address.is_multiple_of(size as u64);
+        if place != Place::Host && !(is_contiguous && is_aligned) {
+            return Err(PyValueError::new_err(format!(
+                "`{name}` on {place} has shape {shape:?} and strides {strides:?} of {size} bytes (allowed on a device: \
+                 row-major without gaps, aligned)"
+            )));
+        }
+        if is_contiguous && is_aligned {
+            return Ok(Self {
+                address,
+                shape,
+                element,
+                place,
+                memory: Held::Borrowed(imported),
+            });
+        }
+        let mut copy = HostBuf::default();
+        copy.resize(shape.iter().product::<usize>() * size);
+        // The last axes without gaps are copied at once.
+        let at_once =
+            (0..=shape.len()).find(|&axis| self::is_contiguous(&shape[axis..], strides.get(axis..).unwrap_or(&[])));
+        let (apart, at_once) = shape.split_at(at_once.unwrap_or(shape.len()));
+        let run = at_once.iter().product::<usize>() * size;
+        let mut to = copy.bytes_mut().chunks_exact_mut(run.max(1));
+        // SAFETY: DLPack's shape and strides say where elements are.
+        unsafe { gather(address, apart, strides, size, &mut to) };
+        Ok(Self {
+            address: copy.bytes().as_ptr() as u64,
+            shape,
+            element,
+            place,
+            memory: Held::Copied(copy),
+        })
+    }
+
+    /// The dimensions.
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// How many elements there are.
+    pub fn len(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// The type of the elements.
+    pub fn element(&self) -> Element {
+        self.element
+    }
+
+    /// Where the elements are.
+    pub fn place(&self) -> Place {
+        self.place
+    }
+
+    /// The address of the first element.
+    pub fn address(&self) -> u64 {
+        match &self.memory {
+            Held::Borrowed(_) | Held::Own { .. } => self.address,
+            Held::Copied(copy) => copy.bytes().as_ptr() as u64,
+        }
+    }
+
+    /// Its memory, which it holds.
+    pub fn part(&self) -> Part {
+        Part {
+            address: self.address(),
+            shape: self.shape.iter().map(|&n| n as i64).collect(),
+            element: self.element,
+            place: self.place,
+            is_read_only: self.is_read_only(),
+        }
+    }
+
+    /// Whether its library lets nobody write it.
+    fn is_read_only(&self) -> bool {
+        match &self.memory {
+            Held::Borrowed(imported) => imported.flags() & dlpack::READ_ONLY != 0,
+            Held::Copied(_) => false,
+            Held::Own { is_read_only, .. } => *is_read_only,
+        }
+    }
+
+    /// The elements as bytes.
+    ///
+    /// # Panics
+    /// If they are not on the host.
+    pub fn bytes(&self) -> &[u8] {
+        assert_eq!(self.place, Place::Host, "an array that is not on the host");
+        // SAFETY: the array is on the host, without gaps. That nobody writes it meanwhile is the caller's duty, as with any
+        // function of NumPy's that gives the interpreter free.
+        unsafe { element::bytes(self.address(), self.len() * self.element.size()) }
+    }
+
+    /// The elements.
+    ///
+    /// # Panics
+    /// If they are of another type, or not on the host.
+    pub fn as_slice<T: Primitive>(&self) -> &[T] {
+        assert_eq!(self.element, Element::Number(T::DTYPE), "elements of an array");
+        bytemuck::cast_slice(self.bytes())
+    }
+
+    /// Refuses elements that are not of one of these types.
+    pub fn expect_dtype(&self, name: &dyn Display, allowed: &[Dtype]) -> PyResult<Dtype> {
+        match self.element {
+            Element::Number(dtype) if allowed.contains(&dtype) => Ok(dtype),
+            came => {
+                let allowed: Vec<&str> = allowed.iter().map(|dtype| dtype.name()).collect();
+                Err(PyTypeError::new_err(format!(
+                    "`{name}` is {} (allowed: {})",
+                    came.name(),
+                    allowed.join(", ")
+                )))
+            }
+        }
+    }
+}
+
+fn type_of(object: &Bound<'_, PyAny>) -> String {
+    if object.is_none() {
+        return "None".to_owned();
+    }
+    let name = object.get_type().fully_qualified_name();
+    name.map_or_else(|_| "an object".to_owned(), |name| format!("a {name}"))
+}
+
+fn is_numpy(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    object.is_instance(&object.py().import("numpy")?.getattr("ndarray")?)
+}
+
+/// The refusal of a NumPy array whose elements DLPack has no type for.
+fn wrong_dtype(name: &dyn Display, object: &Bound<'_, PyAny>) -> PyErr {
+    let dtype = object.getattr("dtype").and_then(|dtype| dtype.str());
+    let dtype = dtype.map_or_else(|_| "unknown".to_owned(), |dtype| dtype.to_string());
+    let instead = match dtype.starts_with("datetime64") {
+        true => "int64 nanoseconds, `.astype(\"datetime64[ns]\").astype(\"int64\")`",
+        false => "bool, integers and floats in the byte order of this machine",
+    };
+    PyTypeError::new_err(format!(
+        "`{name}`, {}: its dtype is {dtype} (allowed: {instead})",
+        type_of(object)
+    ))
+}
+
+/// Where the elements of an argument are.
+pub fn place_of(name: &dyn Display, object: &Bound<'_, PyAny>) -> PyResult<Place> {
+    let Ok(method) = object.getattr("__dlpack_device__") else {
+        return Err(PyTypeError::new_err(format!(
+            "`{name}` is {} (allowed: an array that speaks DLPack, such as NumPy's, PyTorch's or CuPy's)",
+            type_of(object)
+        )));
+    };
+    if object.hasattr("filled")? {
+        return Err(PyTypeError::new_err(format!(
+            "`{name}` is {}, whose mask would be lost (allowed: an array without one, such as `.filled(numpy.nan)`)",
+            type_of(object)
+        )));
+    }
+    let (kind, ordinal): (i32, i32) = method.call0()?.extract()?;
+    let device = DlDevice { kind, ordinal };
+    match device {
+        DlDevice {
+            kind: dlpack::CPU | dlpack::CUDA_HOST,
+            ..
+        } => Ok(Place::Host),
+        DlDevice {
+            kind: dlpack::CUDA,
+            ordinal: 0..,
+        } => Ok(Place::Cuda(ordinal as usize)),
+        _ => Err(PyValueError::new_err(format!(
+            "`{name}` is on device {ordinal} of DLPack's kind {kind} (allowed: 1 the host, 2 CUDA, 3 the host's page-locked)"
+        ))),
+    }
+}
+
+/// Asks for a capsule, first of DLPack 1.0.
+fn capsule_of<'py>(object: &Bound<'py, PyAny>, stream: Option<isize>) -> PyResult<Bound<'py, PyAny>> {
+    let py = object.py();
+    let method = object.getattr("__dlpack__")?;
+    let arguments = stream.map(|stream| ("stream", stream)).into_py_dict(py)?;
+    let with_version = arguments.copy()?;
+    with_version.set_item("max_version", (1, 0))?;
+    match method.call((), Some(&with_version)) {
+        // A library from before DLPack 1.0.
+        Err(error) if error.is_instance_of::<PyTypeError>(py) => method.call((), Some(&arguments)),
+        result => result,
+    }
+}
+
+fn is_contiguous(shape: &[usize], strides: &[i64]) -> bool {
+    if strides.is_empty() || shape.contains(&0) {
+        return true;
+    }
+    let mut step = 1;
+    for (&n, &stride) in shape.iter().zip(strides).rev() {
+        // The stride of an axis without a second element is of no matter.
+        if n > 1 && stride != step {
+            return false;
+        }
+        step *= n as i64;
+    }
+    true
+}
+
+/// Copies the runs of elements at each index of the first axes, in row-major order.
+///
+/// # Safety
+/// At `address`, and at every sum of strides within the shape from there, is such a run.
+unsafe fn gather<'a>(
+    address: u64,
+    shape: &[usize],
+    strides: &[i64],
+    size: usize,
+    to: &mut impl Iterator<Item = &'a mut [u8]>,
+) {
+    let (Some((&n, shape)), Some((&stride, strides))) = (shape.split_first(), strides.split_first()) else {
+        if let Some(to) = to.next() {
+            // SAFETY: a run is there.
+            to.copy_from_slice(unsafe { element::bytes(address, to.len()) });
+        }
+        return;
+    };
+    for i in 0..n as i64 {
+        let address = address.wrapping_add_signed(i * stride * size as i64);
+        // SAFETY: the caller's promise, for one axis less.
+        unsafe { gather(address, shape, strides, size, to) };
+    }
+}

@@ -1,0 +1,87 @@
+//! What the arrays of a batch of trajectories say together.
+
+use crate::array::Array;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use robocache::device::Dtype;
+
+/// The types of values.
+const FLOATS: [Dtype; 4] = [Dtype::Float32, Dtype::Float64, Dtype::Float16, Dtype::BFloat16];
+
+/// What the arrays of a batch with as many samples and targets in each row say together.
+pub struct Form {
+    /// The rows; `None`: one trajectory without that axis.
+    pub rows: Option<usize>,
+    pub samples: usize,
+    pub targets: usize,
+    /// The values of a sample; `None`: one, without that axis.
+    pub dim: Option<usize>,
+    /// Whether all rows have the same targets.
+    pub is_shared: bool,
+    pub dtype: Dtype,
+}
+
+impl Form {
+    /// Refuses arrays that make no batch.
+    pub fn of(times: &Array, values: &Array, targets: &Array) -> PyResult<Self> {
+        times.expect_dtype(&"times_ns", &[Dtype::Int64])?;
+        targets.expect_dtype(&"targets_ns", &[Dtype::Int64])?;
+        let dtype = values.expect_dtype(&"values", &FLOATS)?;
+        let refused = |name: &str, came: &[usize], allowed: String| {
+            PyValueError::new_err(format!("`{name}` has shape {came:?} (allowed: {allowed})"))
+        };
+        let (rows, samples) = match *times.shape() {
+            [samples] => (None, samples),
+            [rows, samples] => (Some(rows), samples),
+            _ => return Err(refused("times_ns", times.shape(), "[S], [B, S]".to_owned())),
+        };
+        let (leading, dim) = match (rows, values.shape()) {
+            (None, [s]) => ([None, Some(*s)], None),
+            (None, [s, dim]) => ([None, Some(*s)], Some(*dim)),
+            (Some(_), [b, s]) => ([Some(*b), Some(*s)], None),
+            (Some(_), [b, s, dim]) => ([Some(*b), Some(*s)], Some(*dim)),
+            _ => ([None, None], None),
+        };
+        if leading != [rows, Some(samples)] || dim == Some(0) {
+            let lead: Vec<usize> = rows.into_iter().chain([samples]).collect();
+            let allowed = format!("{lead:?}, or with an axis of one or more values behind that");
+            return Err(refused(
+                "values",
+                values.shape(),
+                format!("with `times_ns` {:?}: {allowed}", times.shape()),
+            ));
+        }
+        let (targets, is_shared) = match (rows, targets.shape()) {
+            (_, &[count]) => (count, true),
+            (Some(rows), &[b, count]) if b == rows => (count, false),
+            (None, came) => return Err(refused("targets_ns", came, "[T]".to_owned())),
+            (Some(rows), came) => return Err(refused("targets_ns", came, format!("[T], [{rows}, T]"))),
+        };
+        Ok(Self {
+            rows,
+            samples,
+            targets,
+            dim,
+            is_shared,
+            dtype,
+        })
+    }
+
+    /// The shape of `valid`.
+    pub fn valid_shape(&self) -> Vec<usize> {
+        self.rows.into_iter().chain([self.targets]).collect()
+    }
+
+    /// The shape of the values.
+    pub fn values_shape(&self) -> Vec<usize> {
+        self.valid_shape().into_iter().chain(self.dim).collect()
+    }
+
+    /// The targets of all rows.
+    pub fn spread(&self, targets: &[i64]) -> Vec<i64> {
+        match self.is_shared {
+            true => targets.repeat(self.rows.unwrap_or(1)),
+            false => targets.to_vec(),
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! What Python gets of observations.
+
+use crate::element::Element;
+use crate::extent::Stamps;
+use crate::run::{REASONS, Run};
+use crate::tensor::Tensor;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use robocache::device::Dtype;
+
+/// The observations of whole streams, row by row: a row that several windows show is stored once.
+#[pyclass(frozen, get_all, module = "robocache")]
+pub struct Observed {
+    /// The streams in it, in the order of the columns.
+    modalities: Vec<String>,
+    /// M + 1: modality m is columns `offsets[m]..offsets[m + 1]`.
+    offsets: Vec<i64>,
+    /// The rows, `[U, D]`.
+    values: Py<Tensor>,
+    /// bool `[U, M]`.
+    valid: Py<Tensor>,
+    /// int64 `[U, M]`.
+    age_ns: Py<Tensor>,
+    /// int64 `[U]`.
+    timestamps_ns: Py<Tensor>,
+    /// int64 `[N, T]`: the rows of each window.
+    index: Py<Tensor>,
+    /// int64 `[N]`.
+    epoch: Py<Tensor>,
+    /// Samples that came for a target already made, or sooner than `min_period_ms`.
+    late_samples: i64,
+    /// Samples that could not be used, by modality and reason.
+    dropped: Vec<(String, &'static str, u64)>,
+    /// The inputs that the configuration attaches, which are left out.
+    left_out: Vec<String>,
+    /// What is attached: its output and its stream, and, both int64 `[N, T]`, the number of the message that a row has and the
+    /// time from that to the row's target, ns; -1 where it has none.
+    attached: Vec<(String, String, Py<Tensor>, Py<Tensor>)>,
+    /// Of each stream with a stamp what [`Span`] says.
+    spans: Vec<Span>,
+    /// Streams whose stamps are off, in words.
+    off: Vec<String>,
+}
+
+/// The name of a stream, its least stamp and its greatest one, how many it has, and, where the last is before the first, how
+/// many are before the one before them. Messages of several samples have one.
+pub type Span = (String, i64, i64, usize, usize);
+
+/// What is said of streams beside their observations.
+#[derive(Default)]
+pub struct About {
+    pub left_out: Vec<String>,
+    pub spans: Vec<Span>,
+    pub off: Vec<String>,
+}
+
+/// What is not valid becomes `invalid`. `sources` are the streams.
+pub fn observed(
+    py: Python<'_>,
+    run: Run,
+    sources: &[String],
+    about: &About,
+    invalid: Option<f32>,
+) -> PyResult<Vec<Observed>> {
+    let timeline = run.aligner.timeline();
+    let names: Vec<String> = timeline.inputs().map(str::to_owned).collect();
+    let (dtype, window, first) = (timeline.dtype(), timeline.window(), timeline.modalities());
+    if let Some(number) = invalid.filter(|number| !number.is_nan() && !dtype.holds(*number)) {
+        return Err(PyValueError::new_err(format!(
+            "`invalid` is {number}, which {dtype} can't hold (allowed: None, NaN, a number that it can)"
+        )));
+    }
+    let observations = run.epochs.len();
+    let tensor = |tensor: Tensor| Py::new(py, tensor);
+    let mut attached = Vec::new();
+    for (i, (spec, [numbers, ages])) in timeline.attached().iter().zip(run.members).enumerate() {
+        let of_rows = |list| tensor(Tensor::of_vec(list, Dtype::Int64, &[observations, window]));
+        let source = sources[first + i].clone();
+        attached.push((spec.output.clone(), source, of_rows(numbers)?, of_rows(ages)?));
+    }
+    let epoch = Py::new(py, Tensor::of_vec(run.epochs, Dtype::Int64, &[observations]))?;
+    let mut observed = Vec::with_capacity(run.rows.len());
+    for mut rows in run.rows {
+        let of = &run.aligner.outputs()[rows.output];
+        let (count, modalities) = (rows.times.len(), rows.modalities);
+        if let Some(number) = invalid {
+            rows.fill(of.offsets(), dtype, number);
+        }
+        let dropped = of.modalities().chain(first..names.len()).flat_map(|modality| {
+            let counts = REASONS.iter().zip(run.dropped[modality]);
+            let counts = counts.filter(|(_, count)| *count > 0);
+            let name = &names[modality];
+            counts.map(move |(reason, count)| (name.clone(), *reason, count))
+        });
+        observed.push(Observed {
+            modalities: names[of.modalities()].to_vec(),
+            offsets: of.offsets().to_vec(),
+            dropped: dropped.collect(),
+            values: tensor(Tensor::of_host(rows.values, dtype, &[count, rows.columns]))?,
+            valid: tensor(Tensor::of_vec(rows.valid, Element::Bool, &[count, modalities]))?,
+            age_ns: tensor(Tensor::of_vec(rows.age_ns, Dtype::Int64, &[count, modalities]))?,
+            timestamps_ns: tensor(Tensor::of_vec(rows.times, Dtype::Int64, &[count]))?,
+            index: tensor(Tensor::of_vec(rows.index, Dtype::Int64, &[observations, window]))?,
+            epoch: epoch.clone_ref(py),
+            late_samples: run.late_samples,
+            left_out: about.left_out.clone(),
+            attached: attached
+                .iter()
+                .map(|(output, source, numbers, ages)| {
+                    (
+                        output.clone(),
+                        source.clone(),
+                        numbers.clone_ref(py),
+                        ages.clone_ref(py),
+                    )
+                })
+                .collect(),
+            spans: about.spans.clone(),
+            off: about.off.clone(),
+        });
+    }
+    Ok(observed)
+}
+
+/// What is said of each stream that has a stamp.
+pub fn spans(streams: &[Stamps<'_>]) -> Vec<Span> {
+    let spans = streams.iter().filter_map(|of| {
+        let (least, greatest) = (of.stamps_ns.iter().min()?, of.stamps_ns.iter().max()?);
+        let back = of.stamps_ns.windows(2).filter(|pair| pair[1] < pair[0]).count();
+        let is_back = of.stamps_ns.last() < of.stamps_ns.first();
+        let back = if is_back { back } else { 0 };
+        Some((of.name.to_owned(), *least, *greatest, of.stamps_ns.len(), back))
+    });
+    spans.collect()
+}

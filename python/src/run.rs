@@ -1,0 +1,242 @@
+//! A run of an aligner over whole streams.
+
+use crate::array::Array;
+use crate::arrays::Arrays;
+use crate::extent::{Merge, Stamps};
+use crate::recording::unreadable;
+use crate::rows::Rows;
+use pyo3::exceptions::{PyMemoryError, PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use robocache::device::{Dtype, Values};
+use robocache::ops::align::{Aligner, AttachError, Attached, PushError, Pushed, SampleError, Target};
+use robocache::stream::recording::Mapped;
+use robocache::stream::{Message, Reading};
+use std::collections::TryReserveError;
+use std::fmt::Display;
+
+/// An aligner, and what it gave so far.
+pub struct Run {
+    pub aligner: Aligner,
+    pub rows: Vec<Rows>,
+    pub epochs: Vec<i64>,
+    pub late_samples: i64,
+    /// By stream.
+    pub dropped: Vec<[u64; REASONS.len()]>,
+    /// The attached messages, by number.
+    attached: Attached<usize>,
+    /// Of each attached stream the number of the message of each row, and its age.
+    pub members: Vec<[Vec<i64>; 2]>,
+    /// The window at hand.
+    window: Vec<u8>,
+}
+
+/// Why samples and messages are dropped.
+pub const REASONS: [&str; 5] = [
+    "nonfinite",
+    "no_rotation",
+    "stamp_out_of_range",
+    "wrong_length",
+    "max_held_mb",
+];
+
+/// What a message that is attached takes beside its payload in a node, bytes.
+const OVERHEAD: usize = 4096;
+
+/// The samples of one stream.
+pub struct Samples {
+    pub name: String,
+    pub times: Array,
+    values: Array,
+    dtype: Dtype,
+    dim: usize,
+}
+
+impl Run {
+    /// Has memory for so many observations and rows, so that none is missing on the way.
+    pub fn new(aligner: Aligner, (observations, rows): (usize, usize)) -> PyResult<Self> {
+        let missing = |error: TryReserveError| {
+            PyMemoryError::new_err(format!("{observations} observations with {rows} rows: {error}"))
+        };
+        let outputs = 0..aligner.outputs().len();
+        let outputs = outputs.map(|output| Rows::new(&aligner, output, rows, observations));
+        let made = outputs.collect::<Result<Vec<_>, _>>().map_err(missing)?;
+        let mut epochs = Vec::new();
+        epochs.try_reserve_exact(observations).map_err(missing)?;
+        Ok(Self {
+            rows: made,
+            epochs,
+            late_samples: 0,
+            dropped: vec![[0; REASONS.len()]; aligner.timeline().inputs().count()],
+            attached: Attached::new(aligner.timeline()),
+            members: vec![Default::default(); aligner.timeline().attached().len()],
+            window: Vec::new(),
+            aligner,
+        })
+    }
+
+    /// Takes what became of a sample, and the observations that it made due.
+    fn pushed(&mut self, modality: usize, pushed: Result<Pushed, PushError>) -> PyResult<()> {
+        match pushed {
+            Ok(_) => {}
+            Err(PushError::Sample(error)) => {
+                let reason = match error {
+                    SampleError::NonFinite { .. } => 0,
+                    SampleError::NoRotation { .. } => 1,
+                    SampleError::StampOutOfRange(_) => 2,
+                    SampleError::WrongLength { .. } => 3,
+                    SampleError::Elsewhere => return Err(PyValueError::new_err(error.to_string())),
+                };
+                self.dropped[modality][reason] += 1;
+            }
+            Err(error @ PushError::Device(_)) => return Err(PyRuntimeError::new_err(error.to_string())),
+        }
+        self.take_due()
+    }
+
+    /// Takes a message of an attached stream by its number, and the observations that it made due.
+    fn attach(&mut self, stream: usize, number: usize, message: &Message) -> PyResult<()> {
+        let bytes = message.bytes() + OVERHEAD;
+        let arrival = self
+            .attached
+            .push(&mut self.aligner, stream, message.timestamp_ns(), bytes, || number);
+        let dropped = &mut self.dropped[self.aligner.timeline().modalities() + stream];
+        match arrival {
+            Ok(arrival) => dropped[4] += arrival.dropped as u64,
+            Err(AttachError::Stamp(_)) => dropped[2] += 1,
+            Err(AttachError::TooLarge { .. }) => dropped[4] += 1,
+        }
+        self.take_due()
+    }
+
+    fn take_due(&mut self) -> PyResult<()> {
+        while let Some(target) = self.aligner.due() {
+            self.take(target);
+        }
+        match self.aligner.take_lost() {
+            Some(error) => Err(PyRuntimeError::new_err(error.to_string())),
+            None => Ok(()),
+        }
+    }
+
+    fn take(&mut self, target: Target) {
+        self.epochs.push(target.epoch);
+        let mut window = self.aligner.window(target);
+        for rows in &mut self.rows {
+            self.window.resize(window.output(rows.output).bytes(), 0);
+            window.write(rows.output, &mut self.window);
+            rows.add(&self.window, window.masks());
+        }
+        self.attached.select(window.timeline(), &target);
+        while self.attached.next_released().is_some() {}
+        let streams = self.members.len();
+        for (stream, [numbers, ages]) in self.members.iter_mut().enumerate() {
+            let members: Vec<i64> = self.attached.members(stream).map(|&number| number as i64).collect();
+            let of_rows = |list: &'_ [i64]| list.iter().skip(stream).step_by(streams).copied().collect::<Vec<_>>();
+            let number = |at: i64| usize::try_from(at).map_or(-1, |at| members[at]);
+            numbers.extend(of_rows(self.attached.index()).into_iter().map(number));
+            ages.extend(of_rows(self.attached.age_ns()));
+        }
+    }
+
+    /// The streams have ended: what waited for more of them is due.
+    fn finish(&mut self) -> PyResult<()> {
+        for stream in 0..self.aligner.timeline().inputs().count() {
+            self.aligner.close(stream);
+        }
+        self.take_due()?;
+        let timeline = self.aligner.timeline();
+        self.late_samples = (0..timeline.modalities())
+            .map(|modality| timeline.late_samples(modality))
+            .sum();
+        Ok(())
+    }
+
+    /// Runs over arrays, in the order of `stamps`, which are theirs.
+    pub fn over_arrays(&mut self, streams: &[Samples], stamps: &[Stamps<'_>]) -> PyResult<()> {
+        for (modality, at, stamp_ns) in Merge::new(stamps) {
+            let samples = &streams[modality];
+            let values = Values::new(samples.dtype, samples.values.bytes());
+            let values = values.slice(at * samples.dim, (at + 1) * samples.dim);
+            let pushed = self.aligner.push(modality, stamp_ns, values);
+            self.pushed(modality, pushed)?;
+        }
+        self.finish()
+    }
+
+    /// Runs over the messages of recorded streams, in the order of `stamps`, which are theirs.
+    pub fn over_messages(
+        &mut self,
+        streams: &mut [Mapped],
+        readings: &[Reading],
+        stamps: &[Stamps<'_>],
+        path: &str,
+    ) -> PyResult<()> {
+        let mut message = Message::default();
+        for (modality, at, _) in Merge::new(stamps) {
+            let words = |problem: &dyn Display| {
+                let name = stamps[modality].name;
+                PyValueError::new_err(format!("{path}: stream `{name}`: {problem}"))
+            };
+            streams[modality].read(at, &mut message).map_err(unreadable)?;
+            message.check().map_err(|error| words(&error))?;
+            let restamped = readings[modality].restamp(&mut message.header);
+            restamped.map_err(|error| words(&error))?;
+            if let Some(attached) = modality.checked_sub(self.aligner.timeline().modalities()) {
+                self.attach(attached, at, &message)?;
+                continue;
+            }
+            let samples = self.aligner.samples(modality, &message);
+            let mut samples = samples.map_err(|error| words(&error))?;
+            while let Some(pushed) = self.aligner.push_next(&mut samples, &message) {
+                self.pushed(modality, pushed)?;
+            }
+        }
+        self.finish()
+    }
+}
+
+impl Samples {
+    /// Takes its arrays, whose samples have `dim` values.
+    pub fn new(
+        name: &str,
+        times: &Bound<'_, PyAny>,
+        values: &Bound<'_, PyAny>,
+        dim: usize,
+        arrays: &Arrays,
+    ) -> PyResult<Self> {
+        let (times_name, values_name) = (format!("{name}: times_ns"), format!("{name}: values"));
+        let times = arrays.take_to_host(&times_name, times)?;
+        let values = arrays.take_to_host(&values_name, values)?;
+        times.expect_dtype(&times_name, &[Dtype::Int64])?;
+        let dtype = values.expect_dtype(&values_name, &Dtype::ALL)?;
+        let &[samples] = times.shape() else {
+            return Err(PyValueError::new_err(format!(
+                "`{times_name}` has shape {:?} (allowed: [S])",
+                times.shape()
+            )));
+        };
+        let fits = match *values.shape() {
+            [rows] => dim == 1 && rows == samples,
+            [rows, columns] => rows == samples && columns == dim,
+            _ => false,
+        };
+        if !fits {
+            return Err(PyValueError::new_err(format!(
+                "`{values_name}` has shape {:?} (allowed with `dim` {dim} and {samples} times: [{samples}, {dim}]{})",
+                values.shape(),
+                if dim == 1 {
+                    format!(" or [{samples}]")
+                } else {
+                    String::new()
+                }
+            )));
+        }
+        Ok(Self {
+            name: name.to_owned(),
+            times,
+            values,
+            dtype,
+            dim,
+        })
+    }
+}
