@@ -9,7 +9,7 @@
 mod liveness;
 #[path = "contract/oracle.rs"]
 mod oracle;
-#[path = "contract/random.rs"]
+#[path = "common/random.rs"]
 mod random;
 #[path = "contract/scenario.rs"]
 mod scenario;

@@ -1,6 +1,10 @@
 //! MCAP files: what is written comes back to the byte, and what is broken is told of.
 
+#[path = "common/random.rs"]
+mod random;
+
 use crate::common::{Folder, read_all};
+use random::Random;
 use robocache::formats::mcap::{Reader, Writer};
 use robocache::prelude::*;
 use std::fs;
@@ -549,18 +553,6 @@ fn compressed_chunks_hold_the_same() {
         fs::write(&path, broken).unwrap();
         let (came, said) = read_broken(&path);
         assert!(came < messages && said.len() >= 2, "{name}: {said:?}");
-    }
-}
-
-/// A generator that is the same everywhere (SplitMix64).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((mixed ^ (mixed >> 31)) % n as u64) as usize
     }
 }
 

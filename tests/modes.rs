@@ -1,7 +1,6 @@
 //! Every interpolation mode: held to SciPy's values, to the other operations, and to what is written down by hand.
 
-#[allow(dead_code)]
-#[path = "contract/random.rs"]
+#[path = "common/random.rs"]
 mod random;
 
 use crate::resample::cases::{self, Kind, Row, message, run};

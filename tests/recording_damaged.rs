@@ -1,8 +1,12 @@
 //! Damaged recordings: no panic, no memory to speak of, and every error names its file. `ROBOCACHE_DAMAGED_FILES` says
 //! how many are tried.
 
+#[path = "common/random.rs"]
+mod random;
+
 use crate::common::Folder;
 use crate::counting::{held, most_held, reset_most_held};
+use random::Random;
 use robocache::device::Dtype;
 use robocache::stream::recording::{Reader, Writer};
 use robocache::stream::{Cells, Message, MetadataValue};
@@ -68,25 +72,12 @@ fn recordings(folder: &Path) -> Vec<(&'static str, Vec<u8>)> {
     files
 }
 
-/// SplitMix64.
-struct Rng(u64);
-
-impl Rng {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-}
-
-fn damage(bytes: &mut Vec<u8>, rng: &mut Rng) {
-    for _ in 0..1 + rng.next() % 3 {
+fn damage(bytes: &mut Vec<u8>, random: &mut Random) {
+    for _ in 0..1 + random.bits() % 3 {
         if bytes.is_empty() {
             return;
         }
-        let mut any = |below: usize| (rng.next() % below.max(1) as u64) as usize;
+        let mut any = |below: usize| (random.bits() % below.max(1) as u64) as usize;
         let (at, len) = (any(bytes.len()), 1 + any(300));
         match any(9) {
             // Bits, of which many in what is said of the data.
@@ -154,11 +145,11 @@ fn damaged_files_are_errors_or_less_and_take_no_memory() {
     let (mut most, mut stays) = (0, Vec::new());
     let mut message = Message::default();
     for file in 0..files {
-        let mut rng = Rng((file as u64) << 32);
+        let mut random = Random((file as u64) << 32);
         let (stream, bytes) = &recordings[file % recordings.len()];
         let path = folder.0.join(format!("{stream}.arrow"));
         let mut bytes = bytes.clone();
-        damage(&mut bytes, &mut rng);
+        damage(&mut bytes, &mut random);
         fs::write(&path, &bytes).unwrap();
         let before = held();
         reset_most_held();

@@ -1,9 +1,12 @@
 //! Random numbers (SplitMix64, Steele, Lea and Flood 2014) that are the same on every machine.
 
+// Each test takes a part of it.
+#![allow(dead_code)]
+
 pub struct Random(pub u64);
 
 impl Random {
-    fn next(&mut self) -> u64 {
+    pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -12,11 +15,11 @@ impl Random {
     }
 
     pub fn below(&mut self, n: usize) -> usize {
-        (self.next() % n as u64) as usize
+        (self.bits() % n.max(1) as u64) as usize
     }
 
     pub fn uniform(&mut self, from: f64, to: f64) -> f64 {
-        from + (to - from) * (self.next() >> 11) as f64 / (1u64 << 53) as f64
+        from + (to - from) * (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
 
     pub fn log_uniform(&mut self, from: f64, to: f64) -> f64 {

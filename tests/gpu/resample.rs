@@ -64,14 +64,14 @@ impl Shape {
         let rows = (0..random.below(6)).map(|_| regular.unwrap_or_else(|| (length(random), length(random))));
         Self {
             rows: rows.collect(),
-            dtype: random.of(&DTYPES),
+            dtype: random.pick(&DTYPES),
             dim,
             has_ties: random.once_in(3),
-            nonfinite: random.of(&[0, 0, 3, 20, 500]),
-            senseless: random.of(&[0, 0, 2, 4]),
-            largest: random.of(&[6e4, 6e4, 3.4e38, 1.79e308]),
+            nonfinite: random.pick(&[0, 0, 3, 20, 500]),
+            senseless: random.pick(&[0, 0, 2, 4]),
+            largest: random.pick(&[6e4, 6e4, 3.4e38, 1.79e308]),
             is_sorted: !random.once_in(3),
-            start: random.of(&[0, -1_000_000, 1_700_000_000_000_000_000, -(i64::MAX / 4)]),
+            start: random.pick(&[0, -1_000_000, 1_700_000_000_000_000_000, -(i64::MAX / 4)]),
         }
     }
 
@@ -97,8 +97,8 @@ impl Shape {
                 let is_finite = self.nonfinite == 0 || !random.once_in(self.nonfinite);
                 let bad = if is_finite { self.dim } else { random.below(self.dim) };
                 values.extend((0..self.dim).map(|i| match i == bad {
-                    true => random.of(&[f64::NAN, f64::INFINITY, f64::NEG_INFINITY]),
-                    false => random.signed() * random.of(&[1.0, 100.0, 1e-3, 0.0, -0.0, 1e-40, self.largest]),
+                    true => random.pick(&[f64::NAN, f64::INFINITY, f64::NEG_INFINITY]),
+                    false => random.signed() * random.pick(&[1.0, 100.0, 1e-3, 0.0, -0.0, 1e-40, self.largest]),
                 }));
                 let at = values.len() - self.dim;
                 let (before, own) = values.split_at_mut(at);
@@ -185,7 +185,7 @@ fn encode(dtype: Dtype, values: &[f64]) -> Vec<u8> {
 /// A configuration with one rule or some groups, one of them of that mode, for samples of so many values.
 fn random_config(random: &mut Random, dim: usize, with: Option<Interpolation>) -> ResampleConfig {
     let mut config = ResampleConfig {
-        fill_value: random.of(&[0.0, -7.25, f32::NAN]),
+        fill_value: random.pick(&[0.0, -7.25, f32::NAN]),
         ..ResampleConfig::default()
     };
     let limits = |random: &mut Random| [0; 3].map(|_| random.once_in(3).then(|| random.below(3_000_000) as f64 / 1e6));
@@ -211,7 +211,7 @@ fn random_config(random: &mut Random, dim: usize, with: Option<Interpolation>) -
             max_age_ms: used("max_age_ms", max_age_ms),
             extrapolate_ms: used("extrapolate_ms", extrapolate_ms),
             canonical: has_option.then_some(true),
-            order: has_option.then(|| random.of(&[QuaternionOrder::Xyzw, QuaternionOrder::Wxyz])),
+            order: has_option.then(|| random.pick(&[QuaternionOrder::Xyzw, QuaternionOrder::Wxyz])),
         });
     }
     config
@@ -401,7 +401,7 @@ fn check_mode(mode: Interpolation) {
             },
             dim: (1 + random.below(20)).max(mode.width().unwrap_or(1)),
             senseless: 0,
-            nonfinite: random.of(&[0, 0, 3, 20]),
+            nonfinite: random.pick(&[0, 0, 3, 20]),
             ..Shape::random(random)
         };
         let config = random_config(random, shape.dim, Some(mode));

@@ -1,5 +1,9 @@
 //! What the tests of all operations use.
 
+#[path = "../common/random.rs"]
+mod random;
+
+pub use random::Random;
 use robocache::device::cuda::{Gpu, device_count};
 use robocache::time::Interpolation;
 use std::collections::BTreeSet;
@@ -45,17 +49,7 @@ pub fn random_cases(few: usize) -> usize {
     }
 }
 
-/// Numbers that look random and are the same in every run (SplitMix64).
-pub struct Random(pub u64);
-
 impl Random {
-    pub fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
     /// Groups of channels of a sample of `dim` values, one after the other; one of them of that mode. If that is plain, the
     /// others are, too: kernels of their own compute those.
     pub fn groups(&mut self, dim: usize, with: Option<Interpolation>) -> Vec<(Range<usize>, Interpolation)> {
@@ -90,7 +84,7 @@ impl Random {
             mode.width().is_none_or(|width| width <= channels) && (is_plain(*mode) || !plain_only)
         };
         let modes: Vec<Interpolation> = modes().into_iter().filter(fits).collect();
-        self.of(&modes)
+        self.pick(&modes)
     }
 
     /// A value that a mode takes in its own way: an angle of a few turns or about a half one, a component of a rotation.
@@ -98,10 +92,10 @@ impl Random {
         use std::f64::consts::PI;
         match self.below(8) {
             0 => PI * (self.below(9) as f64 - 4.0),
-            1 => f64::from((PI as f32).next_up()) * self.of(&[1.0, -1.0]),
-            2 => f64::from((PI as f32).next_down()) * self.of(&[1.0, -1.0]),
+            1 => f64::from((PI as f32).next_up()) * self.pick(&[1.0, -1.0]),
+            2 => f64::from((PI as f32).next_down()) * self.pick(&[1.0, -1.0]),
             3 => self.signed() * 20.0,
-            4 => self.of(&[0.0, -0.0, 1.0, -1.0, 0.5, -0.5]),
+            4 => self.pick(&[0.0, -0.0, 1.0, -1.0, 0.5, -0.5]),
             5 => self.signed() * 2e-6,
             _ => self.signed(),
         }
@@ -131,14 +125,14 @@ impl Random {
             *channel = self.signed();
         }
         match self.below(12) {
-            0 => channels.fill(self.of(&[0.0, 1e-7, 5e-7, 3e-6])),
+            0 => channels.fill(self.pick(&[0.0, 1e-7, 5e-7, 3e-6])),
             1 => channels.iter_mut().for_each(|channel| *channel *= 1e-6),
             2 => channels.iter_mut().for_each(|channel| *channel *= 1e20),
             3 => channels.iter_mut().for_each(|channel| *channel = channel.round()),
             4..=6 => {
                 // The other quaternion of the same rotation, and one next to it or a half turn away.
                 let Some(before) = before else { return };
-                let (scale, noise) = (self.of(&[1.0, -1.0]), self.of(&[0.0, 1e-4]));
+                let (scale, noise) = (self.pick(&[1.0, -1.0]), self.pick(&[0.0, 1e-4]));
                 for (to, from) in channels.iter_mut().zip(before) {
                     *to = scale * from + noise * *to;
                 }
@@ -153,11 +147,6 @@ impl Random {
         }
     }
 
-    /// In 0..below.
-    pub fn below(&mut self, below: usize) -> usize {
-        (self.bits() % below as u64) as usize
-    }
-
     /// True once in `times`.
     pub fn once_in(&mut self, times: usize) -> bool {
         self.below(times) == 0
@@ -166,10 +155,6 @@ impl Random {
     /// In -1..1.
     pub fn signed(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1u64 << 52) as f64 - 1.0
-    }
-
-    pub fn of<T: Copy>(&mut self, choices: &[T]) -> T {
-        choices[self.below(choices.len())]
     }
 }
 

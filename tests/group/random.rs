@@ -1,36 +1,25 @@
 //! Random streams: jitter, drop-outs, equal stamps, delays, lower bounds that hold and some that don't, small queues.
 
+#[path = "../common/random.rs"]
+mod numbers;
+
 use super::oracle::{ApproximateEpsilonTime, ApproximateTime, ExactTime, Set};
 use super::{Grouped, group, inputs};
+use numbers::Random;
 use robocache::ops::group::{DropReason, GroupingConfig, GroupingPolicy};
 use std::collections::BTreeSet;
 
 const CASES: u64 = 10_000;
 const MS: i64 = 1_000_000;
 
-/// SplitMix64.
-struct Random(u64);
-
 impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
     /// A number of this range.
     fn of(&mut self, range: std::ops::Range<i64>) -> i64 {
-        range.start + (self.next() % (range.end - range.start) as u64) as i64
+        range.start + (self.bits() % (range.end - range.start) as u64) as i64
     }
 
-    fn chance(&mut self, percent: i64) -> bool {
+    fn percent(&mut self, percent: i64) -> bool {
         self.of(0..100) < percent
-    }
-
-    fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
-        all[self.of(0..all.len() as i64) as usize]
     }
 }
 
@@ -46,23 +35,23 @@ struct Case {
 fn case(seed: u64) -> Case {
     let random = &mut Random(seed);
     let streams = random.of(2..6) as usize;
-    let unit = random.one_of(&[1, MS, 10 * MS]);
-    let (jitter, lost) = (random.one_of(&[0, 10, 60]), random.one_of(&[0, 0, 5, 30]));
-    let is_ordered = random.chance(80);
-    let same_rate = random.chance(40);
+    let unit = random.pick(&[1, MS, 10 * MS]);
+    let (jitter, lost) = (random.pick(&[0, 10, 60]), random.pick(&[0, 0, 5, 30]));
+    let is_ordered = random.percent(80);
+    let same_rate = random.percent(40);
     let common = random.of(10..120) * MS;
     let mut arrivals = Vec::new();
     let mut least = Vec::new();
     for stream in 0..streams {
         let period = if same_rate { common } else { random.of(10..120) * MS };
         let (phase, delay) = (random.of(0..period), random.of(0..2 * period));
-        let outage = random.chance(20).then(|| random.of(0..1000) * MS);
+        let outage = random.percent(20).then(|| random.of(0..1000) * MS);
         let mut last: Option<i64> = None;
         let mut closest = i64::MAX;
         let mut arrival = 0;
         for i in 0..1500 * MS / period {
             let is_out = outage.is_some_and(|from| (from..from + 300 * MS).contains(&(i * period)));
-            if random.chance(lost) || is_out {
+            if random.percent(lost) || is_out {
                 continue;
             }
             let shift = period * jitter / 100;
@@ -83,12 +72,12 @@ fn case(seed: u64) -> Case {
     }
     arrivals.sort_unstable();
     let mut config = GroupingConfig {
-        queue_size: random.one_of(&[1, 2, 3, 5, 10, 50]),
+        queue_size: random.pick(&[1, 2, 3, 5, 10, 50]),
         inputs: inputs(streams),
         ..GroupingConfig::default()
     };
-    config.age_penalty = random.one_of(&[None, Some(0.0), Some(0.1), Some(0.37), Some(1.0)]);
-    config.max_span_ms = random.one_of(&[None, None, Some(0.0), Some(20.0), Some(50.5)]);
+    config.age_penalty = random.pick(&[None, Some(0.0), Some(0.1), Some(0.37), Some(1.0)]);
+    config.max_span_ms = random.pick(&[None, None, Some(0.0), Some(20.0), Some(50.5)]);
     let bounds = random.of(0..4);
     for (input, &least) in config.inputs.iter_mut().zip(&least) {
         input.min_period_ms = match bounds {
@@ -226,7 +215,7 @@ fn epsilon_gives_the_sets_of_approximate_epsilon_time() {
     for seed in 0..CASES {
         let mut case = case(seed);
         let random = &mut Random(!seed);
-        let span = random.one_of(&[0, 1, 5 * MS, 20 * MS, 100 * MS]);
+        let span = random.pick(&[0, 1, 5 * MS, 20 * MS, 100 * MS]);
         case.config.policy = GroupingPolicy::Epsilon;
         case.config.max_span_ms = Some(span as f64 * 1e-6);
         case.config.age_penalty = None;
@@ -251,7 +240,7 @@ fn exact_gives_the_sets_of_exact_time() {
     for seed in 0..CASES {
         let mut case = case(seed);
         // Stamps that meet.
-        let unit = Random(!seed).one_of(&[10 * MS, 50 * MS]);
+        let unit = Random(!seed).pick(&[10 * MS, 50 * MS]);
         for (_, stamp) in &mut case.messages {
             *stamp = stamp.div_euclid(unit) * unit;
         }

@@ -70,7 +70,7 @@ pub fn run(tag: &str, which: usize) {
             break;
         }
         let (number, ticket) = parse_ticket(std::str::from_utf8(&text[..came]).unwrap());
-        let mut wait = |most: u64| Duration::from_micros(random.below(most));
+        let mut wait = |most: u64| Duration::from_micros(random.under(most));
         let pause = wait(slowest_us);
         let taken = readers.take(&ticket);
         match taken.and_then(|taken| Ok((taken.descriptor()?, taken))) {
@@ -85,9 +85,9 @@ pub fn run(tag: &str, which: usize) {
             Err(error) => panic!("{error}"),
         }
         // Several are held for a while.
-        while held.len() as u64 > random.below(4) {
-            let (taken, number) = held.swap_remove(random.below(held.len() as u64) as usize);
-            if taken.gpu().is_some() || random.below(2) == 0 {
+        while held.len() as u64 > random.under(4) {
+            let (taken, number) = held.swap_remove(random.under(held.len() as u64) as usize);
+            if taken.gpu().is_some() || random.under(2) == 0 {
                 std::thread::sleep(pause);
                 match copied(&taken) {
                     Ok(bytes) => {
@@ -154,7 +154,7 @@ pub fn run_lossless(tag: &str, which: usize, is_first: bool) {
         };
         assert_eq!(number, *next.get_or_insert(number), "in order, and every one");
         next = Some(number + 1);
-        let until = Instant::now() + Duration::from_micros(random.below(200 * (which as u64 + 1)));
+        let until = Instant::now() + Duration::from_micros(random.under(200 * (which as u64 + 1)));
         while Instant::now() < until {
             std::hint::spin_loop();
         }

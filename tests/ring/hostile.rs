@@ -348,12 +348,12 @@ fn leases_full_of_garbage_stop_neither_the_writer_nor_other_consumers() {
     let honest = RingReader::open(&ticket.ring, None).unwrap();
     let mut random = Random::new(0);
     for round in 0..2000u64 {
-        let garbage: Vec<u8> = (0..4096).map(|_| random.below(3) as u8 * 0x7f).collect();
+        let garbage: Vec<u8> = (0..4096).map(|_| random.under(3) as u8 * 0x7f).collect();
         // What looks like leases, of generations that are there, among it.
-        let word = (2 * round + random.below(4)).to_le_bytes();
+        let word = (2 * round + random.under(4)).to_le_bytes();
         let (bytes, at) = match round.is_multiple_of(2) {
             true => (&garbage[..], 0),
-            false => (&word[..], 8 * random.below(50)),
+            false => (&word[..], 8 * random.under(50)),
         };
         rustix::io::pwrite(&files[2], bytes, at).unwrap();
         let ticket = publish(&mut writer, round as u8, 64);

@@ -78,15 +78,15 @@ fn processes_that_are_killed_never_let_another_value_through() {
     while said.of("published") < messages() {
         // A process takes as long as that to be there, and longer on a device.
         let longest_ms = if is_on_device() { 2000 } else { 60 };
-        said.listen(Instant::now() + Duration::from_millis(5 + random.below(longest_ms)));
-        match random.below(3) {
+        said.listen(Instant::now() + Duration::from_millis(5 + random.under(longest_ms)));
+        match random.under(3) {
             0 => {
                 kill(&mut producer);
                 producers += 1;
                 producer = spawn(&format!("producer {tag} {producers}"));
             }
             _ => {
-                let i = random.below(CONSUMERS as u64) as usize;
+                let i = random.under(CONSUMERS as u64) as usize;
                 kill(&mut consumers[i]);
                 consumers[i] = consumer(i);
             }

@@ -24,7 +24,7 @@ pub fn run(tag: &str, which: u64) {
     let consumers: Vec<_> = (0..CONSUMERS).map(|i| address(tag, Whose::Consumer(i))).collect();
     let mut random = Random::new(which);
     let config = RingConfig {
-        slots: 3 + random.below(4) as usize,
+        slots: 3 + random.under(4) as usize,
         ..RingConfig::default()
     };
     drop(writer("test", config));
@@ -33,19 +33,19 @@ pub fn run(tag: &str, which: u64) {
     // A new ring, whenever the largest payload is larger than any before.
     let (mut largest, mut unsaid) = (64, 0);
     for number in which << 32.. {
-        if random.below(2000) == 0 {
+        if random.under(2000) == 0 {
             largest = (largest * 2).min(8192);
         }
-        let words = match random.below(16) {
-            0 => random.below(largest),
-            _ => random.below(64),
+        let words = match random.under(16) {
+            0 => random.under(largest),
+            _ => random.under(64),
         };
         let text = ticket_text(number, &publish(&mut ring, number, words as usize));
         for consumer in &consumers {
             let _ = socket.send_to_addr(text.as_bytes(), consumer);
         }
-        if random.below(64) == 0 {
-            std::thread::sleep(Duration::from_micros(random.below(200)));
+        if random.under(64) == 0 {
+            std::thread::sleep(Duration::from_micros(random.under(200)));
         }
         unsaid += 1;
         if unsaid >= 100

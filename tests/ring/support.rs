@@ -1,5 +1,9 @@
 //! What producers, consumers and their parent have in common.
 
+#[path = "../common/random.rs"]
+mod random;
+
+pub use random::Random;
 use robocache::device::ring::{Lossless, RingConfig, RingWriter, Ticket};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
@@ -56,21 +60,15 @@ pub fn descriptor(number: u64, bytes: usize) -> String {
     format!("rows {bytes}\nuint8 1 {number}")
 }
 
-/// SplitMix64.
-pub struct Random(pub u64);
-
 impl Random {
+    /// Other numbers in each run.
     pub fn new(salt: u64) -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
         Self(now ^ (u64::from(std::process::id()) << 40) ^ salt)
     }
 
-    pub fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % n
+    pub fn under(&mut self, n: u64) -> u64 {
+        self.bits() % n
     }
 }
 

@@ -2,8 +2,12 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "../../../tests/common/random.rs"]
+mod random;
+
 use crate::{convert, info, report};
 use clap::Parser;
+use random::Random;
 use robocache::prelude::*;
 use robocache::stream::recording::Mapped;
 use std::collections::BTreeSet;
@@ -71,35 +75,22 @@ fn recorded(folder: &Path) -> Vec<(String, Vec<u8>)> {
         .into()
 }
 
-/// SplitMix64.
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, below: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % below.max(1) as u64) as usize
-    }
-}
-
 /// Cuts, flips bits, zeroes a run or appends garbage.
-fn damage(bytes: &mut Vec<u8>, rng: &mut Rng) {
-    let at = rng.below(bytes.len());
-    match rng.below(4) {
+fn damage(bytes: &mut Vec<u8>, random: &mut Random) {
+    let at = random.below(bytes.len());
+    match random.below(4) {
         0 => bytes.truncate(at),
         1 => {
-            for _ in 0..1 + rng.below(8) {
-                let at = rng.below(bytes.len());
-                bytes[at] ^= 1 << rng.below(8);
+            for _ in 0..1 + random.below(8) {
+                let at = random.below(bytes.len());
+                bytes[at] ^= 1 << random.below(8);
             }
         }
         2 => {
-            let end = bytes.len().min(at + 1 + rng.below(600));
+            let end = bytes.len().min(at + 1 + random.below(600));
             bytes[at..end].fill(0);
         }
-        _ => bytes.extend((0..1 + rng.below(300)).map(|_| rng.below(256) as u8)),
+        _ => bytes.extend((0..1 + random.below(300)).map(|_| random.below(256) as u8)),
     }
 }
 
@@ -136,10 +127,10 @@ fn every_reader_says_the_same_of_what_is_broken() {
         }
     }));
     for round in 0..count {
-        let mut rng = Rng((round as u64) << 32);
-        let damaged = rng.below(files.len());
+        let mut random = Random((round as u64) << 32);
+        let damaged = random.below(files.len());
         let mut bytes = files[damaged].1.clone();
-        damage(&mut bytes, &mut rng);
+        damage(&mut bytes, &mut random);
         let is_changed = bytes != files[damaged].1;
         fs::write(at.join(&files[damaged].0), bytes).unwrap();
         let info = info::read(&at).unwrap();

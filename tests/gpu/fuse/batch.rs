@@ -77,7 +77,7 @@ fn any_groups(random: &mut Random, dim: usize, with: Option<Interpolation>) -> V
         };
         let rule = Rule {
             canonical: random.once_in(2),
-            order: random.of(&[QuaternionOrder::Xyzw, QuaternionOrder::Wxyz]),
+            order: random.pick(&[QuaternionOrder::Xyzw, QuaternionOrder::Wxyz]),
             ..Rule::new(mode, limits)
         };
         groups.push(BatchGroup { channels, rule });
@@ -99,7 +99,7 @@ fn any_modality(random: &mut Random, entries: usize, with: Option<Interpolation>
     };
     let dim = dim.max(with.and_then(Interpolation::width).unwrap_or(1));
     let groups = any_groups(random, dim, with);
-    let dtype = random.of(&DTYPES);
+    let dtype = random.pick(&DTYPES);
     let mut times = Vec::new();
     for _ in 0..entries {
         let mut time = random.below(100) as i64 - 50;
@@ -108,7 +108,7 @@ fn any_modality(random: &mut Random, entries: usize, with: Option<Interpolation>
             times.push(time);
         }
     }
-    let scale = random.of(&[100.0, 7e4, 3.4e38]);
+    let scale = random.pick(&[100.0, 7e4, 3.4e38]);
     let largest = dtype.largest() as f32;
     let mut values = vec![0.0; entries * samples * dim];
     values.fill_with(|| random.signed() * scale);
@@ -143,12 +143,12 @@ fn any_modality(random: &mut Random, entries: usize, with: Option<Interpolation>
 fn check(gpu: &Gpu, random: &mut Random, most_modalities: usize, with: Option<Interpolation>) -> usize {
     let budget = Budget::new(None);
     let entries = 1 + random.below(if with.is_none() { 3 } else { 8 });
-    let rows = random.of(if with.is_none() {
+    let rows = random.pick(if with.is_none() {
         &[1, 5, 63, 64, 65, 200]
     } else {
         &[1, 5, 16, 33, 65]
     });
-    let dtype = random.of(&DTYPES);
+    let dtype = random.pick(&DTYPES);
     let shared = random.once_in(2);
     let modalities: Vec<Modality> = (0..1 + random.below(most_modalities))
         .map(|_| any_modality(random, entries, with))
@@ -172,7 +172,7 @@ fn check(gpu: &Gpu, random: &mut Random, most_modalities: usize, with: Option<In
         .iter()
         .map(|modality| BatchModality {
             times: at(Dtype::Int64, bytemuck::cast_slice(&modality.times), 0),
-            values: at(modality.dtype, &modality.values.bytes, random.of(&[0, 4])),
+            values: at(modality.dtype, &modality.values.bytes, random.pick(&[0, 4])),
             samples: modality.samples,
             dim: modality.dim,
             groups: modality.groups.clone(),

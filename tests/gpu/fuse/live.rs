@@ -17,8 +17,8 @@ fn any_config(
     most_values: usize,
     with: Option<Interpolation>,
 ) -> AlignConfig {
-    let window = random.of(&[1, 2, 7, 16, 64, 65, 130]);
-    let max_wait = random.of(&["null", "0", "15", "60"]);
+    let window = random.pick(&[1, 2, 7, 16, 64, 65, 130]);
+    let max_wait = random.pick(&["null", "0", "15", "60"]);
     let trigger = match random.below(8) {
         0 => "{ stream: s0 }",
         1 => "{ stream: s0, every: 2, min_interval_ms: 7, rows: period }",
@@ -32,8 +32,8 @@ fn any_config(
         "rate_hz: 100\nwindow: {window}\nstride: {}\nemit_every: {emit_every}\nmax_wait_ms: {max_wait}\ntrigger: {trigger}\n\
          dtype: {}\nfill_value: {}\nmodalities:\n",
         1 + random.below(3),
-        random.of(&["float32", "float16", "bfloat16"]),
-        random.of(&[0.0, -7.5, 0.1]),
+        random.pick(&["float32", "float16", "bfloat16"]),
+        random.pick(&[0.0, -7.5, 0.1]),
     );
     for modality in 0..1 + random.below(most_modalities) {
         let dim = match random.below(3) {
@@ -47,15 +47,15 @@ fn any_config(
             yaml,
             "- {{ input: s{modality}, dim: {dim}, wait: {wait}, latency_ms: {}, reorder_ms: {}, reset_ms: {}, groups: [",
             random.below(9),
-            random.of(&[0, 0, 25]),
-            random.of(&[80, 100_000]),
+            random.pick(&[0, 0, 25]),
+            random.pick(&[80, 100_000]),
         )
         .unwrap();
         for (channels, mode) in random.groups(dim, with) {
             let Range { start, end } = channels;
             write!(yaml, "{{ channels: [{start}, {end}], interpolation: {}", mode.name()).unwrap();
             if mode == Interpolation::Slerp && random.once_in(2) {
-                write!(yaml, ", canonical: true, order: {}", random.of(&["xyzw", "wxyz"])).unwrap();
+                write!(yaml, ", canonical: true, order: {}", random.pick(&["xyzw", "wxyz"])).unwrap();
             }
             for key in mode.limits() {
                 if random.once_in(2) {
@@ -78,7 +78,7 @@ fn any_type(random: &mut Random, values: &[f32], bytes: &mut HostBuf) -> Dtype {
     let dtype = if random.once_in(2) {
         Dtype::Float32
     } else {
-        random.of(&Dtype::ALL)
+        random.pick(&Dtype::ALL)
     };
     match dtype {
         Dtype::Float32 => put(values, bytes, |value| value),
@@ -103,7 +103,7 @@ fn play(pairs: &mut Pairs, config: &AlignConfig, random: &mut Random, events: us
     let (modalities, trigger) = (timeline.modalities(), timeline.trigger());
     let dims: Vec<usize> = (0..modalities).map(|modality| timeline.dim(modality)).collect();
     // Of a modality, one sample in so many comes on the device; 0: none.
-    let on_device: Vec<usize> = (0..modalities).map(|_| random.of(&[0, 1, 3])).collect();
+    let on_device: Vec<usize> = (0..modalities).map(|_| random.pick(&[0, 1, 3])).collect();
     let mut newest = vec![Vec::new(); modalities];
     let mut now = 0;
     let (mut sample, mut bytes) = (Vec::new(), HostBuf::default());
@@ -122,7 +122,7 @@ fn play(pairs: &mut Pairs, config: &AlignConfig, random: &mut Random, events: us
             (1, _) => pairs.open(modality),
             _ => {
                 let late = if random.once_in(6) { random.below(60) as i64 } else { 0 };
-                let scale = random.of(&[1.0, 1e-6, 1e4, 7e4, 3e38]);
+                let scale = random.pick(&[1.0, 1e-6, 1e4, 7e4, 3e38]);
                 sample.clear();
                 sample.extend((0..dims[modality]).map(|_| (random.signed() * scale) as f32));
                 let groups = &config.modalities[modality].groups;
@@ -148,10 +148,10 @@ fn play(pairs: &mut Pairs, config: &AlignConfig, random: &mut Random, events: us
                 if random.once_in(10) {
                     // What float16 and bfloat16 just can and can't hold, and what a line of float32 can't.
                     let ends = [65504.0, 65519.99, 65520.0, -65536.0, 3.39e38, f32::MAX, -f32::MAX];
-                    sample[random.below(dims[modality])] = random.of(&ends);
+                    sample[random.below(dims[modality])] = random.pick(&ends);
                 }
                 if random.once_in(30) {
-                    sample[random.below(dims[modality])] = random.of(&[f32::NAN, f32::INFINITY]);
+                    sample[random.below(dims[modality])] = random.pick(&[f32::NAN, f32::INFINITY]);
                 }
                 let off_grid = if random.once_in(2) {
                     random.below(1_000_000) as i64

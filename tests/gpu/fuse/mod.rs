@@ -134,7 +134,7 @@ impl Pairs {
     fn check_due(&mut self, random: &mut Random) {
         while let Some(target) = self.due() {
             self.check_with(&target, |_| {
-                random.of(&[Wanted::OnHost, Wanted::OnDevice, Wanted::Nowhere])
+                random.pick(&[Wanted::OnHost, Wanted::OnDevice, Wanted::Nowhere])
             });
         }
     }

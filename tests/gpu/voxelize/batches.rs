@@ -49,11 +49,11 @@ fn check(config: &VoxelizeConfig, messages: &[Message], out: &VoxelBatch) {
 }
 
 fn messages(random: &mut Random, size: f64, clouds: usize) -> Vec<Message> {
-    let sizes = random.of(&[[100, 100, 100], [0, 700, 1], [2000, 33, 256]]);
+    let sizes = random.pick(&[[100, 100, 100], [0, 700, 1], [2000, 33, 256]]);
     let is_tensor = random.once_in(2);
     let each = |_| {
-        let shape = random.of(&SHAPES);
-        let n = random.of(&sizes);
+        let shape = random.pick(&SHAPES);
+        let n = random.pick(&sizes);
         let cloud = cloud(random, shape, n, size);
         if is_tensor {
             cloud.to_tensor()
@@ -72,7 +72,7 @@ fn a_batch_is_each_of_its_clouds() {
     for _ in 0..cases {
         let (config, size) = random_config(&mut random);
         let mut batch = VoxelizeBatch::new(&config, &gpu, None).unwrap();
-        for clouds in [random.of(&[1, 2, 7]), 3, 1] {
+        for clouds in [random.pick(&[1, 2, 7]), 3, 1] {
             let messages = messages(&mut random, size, clouds);
             let clouds: Vec<_> = messages.iter().map(|m| Cloud::from_message(m).unwrap()).collect();
             batch.run(&clouds, &mut out).unwrap();

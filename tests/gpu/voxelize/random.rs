@@ -34,7 +34,7 @@ pub const SHAPES: [Shape; 6] = [
 pub fn cloud(random: &mut Random, shape: Shape, n: usize, size: f64) -> TestCloud {
     let centre = [random.signed(), random.signed(), random.signed()].map(|v| v * size / 3.0);
     // Often little is odd, and now and then a half is, or nothing.
-    let odd_in = random.of(&[50, 50, 2, usize::MAX]);
+    let odd_in = random.pick(&[50, 50, 2, usize::MAX]);
     let point = |i: usize| {
         let [a, b, c] = [random.signed(), random.signed(), random.signed()];
         let half = size / 2.0;
@@ -56,10 +56,10 @@ pub fn cloud(random: &mut Random, shape: Shape, n: usize, size: f64) -> TestClou
         };
         let odd = [f64::NAN, f64::INFINITY, -1e30, 262_145.0, 1e8, -3e11, -0.0, 0.0];
         let value = |random: &mut Random| match random.once_in(odd_in) {
-            true => random.of(&odd),
+            true => random.pick(&odd),
             false => random.signed() * 300.0,
         };
-        let x = if random.once_in(200) { random.of(&odd) } else { x };
+        let x = if random.once_in(200) { random.pick(&odd) } else { x };
         [x, y, z, value(random), value(random)]
     };
     let points: Vec<_> = (0..n).map(point).collect();
@@ -147,7 +147,7 @@ fn on_device(voxelizer: &mut CudaVoxelizer, layout: VoxelLayout, clouds: &[(usiz
 
 /// A grid of some size and layout, with two inputs of which the second has an extrinsic.
 pub fn random_config(random: &mut Random) -> (VoxelizeConfig, f64) {
-    let shape = random.of(&[
+    let shape = random.pick(&[
         [64, 64, 64],
         [33, 17, 40],
         [128, 128, 16],
@@ -155,17 +155,17 @@ pub fn random_config(random: &mut Random) -> (VoxelizeConfig, f64) {
         [16, 16, 16],
         [1, 1, 1],
     ]);
-    let voxel = random.of(&[0.25, 0.1, 1.0]);
+    let voxel = random.pick(&[0.25, 0.1, 1.0]);
     let size = f64::from(voxel) * *shape.iter().max().unwrap() as f64;
-    let mut config = config(-(size as f32) / 2.0, voxel, shape, random.of(&CHANNEL_LISTS));
+    let mut config = config(-(size as f32) / 2.0, voxel, shape, random.pick(&CHANNEL_LISTS));
     if random.below(8) == 0 {
         config.channels = Channel::all(["x", "y", "z", "i", "t"]).collect();
     }
-    config.layout = random.of(&[VoxelLayout::Coo, VoxelLayout::Dense, VoxelLayout::Bits]);
+    config.layout = random.pick(&[VoxelLayout::Coo, VoxelLayout::Dense, VoxelLayout::Bits]);
     match config.layout {
         VoxelLayout::Bits => config.channels = vec!["occupancy".parse().unwrap()],
-        VoxelLayout::Dense => config.dtype = random.of(&[Dtype::Float32, Dtype::Float16, Dtype::BFloat16]),
-        VoxelLayout::Coo => config.max_voxels = random.of(&[None, None, Some(1), Some(100), Some(1000)]),
+        VoxelLayout::Dense => config.dtype = random.pick(&[Dtype::Float32, Dtype::Float16, Dtype::BFloat16]),
+        VoxelLayout::Coo => config.max_voxels = random.pick(&[None, None, Some(1), Some(100), Some(1000)]),
     }
     config.inputs.push(VoxelInput {
         input: "rear".into(),
@@ -193,13 +193,13 @@ fn random_clouds_give_the_bits_of_the_cpu() {
             .iter()
             .all(|c| c.field().is_none_or(|f| ["x", "y", "z"].contains(&f)));
         for _ in 0..5 {
-            let clouds: Vec<_> = (0..random.of(&[1, 1, 2, 3, 0]))
+            let clouds: Vec<_> = (0..random.pick(&[1, 1, 2, 3, 0]))
                 .map(|_| {
-                    let n = random.of(&[0, 1, 31, 257, 1000, 4099]);
-                    let shape = random.of(&SHAPES);
+                    let n = random.pick(&[0, 1, 31, 257, 1000, 4099]);
+                    let shape = random.pick(&SHAPES);
                     let cloud = cloud(&mut random, shape, n, size);
                     match random.below(3) {
-                        0 if only_xyz => cloud.first_columns(random.of(&[3, 4])).to_tensor(),
+                        0 if only_xyz => cloud.first_columns(random.pick(&[3, 4])).to_tensor(),
                         0 => cloud.to_tensor(),
                         1 => cloud.with_type("i", Dtype::UInt16).to_struct(),
                         _ => cloud

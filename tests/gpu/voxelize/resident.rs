@@ -84,14 +84,14 @@ fn clouds_on_the_device_stay_there() {
             .channels
             .iter()
             .all(|c| c.field().is_none_or(|f| ["x", "y", "z"].contains(&f)));
-        let columns = if only_xyz { random.of(&[3, 4, 5]) } else { 5 };
+        let columns = if only_xyz { random.pick(&[3, 4, 5]) } else { 5 };
         let names = &["x", "y", "z", "i", "t"][..columns];
         // Grids follow one another: what one leaves must not show in the next.
         for _ in 0..4 {
-            let (clouds, points) = (random.of(&[1, 1, 3]), random.of(&[1000, 64, 0, 333]));
+            let (clouds, points) = (random.pick(&[1, 1, 3]), random.pick(&[1000, 64, 0, 333]));
             let messages: Vec<_> = (0..clouds)
                 .map(|_| {
-                    let shape = random.of(&SHAPES);
+                    let shape = random.pick(&SHAPES);
                     let mut cloud = cloud(&mut random, shape, points, size);
                     cloud.columns.truncate(columns);
                     cloud.to_tensor()
@@ -142,10 +142,10 @@ fn batches_of_several_sizes_follow_one_another() {
         config.layout = layout;
         let mut batch = VoxelizeBatch::new(&config, &gpu, None).unwrap();
         for clouds in [1, 3, 2, 3, 3, 1, 1] {
-            let points = random.of(&[1500, 100, 700]);
+            let points = random.pick(&[1500, 100, 700]);
             let messages: Vec<_> = (0..clouds)
                 .map(|_| {
-                    let shape = random.of(&[Shape::Surface, Shape::Zigzag]);
+                    let shape = random.pick(&[Shape::Surface, Shape::Zigzag]);
                     let mut cloud = cloud(&mut random, shape, points, 8.0);
                     cloud.columns.truncate(4);
                     cloud.to_tensor()
