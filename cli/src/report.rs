@@ -8,7 +8,7 @@ mod watched;
 use crate::info::{self, Info};
 use crate::offsets::{self, Found, Judge};
 use crate::output::{self, Output, bytes, figure};
-use crate::track::Tracks;
+use crate::track::{MOST_POINTS, Tracks};
 use crate::trial::report::{Observations, Report as Trial};
 use crate::trial::tally::Counts;
 use crate::{channel, trial};
@@ -23,9 +23,6 @@ use watched::Watched;
 
 /// Lines in the chart of `--channel`.
 const MOST_LINES: usize = 32;
-
-/// Points of a stretch, or up to twice as many.
-const MOST_POINTS: usize = 1000;
 
 /// Samples of a stream that is drawn as it was recorded have at most so many values; others are clouds, grids or images.
 const LONGEST_SAMPLE: usize = 1024;

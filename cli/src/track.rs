@@ -11,6 +11,9 @@ const MOST_STRETCHES: usize = 8;
 /// A step longer than so many times the median one is a gap, as for `info`.
 const GAP: f64 = 1.5;
 
+/// Points of a stretch of a report, or up to twice as many.
+pub const MOST_POINTS: usize = 1000;
+
 /// Several columns of values at common times, between clocks that were set.
 pub struct Tracks {
     columns: usize,

@@ -1,7 +1,6 @@
 //! What nodes said of themselves once a second while it was recorded: the output `diagnostics`.
 
-use super::MOST_POINTS;
-use crate::track::Tracks;
+use crate::track::{MOST_POINTS, Tracks};
 use robocache::device::Dtype;
 use robocache::stream::{Column, Message, MetadataRef};
 use serde::Serialize;

@@ -1,9 +1,8 @@
 //! What an output or a stream holds over time, as it is drawn.
 
-use super::MOST_POINTS;
 use super::histogram::Histogram;
 use crate::channel;
-use crate::track::Tracks;
+use crate::track::{MOST_POINTS, Tracks};
 use crate::trial::tally::{compute_ns, delay_ns};
 use robocache::ops::align::AlignConfig;
 use robocache::stream::{Header, Message};
