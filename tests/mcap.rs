@@ -1,10 +1,7 @@
 //! MCAP files: what is written comes back to the byte, and what is broken is told of.
 
-#[path = "common/random.rs"]
-mod random;
-
+use crate::common::random::Random;
 use crate::common::{Folder, read_all};
-use random::Random;
 use robocache::formats::mcap::{Reader, Writer};
 use robocache::prelude::*;
 use std::fs;

@@ -1,10 +1,7 @@
 //! Every interpolation mode: held to SciPy's values, to the other operations, and to what is written down by hand.
 
-#[path = "common/random.rs"]
-mod random;
-
+use crate::common::random::Random;
 use crate::resample::cases::{self, Kind, Row, message, run};
-use random::Random;
 use robocache::device::{Placement, Values};
 use robocache::ops::align::{AlignConfig, Aligner, PushError, SampleError};
 use robocache::ops::resample::{ResampleConfig, Resampler};

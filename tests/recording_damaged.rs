@@ -1,12 +1,9 @@
 //! Damaged recordings: no panic, no memory to speak of, and every error names its file. `ROBOCACHE_DAMAGED_FILES` says
 //! how many are tried.
 
-#[path = "common/random.rs"]
-mod random;
-
 use crate::common::Folder;
+use crate::common::random::Random;
 use crate::counting::{held, most_held, reset_most_held};
-use random::Random;
 use robocache::device::Dtype;
 use robocache::stream::recording::{Reader, Writer};
 use robocache::stream::{Cells, Message, MetadataValue};

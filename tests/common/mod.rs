@@ -3,6 +3,8 @@
 // Each test takes a part of it.
 #![allow(dead_code)]
 
+pub mod random;
+
 use robocache::app::{App, AppError, Config, Fault, Graph, Sink, plugins};
 use robocache::device::Dtype;
 use robocache::stream::{Cells, Header, Layout, Message, MetadataRef, Payload};

@@ -1,11 +1,8 @@
 //! Random streams: jitter, drop-outs, equal stamps, delays, lower bounds that hold and some that don't, small queues.
 
-#[path = "../common/random.rs"]
-mod numbers;
-
 use super::oracle::{ApproximateEpsilonTime, ApproximateTime, ExactTime, Set};
 use super::{Grouped, group, inputs};
-use numbers::Random;
+use crate::common::random::Random;
 use robocache::ops::group::{DropReason, GroupingConfig, GroupingPolicy};
 use std::collections::BTreeSet;
 
