@@ -150,8 +150,9 @@ class Flow:
             try:
                 code = process.wait(max(0.1, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
+                nodes = self.where_nodes_are()
                 log.seek(0)
-                raise AssertionError(f"the dataflow does not end within {timeout} s\n{log.read()[-6000:]}") from None
+                raise AssertionError(f"the dataflow does not end within {timeout} s\n{log.read()[-6000:]}\n{nodes}") from None
             log.seek(0)
             return Run(code, COLOUR.sub("", log.read()), self.logs(), self.folder)
 
@@ -193,6 +194,21 @@ class Flow:
             words = ("" if line["level"] == "stdout" else line["level"].upper() + " " for line in lines)
             logs[name] = logs.get(name, "") + "".join(f"{w}{COLOUR.sub('', line['msg'])}\n" for w, line in zip(words, lines, strict=True))
         return logs
+
+    def where_nodes_are(self) -> str:
+        """What each process of a dataflow that hangs waits for; those in Python tell their stacks in the log."""
+        lines = []
+        for node in self.nodes:
+            for pid in self.pids(node["id"]):
+                for task in sorted(pathlib.Path(f"/proc/{pid}/task").iterdir()):
+                    with contextlib.suppress(OSError):
+                        comm, place = ((task / name).read_text().strip() for name in ("comm", "wchan"))
+                        state = (task / "stat").read_text().rpartition(")")[2].split()[0]
+                        lines.append(f"{node['id']} {pid}/{task.name} {comm} {state} {place}")
+                if str(NODES) in node["args"]:
+                    os.kill(pid, signal.SIGUSR1)
+        time.sleep(1.0)
+        return "\n".join(lines)
 
     def pids(self, name: str) -> list[int]:
         """The processes of a node: those whose command line has the arguments that this dataflow gave it."""

@@ -97,6 +97,12 @@ def stamps_of(sensors, name: str) -> np.ndarray:
         return pa.ipc.open_file(source).read_all()["timestamp_ns"].to_numpy()
 
 
+def was_sent(stamps: np.ndarray, target: int, max_gap_ns: int) -> bool:
+    """Whether a sender sent on both sides of a target, not further apart than that."""
+    after = np.searchsorted(stamps, target)
+    return bool(0 < after < len(stamps) and stamps[after] - stamps[after - 1] <= max_gap_ns)
+
+
 def test_what_the_senders_send_arrives_whole(sensors, request):
     for name, rate in RATES.items():
         stamps = stamps_of(sensors, name)
@@ -109,8 +115,10 @@ def test_what_the_senders_send_arrives_whole(sensors, request):
 
 def test_the_samples_of_every_sender_are_fused(sensors):
     got = sensors.received("sink", "fused")
-    spans = np.array([stamps_of(sensors, name)[[0, -1]] for name in ("camera", "joints", "wrench", "imu")])
-    assert 0.9 * SECONDS * 50 <= len(got) <= 1.1 * np.ptp(spans) / S * 50
+    names = ("camera", "joints", "wrench", "imu")
+    sent = [stamps_of(sensors, name) for name in names]
+    ends = np.array([stamps[[0, -1]] for stamps in sent])
+    assert 0.9 * SECONDS * 50 <= len(got) <= 1.1 * np.ptp(ends) / S * 50
     seen, due = np.zeros(4, int), np.zeros(4, int)
     for message in got:
         metadata = message.metadata
@@ -119,7 +127,8 @@ def test_the_samples_of_every_sender_are_fused(sensors):
         camera, joints, wrench, imu = np.split(message.values.reshape(16, 35), metadata["offsets"][1:-1], axis=1)
         valid, age_ns = np.reshape(metadata["valid"], (16, 4)), np.reshape(metadata["age_ns"], (16, 4))
         target = metadata["timestamp_ns"]
-        is_due = (spans[:, 0] <= target) & (target <= spans[:, 1])
+        # A sender that the machine left waiting, or that dora's timer passed over, has a hole that is nobody's loss.
+        is_due = np.array([was_sent(stamps, target, 2 * S // RATES[name]) for name, stamps in zip(names, sent, strict=True)])
         seen += valid[-1] & is_due
         due += is_due
         if valid[-1, 0]:

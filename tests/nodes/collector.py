@@ -1,11 +1,16 @@
 """A node that keeps every message: a pickled list of (input, metadata, pickled Arrow array), in order of arrival."""
 
+import faulthandler
 import pathlib
 import pickle
+import signal
 import sys
 import time
 
-from dora import Node
+# Of a node that hangs, the harness wants to know where.
+faulthandler.register(signal.SIGUSR1, all_threads=True)
+
+from dora import Node  # noqa: E402
 
 path = pathlib.Path(sys.argv[1])
 # For how long each message keeps the node busy: a slow consumer.

@@ -7,6 +7,7 @@ is there; ("die",): the steps after it are those
 of the process that dora starts in its place.
 """
 
+import faulthandler
 import os
 import pathlib
 import pickle
@@ -14,6 +15,8 @@ import signal
 import sys
 import time
 
+# Of a node that hangs, the harness wants to know where.
+faulthandler.register(signal.SIGUSR1, all_threads=True)
 script = pathlib.Path(sys.argv[1])
 
 # dora's publishers drop what a consumer does not take within 1 ms, two batches deep; read when the node is made.
