@@ -196,19 +196,21 @@ class Flow:
         return logs
 
     def where_nodes_are(self) -> str:
-        """What each process of a dataflow that hangs waits for; those in Python tell their stacks in the log."""
+        """Where the nodes of a dataflow that hangs are: what each thread waits for, and the stacks of those in Python."""
         lines = []
         for node in self.nodes:
             for pid in self.pids(node["id"]):
-                for task in sorted(pathlib.Path(f"/proc/{pid}/task").iterdir()):
-                    with contextlib.suppress(OSError):
-                        comm, place = ((task / name).read_text().strip() for name in ("comm", "wchan"))
+                # A thread or a process may end meanwhile.
+                with contextlib.suppress(OSError):
+                    for task in sorted(pathlib.Path(f"/proc/{pid}/task").iterdir()):
+                        name, place = ((task / file).read_text().strip() for file in ("comm", "wchan"))
                         state = (task / "stat").read_text().rpartition(")")[2].split()[0]
-                        lines.append(f"{node['id']} {pid}/{task.name} {comm} {state} {place}")
-                if str(NODES) in node["args"]:
-                    os.kill(pid, signal.SIGUSR1)
-        time.sleep(1.0)
-        return "\n".join(lines)
+                        lines.append(f"{node['id']} {pid}/{task.name} {name} {state} {place}")
+                    if str(NODES) in node["args"]:
+                        os.kill(pid, signal.SIGUSR1)
+        time.sleep(1.0)  # for dora to take the stacks into the logs
+        stacks = [f"{name}: {text[-2000:]}" for name, text in self.logs().items() if "most recent call first" in text]
+        return "\n".join(lines + stacks)
 
     def pids(self, name: str) -> list[int]:
         """The processes of a node: those whose command line has the arguments that this dataflow gave it."""
